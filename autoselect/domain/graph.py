@@ -1,0 +1,111 @@
+"""A model as a graph of ops: what runs in integers, what in float, and where one meets the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class OpKind(str, Enum):
+    """How an op computes."""
+
+    INTEGER = "integer"
+    """Every activation it touches is quantized."""
+    HYBRID = "hybrid"
+    """Float activations with int8 weights: dynamic-range quantization (DRQ)."""
+    FLOAT = "float"
+    """Float activations and no quantized weights."""
+    BOUNDARY = "boundary"
+    """QUANTIZE from float or DEQUANTIZE to float: where integer and float meet."""
+    NEUTRAL = "neutral"
+    """Neither: shapes, indices and booleans."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """One tensor of the graph; ``size_bytes`` is that of its values (batch 1)."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    is_constant: bool
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """One op, in execution order.
+
+    Attributes:
+        op_type: Name of the builtin (``CONV_2D``) or of the custom op.
+        kind: How it computes.
+        inputs: Indices of its activation inputs (no constants), in the op's order.
+        constants: Indices of its constant inputs.
+        outputs: Indices of its outputs.
+        macs: Multiply-accumulates per inference; 0 where the op has none.
+    """
+
+    op_type: str
+    kind: OpKind
+    inputs: tuple[int, ...]
+    constants: tuple[int, ...]
+    outputs: tuple[int, ...]
+    macs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """The main subgraph of a model: tensors, ops in execution order, model inputs and outputs."""
+
+    tensors: tuple[Tensor, ...]
+    ops: tuple[Op, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    def producers(self) -> dict[int, int]:
+        """Map each tensor index to the index of the op that writes it."""
+        return {tensor: i for i, op in enumerate(self.ops) for tensor in op.outputs}
+
+    def consumers(self) -> dict[int, list[int]]:
+        """Map each tensor index to the indices of the ops that read it, in order."""
+        readers: dict[int, list[int]] = {}
+        for i, op in enumerate(self.ops):
+            for tensor in op.inputs:
+                readers.setdefault(tensor, []).append(i)
+        return readers
+
+
+def partition(graph: Graph, on_accelerator: Callable[[int], bool]) -> list[tuple[bool, list[int]]]:
+    """Cut the graph into the pieces that a delegate would run, alternating between two devices.
+
+    All ops that are ready and belong to the device in turn run in one piece; then the other
+    device takes what has become ready. Parallel branches on one device so share a piece. The rule is that
+    of LiteRT's delegate partitioning (``PartitionGraphIntoIndependentNodeSubsets`` in TensorFlow's
+    ``lite/graph_info.cc``).
+
+    Args:
+        graph: Ops must be in execution order.
+        on_accelerator: Says of an op's index whether the accelerator runs it.
+
+    Returns:
+        Pieces in order of execution, each with True for the accelerator and its op indices in order.
+    """
+    producers = graph.producers()
+    waits_for = [{producers[t] for t in op.inputs if t in producers} for op in graph.ops]
+    remaining = list(range(len(graph.ops)))
+    done: set[int] = set()
+    pieces: list[tuple[bool, list[int]]] = []
+    side = True
+    while remaining:
+        piece = []
+        for i in remaining:
+            if on_accelerator(i) == side and waits_for[i] <= done:
+                piece.append(i)
+                done.add(i)
+        if piece:
+            pieces.append((side, piece))
+            taken = set(piece)
+            remaining = [i for i in remaining if i not in taken]
+        side = not side
+    return pieces

@@ -1,0 +1,75 @@
+"""What a candidate is judged by; directions become losses here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Direction = Literal["maximize", "minimize"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """One objective: its name and whether more or less is better."""
+
+    name: str
+    direction: Direction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraints:
+    """Limits that the user sets; None where there is none.
+
+    Attributes:
+        max_drop: Largest loss of the metric against the float model, in the metric's own units.
+        max_size_bytes: Largest file.
+        max_penalty: Largest fragmentation penalty.
+    """
+
+    max_drop: float | None = None
+    max_size_bytes: float | None = None
+    max_penalty: float | None = None
+
+    def violations(self, *, drop: float, size_bytes: float, penalty: float) -> dict[str, float]:
+        """How far each limit is passed, relative to the limit: at most 0 where it is met.
+
+        Args:
+            drop: Loss of the metric against float, positive for worse.
+            size_bytes: Size of the file.
+            penalty: Fragmentation penalty.
+        """
+        return {
+            "max_drop": _excess(drop, self.max_drop),
+            "max_size": _excess(size_bytes, self.max_size_bytes),
+            "max_penalty": _excess(penalty, self.max_penalty),
+        }
+
+    @property
+    def any(self) -> bool:
+        """True where at least one limit is set."""
+        return any(v is not None for v in (self.max_drop, self.max_size_bytes, self.max_penalty))
+
+
+_ROUNDING = 1e-9
+
+
+def _excess(value: float, limit: float | None) -> float:
+    if limit is None:
+        return -1.0
+    excess = (value - limit) / (abs(limit) or 1.0)
+    return excess if excess > _ROUNDING else min(excess, 0.0)
+
+
+def losses(values: np.ndarray, objectives: Sequence[Objective]) -> np.ndarray:
+    """Turn values into losses: shape (n_trials, n_objectives), lower is better in every column."""
+    signs = np.array([1.0 if o.direction == "minimize" else -1.0 for o in objectives])
+    signed: np.ndarray = np.asarray(values, dtype=np.float64) * signs
+    return signed
+
+
+def drop_from(reference: float, score: float, direction: Direction) -> float:
+    """How much worse than the reference a score is, in the metric's units; negative where it is better."""
+    return reference - score if direction == "maximize" else score - reference

@@ -1,0 +1,67 @@
+"""Dominance and hypervolume; everything here minimises."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def non_dominated(losses: np.ndarray) -> np.ndarray:
+    """Mark the rows that no other row dominates.
+
+    Args:
+        losses: Shape (n_trials, n_objectives), float, lower is better. NaN is not allowed.
+
+    Returns:
+        Bool mask of shape (n_trials,). Equal rows are all kept, so ties do not depend on order.
+
+    Raises:
+        ValueError: If ``losses`` is not two-dimensional or holds a NaN.
+    """
+    losses = _checked(losses)
+    no_worse = np.all(losses[:, None, :] <= losses[None, :, :], axis=2)
+    better = np.any(losses[:, None, :] < losses[None, :, :], axis=2)
+    return np.asarray(~np.any(no_worse & better, axis=0))
+
+
+def hypervolume(losses: np.ndarray, reference: np.ndarray) -> float:
+    """Volume that the rows dominate, up to a reference point.
+
+    Args:
+        losses: Shape (n_trials, n_objectives), float, lower is better.
+        reference: Shape (n_objectives,). Rows that do not lie below it in every objective add nothing.
+
+    Returns:
+        The dominated volume, 0 for no rows.
+
+    Raises:
+        ValueError: If ``losses`` is not two-dimensional or holds a NaN.
+    """
+    losses = _checked(losses)
+    losses = losses[np.all(losses < reference, axis=1)]
+    if not len(losses):
+        return 0.0
+    return _volume(losses[non_dominated(losses)], np.asarray(reference, dtype=np.float64))
+
+
+def _volume(front: np.ndarray, reference: np.ndarray) -> float:
+    """Slice along the last objective; each slice is a problem with one objective less."""
+    if front.shape[1] == 1:
+        return float(reference[0] - front[:, 0].min())
+    order = np.argsort(front[:, -1], kind="stable")
+    front = front[order]
+    ends = np.append(front[1:, -1], reference[-1])
+    total = 0.0
+    for i, (start, end) in enumerate(zip(front[:, -1], ends, strict=True)):
+        if end > start:
+            slab = front[: i + 1, :-1]
+            total += (end - start) * _volume(slab[non_dominated(slab)], reference[:-1])
+    return float(total)
+
+
+def _checked(losses: np.ndarray) -> np.ndarray:
+    losses = np.asarray(losses, dtype=np.float64)
+    if losses.ndim != 2:
+        raise ValueError(f"losses must have shape (n_trials, n_objectives), not {losses.shape}")
+    if np.isnan(losses).any():
+        raise ValueError("losses must not hold NaN")
+    return losses

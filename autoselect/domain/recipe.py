@@ -1,0 +1,158 @@
+"""What a candidate is: which nodes stay out of full-integer quantization, and how everything is quantized."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, Literal, get_args
+
+from autoselect.errors import RecipeError
+
+Fallback = Literal["drq", "float"]
+IoType = Literal["float32", "int8", "uint8"]
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How to build one candidate from one calibrated model.
+
+    Attributes:
+        denylisted_nodes: Names of nodes left out of full-integer quantization (FIQ): the float
+            model's own tensor names, or globs (``block_3/*``) until resolved.
+        denylisted_ops: Op types left out of FIQ, for example ``MEAN``.
+        fallback: What the denylisted become: ``drq`` (int8 weights where a hybrid kernel exists, float
+            elsewhere) or ``float``.
+        per_channel: One scale for each output channel of integer weights, or one for each tensor. Weights of DRQ
+            nodes are always per channel.
+        io_type: Type of the model's inputs and outputs.
+    """
+
+    denylisted_nodes: frozenset[str] = frozenset()
+    denylisted_ops: frozenset[str] = frozenset()
+    fallback: Fallback = "drq"
+    per_channel: bool = True
+    io_type: IoType = "float32"
+
+    def __post_init__(self) -> None:
+        """Refuse what no builder could build."""
+        object.__setattr__(self, "denylisted_nodes", frozenset(self.denylisted_nodes))
+        object.__setattr__(self, "denylisted_ops", frozenset(self.denylisted_ops))
+        _require(self.fallback, get_args(Fallback), "fallback")
+        _require(self.io_type, get_args(IoType), "io_type")
+
+    def to_json(self) -> str:
+        """Canonical JSON: sorted keys and lists, so that equal recipes give equal text."""
+        return json.dumps(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "denylisted_nodes": sorted(self.denylisted_nodes),
+                "denylisted_ops": sorted(self.denylisted_ops),
+                "fallback": self.fallback,
+                "per_channel": self.per_channel,
+                "io_type": self.io_type,
+            },
+            indent=2,
+            sort_keys=True,
+        )
+
+    @staticmethod
+    def from_json(text: str) -> Recipe:
+        """Read a recipe back.
+
+        Raises:
+            RecipeError: If the text is not a recipe, with the key that is wrong.
+        """
+        try:
+            fields = json.loads(text)
+        except json.JSONDecodeError as exc:
+            raise RecipeError(f"The recipe is not JSON: {exc.msg} (line {exc.lineno}).") from exc
+        if not isinstance(fields, dict):
+            raise RecipeError(f"A recipe is a JSON object, this is a {type(fields).__name__}.")
+        return _from_fields(fields)
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hex digits that equal recipes share."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+
+def _from_fields(fields: Mapping[str, Any]) -> Recipe:
+    known = {"denylisted_nodes", "denylisted_ops", "fallback", "per_channel", "io_type"}
+    if unknown := sorted(set(fields) - known - {"schema_version"}):
+        raise RecipeError(f"The recipe has an unknown key {unknown[0]!r}. Known keys: {', '.join(sorted(known))}.")
+    if fields.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
+        raise RecipeError(
+            f"The recipe is of schema version {fields['schema_version']}; this autoselect reads {SCHEMA_VERSION}."
+        )
+    for key in ("denylisted_nodes", "denylisted_ops"):
+        value = fields.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+            raise RecipeError(f"{key}: expected a list of names, got {value!r}.")
+    if not isinstance(fields.get("per_channel", True), bool):
+        raise RecipeError(f"per_channel: expected true or false, got {fields['per_channel']!r}.")
+    return Recipe(**{key: fields[key] for key in known & set(fields)})
+
+
+def _require(value: object, allowed: Sequence[str], key: str) -> None:
+    if value not in allowed:
+        raise RecipeError(f"{key}: expected one of {', '.join(allowed)}, got {value!r}.")
+
+
+def resolve(recipe: Recipe, nodes: Mapping[str, str]) -> Recipe:
+    """Replace globs and op types by the nodes that they cover.
+
+    Args:
+        recipe: May hold globs among its nodes.
+        nodes: Op type of every node, by node name.
+
+    Returns:
+        An equal recipe with exact node names and no op types: two recipes that cover the same nodes in the
+        same way resolve to the same one.
+
+    Raises:
+        RecipeError: If a name, glob or op type matches nothing; with the nearest names.
+    """
+    covered: set[str] = set()
+    for pattern in sorted(recipe.denylisted_nodes):
+        covered.update(match_nodes(pattern, nodes))
+    for op_type in sorted(recipe.denylisted_ops):
+        covered.update(match_op_type(op_type, nodes))
+    return replace(recipe, denylisted_nodes=frozenset(covered), denylisted_ops=frozenset())
+
+
+def match_nodes(pattern: str, nodes: Iterable[str]) -> list[str]:
+    """Names that a node name or glob selects.
+
+    Raises:
+        RecipeError: If it selects none; with the nearest names.
+    """
+    names = list(nodes)
+    if pattern in names:
+        return [pattern]
+    if found := [name for name in names if fnmatchcase(name, pattern)]:
+        return found
+    raise RecipeError(f"No node is called {pattern!r}.{_nearest(pattern, names)}")
+
+
+def match_op_type(op_type: str, nodes: Mapping[str, str]) -> list[str]:
+    """Names of the nodes of one op type.
+
+    Raises:
+        RecipeError: If the model has no node of the type; with the types it has.
+    """
+    if found := [name for name, kind in nodes.items() if kind == op_type]:
+        return found
+    kinds = sorted(set(nodes.values()))
+    raise RecipeError(f"No node is of op type {op_type!r}. This model has: {', '.join(kinds)}.")
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.3)
+    hint = " Nearest: " + ", ".join(repr(c) for c in close) + "." if close else ""
+    return f"{hint} `layer_statistics.csv` of a run lists all names; globs such as 'block_1/*' work too."

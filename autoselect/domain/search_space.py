@@ -1,0 +1,104 @@
+"""A search space bound to one model: dimensions that an optimizer sets, and the node sets that they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from autoselect.errors import UsageError
+
+Value = bool | int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toggle:
+    """A yes-or-no choice: leave these nodes out of full-integer quantization."""
+
+    name: str
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A count: leave the first so many nodes of a ranking out, from 0 to ``at_most``."""
+
+    name: str
+    ranking: tuple[str, ...]
+    at_most: int
+
+
+Dimension = Toggle | Cut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundSpace:
+    """Dimensions of one search, with the nodes that the user has pinned.
+
+    Attributes:
+        dimensions: In the order in which they are asked.
+        keep_float: Nodes that every candidate leaves out of integers.
+        keep_int: Nodes that no candidate leaves out.
+    """
+
+    dimensions: tuple[Dimension, ...]
+    keep_float: frozenset[str] = frozenset()
+    keep_int: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Refuse dimensions of equal name and nodes pinned both ways."""
+        names = [d.name for d in self.dimensions]
+        if len(set(names)) != len(names):
+            raise ValueError("dimensions of equal name")
+        if both := sorted(self.keep_float & self.keep_int):
+            raise UsageError(f"{both[0]!r} is pinned both ways: it is covered by --keep-float and by --keep-int.")
+
+    def decode(self, values: Mapping[str, Value]) -> frozenset[str]:
+        """Nodes to denylist for one setting of the dimensions; dimensions that are not set are off."""
+        chosen: set[str] = set()
+        for dimension in self.dimensions:
+            value = values.get(dimension.name, 0)
+            if isinstance(dimension, Toggle):
+                chosen |= dimension.nodes if value else frozenset()
+            else:
+                chosen.update(dimension.ranking[: int(value)])
+        return self.pin(chosen)
+
+    def pin(self, nodes: Iterable[str]) -> frozenset[str]:
+        """The nodes after the user's pins."""
+        return (frozenset(nodes) | self.keep_float) - self.keep_int
+
+    def encode(self, nodes: Iterable[str]) -> dict[str, Value] | None:
+        """A setting of all dimensions that means exactly these nodes (after pins); None if there is none.
+
+        A single cut is preferred, then the fewest toggles that a greedy choice finds, larger ones first.
+        """
+        wanted = self.pin(nodes)
+        setting: dict[str, Value] = {d.name: False if isinstance(d, Toggle) else 0 for d in self.dimensions}
+        if self.decode(setting) == wanted:
+            return setting
+        for dimension in self.dimensions:
+            if isinstance(dimension, Cut) and (count := self._exact_cut(dimension, wanted)):
+                return setting | {dimension.name: count}
+        toggles = self._toggles_within(wanted)
+        return setting | dict.fromkeys(toggles, True) if self.decode(dict.fromkeys(toggles, True)) == wanted else None
+
+    def _exact_cut(self, cut: Cut, wanted: frozenset[str]) -> int:
+        for count in range(1, cut.at_most + 1):
+            if self.pin(cut.ranking[:count]) == wanted:
+                return count
+        return 0
+
+    def _toggles_within(self, wanted: frozenset[str]) -> list[str]:
+        missing = set(wanted - self.keep_float)
+        chosen = []
+        inside = [d for d in self.dimensions if isinstance(d, Toggle) and self.pin(d.nodes) <= wanted]
+        for toggle in sorted(inside, key=lambda d: -len(d.nodes)):
+            if toggle.nodes & missing:
+                chosen.append(toggle.name)
+                missing -= toggle.nodes
+        return chosen
+
+
+def ranked_cut(name: str, ranking: Sequence[str], at_most: int) -> Cut:
+    """A cut that never asks for more nodes than the ranking has."""
+    return Cut(name=name, ranking=tuple(ranking), at_most=min(at_most, len(ranking)))

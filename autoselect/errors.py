@@ -1,0 +1,100 @@
+"""The one error tree of autoselect, with its exit codes; knows nothing of any other room.
+
+::
+
+    AutoselectError                 1   anything that autoselect itself reports
+    ├── UsageError                  2   an argument, a name or a setting that cannot be used
+    ├── ModelError                  3   the source model cannot be read, or is not a float model
+    ├── DataError                   4   calibration or scoring data do not fit, are empty, or overlap
+    ├── MetricError                 5   a metric or evaluator is unknown, raised, or gave no number
+    ├── RecipeError                 6   a recipe is malformed or names nodes or ops that do not exist
+    ├── RunFolderError              7   a run folder is taken, damaged, or made of other ingredients
+    ├── StorageError                8   a file could not be written (disk full, no permission)
+    ├── PreparationError            9   native code died, hung or failed before the search could start
+    └── TrialError                  –   one candidate failed; the search goes on
+        ├── BuildError              –   the quantizer or the dynamic-range pass refused the recipe
+        ├── ScoreError              –   the candidate could not be run or its metric raised
+        └── WorkerDied              –   the process of this candidate was killed or took too long
+
+Two further exit codes are results, not errors: 10, a search that ended well but met no
+``--max-…`` constraint, and 130, a search stopped by Ctrl-C (its folder can be resumed).
+
+Every message says what was expected, what came, and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+EXIT_NOTHING_FEASIBLE = 10
+EXIT_INTERRUPTED = 130
+
+
+class AutoselectError(Exception):
+    """Base of every error that autoselect raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(AutoselectError):
+    """An argument, name or setting that cannot be used."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class ModelError(AutoselectError):
+    """The source model cannot be read, or is not a float model."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class DataError(AutoselectError):
+    """Calibration or scoring data do not fit the model, are empty, or overlap."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class MetricError(AutoselectError):
+    """A metric or evaluator is unknown, raised, or did not give a number."""
+
+    exit_code: ClassVar[int] = 5
+
+
+class RecipeError(AutoselectError):
+    """A recipe is malformed, or names nodes or ops that the model does not have."""
+
+    exit_code: ClassVar[int] = 6
+
+
+class RunFolderError(AutoselectError):
+    """A run folder is taken, damaged, or was made of other ingredients."""
+
+    exit_code: ClassVar[int] = 7
+
+
+class StorageError(AutoselectError):
+    """A file could not be written."""
+
+    exit_code: ClassVar[int] = 8
+
+
+class PreparationError(AutoselectError):
+    """Native code died, hung or failed before the search could start."""
+
+    exit_code: ClassVar[int] = 9
+
+
+class TrialError(AutoselectError):
+    """One candidate failed; the search records the reason and goes on."""
+
+
+class BuildError(TrialError):
+    """The quantizer or the dynamic-range pass could not build the candidate."""
+
+
+class ScoreError(TrialError):
+    """The candidate could not be run, or its metric raised."""
+
+
+class WorkerDied(TrialError):
+    """The process of this candidate was killed, crashed or took too long."""

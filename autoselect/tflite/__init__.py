@@ -1,0 +1,1 @@
+"""The one place that reads, writes and runs TFLite files."""

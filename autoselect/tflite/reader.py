@@ -1,0 +1,125 @@
+"""From a parsed TFLite model to the graph that the rest of autoselect reasons about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from autoselect.domain.graph import Graph, Op, OpKind, Tensor
+from autoselect.domain.tensors import TensorSpec
+from autoselect.errors import ModelError
+from autoselect.tflite import flatbuffer as fb
+
+FLOAT_DTYPES = frozenset({"float32", "float16", "bfloat16", "float64"})
+QUANTIZED_DTYPES = frozenset({"int8", "uint8", "int16", "int4"})
+_ITEM_BYTES = {"bool": 1, "string": 1, "int4": 1, "bfloat16": 2, "resource": 0, "variant": 0}
+
+
+def read_graph(model: fb.Model) -> Graph:
+    """Read the main subgraph (the first) of a parsed model."""
+    subgraph = model.subgraphs[0]
+    tensors = tuple(_tensor(model, t) for t in subgraph.tensors)
+    ops = tuple(_op(model, op, tensors) for op in subgraph.operators)
+    return Graph(tensors=tensors, ops=ops, inputs=_indices(subgraph.inputs), outputs=_indices(subgraph.outputs))
+
+
+def _indices(values: Any) -> tuple[int, ...]:
+    return () if values is None else tuple(int(v) for v in values if v >= 0)
+
+
+def _tensor(model: fb.Model, tensor: Any) -> Tensor:
+    dtype, shape = fb.TENSOR_DTYPES[tensor.type], fb.shape_of(tensor)
+    item = _ITEM_BYTES[dtype] if dtype in _ITEM_BYTES else np.dtype(dtype).itemsize
+    return Tensor(
+        name=fb.tensor_name(tensor),
+        dtype=dtype,
+        shape=shape,
+        is_constant=fb.is_constant(model, tensor),
+        size_bytes=item * prod(shape),
+    )
+
+
+def _op(model: fb.Model, op: Any, tensors: tuple[Tensor, ...]) -> Op:
+    name = fb.op_type(model, op)
+    inputs = _indices(op.inputs)
+    activations = tuple(i for i in inputs if not tensors[i].is_constant)
+    constants = tuple(i for i in inputs if tensors[i].is_constant)
+    outputs = _indices(op.outputs)
+    kind = _kind(name, [tensors[i].dtype for i in activations + outputs], [tensors[i].dtype for i in constants])
+    return Op(
+        op_type=name,
+        kind=kind,
+        inputs=activations,
+        constants=constants,
+        outputs=outputs,
+        macs=_macs(name, inputs, outputs, tensors),
+    )
+
+
+def _kind(name: str, activation_dtypes: list[str], constant_dtypes: list[str]) -> OpKind:
+    touches_float = any(d in FLOAT_DTYPES for d in activation_dtypes)
+    touches_quantized = any(d in QUANTIZED_DTYPES for d in activation_dtypes)
+    if touches_float and touches_quantized and name in ("QUANTIZE", "DEQUANTIZE"):
+        return OpKind.BOUNDARY
+    if touches_float:
+        return OpKind.HYBRID if any(d in QUANTIZED_DTYPES for d in constant_dtypes) else OpKind.FLOAT
+    return OpKind.INTEGER if touches_quantized else OpKind.NEUTRAL
+
+
+_Shape = tuple[int, ...]
+_MACS: dict[str, Callable[[list[_Shape], int], int]] = {
+    "CONV_2D": lambda shapes, out: out * prod(shapes[1][1:]),
+    "CONV_3D": lambda shapes, out: out * prod(shapes[1][:-1]),
+    "DEPTHWISE_CONV_2D": lambda shapes, out: out * prod(shapes[1][1:3]),
+    "TRANSPOSE_CONV": lambda shapes, _: prod(shapes[2]) * prod(shapes[1][:3]),
+    "FULLY_CONNECTED": lambda shapes, out: out * shapes[1][-1],
+    "BATCH_MATMUL": lambda shapes, out: out * shapes[0][-1],
+}
+"""Multiply-accumulates of an op, from the shapes of its inputs and the elements of its first output."""
+
+
+def _macs(name: str, inputs: tuple[int, ...], outputs: tuple[int, ...], tensors: tuple[Tensor, ...]) -> int:
+    """Multiply-accumulates per inference, from shapes alone."""
+    if name == "UNIDIRECTIONAL_SEQUENCE_LSTM":
+        return _lstm_macs([tensors[i] for i in inputs])
+    if name not in _MACS or not outputs:
+        return 0
+    return _MACS[name]([tensors[i].shape for i in inputs], prod(tensors[outputs[0]].shape))
+
+
+def _lstm_macs(operands: list[Tensor]) -> int:
+    """Every weight matrix once for each step of the sequence."""
+    steps = prod(operands[0].shape[:-1])
+    return steps * sum(prod(t.shape) for t in operands[1:] if t.is_constant and len(t.shape) == 2)
+
+
+def input_specs(model: fb.Model) -> tuple[TensorSpec, ...]:
+    """The model's inputs, in the model's order, with the signature's keys as caller's names."""
+    return _specs(model, model.subgraphs[0].inputs, "inputs")
+
+
+def output_specs(model: fb.Model) -> tuple[TensorSpec, ...]:
+    """The model's outputs, in the model's order, with the signature's keys as caller's names."""
+    return _specs(model, model.subgraphs[0].outputs, "outputs")
+
+
+def _specs(model: fb.Model, indices: Any, side: str) -> tuple[TensorSpec, ...]:
+    keys: dict[int, str] = {}
+    for signature in model.signatureDefs or []:
+        if (signature.subgraphIndex or 0) == 0:
+            keys = {int(m.tensorIndex): m.name.decode("utf-8") for m in getattr(signature, side) or []}
+            break
+    specs = []
+    for index in _indices(indices):
+        tensor = model.subgraphs[0].tensors[index]
+        name, dtype = fb.tensor_name(tensor), fb.TENSOR_DTYPES[tensor.type]
+        if dtype not in _ITEM_BYTES or dtype == "bool":
+            specs.append(
+                TensorSpec(name=name, key=keys.get(index, name), shape=fb.shape_of(tensor), dtype=np.dtype(dtype))
+            )
+        else:
+            raise ModelError(f"The model's {side[:-1]} {name!r} is of type {dtype}, which autoselect cannot feed.")
+    return tuple(specs)

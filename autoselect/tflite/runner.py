@@ -1,0 +1,120 @@
+"""Runs a TFLite model on LiteRT's interpreter, the kernels that users deploy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from autoselect.errors import ScoreError
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+Outputs = dict[str, np.ndarray]
+
+
+class Runner:
+    """One model, ready to be run a sample at a time; state never leaks from one sample to the next.
+
+    Integer inputs and outputs are quantized from and dequantized to float32, so that a caller sees the
+    same float values for every candidate. Inputs are matched by name.
+    """
+
+    def __init__(self, content: bytes, *, num_threads: int = 1, preserve_all_tensors: bool = False) -> None:
+        """Load the model.
+
+        Args:
+            content: Bytes of a TFLite file.
+            num_threads: Threads of the interpreter.
+            preserve_all_tensors: Keep intermediate tensors readable (slower, no delegates).
+
+        Raises:
+            ScoreError: If the interpreter refuses the model.
+        """
+        model = fb.parse(content)
+        self.inputs = reader.input_specs(model)
+        self.outputs = reader.output_specs(model)
+        self._stateful = any(t.isVariable for t in model.subgraphs[0].tensors)
+        self._interpreter = _load(content, num_threads, preserve_all_tensors)
+        self._feeds = list(zip(self.inputs, self._interpreter.get_input_details(), strict=True))
+        self._fetches = sorted(
+            zip(self.outputs, self._interpreter.get_output_details(), strict=True),
+            key=lambda f: _rank(f[0].key),
+        )
+
+    def __call__(self, inputs: Mapping[str, np.ndarray] | np.ndarray) -> Outputs:
+        """Run one sample from a fresh state.
+
+        Args:
+            inputs: Arrays by input key or tensor name, in the model's shape (batch 1); a bare array for a
+                model of one input.
+
+        Returns:
+            Float32 arrays by output key (integer outputs dequantized), in the order of the source's outputs.
+        """
+        self.reset()
+        return self.step(inputs)
+
+    def step(self, inputs: Mapping[str, np.ndarray] | np.ndarray) -> Outputs:
+        """Run one sample without resetting variables, as a streaming model does."""
+        if not isinstance(inputs, Mapping):
+            inputs = {self.inputs[0].key: inputs}
+        for spec, detail in self._feeds:
+            value = inputs[spec.key] if spec.key in inputs else inputs[spec.name]
+            self._interpreter.set_tensor(detail["index"], _quantize(value, detail))
+        self._interpreter.invoke()
+        return {
+            spec.key: _dequantize(self._interpreter.get_tensor(detail["index"]), detail)
+            for spec, detail in self._fetches
+        }
+
+    def reset(self) -> None:
+        """Set every variable tensor (recurrent state) back to zero."""
+        if self._stateful:
+            self._interpreter.reset_all_variables()
+
+    def tensor(self, index: int) -> np.ndarray:
+        """Value of a tensor after a run; needs ``preserve_all_tensors``."""
+        return np.asarray(self._interpreter.get_tensor(index))
+
+
+def _rank(key: str) -> int:
+    """Place of an output that the converter called ``output_3``; it may list them in another order."""
+    prefix, _, number = key.rpartition("_")
+    return int(number) if prefix == "output" and number.isdigit() else 0
+
+
+def _load(content: bytes, num_threads: int, preserve_all_tensors: bool) -> Any:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if preserve_all_tensors else OpResolverType.AUTO
+    try:
+        interpreter = Interpreter(
+            model_content=content,
+            num_threads=num_threads,
+            experimental_op_resolver_type=resolver,
+            experimental_preserve_all_tensors=preserve_all_tensors,
+        )
+        interpreter.allocate_tensors()
+    except (ValueError, RuntimeError) as exc:
+        raise ScoreError(f"The LiteRT interpreter refuses the model: {str(exc).strip()}") from exc
+    return interpreter
+
+
+def _quantize(value: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:
+    dtype = np.dtype(detail["dtype"])
+    scales = detail["quantization_parameters"]["scales"]
+    if dtype.kind not in "iu" or len(scales) == 0 or np.asarray(value).dtype.kind in "iu":
+        return np.ascontiguousarray(value, dtype=dtype)
+    info = np.iinfo(dtype)
+    levels = np.rint(value / scales[0]) + detail["quantization_parameters"]["zero_points"][0]
+    return np.asarray(np.clip(levels, info.min, info.max), dtype=dtype)
+
+
+def _dequantize(value: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:
+    scales = detail["quantization_parameters"]["scales"]
+    if value.dtype.kind not in "iu" or len(scales) == 0:
+        return value
+    zero_point = np.int32(detail["quantization_parameters"]["zero_points"][0])
+    return np.asarray((value.astype(np.int32) - zero_point) * np.float32(scales[0]), dtype=np.float32)
