@@ -1,0 +1,1 @@
+"""What the user brings, made uniform; knows files and callables, not models."""

@@ -1,0 +1,56 @@
+"""Finds the data files that come with autoselect: search spaces and target profiles."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+from typing import Any
+
+from autoselect.errors import UsageError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def bundled_directory() -> Path:
+    """Folder of the bundled search spaces, in an installed package or in a source tree."""
+    installed = _PACKAGE / "_search_spaces"
+    return installed if installed.is_dir() else _PACKAGE.parent / "search_spaces"
+
+
+def read_toml(name_or_path: str, *, folder: str = "", kind: str = "search space") -> dict[str, Any]:
+    """Read a bundled file by name, or a user's own by path.
+
+    Args:
+        name_or_path: ``default``, or a path that ends in ``.toml``.
+        folder: Sub-folder of the bundled ones, for example ``targets``.
+        kind: What the message calls it.
+
+    Raises:
+        UsageError: If there is none, with the names there are; or it is not TOML, with the line.
+    """
+    path = Path(name_or_path)
+    if path.suffix != ".toml":
+        path = bundled_directory() / folder / f"{name_or_path}.toml"
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(_unknown(name_or_path, folder, kind)) from None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"The {kind} file {path} cannot be read: {exc}.") from exc
+    except tomllib.TOMLDecodeError as exc:
+        raise UsageError(f"The {kind} file {path} is not TOML: {exc}.") from exc
+
+
+def _unknown(name: str, folder: str, kind: str) -> str:
+    if name.endswith(".toml"):
+        return f"There is no {kind} file {name}. Check the path."
+    known = sorted(p.stem for p in (bundled_directory() / folder).glob("*.toml"))
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"There is no {kind} {name!r}.{hint} Bundled: {', '.join(known)}; or pass a path that ends in .toml."

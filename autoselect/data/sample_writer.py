@@ -1,0 +1,202 @@
+"""Writes samples into a folder as they come, never holding more than one; knows no reading of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autoselect.data.fit import Sample, numeric_array
+from autoselect.data.npy import NpyWriter
+from autoselect.domain.tensors import TensorSpec
+from autoselect.errors import DataError, StorageError
+
+INDEX_FILE = "samples.json"
+TARGETS_FILE = "targets.npy"
+FORMAT = 1
+_PART = ".part"
+
+
+def write_samples(folder: Path, samples: Iterable[tuple[Sample, object | None]], inputs: Sequence[TensorSpec]) -> None:
+    """Write samples and their targets into a folder; see ``SampleStore.write``."""
+    with _storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        writer = _SampleWriter(folder, inputs)
+        try:
+            for sample, target in _reraised_as_they_are(samples):
+                writer.append(sample, target)
+            writer.commit()
+        finally:
+            writer.discard()
+
+
+class _SampleWriter:
+    """Writes beside the final names and renames at the end; the index comes last and makes it a store."""
+
+    def __init__(self, folder: Path, inputs: Sequence[TensorSpec]) -> None:
+        self._folder = folder
+        self._inputs = inputs
+        self._files = {spec.key: f"input_{number:03}.npy" for number, spec in enumerate(inputs)}
+        self._writers = {
+            spec.key: NpyWriter(self._part(self._files[spec.key]), spec.shape, np.dtype(spec.dtype)) for spec in inputs
+        }
+        self._targets: NpyWriter | None = None
+        self._digests: list[str] = []
+
+    def append(self, sample: Sample, target: object | None) -> None:
+        """Append one sample, or refuse it with a DataError before anything of it is written."""
+        where = f"sample {len(self._digests)} (counted from 0)"
+        for spec in self._inputs:
+            _check_fits(sample, spec, where)
+        self._append_target(target, f"{where}, target")
+        for key, writer in self._writers.items():
+            writer.append(sample[key])
+        self._digests.append(content_digest(sample))
+
+    def _append_target(self, target: object | None, where: str) -> None:
+        if (target is None) != (self._targets is None) and self._digests:
+            raise DataError(f"{where}: expected targets for all samples or for none, got some. Give each its target.")
+        if target is None:
+            return
+        array = numeric_array(target, where)
+        if self._targets is None:
+            self._targets = NpyWriter(self._part(TARGETS_FILE), array.shape, array.dtype)
+        self._targets.append(_fitting_target(array, self._targets, where))
+
+    def commit(self) -> None:
+        """Give the files their final names; refuse an empty store with a DataError."""
+        if not self._digests:
+            raise DataError("expected at least one sample, got none. Check what yields the samples.")
+        for writer in self._open_writers():
+            writer.close()
+        (self._folder / INDEX_FILE).unlink(missing_ok=True)
+        files = [*self._files.values(), *([TARGETS_FILE] if self._targets else [])]
+        for file in files:
+            self._part(file).replace(self._folder / file)
+        self._part(INDEX_FILE).write_text(json.dumps(self._index(), indent=1), encoding="utf-8")
+        self._part(INDEX_FILE).replace(self._folder / INDEX_FILE)
+
+    def discard(self) -> None:
+        """Close and remove what was not committed; does nothing after :meth:`commit`."""
+        for writer in self._open_writers():
+            writer.abandon()
+        for file in [*self._files.values(), TARGETS_FILE, INDEX_FILE]:
+            self._part(file).unlink(missing_ok=True)
+
+    def _open_writers(self) -> list[NpyWriter]:
+        return [*self._writers.values(), *([self._targets] if self._targets else [])]
+
+    def _part(self, file: str) -> Path:
+        return self._folder / (file + _PART)
+
+    def _index(self) -> dict[str, Any]:
+        targets = np.load(self._folder / TARGETS_FILE, mmap_mode="r") if self._targets else None
+        rows = targets if targets is not None else [None] * len(self._digests)
+        return {
+            "format": FORMAT,
+            "count": len(self._digests),
+            "inputs": self._files,
+            "has_targets": targets is not None,
+            "signature": signature_of(self._digests, rows),
+            "digests": self._digests,
+        }
+
+
+def content_digest(sample: Sample) -> str:
+    """Digest the inputs of a sample: dtype, shape and bytes, in the order of their keys.
+
+    Args:
+        sample: Arrays by input key.
+
+    Returns:
+        32 hex digits (BLAKE2b, 16 bytes). The order of the dict does not matter.
+    """
+    state = hashlib.blake2b(digest_size=16)
+    for key in sorted(sample):
+        _add_array(state, key, sample[key])
+    return state.hexdigest()
+
+
+def signature_of(digests: Iterable[str], targets: Iterable[Any]) -> str:
+    """Digest the contents of samples in order, and their targets.
+
+    Args:
+        digests: One content digest per sample.
+        targets: One target per sample, or None where there is none.
+
+    Returns:
+        32 hex digits (BLAKE2b, 16 bytes).
+    """
+    state = hashlib.blake2b(digest_size=16)
+    for digest, target in zip(digests, targets, strict=True):
+        state.update(digest.encode())
+        if target is not None:
+            _add_array(state, "target", np.asarray(target))
+    return state.hexdigest()
+
+
+def _add_array(state: hashlib.blake2b, name: str, array: np.ndarray) -> None:
+    state.update(f"{name}\0{array.dtype.str}\0{array.shape}\0".encode())
+    state.update(array.tobytes())
+
+
+def _check_fits(sample: Sample, spec: TensorSpec, where: str) -> None:
+    array = sample.get(spec.key)
+    if array is None or array.shape != spec.shape or array.dtype != spec.dtype:
+        got = "nothing" if array is None else f"{array.dtype} {array.shape}"
+        raise DataError(
+            f"{where}: expected {spec.dtype} {spec.shape} for input {spec.key!r}, got {got}. "
+            "Pass raw samples through fit_sample first."
+        )
+
+
+def _fitting_target(array: np.ndarray, writer: NpyWriter, where: str) -> np.ndarray:
+    if array.shape != writer.row_shape:
+        raise DataError(
+            f"{where}: expected shape {writer.row_shape} as in the first sample, got {array.shape}. "
+            "Bring all targets to one shape."
+        )
+    if array.dtype == writer.dtype:
+        return array
+    with np.errstate(invalid="ignore", over="ignore"):  # What does not survive is refused below.
+        cast = array.astype(writer.dtype)
+    is_kept = array.dtype.kind == writer.dtype.kind == "f" or np.array_equal(cast, array)
+    if not is_kept or array.dtype.kind == "b" or writer.dtype.kind == "b":
+        raise DataError(
+            f"{where}: expected dtype {writer.dtype} as in the first sample, got {array.dtype}. "
+            "Give all targets one dtype."
+        )
+    return cast
+
+
+class _SourceFailure(Exception):
+    """Carries an OSError of the source past the mapping of storage errors."""
+
+
+def _reraised_as_they_are(
+    samples: Iterable[tuple[Sample, object | None]],
+) -> Iterator[tuple[Sample, object | None]]:
+    try:
+        yield from samples
+    except OSError as exc:
+        raise _SourceFailure from exc
+
+
+@contextmanager
+def _storage_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except _SourceFailure as failure:
+        cause = failure.__cause__
+        assert cause is not None  # always raised `from` the error of the source
+        raise cause from None
+    except OSError as exc:
+        raise StorageError(
+            f"{folder}: expected to write samples here, got {type(exc).__name__}: {exc}. "
+            "Free some space, or choose a folder that you may write to."
+        ) from exc

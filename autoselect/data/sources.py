@@ -1,0 +1,105 @@
+"""The things a user may hand over as data, made into arrays or items; knows no targets and no shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autoselect.data.specs import load_object
+from autoselect.data.stacks import SOLE_INPUT, Stack, stack_of, stacks_of_file
+from autoselect.errors import AutoselectError, DataError
+
+_FILE_SUFFIXES = (".npz", ".npy")
+_FORMS = "a .npz or .npy file, 'package.module:function', a function that yields samples, or arrays"
+
+
+def unwrap(source: object, *, purpose: str) -> object:
+    """Follow a source to the data: import a spec, take ``input_gen``, call a function.
+
+    Args:
+        source: A path, a ``package.module:name`` string, a callable without arguments, an object with
+            an ``input_gen`` attribute, or data.
+        purpose: The first words of every message.
+
+    Returns:
+        The path, arrays or iterable behind the source.
+
+    Raises:
+        UsageError: If a spec is malformed or names nothing.
+        DataError: If a function raises or returns nothing.
+    """
+    if isinstance(source, str) and ":" in source and not source.endswith(_FILE_SUFFIXES):
+        source = load_object(source, purpose=purpose)
+    source = getattr(source, "input_gen", source)
+    return _called(source, purpose) if callable(source) else source
+
+
+def _called(function: Callable[[], object], purpose: str) -> object:
+    name = getattr(function, "__qualname__", repr(function))
+    try:
+        result = function()
+    except AutoselectError:
+        raise
+    except Exception as exc:  # The user's function may raise anything.
+        raise DataError(
+            f"{purpose}: expected {name}() to yield samples, but it raised {type(exc).__name__}: {exc}. "
+            "It is called without arguments; repair it so that a plain call works."
+        ) from exc
+    if result is None:
+        raise DataError(f"{purpose}: expected {name}() to yield samples, got None. Does it lack a `yield`?")
+    return result
+
+
+def stacks_in(data: object, *, purpose: str) -> Mapping[str, Callable[[], Stack]] | None:
+    """Open the stacks of a file, an array or a dict of arrays.
+
+    Args:
+        data: What :func:`unwrap` returned.
+        purpose: The first words of every message.
+
+    Returns:
+        Name -> function that opens the stack; an array by itself is called ``x``. None if the data are
+        an iterable of items instead.
+
+    Raises:
+        DataError: If a file is missing or damaged, or the data are of no known form.
+    """
+    if isinstance(data, (str, Path)):
+        if not str(data).endswith(_FILE_SUFFIXES):
+            raise DataError(f"{purpose}: expected {_FORMS}, got {str(data)!r}. Give one of these forms.")
+        return stacks_of_file(Path(data))
+    if isinstance(data, np.ndarray):
+        return {SOLE_INPUT: partial(stack_of, data, f"{purpose}, array")}
+    if isinstance(data, Mapping):
+        return {name: partial(stack_of, data[name], f"{purpose}, array {name!r}") for name in data}
+    return None
+
+
+def numbered_items(data: object, *, purpose: str) -> Iterator[tuple[int, Any]]:
+    """Yield the items of an iterable with their numbers from 0 on, mapping what it raises.
+
+    Raises:
+        DataError: If the data cannot be iterated, or raise while they are: names the exception and item.
+    """
+    if not isinstance(data, Iterable):
+        raise DataError(f"{purpose}: expected {_FORMS}, got {type(data).__name__}. Give one of these forms.")
+    items = iter(data)
+    number = 0
+    while True:
+        try:
+            item = next(items)
+        except StopIteration:
+            return
+        except AutoselectError:
+            raise
+        except Exception as exc:  # The user's generator may raise anything.
+            raise DataError(
+                f"{purpose}: expected a sample, but making sample {number} (counted from 0) raised "
+                f"{type(exc).__name__}: {exc}. Repair the function or data that make the samples."
+            ) from exc
+        yield number, item
+        number += 1

@@ -1,0 +1,100 @@
+"""Objects named as ``package.module:name``; knows imports, not what the objects are for."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from autoselect.errors import DataError, UsageError
+
+
+def load_object(spec: str, *, purpose: str) -> Any:
+    """Import the object that ``package.module:name`` names.
+
+    The current directory becomes importable, as with ``python -m``, and stays so: what is loaded
+    may import its neighbours later.
+
+    Args:
+        spec: Module and name, joined by a colon. The name may hold dots (``module:Class.method``).
+        purpose: What the object is for, the first words of every message: ``"the metric"``.
+
+    Returns:
+        The object, whatever it is.
+
+    Raises:
+        UsageError: If the spec is malformed, or its module or name does not exist.
+        DataError: If the module itself raises while it is imported.
+    """
+    module_name, attribute = _parts(spec, purpose)
+    found: Any = _imported(module_name, spec, purpose)
+    for name in attribute.split("."):
+        found = _member(found, name, spec, purpose)
+    return found
+
+
+def _parts(spec: str, purpose: str) -> tuple[str, str]:
+    module_name, colon, attribute = spec.partition(":")
+    words = [*module_name.split("."), *attribute.split(".")]
+    if not colon or module_name.endswith(".py") or not all(word.isidentifier() for word in words):
+        raise UsageError(
+            f"{purpose}: expected 'package.module:name', got {spec!r}. Write the module with dots, without "
+            "'.py' and without folders, then a colon and the name, and start in the folder that holds it."
+        )
+    return module_name, attribute
+
+
+def _imported(module_name: str, spec: str, purpose: str) -> ModuleType:
+    _make_current_directory_importable()
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(module_name)
+    except (Exception, SystemExit) as exc:  # The user's module may raise anything.
+        if isinstance(exc, ModuleNotFoundError) and _is_part_of(exc.name, module_name):
+            raise UsageError(_no_module(module_name, spec, purpose)) from exc
+        raise DataError(
+            f"{purpose}: expected module {module_name!r} to import, but it raised "
+            f"{type(exc).__name__}: {exc}. Make `python -c 'import {module_name}'` work first."
+        ) from exc
+
+
+def _make_current_directory_importable() -> None:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+
+
+def _is_part_of(missing: str | None, module_name: str) -> bool:
+    return missing is not None and f"{module_name}.".startswith(f"{missing}.")
+
+
+def _no_module(module_name: str, spec: str, purpose: str) -> str:
+    parent, _, last = module_name.rpartition(".")
+    folders = list(getattr(sys.modules.get(parent), "__path__", [])) if parent else [str(Path.cwd())]
+    near = nearest(last, [module.name for module in pkgutil.iter_modules(folders)])
+    return (
+        f"{purpose}: expected an importable module in {spec!r}, but there is no module {module_name!r}"
+        f"{near}. Start in the folder that holds it, or install its package."
+    )
+
+
+def _member(owner: Any, name: str, spec: str, purpose: str) -> Any:
+    try:
+        return getattr(owner, name)
+    except AttributeError as exc:
+        public = [other for other in dir(owner) if not other.startswith("_")]
+        holder = getattr(owner, "__name__", type(owner).__name__)
+        raise UsageError(
+            f"{purpose}: expected {holder!r} to hold {name!r} (from {spec!r}), but it does not"
+            f"{nearest(name, public)}. Give a name defined at the top level of the module."
+        ) from exc
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """Return ``"; nearest: a, b"`` for the known names that look like this one, or an empty string."""
+    close = difflib.get_close_matches(name, known, n=3)
+    return f"; nearest: {', '.join(close)}" if close else ""

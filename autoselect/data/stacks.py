@@ -1,0 +1,208 @@
+"""Many values stacked in one array, in memory or in a file, read row by row; knows no targets."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autoselect.data.fit import Sample, expected_inputs, fit_sample, names_by_key, numeric_array
+from autoselect.data.npy import iter_rows, read_header
+from autoselect.domain.tensors import TensorSpec
+from autoselect.errors import DataError
+
+SOLE_INPUT = "x"
+"""The name that the only input of a model may have in a ``.npz`` file or a dict."""
+
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, NotImplementedError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """N values along the first axis of one array.
+
+    Attributes:
+        name: What messages call it.
+        shape: Full shape (n_values, ...).
+        dtype: Stored dtype.
+        rows: Starts a new pass over the N values, each of shape ``shape[1:]``.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    rows: Callable[[], Iterator[np.ndarray]]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __post_init__(self) -> None:
+        if self.dtype.kind not in "biufc":
+            raise DataError(
+                f"{self.name}: expected an array of numbers, got dtype {self.dtype}. "
+                "Convert it to a float or integer array before saving; pickled objects are not read."
+            )
+        if not self.shape:
+            raise DataError(f"{self.name}: expected samples along the first axis, got a single number.")
+
+
+def stack_of(value: object, name: str) -> Stack:
+    """Take an array in memory (or anything that NumPy converts without loss) as a stack.
+
+    Raises:
+        DataError: If the value is ragged, not numeric, or a single number.
+    """
+    array = numeric_array(value, name)
+    return Stack(name=name, shape=array.shape, dtype=array.dtype, rows=lambda: iter(array))
+
+
+def stacks_of_file(path: Path) -> Mapping[str, Callable[[], Stack]]:
+    """Open the arrays of a ``.npz`` or ``.npy`` file without reading their data.
+
+    Args:
+        path: A ``.npz`` file of named arrays, or a ``.npy`` file, whose array is called ``x``.
+
+    Returns:
+        Name -> function that opens the stack, so that an array nobody asks for may be of any kind.
+
+    Raises:
+        DataError: If the file is missing, damaged or of another kind.
+    """
+    if not path.is_file():
+        raise DataError(
+            f"{path}: expected a data file, but there is none here ({Path.cwd()}). Check the path, or save "
+            "the samples with numpy.savez(path, x=..., y=...)."
+        )
+    if path.suffix == ".npy":
+        return {SOLE_INPUT: partial(_npy_stack, path)}
+    if path.suffix != ".npz":
+        raise DataError(f"{path}: expected a .npz or .npy file, got {path.suffix!r}. Save it with numpy.savez.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [name for name in archive.namelist() if name.endswith(".npy")]
+    except _DAMAGE as exc:
+        raise _damaged(str(path), exc) from exc
+    return {member.removesuffix(".npy"): partial(_member_stack, path, member) for member in members}
+
+
+def _damaged(name: str, exc: Exception) -> DataError:
+    return DataError(
+        f"{name}: expected an array saved by NumPy, got data that cannot be read "
+        f"({type(exc).__name__}: {exc}). Save it again as numbers with numpy.savez or numpy.save."
+    )
+
+
+def _npy_stack(path: Path) -> Stack:
+    try:
+        with path.open("rb") as stream:
+            shape, _, dtype = read_header(stream)
+        array = np.load(path, mmap_mode="r", allow_pickle=False) if dtype.kind in "biufc" else None
+    except _DAMAGE as exc:
+        raise _damaged(str(path), exc) from exc
+    return Stack(name=str(path), shape=shape, dtype=dtype, rows=lambda: iter(() if array is None else array))
+
+
+def _member_stack(path: Path, member: str) -> Stack:
+    name = f"array {member.removesuffix('.npy')!r} of {path}"
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+            shape, _, dtype = read_header(stream)
+    except _DAMAGE as exc:
+        raise _damaged(name, exc) from exc
+    return Stack(name=name, shape=shape, dtype=dtype, rows=partial(_member_rows, path, member, name))
+
+
+def _member_rows(path: Path, member: str, name: str) -> Iterator[np.ndarray]:
+    rows = _unguarded_member_rows(path, member)
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except _DAMAGE as exc:
+            raise _damaged(name, exc) from exc
+        yield row
+
+
+def _unguarded_member_rows(path: Path, member: str) -> Iterator[np.ndarray]:
+    with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+        shape, is_fortran, dtype = read_header(stream)
+        if not is_fortran:
+            yield from iter_rows(stream, shape, dtype)
+            return
+    with np.load(path, allow_pickle=False) as arrays:  # Rows of Fortran order lie scattered: read it whole.
+        yield from arrays[member.removesuffix(".npy")]
+
+
+def input_stacks(
+    stacks: Mapping[str, Callable[[], Stack]], inputs: Sequence[TensorSpec], *, where: str
+) -> dict[str, Stack]:
+    """Pick the stack of each input and check that all hold equally many samples of the right shape.
+
+    Args:
+        stacks: Arrays by input key or tensor name; ``x`` also names the input of a model that has one.
+            Arrays of other names are left unread.
+        inputs: The model's inputs.
+        where: What messages call these data.
+
+    Returns:
+        Input key -> stack, in the order of ``inputs``.
+
+    Raises:
+        DataError: If an input is missing, a shape does not fit, or lengths differ.
+    """
+    found = names_by_key(stacks, inputs)
+    if not found and len(inputs) == 1 and SOLE_INPUT in stacks:
+        found = {inputs[0].key: SOLE_INPUT}
+    if len(found) < len(inputs):
+        sole = f" (or {SOLE_INPUT!r})" if len(inputs) == 1 else ""
+        raise DataError(
+            f"{where}: expected one array of samples per input, {expected_inputs(inputs)}{sole}, got the "
+            f"names {', '.join(map(repr, stacks)) or '(none)'}. Name each array after its input."
+        )
+    picked = {spec.key: _checked(stacks[found[spec.key]](), spec) for spec in inputs}
+    check_lengths(list(picked.values()), where=where)
+    return picked
+
+
+def check_lengths(stacks: Sequence[Stack], *, where: str) -> None:
+    """Refuse stacks that hold no samples or not equally many.
+
+    Raises:
+        DataError: Naming each stack and its length.
+    """
+    lengths = {stack.name: len(stack) for stack in stacks}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        raise DataError(f"{where}: expected equally many samples in each array, got {listed}. Make them match.")
+    if not all(lengths.values()):
+        raise DataError(f"{where}: expected at least one sample, got none. Check how the data were made.")
+
+
+def _checked(stack: Stack, spec: TensorSpec) -> Stack:
+    fitting = {spec.shape, spec.shape[1:]} if spec.shape[:1] == (1,) else {spec.shape}
+    if stack.shape[1:] not in fitting:
+        wanted = min(fitting, key=len)
+        raise DataError(
+            f"{stack.name}: expected shape (n_samples, {', '.join(map(str, wanted))}) for input "
+            f"{spec.key!r}, got {stack.shape}. Reshape or resize it as the model was trained."
+        )
+    return stack
+
+
+def stacked_samples(stacks: Mapping[str, Stack], inputs: Sequence[TensorSpec], *, where: str) -> Iterator[Sample]:
+    """Yield the samples of picked stacks in order, one at a time.
+
+    Raises:
+        DataError: As :func:`autoselect.data.fit.fit_sample` does, naming the sample from 0 on.
+    """
+    rows = zip(*(stack.rows() for stack in stacks.values()), strict=True)
+    for number, values in enumerate(rows):
+        raw = dict(zip(stacks, values, strict=True))
+        yield from fit_sample(raw, inputs, where=f"{where} {number} (counted from 0)")

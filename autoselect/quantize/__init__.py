@@ -1,0 +1,1 @@
+"""Calibrate, build candidates, gather layer statistics; the only importer of the TensorFlow converter."""

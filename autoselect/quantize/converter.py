@@ -1,0 +1,72 @@
+"""The seam to TensorFlow's converter: calibrate and quantize, with its errors mapped.
+
+Everything that this module calls is native code and may kill the process, so callers run it in a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import BuildError, PreparationError
+
+
+def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
+    """Record the range of every activation.
+
+    Args:
+        content: Bytes of a float TFLite file.
+        samples: For each sample the inputs, in the model's order and shapes.
+
+    Returns:
+        Bytes of the calibrated model: the float model with minimum and maximum on its tensors, and the
+        intermediate tensors that fused recurrent ops need.
+
+    Raises:
+        PreparationError: If the calibrator refuses the model or the data.
+    """
+    from tensorflow.lite.python.optimize import calibrator
+
+    try:
+        prepared = calibrator.add_intermediate_tensors(content)
+        return bytes(calibrator.Calibrator(prepared).calibrate(lambda: (list(s) for s in samples)))
+    except (ValueError, RuntimeError) as exc:
+        raise PreparationError(f"TensorFlow's calibrator refuses the model: {_first_line(exc)}") from exc
+
+
+def quantize(calibrated: bytes, *, denylisted: Sequence[str], recipe: Recipe, numeric_verify: bool = False) -> bytes:
+    """Quantize a calibrated model, leaving out the ops whose canonical names are in ``denylisted``.
+
+    Raises:
+        BuildError: If the converter refuses the recipe.
+    """
+    import tensorflow as tf
+    from tensorflow.lite.python import convert
+
+    io_type = {"float32": tf.float32, "int8": tf.int8, "uint8": tf.uint8}[recipe.io_type]
+    try:
+        return bytes(
+            convert.mlir_quantize(
+                calibrated,
+                disable_per_channel=not recipe.per_channel,
+                input_data_type=io_type,
+                output_data_type=io_type,
+                enable_numeric_verify=numeric_verify,
+                denylisted_nodes=list(denylisted) or None,
+            )
+        )
+    except (ValueError, RuntimeError, convert.ConverterError) as exc:
+        raise BuildError(f"TensorFlow's quantizer refuses the recipe: {_first_line(exc)}") from exc
+
+
+def import_tensorflow() -> None:
+    """Warm a worker up, so that its first job does not wait for the import."""
+    import tensorflow  # noqa: F401 - the import is the purpose
+    from tensorflow.lite.python import convert  # noqa: F401 - as above
+
+
+def _first_line(exc: BaseException) -> Any:
+    return next(iter(str(exc).strip().splitlines()), type(exc).__name__)

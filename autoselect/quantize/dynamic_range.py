@@ -1,0 +1,167 @@
+"""Dynamic-range quantization (DRQ) of single ops in an already built model.
+
+An op becomes *hybrid*: its weights int8 and symmetric, its activations float and quantized at run time. What the
+TensorFlow converter makes of a whole model with ``Optimize.DEFAULT`` and no representative dataset is the reference:
+the same operands, axes, scales, rounding, op versions and options, and the same minimum of 1,024 elements. Weights are
+per channel wherever the kernel can, also in a recipe that is per tensor: that choice is about the accelerator's integer
+kernels, and hybrid ops run on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.tflite import flatbuffer as fb
+
+MIN_WEIGHT_ELEMENTS = 1024
+"""Smaller weights stay float, as in TensorFlow's converter (``kDefaultMinElements``)."""
+_MIN_PEAK = 5e-7
+"""Weights of a smaller magnitude get the scale of this one, as in TensorFlow's converter (``ExpandVerySmallRange``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HybridKernel:
+    """How the hybrid form of an op type looks.
+
+    Attributes:
+        weights: Positions of the weight operands.
+        axis: Channel axis for per-channel scales; None where the kernel knows one scale only.
+        version: Version of the hybrid op.
+        asymmetric_inputs: True where the op's options carry ``asymmetric_quantize_inputs``.
+    """
+
+    weights: tuple[int, ...]
+    axis: int | None
+    version: int
+    asymmetric_inputs: bool = False
+
+
+HYBRID_KERNELS: dict[str, HybridKernel] = {
+    "CONV_2D": HybridKernel(weights=(1,), axis=0, version=5),
+    "DEPTHWISE_CONV_2D": HybridKernel(weights=(1,), axis=3, version=6),
+    "TRANSPOSE_CONV": HybridKernel(weights=(1,), axis=0, version=2),
+    "FULLY_CONNECTED": HybridKernel(weights=(1,), axis=0, version=12, asymmetric_inputs=True),
+    "BATCH_MATMUL": HybridKernel(weights=(1,), axis=None, version=4, asymmetric_inputs=True),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": HybridKernel(
+        weights=(1, 2, 3, 4, 5, 6, 7, 8, 16),
+        axis=None,
+        version=3,
+        asymmetric_inputs=True,
+    ),
+}
+_GROUPED_CONV_VERSION = 6
+
+
+def to_hybrid(model: fb.Model, op_indices: Collection[int]) -> dict[int, str]:
+    """Turn float ops of the main subgraph into hybrid ops, in place.
+
+    Args:
+        model: A parsed model; buffers that nothing uses any more are left to the caller to drop.
+        op_indices: Ops to turn.
+
+    Returns:
+        For each op that had to stay float, why.
+    """
+    kept: dict[int, str] = {}
+    turned: dict[int, HybridKernel] = {}
+    for index in sorted(op_indices):
+        op = model.subgraphs[0].operators[index]
+        kernel = HYBRID_KERNELS.get(fb.op_type(model, op))
+        reason = "no hybrid kernel" if kernel is None else _obstacle(model, op, kernel)
+        if kernel is None or reason:
+            kept[index] = reason
+        else:
+            turned[index] = kernel
+    for index, kernel in turned.items():
+        _turn(model, model.subgraphs[0].operators[index], kernel, set(turned))
+    return kept
+
+
+def _weight_positions(op: Any, kernel: HybridKernel) -> list[int]:
+    return [p for p in kernel.weights if p < len(op.inputs) and op.inputs[p] >= 0]
+
+
+def _obstacle(model: fb.Model, op: Any, kernel: HybridKernel) -> str:
+    """Why the op cannot become hybrid; empty if it can."""
+    tensors = [model.subgraphs[0].tensors[op.inputs[p]] for p in _weight_positions(op, kernel)]
+    if not tensors or not all(fb.is_constant(model, t) for t in tensors):
+        return "weights are not constant"
+    if any(t.type != schema.TensorType.FLOAT32 for t in tensors):
+        return "weights are not float32"
+    if any(np.prod(fb.shape_of(t), dtype=np.int64) < MIN_WEIGHT_ELEMENTS for t in tensors):
+        return f"weights of fewer than {MIN_WEIGHT_ELEMENTS:,} elements stay float"
+    return ""
+
+
+def _turn(model: fb.Model, op: Any, kernel: HybridKernel, turned: set[int]) -> None:
+    op.inputs = np.array(op.inputs)
+    for position in _weight_positions(op, kernel):
+        op.inputs[position] = _quantized_tensor(model, int(op.inputs[position]), kernel.axis, turned)
+    if kernel.asymmetric_inputs:
+        op.builtinOptions.asymmetricQuantizeInputs = True
+    grouped = fb.op_type(model, op) == "CONV_2D" and _is_grouped(model, op)
+    version = _GROUPED_CONV_VERSION if grouped else kernel.version
+    code = model.operatorCodes[op.opcodeIndex]
+    code.version = max(code.version, version)
+
+
+def _is_grouped(model: fb.Model, op: Any) -> bool:
+    tensors = model.subgraphs[0].tensors
+    return bool(fb.shape_of(tensors[op.inputs[0]])[3] != fb.shape_of(tensors[op.inputs[1]])[3])
+
+
+def _quantized_tensor(model: fb.Model, index: int, axis: int | None, turned: set[int]) -> int:
+    """Index of the int8 form of a weight tensor: the tensor itself unless an op that stays float reads it."""
+    graph = model.subgraphs[0]
+    tensor = graph.tensors[index]
+    if tensor.type == schema.TensorType.INT8:
+        return index
+    readers = {i for i, op in enumerate(graph.operators) if index in op.inputs}
+    levels, scales = quantize_weights(fb.constant_values(model, tensor), axis)
+    if not readers <= turned:
+        tensor = _copy(tensor)
+        graph.tensors.append(tensor)
+        index = len(graph.tensors) - 1
+    tensor.type = schema.TensorType.INT8
+    tensor.buffer = fb.add_buffer(model, levels)
+    tensor.quantization = _parameters(scales, axis or 0)
+    return index
+
+
+def _copy(tensor: Any) -> Any:
+    twin = schema.TensorT()
+    vars(twin).update(vars(tensor))
+    twin.name = tensor.name + b"_int8"
+    return twin
+
+
+def _parameters(scales: np.ndarray, axis: int) -> Any:
+    parameters = schema.QuantizationParametersT()
+    parameters.scale = scales
+    parameters.zeroPoint = np.zeros(scales.size, dtype=np.int64)
+    parameters.quantizedDimension = axis
+    return parameters
+
+
+def quantize_weights(weights: np.ndarray, axis: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Symmetric int8 weights, the largest magnitude at 127.
+
+    Args:
+        weights: Float32, any shape.
+        axis: Axis with a scale each; None for one scale.
+
+    Returns:
+        Int8 levels of the same shape in -127..127 (ties away from zero), and the float32 scales, shape
+        (channels,) or (1,). A channel of zeros has the scale of weights up to 5e-7.
+    """
+    others = None if axis is None else tuple(i for i in range(weights.ndim) if i != axis)
+    peak = np.max(np.abs(weights), axis=others, keepdims=True).astype(np.float64)
+    scales = np.maximum(peak, _MIN_PEAK) / 127.0
+    ratio = weights.astype(np.float64) / scales
+    levels = np.trunc(ratio + np.copysign(0.5, ratio))
+    return np.clip(levels, -127, 127).astype(np.int8), scales.astype(np.float32).reshape(-1)

@@ -1,0 +1,83 @@
+"""What the quantizer leaves of its work around a denylisted op: undone here, so that the op starts out float."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.tflite import flatbuffer as fb
+
+
+def bypass_round_trips(model: fb.Model) -> None:
+    """Let the readers of a float tensor that is quantized and dequantized at once read the tensor itself, in place.
+
+    The quantizer puts such a pair before a fused recurrent op that is denylisted. It costs accuracy and two ops,
+    and TensorFlow's dynamic-range quantization of the whole model has no such pair.
+    """
+    graph = model.subgraphs[0]
+    exact = _round_trips(model)
+    if not exact:
+        return
+    for op in graph.operators:
+        op.inputs = np.array([exact.get(int(i), int(i)) for i in op.inputs], dtype=np.int32)
+    needed = {int(i) for i in graph.outputs}
+    kept = []
+    for op in reversed(graph.operators):
+        converts = fb.op_type(model, op) in ("QUANTIZE", "DEQUANTIZE")
+        if not converts or needed & {int(i) for i in op.outputs}:
+            needed |= {int(i) for i in op.inputs}
+            kept.append(op)
+    graph.operators = kept[::-1]
+    fb.drop_unused_tensors(model)
+
+
+def _round_trips(model: fb.Model) -> dict[int, int]:
+    """The float tensor that each twice converted tensor equals, but for rounding."""
+    graph = model.subgraphs[0]
+    quantized_from = {
+        int(op.outputs[0]): int(op.inputs[0])
+        for op in graph.operators
+        if fb.op_type(model, op) == "QUANTIZE" and graph.tensors[op.inputs[0]].type == schema.TensorType.FLOAT32
+    }
+    exact: dict[int, int] = {}
+    for op in graph.operators:
+        if fb.op_type(model, op) == "DEQUANTIZE" and int(op.inputs[0]) in quantized_from:
+            source = quantized_from[int(op.inputs[0])]
+            exact[int(op.outputs[0])] = exact.get(source, source)
+    return exact
+
+
+def restore_float_weights(model: fb.Model, float_model: fb.Model, float_ops: Mapping[int, int]) -> None:
+    """Give float ops their float constants back, in place: the quantizer turns a denylisted TRANSPOSE_CONV hybrid.
+
+    Args:
+        model: The built model.
+        float_model: The calibrated model.
+        float_ops: For each denylisted op's place in ``model`` its index in ``float_model``.
+    """
+    graph, float_graph = model.subgraphs[0], float_model.subgraphs[0]
+    for place, index in float_ops.items():
+        op, original = graph.operators[place], float_graph.operators[index]
+        if graph.tensors[op.outputs[0]].type != schema.TensorType.FLOAT32:
+            continue
+        for position, tensor in _integer_constants(model, op):
+            op.inputs = np.array(op.inputs)
+            twin = float_graph.tensors[original.inputs[position]]
+            op.inputs[position] = _add_constant(model, tensor, fb.constant_values(float_model, twin))
+    fb.drop_unused_tensors(model)
+
+
+def _integer_constants(model: fb.Model, op: Any) -> list[tuple[int, Any]]:
+    tensors = [(p, model.subgraphs[0].tensors[i]) for p, i in enumerate(op.inputs) if i >= 0]
+    return [(p, t) for p, t in tensors if t.type == schema.TensorType.INT8 and fb.is_constant(model, t)]
+
+
+def _add_constant(model: fb.Model, like: Any, values: np.ndarray) -> int:
+    tensor = schema.TensorT()
+    tensor.name, tensor.shape, tensor.type = like.name, like.shape, schema.TensorType.FLOAT32
+    tensor.buffer = fb.add_buffer(model, values)
+    model.subgraphs[0].tensors.append(tensor)
+    return len(model.subgraphs[0].tensors) - 1

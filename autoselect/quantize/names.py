@@ -1,0 +1,121 @@
+"""Names that the quantizer cannot spoil: one canonical name an op going in, the model's own coming out.
+
+The quantizer appends digits to make names unique, and a denylist matches the name of an op's location.
+So before quantizing, every output of op 7 is called ``op_0007_x``: equal names fuse into one location, which
+makes ops with several outputs reachable; no digit stands at the end, so nothing is cut or taken for a suffix.
+The quantizer rewrites a TRANSPOSE_CONV and puts the names of its constants behind its own, which no denylist
+then matches: those constants go in without a name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from autoselect.tflite import flatbuffer as fb
+
+_CANONICAL = re.compile(r"^op_(\d{4,})_x\d*(;.*)?$")
+BOUNDARY_OPS = ("QUANTIZE", "DEQUANTIZE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameMap:
+    """What the canonical names stand for.
+
+    Attributes:
+        inputs: Names of the model's inputs, in order.
+        outputs: Names of the model's outputs, in order.
+        op_outputs: For each op of the float model, the names of its outputs, in order.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    op_outputs: tuple[tuple[str, ...], ...]
+
+    def node_names(self) -> tuple[str, ...]:
+        """One unique name an op: its first output's; ``name#index`` where that is empty or taken twice."""
+        first = [names[0] if names else "" for names in self.op_outputs]
+        times = Counter(first)
+        return tuple(n if n and times[n] == 1 else f"{n}#{i}" for i, n in enumerate(first))
+
+
+def canonical_name(op_index: int) -> str:
+    """The name of every output of the op at ``op_index`` while the quantizer works."""
+    return f"op_{op_index:04d}_x"
+
+
+def op_index_of(name: str) -> int | None:
+    """Index of the op that a canonical name (with or without what the quantizer appends) belongs to."""
+    match = _CANONICAL.match(name)
+    return int(match.group(1)) if match else None
+
+
+def canonicalise(model: fb.Model) -> NameMap:
+    """Give the outputs of every op of the main subgraph their canonical name, in place."""
+    graph = model.subgraphs[0]
+    names = NameMap(
+        inputs=tuple(fb.tensor_name(graph.tensors[i]) for i in graph.inputs),
+        outputs=tuple(fb.tensor_name(graph.tensors[i]) for i in graph.outputs),
+        op_outputs=tuple(tuple(fb.tensor_name(graph.tensors[i]) for i in op.outputs) for op in graph.operators),
+    )
+    for index, op in enumerate(graph.operators):
+        for tensor in op.outputs:
+            graph.tensors[tensor].name = canonical_name(index).encode()
+        if fb.op_type(model, op) == "TRANSPOSE_CONV":
+            _unname_constants(model, op)
+    return names
+
+
+def _unname_constants(model: fb.Model, op: Any) -> None:
+    for tensor in (model.subgraphs[0].tensors[i] for i in op.inputs if i >= 0):
+        if fb.is_constant(model, tensor):
+            tensor.name = b""
+
+
+def restore(model: fb.Model, names: NameMap) -> None:
+    """Put the float model's names back on a built model, in place.
+
+    A model's inputs and outputs keep their names exactly. Where a tensor exists both quantized and in float, the
+    one that its own op writes has the name, and its converted copy the name with its dtype: ``x_float32``.
+    """
+    graph = model.subgraphs[0]
+    fixed = dict(zip([int(i) for i in graph.outputs], names.outputs, strict=True))
+    fixed.update(zip([int(i) for i in graph.inputs], names.inputs, strict=True))
+    taken = Counter(fixed.values())
+    for op in graph.operators:
+        converts = fb.op_type(model, op) in BOUNDARY_OPS
+        for position, index in enumerate(op.outputs):
+            tensor = graph.tensors[index]
+            if int(index) in fixed:
+                tensor.name = fixed[int(index)].encode()
+                continue
+            wanted = _own_name(graph, op, position, names) if not converts else _source_name(graph, op, tensor)
+            if wanted is not None:
+                tensor.name = _free(wanted, tensor, taken).encode()
+    for index, name in fixed.items():
+        graph.tensors[index].name = name.encode()
+
+
+def _own_name(graph: Any, op: Any, position: int, names: NameMap) -> str | None:
+    index = op_index_of(fb.tensor_name(graph.tensors[op.outputs[position]]))
+    if index is None or index >= len(names.op_outputs) or position >= len(names.op_outputs[index]):
+        return None
+    return names.op_outputs[index][position]
+
+
+def _source_name(graph: Any, op: Any, tensor: Any) -> str:
+    source = fb.tensor_name(graph.tensors[op.inputs[0]])
+    return f"{source}_{fb.TENSOR_DTYPES[tensor.type]}"
+
+
+def _free(wanted: str, tensor: Any, taken: Counter[str]) -> str:
+    """A name no other tensor has: ``wanted`` itself, else with the dtype, else with a count."""
+    name = wanted
+    if taken[name]:
+        name = f"{wanted}_{fb.TENSOR_DTYPES[tensor.type]}"
+    if taken[name]:
+        name = f"{name}_{taken[name]}"
+    taken[name] += 1
+    return name

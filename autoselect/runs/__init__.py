@@ -1,0 +1,1 @@
+"""The run folder: manifest, records, candidates, and reading it all back."""

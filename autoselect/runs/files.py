@@ -1,0 +1,59 @@
+"""Files written beside and renamed, so that a crash never leaves half of one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from autoselect.errors import StorageError
+
+
+@contextlib.contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Map the system's write errors to one message.
+
+    Raises:
+        StorageError: If the body fails to write.
+    """
+    try:
+        yield
+    except OSError as exc:
+        raise StorageError(
+            f"{path} could not be written: {exc.strerror or exc}. Free some space or choose another --output; "
+            "nothing that was complete is lost."
+        ) from exc
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a whole file or nothing.
+
+    Raises:
+        StorageError: If it cannot be written (disk full, no permission); the old file, if any, stays.
+    """
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.chmod(name, 0o644)
+            os.replace(name, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole text file or nothing; errors as :func:`write_bytes`."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write indented JSON with sorted keys; errors as :func:`write_bytes`."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True, allow_nan=True) + "\n")

@@ -1,0 +1,107 @@
+"""The layout of a run folder and who may use it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autoselect.errors import RunFolderError
+from autoselect.runs.files import storage_errors, write_json, write_text
+
+MANIFEST_VERSION = 1
+
+
+class RunFolder:
+    """Paths of one run; every file in it is written whole."""
+
+    def __init__(self, root: Path) -> None:
+        """Name the folder; nothing is created."""
+        self.root = root
+        self.manifest = root / "manifest.json"
+        self.summary = root / "summary.json"
+        self.study = root / "study.journal"
+        self.trials = root / "trials.csv"
+        self.front_table = root / "front.csv"
+        self.front = root / "front"
+        self.layer_statistics = root / "layer_statistics.csv"
+        self.picture = root / "pareto.png"
+        self.log = root / "worker.log"
+        self.work = root / "work"
+        """Samples, calibrated model and candidates while the run goes on; removed at its end."""
+
+    def create(self) -> None:
+        """Make the folder for a new run.
+
+        Raises:
+            RunFolderError: If it holds a run or anything else.
+            StorageError: If it cannot be made.
+        """
+        if self.manifest.exists():
+            raise RunFolderError(
+                f"{self.root} holds another run. Continue it with `autoselect resume {self.root}`, "
+                "or choose another --output."
+            )
+        if self.root.exists() and (not self.root.is_dir() or self._foreign_content()):
+            raise RunFolderError(f"{self.root} is not empty. Choose a new or an empty folder for --output.")
+        with storage_errors(self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+
+    def _foreign_content(self) -> list[str]:
+        """What lies in the folder beside the leftovers of a search that never began."""
+        return [entry.name for entry in self.root.iterdir() if entry not in (self.log, self.work)]
+
+    def read_manifest(self) -> dict[str, Any]:
+        """Read the manifest of an existing run.
+
+        Raises:
+            RunFolderError: If there is none, or it is damaged or of another version.
+        """
+        manifest = read_json(self.manifest, missing=f"{self.root} holds no run: it has no manifest.json.")
+        if manifest.get("manifest_version") != MANIFEST_VERSION:
+            raise RunFolderError(
+                f"{self.manifest} is of version {manifest.get('manifest_version')}; this autoselect reads "
+                f"version {MANIFEST_VERSION}. Use the autoselect that made the run."
+            )
+        return manifest
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Write the manifest."""
+        write_json(self.manifest, {**manifest, "manifest_version": MANIFEST_VERSION})
+
+    def write_table(self, path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
+        """Write a CSV file with these columns."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_text(path, text.getvalue())
+
+
+def free_folder(name: str) -> Path:
+    """A folder of this name in the current directory, numbered if the name is taken: ``name``, ``name-2``, ..."""
+    path, number = Path(name), 1
+    while path.exists():
+        number += 1
+        path = Path(f"{name}-{number}")
+    return path
+
+
+def read_json(path: Path, *, missing: str) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        RunFolderError: If the file is missing (with the message given) or damaged.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunFolderError(missing) from None
+    except (OSError, json.JSONDecodeError) as exc:
+        raise RunFolderError(f"{path} is damaged: {exc}.") from exc
+    if not isinstance(value, dict):
+        raise RunFolderError(f"{path} is damaged: it holds no JSON object.")
+    return value

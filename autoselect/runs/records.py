@@ -1,0 +1,149 @@
+"""What is kept of each trial, and the tables made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from autoselect.domain.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """Everything measured of one distinct candidate.
+
+    Attributes:
+        sha256: Of the candidate's bytes.
+        metric: Score on the search samples.
+        drop: Loss against the float model, in the metric's units.
+        drop_noise: Standard error of ``drop``, from paired samples.
+        float_macs_share: 0..1.
+        fallbacks: For denylisted nodes that are not what the recipe's fallback says, why.
+    """
+
+    sha256: str
+    metric: float
+    drop: float
+    drop_noise: float
+    size_bytes: int
+    penalty: float
+    segments: int
+    float_ops: int
+    crossing_tensors: int
+    crossing_bytes: int
+    float_macs_share: float
+    build_seconds: float
+    score_seconds: float
+    fallbacks: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> Scores:
+        """Read :meth:`to_dict` back."""
+        return Scores(**{f.name: values[f.name] for f in fields(Scores)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRecord:
+    """One trial of the study.
+
+    Attributes:
+        number: Of the trial.
+        origin: ``baseline:…`` or the sampler's name.
+        recipe: Resolved; None where the trial failed before it had one.
+        scores: None for a failed trial.
+        reused: True where the score was known already.
+        feasible: False where a constraint is broken.
+        error: Why it failed.
+    """
+
+    number: int
+    origin: str
+    recipe: Recipe | None
+    scores: Scores | None
+    reused: bool
+    feasible: bool
+    error: str | None
+
+    @property
+    def id(self) -> str:
+        """Name of the candidate: the first ten digits of its bytes' hash; empty for a failed trial."""
+        return self.scores.sha256[:10] if self.scores else ""
+
+
+_SCORE_COLUMNS = (
+    "drop",
+    "size_bytes",
+    "penalty",
+    "segments",
+    "float_ops",
+    "crossing_tensors",
+    "crossing_bytes",
+    "float_macs_share",
+)
+
+
+def trial_columns(metric: str) -> tuple[str, ...]:
+    """Columns of ``trials.csv``."""
+    head = ("number", "id", "state", "origin", "reused", metric, *_SCORE_COLUMNS)
+    tail = (
+        "feasible",
+        "on_front",
+        "fingerprint",
+        "sha256",
+        "build_seconds",
+        "score_seconds",
+        "error",
+        "recipe",
+    )
+    return head + tail
+
+
+def trial_row(record: TrialRecord, metric: str, front: Sequence[str]) -> dict[str, object]:
+    """One row of ``trials.csv``."""
+    scores, recipe = record.scores, record.recipe
+    row: dict[str, object] = dict.fromkeys(trial_columns(metric), "")
+    row |= {
+        "number": record.number,
+        "id": record.id,
+        "state": "complete" if scores else "failed",
+        "origin": record.origin,
+        "reused": record.reused,
+        "feasible": record.feasible if scores else "",
+        "on_front": record.id in front if scores else "",
+        "error": record.error or "",
+        "fingerprint": recipe.fingerprint if recipe else "",
+        "recipe": " ".join(recipe.to_json().split()) if recipe else "",
+    }
+    if scores:
+        row |= {column: getattr(scores, column) for column in _SCORE_COLUMNS}
+        row |= {metric: scores.metric, "sha256": scores.sha256}
+        row |= {"build_seconds": scores.build_seconds, "score_seconds": scores.score_seconds}
+    return row
+
+
+def front_columns(metric: str) -> tuple[str, ...]:
+    """Columns of ``front.csv``."""
+    heldout = (f"heldout_{metric}", "heldout_low", "heldout_high")
+    return ("id", metric, *_SCORE_COLUMNS, *heldout, "sha256", "pick", "origin", "file")
+
+
+def front_row(
+    record: TrialRecord,
+    metric: str,
+    heldout: tuple[float, float, float] | None,
+    picks: Sequence[str],
+) -> dict[str, object]:
+    """One row of ``front.csv``; held-out cells are empty where the member was not re-scored."""
+    scores = record.scores
+    if scores is None:
+        raise ValueError("a failed trial is on no front")
+    row: dict[str, object] = {column: getattr(scores, column) for column in _SCORE_COLUMNS}
+    row |= {"id": record.id, metric: scores.metric, "sha256": scores.sha256, "origin": record.origin}
+    row |= dict(zip((f"heldout_{metric}", "heldout_low", "heldout_high"), heldout or ("", "", ""), strict=True))
+    row |= {"pick": ",".join(picks), "file": f"front/{record.id}.tflite"}
+    return {column: row[column] for column in front_columns(metric)}

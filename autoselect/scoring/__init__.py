@@ -1,0 +1,1 @@
+"""Accuracy, size and fragmentation of built models."""

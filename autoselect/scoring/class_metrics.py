@@ -1,0 +1,214 @@
+"""Metrics of classifiers: which class wins, against labels or the float model; knows no values beyond ranks.
+
+A classification output holds one score per class, whatever its axes of size 1: (1, C), (1, 1, 1, C). Equal
+scores, common after quantization, go to the class of the lower number. An output of a single unit is a
+probability: above 0.5 it means class 1, else class 0.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from autoselect.errors import DataError, MetricError
+from autoselect.scoring.metric_base import (
+    MeanMetric,
+    Metric,
+    Outputs,
+    Row,
+    positions_by_classes,
+    squeezed,
+    target_array,
+    whole_labels,
+)
+
+_BINARY_THRESHOLD = 0.5
+_TOP = 5
+
+
+class _LabelMetric(Metric):
+    """A metric of one label per sample."""
+
+    direction = "maximize"
+    needs_targets = True
+
+    def _check_target(self, target: object | None, output_shape: tuple[int, ...]) -> None:
+        self._label(target, _class_count(output_shape, self.name))
+
+    def _label(self, target: object | None, class_count: int) -> int:
+        array = target_array(target, self.name)
+        if array.size != 1:
+            raise DataError(
+                f"metric {self.name!r}: expected one label per sample, got shape {array.shape}. "
+                "Turn one-hot targets into class numbers with numpy.argmax."
+            )
+        return int(whole_labels(array, max(class_count, 2), self.name).item())
+
+    def _pair(self, outputs: Outputs, target: object | None) -> tuple[int, int]:
+        """Return the true and the predicted label."""
+        scores = _class_scores(self.scored(outputs), self.name)
+        return self._label(target, scores.size), _winner(scores)
+
+
+class Accuracy(_LabelMetric, MeanMetric):
+    """Share of samples whose winning class is the label; rows [hit]."""
+
+    name = "accuracy"
+
+    def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
+        label, winner = self._pair(outputs, target)
+        return np.array([label == winner], dtype=np.float64)
+
+
+class Top5Accuracy(_LabelMetric, MeanMetric):
+    """Share of samples whose label is among the five highest scores; rows [hit]."""
+
+    name = "top5_accuracy"
+
+    def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
+        scores = _class_scores(self.scored(outputs), self.name)
+        if scores.size <= _TOP:
+            raise MetricError(
+                f"metric {self.name!r}: expected more than {_TOP} classes, got {scores.size}. Use 'accuracy'."
+            )
+        label = self._label(target, scores.size)
+        ahead = np.count_nonzero(scores > scores[label]) + np.count_nonzero(scores[:label] == scores[label])
+        return np.array([ahead < _TOP], dtype=np.float64)
+
+
+class _PairMetric(_LabelMetric):
+    """A metric of the true and predicted labels of all samples; rows [y_true, y_pred]."""
+
+    def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
+        return np.array(self._pair(outputs, target), dtype=np.float64)
+
+    def _score(self, rows: np.ndarray) -> object:
+        y_true, y_pred = rows.astype(np.int64).T
+        with warnings.catch_warnings():
+            # scikit-learn warns of classes that a resample lacks; each metric says what it does then.
+            warnings.simplefilter("ignore")
+            return self._of_labels(y_true, y_pred)
+
+    def _of_labels(self, y_true: np.ndarray, y_pred: np.ndarray) -> object:
+        raise NotImplementedError
+
+
+class BalancedAccuracy(_PairMetric):
+    """Mean over the classes that occur as labels of the share of their samples that are recognised."""
+
+    name = "balanced_accuracy"
+
+    def _of_labels(self, y_true: np.ndarray, y_pred: np.ndarray) -> object:
+        from sklearn.metrics import balanced_accuracy_score
+
+        return balanced_accuracy_score(y_true, y_pred)
+
+
+class F1Macro(_PairMetric):
+    """Mean F1 over the classes that occur as label or prediction; a class never both counts 0."""
+
+    name = "f1_macro"
+
+    def _of_labels(self, y_true: np.ndarray, y_pred: np.ndarray) -> object:
+        from sklearn.metrics import f1_score
+
+        return f1_score(y_true, y_pred, average="macro", zero_division=0)
+
+
+class CohenKappa(_PairMetric):
+    """Agreement with the labels beyond chance; 1 where only one class occurs, which is all agreement."""
+
+    name = "cohen_kappa"
+
+    def _of_labels(self, y_true: np.ndarray, y_pred: np.ndarray) -> object:
+        from sklearn.metrics import cohen_kappa_score
+
+        if np.unique([y_true, y_pred]).size == 1:
+            return 1.0
+        return cohen_kappa_score(y_true, y_pred)
+
+
+class MeanIoU(Metric):
+    """Mean over classes of intersection over union of all pixels; rows are flattened confusion matrices.
+
+    The last axis of the output holds the classes, (1, H, W, C); with C = 1 it is a probability, binary at
+    0.5. The target holds one label per pixel, (H, W) or (H, W, 1). Classes that occur neither as label nor
+    as prediction are left out of the mean.
+    """
+
+    name = "mean_iou"
+    direction = "maximize"
+    needs_targets = True
+
+    def _check_target(self, target: object | None, output_shape: tuple[int, ...]) -> None:
+        self._labels(target, output_shape)
+
+    def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
+        values = self.scored(outputs)
+        labels = self._labels(target, values.shape)
+        winners = _winners(values.reshape(-1, values.shape[-1]))
+        class_count = max(values.shape[-1], 2)
+        counts = np.bincount(labels * class_count + winners, minlength=class_count**2)
+        return counts.astype(np.float64)
+
+    def _labels(self, target: object | None, output_shape: tuple[int, ...]) -> np.ndarray:
+        array = target_array(target, self.name)
+        if squeezed(array.shape) != squeezed(output_shape[:-1]):
+            raise DataError(
+                f"metric {self.name!r}: expected one label per pixel, shape {output_shape[1:-1]}, got "
+                f"{array.shape} for an output of shape {output_shape}. Resize the target, or turn one-hot "
+                "targets into class numbers."
+            )
+        return whole_labels(array.ravel(), max(output_shape[-1], 2), self.name)
+
+    def _score(self, rows: np.ndarray) -> object:
+        class_count = round(rows.shape[1] ** 0.5)
+        confusion = rows.sum(axis=0).reshape(class_count, class_count)
+        hits = np.diag(confusion)
+        union = confusion.sum(axis=0) + confusion.sum(axis=1) - hits
+        return (hits[union > 0] / union[union > 0]).mean()
+
+
+class Agreement(MeanMetric):
+    """Share of samples on which candidate and float model choose the same class; rows [share].
+
+    For dense outputs (several positions, classes in the last axis) a row is the share of positions.
+    """
+
+    name = "agreement"
+    direction = "maximize"
+    needs_reference = True
+
+    def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
+        ours, theirs = self.scored(outputs), self.scored_reference(reference)
+        winners = _winners(positions_by_classes(ours)), _winners(positions_by_classes(theirs))
+        return np.array([np.mean(winners[0] == winners[1])])
+
+
+def _class_count(output_shape: Sequence[int], name: str) -> int:
+    sizes = squeezed(output_shape)
+    if len(sizes) > 1:
+        raise MetricError(
+            f"metric {name!r}: expected an output of one score per class, got shape {tuple(output_shape)}. "
+            "Choose another output, or a metric of dense outputs such as mean_iou, mse or sqnr_db."
+        )
+    return sizes[0] if sizes else 1
+
+
+def _class_scores(values: np.ndarray, name: str) -> np.ndarray:
+    """Return shape (n_classes,)."""
+    _class_count(values.shape, name)
+    return values.ravel()
+
+
+def _winner(scores: np.ndarray) -> int:
+    return int(scores[0] > _BINARY_THRESHOLD) if scores.size == 1 else int(np.argmax(scores))
+
+
+def _winners(table: np.ndarray) -> np.ndarray:
+    """Return the winning class of each position of a table (n_positions, n_classes)."""
+    is_single_unit = table.shape[1] == 1
+    winners: np.ndarray = table[:, 0] > _BINARY_THRESHOLD if is_single_unit else np.argmax(table, axis=1)
+    return winners.astype(np.int64)

@@ -1,0 +1,105 @@
+"""Fragmentation: how badly float ops cut an integer-only accelerator's work into pieces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autoselect.domain.graph import Graph, Op, OpKind, partition
+
+_COMPUTES_IN_FLOAT = (OpKind.FLOAT, OpKind.HYBRID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PenaltyWeights:
+    """Points of the penalty for each share; all must be positive, so that nothing is free."""
+
+    float_macs: float
+    float_ops: float
+    crossings: float
+    crossing_bytes: float
+    segments: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fragmentation:
+    """What an integer-only accelerator meets in one model, per inference.
+
+    Attributes:
+        segments: Pieces of work for the accelerator; 1 for an all-integer model, 0 for an all-float one.
+        float_ops: Ops that compute in float, hybrid ones included.
+        crossing_tensors: Tensors converted between integer and float inside the model. The conversion
+            of the model's own inputs and outputs is not counted: every float interface has it.
+        crossing_bytes: Bytes of those tensors on their integer side.
+        float_macs_share: Share of multiply-accumulates in float and hybrid ops, 0..1.
+        penalty: The figures above in one number, see :func:`fragmentation`.
+    """
+
+    segments: int
+    float_ops: int
+    crossing_tensors: int
+    crossing_bytes: int
+    float_macs_share: float
+    penalty: float
+
+
+def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
+    """Measure the fragmentation of a built model.
+
+    The penalty is a weighted sum of shares, 0 for an all-integer model and strictly larger for each further
+    float op, crossing or byte while the rest is equal::
+
+        float_macs     x  MACs in float or hybrid ops / all MACs
+      + float_ops      x  float or hybrid ops / ops
+      + crossings      x  crossing tensors / ops
+      + crossing_bytes x  crossing bytes / bytes of all activations
+      + segments       x  segments beyond the first / ops
+
+    "Ops" leaves out QUANTIZE and DEQUANTIZE to and from float, and ops on shapes and indices.
+    """
+    ops = [op for op in graph.ops if op.kind in (OpKind.INTEGER, *_COMPUTES_IN_FLOAT)]
+    floats = [op for op in ops if op.kind in _COMPUTES_IN_FLOAT]
+    all_macs, float_macs = sum(op.macs for op in ops), sum(op.macs for op in floats)
+    crossings = [_integer_side(graph, op) for op in graph.ops if _crosses_inside(graph, op)]
+    crossing_bytes = sum(graph.tensors[t].size_bytes for t in crossings)
+    pieces = partition(graph, lambda i: graph.ops[i].kind is OpKind.INTEGER)
+    segments = sum(on_accelerator for on_accelerator, _ in pieces)
+    count = max(len(ops), 1)
+    share = float_macs / all_macs if all_macs else len(floats) / count
+    penalty = (
+        weights.float_macs * share
+        + weights.float_ops * len(floats) / count
+        + weights.crossings * len(crossings) / count
+        + weights.crossing_bytes * crossing_bytes / max(_activation_bytes(graph, ops), 1)
+        + weights.segments * max(segments - 1, 0) / count
+    )
+    return Fragmentation(
+        segments=segments,
+        float_ops=len(floats),
+        crossing_tensors=len(crossings),
+        crossing_bytes=crossing_bytes,
+        float_macs_share=share,
+        penalty=penalty,
+    )
+
+
+def _crosses_inside(graph: Graph, op: Op) -> bool:
+    """True for a conversion between integer and float that is not the model's own interface."""
+    if op.kind is not OpKind.BOUNDARY:
+        return False
+    return op.inputs[0] not in graph.inputs and op.outputs[0] not in graph.outputs
+
+
+def _integer_side(graph: Graph, op: Op) -> int:
+    return op.outputs[0] if op.op_type == "QUANTIZE" else op.inputs[0]
+
+
+def _activation_bytes(graph: Graph, ops: list[Op]) -> int:
+    """Bytes of all activations as if they were int8, so that the share does not depend on the recipe."""
+    elements = 0
+    for op in ops:
+        for index in op.outputs:
+            size = 1
+            for length in graph.tensors[index].shape:
+                size *= length
+            elements += size
+    return elements

@@ -1,0 +1,123 @@
+"""How sure a score is, from its rows of evidence; runs no model and draws nothing."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from autoselect.errors import MetricError
+from autoselect.scoring.metric_base import Metric, Row, as_matrix
+from autoselect.scoring.user_metric import UserMetric
+
+_RESAMPLES = 1000
+_COSTLY_RESAMPLES = 200
+"""For user functions, whose cost is unknown, and for paired differences, which need two scores each."""
+
+
+def confidence_interval(
+    metric: Metric, rows: Sequence[Row] | np.ndarray, *, level: float = 0.95, seed: int = 0
+) -> tuple[float, float]:
+    """Bound a score by what other samples of the same kind would have given.
+
+    Wilson's interval where the score is a share of hits; else the percentile bootstrap over samples
+    (1000 resamples, 200 for a user's function). Resamples on which a metric is undefined are left out.
+
+    Args:
+        metric: The metric that made the rows.
+        rows: Shape (n_samples, row_length), float64.
+        level: Coverage, above 0 and below 1.
+        seed: Seed of the resampling; equal seeds give equal intervals.
+
+    Returns:
+        Lower and upper bound in the metric's unit; (nan, nan) for fewer than two samples, or where the
+        metric is undefined on most resamples.
+
+    Raises:
+        ValueError: If the level is not between 0 and 1.
+    """
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"expected a level above 0 and below 1, got {level}; give for example 0.95")
+    if len(rows) < 2:
+        return math.nan, math.nan
+    matrix = as_matrix(rows, metric.name)
+    if metric.is_mean and np.isin(matrix, (0.0, 1.0)).all():
+        return _wilson(matrix[:, 0], level)
+    count = _COSTLY_RESAMPLES if isinstance(metric, UserMetric) else _RESAMPLES
+    scores = _bootstrap(lambda chosen: metric.summarise(matrix[chosen]), len(matrix), count, seed)
+    if scores.size <= count / 2:
+        return math.nan, math.nan
+    low, high = np.quantile(scores, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    return float(low), float(high)
+
+
+def paired_standard_error(
+    metric: Metric,
+    rows: Sequence[Row] | np.ndarray,
+    reference_rows: Sequence[Row] | np.ndarray,
+    *,
+    seed: int = 0,
+) -> float:
+    """Estimate the standard error of ``score(rows) - score(reference_rows)`` on the same samples.
+
+    For a mean, the standard deviation of the differences over sqrt(n); else the standard deviation over
+    200 paired bootstrap resamples.
+
+    Args:
+        metric: The metric that made both.
+        rows: Shape (n_samples, row_length), float64.
+        reference_rows: Rows of the same samples, in the same order.
+        seed: Seed of the resampling.
+
+    Returns:
+        Standard error in the metric's unit, at least 0; nan for fewer than two samples, or where the
+        metric is undefined on most resamples.
+
+    Raises:
+        ValueError: If the two differ in length.
+    """
+    if len(rows) != len(reference_rows):
+        raise ValueError(
+            f"expected rows of the same samples, got {len(rows)} and {len(reference_rows)}; pair them first"
+        )
+    if len(rows) < 2:
+        return math.nan
+    ours, theirs = as_matrix(rows, metric.name), as_matrix(reference_rows, metric.name)
+    if metric.is_mean:
+        return float(np.std(ours[:, 0] - theirs[:, 0], ddof=1) / math.sqrt(len(ours)))
+    differences = _bootstrap(
+        lambda chosen: metric.summarise(ours[chosen]) - metric.summarise(theirs[chosen]),
+        len(ours),
+        _COSTLY_RESAMPLES,
+        seed,
+    )
+    return float(np.std(differences, ddof=1)) if differences.size > _COSTLY_RESAMPLES / 2 else math.nan
+
+
+def _wilson(hits: np.ndarray, level: float) -> tuple[float, float]:
+    from scipy.stats import binomtest
+
+    interval = binomtest(int(hits.sum()), len(hits)).proportion_ci(confidence_level=level, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+def _bootstrap(score: Callable[[np.ndarray], float], sample_count: int, count: int, seed: int) -> np.ndarray:
+    """Return the scores of up to ``count`` resamples, without those on which the score is undefined."""
+    rng = np.random.default_rng(seed)
+    with warnings.catch_warnings():
+        # What a function has to warn of, it said when it scored all samples, not a thousand times here.
+        warnings.simplefilter("ignore")
+        return np.fromiter(_resampled(score, sample_count, count, rng), dtype=np.float64)
+
+
+def _resampled(
+    score: Callable[[np.ndarray], float], sample_count: int, count: int, rng: np.random.Generator
+) -> Iterator[float]:
+    for _ in range(count):
+        chosen = rng.integers(sample_count, size=sample_count)
+        try:
+            yield score(chosen)
+        except MetricError:  # For example a ROC curve on a resample of one class.
+            continue

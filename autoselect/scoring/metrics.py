@@ -1,0 +1,94 @@
+"""Metrics by name: the catalogue, and how a user's own function joins it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+from autoselect.errors import MetricError
+from autoselect.scoring.class_metrics import (
+    Accuracy,
+    Agreement,
+    BalancedAccuracy,
+    CohenKappa,
+    F1Macro,
+    MeanIoU,
+    Top5Accuracy,
+)
+from autoselect.scoring.metric_base import Direction, Metric, Outputs, Row
+from autoselect.scoring.user_metric import UserMetric, direction_of
+from autoselect.scoring.value_metrics import (
+    KullbackLeibler,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    PeakSignalToNoise,
+    SignalToQuantizationNoise,
+)
+
+__all__ = ["METRIC_NAMES", "Direction", "Metric", "Outputs", "Row", "UserMetric", "make_metric"]
+
+_CATALOGUE: dict[str, type[Metric]] = {
+    kind.name: kind
+    for kind in (
+        Accuracy,
+        Top5Accuracy,
+        BalancedAccuracy,
+        F1Macro,
+        CohenKappa,
+        MeanIoU,
+        MeanSquaredError,
+        MeanAbsoluteError,
+        PeakSignalToNoise,
+        Agreement,
+        SignalToQuantizationNoise,
+        KullbackLeibler,
+    )
+}
+
+METRIC_NAMES: tuple[str, ...] = tuple(_CATALOGUE)
+"""The names of the catalogue."""
+
+
+def make_metric(
+    spec: str | Callable[[Any, Any], Any], *, direction: str | None = None, output: str | None = None
+) -> Metric:
+    """Make a metric from a name or a function.
+
+    Args:
+        spec: A name of the catalogue, ``package.module:function``, or a function ``(y_true, y_pred)``
+            that returns a number.
+        direction: ``"maximize"`` or ``"minimize"``. Required for a function; a metric of the catalogue
+            knows its own.
+        output: Key of the scored output; None scores the model's first one.
+
+    Returns:
+        The metric.
+
+    Raises:
+        MetricError: If the name is unknown, the direction is missing or contradicts the catalogue, or the
+            object is not callable.
+        UsageError: If a ``package.module:function`` is malformed or names nothing.
+        DataError: If its module raises while it is imported.
+    """
+    if not isinstance(spec, str) or ":" in spec:
+        name = spec if isinstance(spec, str) else getattr(spec, "__qualname__", repr(spec))
+        return UserMetric(spec, direction=direction_of(direction, name), output=output)
+    if spec not in _CATALOGUE:
+        raise MetricError(_unknown(spec))
+    metric = _CATALOGUE[spec](output=output)
+    if direction not in (None, metric.direction):
+        raise MetricError(
+            f"metric {spec!r}: expected the direction {metric.direction!r}, got {direction!r}. "
+            "Leave the direction out; a metric of the catalogue knows its own."
+        )
+    return metric
+
+
+def _unknown(name: str) -> str:
+    close = difflib.get_close_matches(name, METRIC_NAMES, n=3)
+    near = f"; nearest: {', '.join(close)}" if close else ""
+    return (
+        f"expected a metric of the catalogue ({', '.join(METRIC_NAMES)}), got {name!r}{near}. "
+        "Choose one, or give your own function as 'package.module:function'."
+    )
