@@ -1,0 +1,58 @@
+"""Automated selective quantization for TensorFlow Lite / LiteRT.
+
+Importing the package is light: TensorFlow, Optuna and matplotlib are loaded by what needs them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from autoselect._version import __version__
+
+if TYPE_CHECKING:
+    from autoselect.api import build, demo, evaluate, pick, resume, search
+    from autoselect.domain.recipe import Recipe
+    from autoselect.errors import AutoselectError
+    from autoselect.runs.run import Run, load_run
+
+_HOMES = {
+    "build": "autoselect.api",
+    "demo": "autoselect.api",
+    "evaluate": "autoselect.api",
+    "pick": "autoselect.api",
+    "resume": "autoselect.api",
+    "search": "autoselect.api",
+    "Recipe": "autoselect.domain.recipe",
+    "AutoselectError": "autoselect.errors",
+    "Run": "autoselect.runs.run",
+    "load_run": "autoselect.runs.run",
+}
+
+__all__ = [
+    "AutoselectError",
+    "Recipe",
+    "Run",
+    "__version__",
+    "build",
+    "demo",
+    "evaluate",
+    "load_run",
+    "pick",
+    "resume",
+    "search",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used."""
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'autoselect' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

@@ -1,0 +1,51 @@
+"""``autoselect build``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from autoselect.cli.console import reported, results_only_on_stdout
+from autoselect.cli.options import CALIBRATION_HELP, AsJson, Debug, NoCache
+
+
+def build(
+    *,
+    recipe: Annotated[str, typer.Argument(help="A .recipe.json file.")],
+    model: Annotated[str, typer.Option(help="The float model that the recipe is for.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="File to write.")],
+    calibration: Annotated[str | None, typer.Option(help=CALIBRATION_HELP)] = None,
+    no_cache: NoCache = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Build one model from a recipe."""
+    with reported(debug=debug):
+        from autoselect.api import build as run_build
+        from autoselect.cli.results import print_fields, print_json
+
+        with results_only_on_stdout():
+            built = run_build(recipe, model=model, calibration=calibration, output=output, cache=not no_cache)
+        if as_json:
+            print_json(built)
+        else:
+            print_fields(_fields(built))
+
+
+def _fields(built: Mapping[str, Any]) -> dict[str, str]:
+    from autoselect.report.tables import format_size
+
+    kinds, reasons = Counter(built["kinds"].values()), Counter(built["fallbacks"].values())
+    told = {
+        "written": str(built["path"]),
+        "size": format_size(built["size_bytes"]),
+        "sha256": str(built["sha256"]),
+        "nodes": ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())),
+    }
+    if reasons:
+        told["fell back"] = "; ".join(f"{count} × {reason}" for reason, count in reasons.most_common())
+        told[""] = "--json names the nodes"
+    return told

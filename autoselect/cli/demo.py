@@ -1,0 +1,34 @@
+"""``autoselect demo``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from autoselect.cli.console import reported, watching
+from autoselect.cli.options import AsJson, Debug, Workers, command_line
+
+
+def demo(
+    *,
+    trials: Annotated[int, typer.Option(min=1, help="Candidates to try.")] = 60,
+    seed: Annotated[int, typer.Option(min=0, help="Of the sampler.")] = 0,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="Run folder; a new autoselect-demo by default."),
+    ] = None,
+    workers: Workers = 2,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Search on the embedded example: a pump monitor that full-integer quantization harms."""
+    with reported(debug=debug):
+        from autoselect.api import demo as run_demo
+        from autoselect.cli.results import finish
+
+        with watching() as watcher:
+            run = run_demo(
+                trials=trials, seed=seed, output=output, workers=workers, command=command_line(), listener=watcher
+            )
+        finish(run, as_json=as_json, warned=watcher.warned, in_words=True)

@@ -1,0 +1,49 @@
+"""The command ``autoselect``: gathers the commands; each of them lives in its own file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from autoselect._version import __version__
+from autoselect.cli.build import build
+from autoselect.cli.demo import demo
+from autoselect.cli.evaluate import evaluate
+from autoselect.cli.pick import pick
+from autoselect.cli.resume import resume
+from autoselect.cli.search import search
+
+app = typer.Typer(
+    name="autoselect",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (search, demo, resume, build, evaluate, pick):
+    app.command()(command)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"autoselect {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Find which layers of a TensorFlow Lite / LiteRT model to leave out of full-integer quantization.
+
+    Exit codes: 0 done, 1 to 9 an error, 10 no model met the limits, 130 stopped with Ctrl-C (see resume).
+    """
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="autoselect")

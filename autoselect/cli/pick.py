@@ -1,0 +1,34 @@
+"""``autoselect pick``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from autoselect.cli.console import reported, results_only_on_stdout
+from autoselect.cli.options import AsJson, Debug
+
+
+def pick(
+    *,
+    directory: Annotated[str, typer.Argument(help="Run folder.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="File to write.")],
+    name: Annotated[
+        str, typer.Option(help="accurate, balanced, compact, integer, or an id of the front.")
+    ] = "balanced",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Copy one model of the front out of a run folder."""
+    with reported(debug=debug):
+        from autoselect.api import pick as run_pick
+        from autoselect.cli.results import print_fields, print_json
+
+        with results_only_on_stdout():
+            chosen = run_pick(directory, name=name, output=output)
+        if as_json:
+            print_json(chosen)
+        else:
+            told = {"written": "path", "model": "id", "sha256": "sha256"}
+            print_fields({label: str(chosen[key]) for label, key in told.items()})

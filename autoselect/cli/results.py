@@ -1,0 +1,193 @@
+"""What a command prints of its result: a table that fits 80 columns, words, or one JSON object."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from autoselect.cli.console import out, warn
+from autoselect.errors import EXIT_INTERRUPTED, EXIT_NOTHING_FEASIBLE
+from autoselect.report import tables
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from autoselect.report.tables import ModelRow
+    from autoselect.runs.run import Run
+
+_ROWS_SHOWN = 20
+_HEADING_WIDTH = 10
+_EXIT_CODES = {"complete": 0, "nothing_feasible": EXIT_NOTHING_FEASIBLE, "interrupted": EXIT_INTERRUPTED}
+
+
+def finish(run: Run, *, as_json: bool, warned: Collection[str] = (), in_words: bool = False) -> None:
+    """Print a run and leave with its exit code.
+
+    Args:
+        run: The run.
+        as_json: Print one JSON object instead of the table.
+        warned: Warnings that the user has seen already.
+        in_words: Also say what the references and the picks reach on the held-out samples.
+
+    Raises:
+        typer.Exit: With 0, 10 where nothing met the limits, or 130 where the search was interrupted.
+    """
+    for message in run.summary.get("warnings") or []:
+        if message not in warned:
+            warn(str(message))
+    if as_json:
+        print_json(run_as_json(run))
+    else:
+        _print_run(run, in_words=in_words)
+    raise typer.Exit(_EXIT_CODES.get(run.status, 0))
+
+
+def run_as_json(run: Run) -> dict[str, Any]:
+    """The run as one object: its folder, status, summary and front."""
+    front: list[dict[Any, Any]] = run.front.to_dict("records")
+    return {
+        "directory": str(run.directory),
+        "status": run.status,
+        "picks": run.picks,
+        "summary": run.summary,
+        "front": front,
+    }
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Print one JSON object on stdout, with null for what is no number."""
+    print(json.dumps(_plain(value), indent=2, allow_nan=False))
+
+
+def print_fields(fields: Mapping[str, str]) -> None:
+    """Print names and values in two columns."""
+    width = max(map(len, fields))
+    for name, value in fields.items():
+        out().print(f"{name:<{width}}  {value}", markup=False, soft_wrap=True)
+
+
+def _plain(value: Any) -> Any:
+    """Make a value fit JSON: NumPy's numbers become Python's, NaN and infinities become null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _print_run(run: Run, *, in_words: bool) -> None:
+    console = out()
+    references, front = tables.reference_rows(run.summary), tables.front_rows(run.front, run.summary)
+    shown, hidden = tables.shortened(front, _ROWS_SHOWN)
+    console.print(front_table(shown, references, tables.metric_label(str(run.summary["metric"]))))
+    if hidden:
+        console.print(f"… and {hidden} more of the front in front.csv")
+    words = tables.heldout_in_words(front, references, run.summary) if in_words else ""
+    for paragraph in (_note(run), words, str(run.summary.get("verdict") or ""), _counts(run.summary)):
+        if paragraph:
+            console.print()
+            console.print(paragraph, markup=False)
+    _print_files(run)
+
+
+def front_table(front: Sequence[ModelRow], references: Sequence[ModelRow], metric: str) -> Table:
+    """The references and the front, best score first, in at most 80 columns; picks stand for their ids."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("model", no_wrap=True)
+    for heading in (_cut(metric), "drop", "size", "penalty"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("held-out (95 %)", justify="right")
+    rows = (*references, *front)
+    scale = tables.largest(value for row in rows for value in (row.score, row.heldout))
+    penalty_scale = tables.largest(row.penalty for row in rows)
+    for row in references:
+        table.add_row(*_cells(row, scale, penalty_scale))
+    table.add_section()
+    for row in front:
+        table.add_row(*_cells(row, scale, penalty_scale), style="bold" if row.picks else None)
+    return table
+
+
+def _cells(row: ModelRow, scale: float | None, penalty_scale: float | None) -> tuple[str, ...]:
+    return (
+        ",\n".join(row.picks) or row.label,
+        tables.format_score(row.score, scale=scale),
+        tables.format_score(row.drop, scale=scale),
+        tables.format_size(row.size_bytes),
+        tables.format_score(row.penalty, scale=penalty_scale),
+        _heldout(row, scale),
+    )
+
+
+def _heldout(row: ModelRow, scale: float | None) -> str:
+    score = tables.format_score(row.heldout, scale=scale)
+    if row.heldout_low is None or row.heldout_high is None:
+        return score
+    low, high = (tables.format_score(v, scale=scale) for v in (row.heldout_low, row.heldout_high))
+    return f"{score} ({low}–{high})"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _HEADING_WIDTH else f"{text[: _HEADING_WIDTH - 1]}…"
+
+
+def _note(run: Run) -> str:
+    if run.status == "interrupted":
+        return "The search was stopped early; resume it with the command below. Held-out scores come at its end."
+    if run.status == "nothing_feasible":
+        return "No model met all limits. The table shows those that come closest."
+    return ""
+
+
+def _counts(summary: Mapping[str, Any]) -> str:
+    counts, evaluated = summary.get("counts") or {}, summary.get("evaluated") or {}
+    trials = [f"{counts[name]} {name}" for name in ("trials", "scored", "reused", "failed") if name in counts]
+    samples = [f"{evaluated[n]} {n}" for n in ("search", "heldout") if evaluated.get(n)]
+    told = "; ".join(filter(None, (", ".join(trials), " and ".join(samples).replace("heldout", "held-out"))))
+    return f"{told}{' samples' if samples else ''}." if told else ""
+
+
+def _print_files(run: Run) -> None:
+    from autoselect.runs.folder import RunFolder
+
+    folder = RunFolder(run.directory)
+    kinds = (
+        (folder.picture, "the front, drawn"),
+        (folder.front_table, "the front"),
+        (folder.trials, "all trials"),
+        (folder.layer_statistics, "quantization error by layer"),
+        (folder.summary, "the result for machines"),
+        (folder.front, "models and recipes of the front"),
+    )
+    found = [(path, what) for path, what in kinds if path.exists()]
+    console = out()
+    console.print(f"\nFiles in {run.directory}:", markup=False, soft_wrap=True)
+    for path, what in found:
+        name = f"{path.name}/" if path.is_dir() else path.name
+        console.print(f"  {name:<22}{what}", markup=False)
+    hint = _next_step(run)
+    if hint:
+        console.print(f"\nNext: {hint}", markup=False, soft_wrap=True)
+
+
+def _next_step(run: Run) -> str:
+    import shlex
+
+    directory = shlex.quote(str(run.directory))
+    if run.status == "interrupted":
+        return f"autoselect resume {directory}"
+    if not run.picks:
+        return ""
+    name = "balanced" if "balanced" in run.picks else next(iter(run.picks))
+    return f"autoselect pick {directory} --name {name} -o {name}.tflite"

@@ -1,0 +1,159 @@
+"""``autoselect search``."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from autoselect.cli.console import reported, watching
+from autoselect.cli.options import (
+    CALIBRATION_HELP,
+    EVALUATION_HELP,
+    METRIC_HELP,
+    AsJson,
+    Debug,
+    Direction,
+    NoCache,
+    Workers,
+    command_line,
+    parse_size,
+)
+
+
+class Sampler(str, Enum):
+    """How candidates are proposed."""
+
+    TPE = "tpe"
+    NSGA2 = "nsga2"
+    RANDOM = "random"
+
+
+class Fallback(str, Enum):
+    """What nodes left out of full-integer quantization become."""
+
+    DRQ = "drq"
+    FLOAT = "float"
+
+
+class IoType(str, Enum):
+    """Type of the candidates' inputs and outputs."""
+
+    FLOAT32 = "float32"
+    INT8 = "int8"
+    UINT8 = "uint8"
+
+
+_DATA, _CANDIDATES, _LIMITS = "Data and metric", "Candidates", "Limits of what is acceptable"
+
+
+def _option(*names: str, panel: str, text: str) -> Any:
+    return typer.Option(*names, rich_help_panel=panel, help=text)
+
+
+def search(
+    *,
+    model: Annotated[str, typer.Argument(help="Float .tflite, .keras, .h5 or SavedModel folder.")],
+    calibration: Annotated[str | None, _option("--calibration", panel=_DATA, text=CALIBRATION_HELP)] = None,
+    evaluation: Annotated[str | None, _option("--eval", panel=_DATA, text=EVALUATION_HELP)] = None,
+    metric: Annotated[str, _option("--metric", panel=_DATA, text=METRIC_HELP)] = "accuracy",
+    direction: Annotated[
+        Direction | None, _option("--direction", panel=_DATA, text="For a metric or evaluator of your own.")
+    ] = None,
+    evaluator: Annotated[
+        str | None,
+        _option(
+            "--evaluator",
+            panel=_DATA,
+            text="Instead of --metric: 'package.module:function', called with a runner, returns a number.",
+        ),
+    ] = None,
+    output_name: Annotated[
+        str | None, _option("--output-name", panel=_DATA, text="Output to score; the first by default.")
+    ] = None,
+    heldout: Annotated[
+        str | None,
+        _option("--heldout", panel=_DATA, text="Samples for the final check; else a share of --eval."),
+    ] = None,
+    heldout_fraction: Annotated[float, typer.Option(min=0, max=1, rich_help_panel=_DATA, help="That share.")] = 0.5,
+    allow_overlap: Annotated[
+        bool, _option("--allow-overlap", panel=_DATA, text="Accept samples that occur in two data sets.")
+    ] = False,
+    trials: Annotated[int, typer.Option(min=1, help="Candidates to try.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Of the sampler and the split.")] = 0,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="Run folder; a new autoselect-run by default.")
+    ] = None,
+    sampler: Annotated[Sampler, typer.Option(help="How candidates are proposed.")] = Sampler.TPE,
+    search_space: Annotated[str, typer.Option(help="Name of a bundled space, or a .toml file.")] = "default",
+    workers: Workers = 2,
+    no_cache: NoCache = False,
+    fallback: Annotated[
+        Fallback,
+        _option("--fallback", panel=_CANDIDATES, text="What nodes left out of integers become."),
+    ] = Fallback.DRQ,
+    per_channel: Annotated[
+        bool,
+        _option("--per-channel/--per-tensor", panel=_CANDIDATES, text="One weight scale per channel or tensor."),
+    ] = True,
+    io: Annotated[IoType, _option("--io", panel=_CANDIDATES, text="Type of the inputs and outputs.")] = IoType.FLOAT32,
+    keep_float: Annotated[
+        list[str] | None,
+        _option("--keep-float", panel=_CANDIDATES, text="Node, glob or op type never in integers; repeatable."),
+    ] = None,
+    keep_int: Annotated[
+        list[str] | None,
+        _option("--keep-int", panel=_CANDIDATES, text="Node, glob or op type always in integers; repeatable."),
+    ] = None,
+    max_drop: Annotated[
+        float | None, _option("--max-drop", panel=_LIMITS, text="Largest loss of the metric, in its units.")
+    ] = None,
+    max_size: Annotated[
+        float | None,
+        typer.Option(
+            parser=parse_size, metavar="SIZE", rich_help_panel=_LIMITS, help="Largest file: bytes, 48kB, 1.5MB."
+        ),
+    ] = None,
+    max_penalty: Annotated[
+        float | None, _option("--max-penalty", panel=_LIMITS, text="Largest fragmentation penalty.")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Search which layers to leave out of full-integer quantization, and write the Pareto front."""
+    with reported(debug=debug):
+        from autoselect.api import search as run_search
+        from autoselect.cli.results import finish
+
+        with watching() as watcher:
+            run = run_search(
+                model,
+                calibration=calibration,
+                evaluation=evaluation,
+                metric=metric,
+                direction=direction.value if direction else None,
+                evaluator=evaluator,
+                output_name=output_name,
+                heldout=heldout,
+                heldout_fraction=heldout_fraction,
+                trials=trials,
+                seed=seed,
+                output=output,
+                sampler=sampler.value,
+                search_space=search_space,
+                fallback=fallback.value,
+                per_channel=per_channel,
+                io_type=io.value,
+                keep_float=tuple(keep_float or ()),
+                keep_int=tuple(keep_int or ()),
+                max_drop=max_drop,
+                max_size=max_size,
+                max_penalty=max_penalty,
+                workers=workers,
+                allow_overlap=allow_overlap,
+                cache=not no_cache,
+                command=command_line(),
+                listener=watcher,
+            )
+        finish(run, as_json=as_json, warned=watcher.warned)

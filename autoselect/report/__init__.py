@@ -1,0 +1,1 @@
+"""What a run found, first as plain rows, then drawn; runs no model."""

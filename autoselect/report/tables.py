@@ -1,0 +1,229 @@
+"""Plain rows from the data frames and the summary of a run; draws and prints nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from autoselect.domain.objectives import Direction, Objective, drop_from, losses
+from autoselect.domain.pareto import non_dominated
+from autoselect.domain.picks import PICK_NAMES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Column = Literal["size_bytes", "penalty"]
+
+REFERENCE_LABELS: Mapping[str, str] = {"float": "float", "fiq": "all-integer", "drq": "all-DRQ"}
+"""What a reader sees for the references of a summary, in the order of the table."""
+
+MISSING = "–"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRow:
+    """One model: a line of the table, a point of the figure.
+
+    Attributes:
+        label: ``float``, ``all-integer`` or ``all-DRQ`` for a reference, else the model's id.
+        score: The metric on the search samples.
+        drop: Loss of the metric against float, in its units; None where there is no float score.
+        size_bytes: Size of the file.
+        penalty: Fragmentation penalty.
+        heldout: The metric on the held-out samples; None where it was not measured.
+        heldout_low: Lower end of its interval.
+        heldout_high: Upper end of its interval.
+        picks: Names of the picks that chose this model.
+        feasible: False where it breaks a limit of the user.
+    """
+
+    label: str
+    score: float
+    drop: float | None
+    size_bytes: float
+    penalty: float
+    heldout: float | None = None
+    heldout_low: float | None = None
+    heldout_high: float | None = None
+    picks: tuple[str, ...] = ()
+    feasible: bool = True
+
+
+def metric_label(metric: str) -> str:
+    """The metric's name as a heading: without the module of ``package.module:function``."""
+    return metric.rpartition(":")[2]
+
+
+def reference_rows(summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
+    """The references that could be scored, in the order float, all-integer, all-DRQ."""
+    metric, direction = str(summary["metric"]), _direction(summary)
+    references = summary.get("references") or {}
+    base = _number((references.get("float") or {}).get(metric))
+    rows = []
+    for key, label in REFERENCE_LABELS.items():
+        found = references.get(key) or {}
+        score = _number(found.get(metric))
+        drop = None if base is None or score is None else drop_from(base, score, direction)
+        rows.append(_row({**found, "drop": drop}, metric, label=label, heldout="heldout"))
+    return tuple(row for row in rows if row is not None)
+
+
+def front_rows(front: pd.DataFrame, summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
+    """The members of the front, best score first; ties go to the lower penalty, then the smaller file."""
+    metric = str(summary["metric"])
+    sign = losses(np.array([[1.0]]), [Objective(name=metric, direction=_direction(summary))]).item()
+    rows = _rows(front, metric, heldout=f"heldout_{metric}")
+    return tuple(sorted(rows, key=lambda r: (sign * r.score, r.penalty, r.size_bytes, r.label)))
+
+
+def trial_rows(trials: pd.DataFrame, summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
+    """The scored trials in their order, each distinct model once; failed trials are left out."""
+    scored = trials[trials["state"] == "complete"].drop_duplicates("id") if len(trials) else trials
+    return tuple(_rows(scored, str(summary["metric"])))
+
+
+def best_in_panel(rows: Sequence[ModelRow], column: Column, summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
+    """The rows that none beats in both the score and one column, from the lowest column on.
+
+    Args:
+        rows: Members of the front.
+        column: The other objective of the panel; lower is better.
+        summary: Names the metric and its direction.
+
+    Returns:
+        Rows in ascending order of the column; of equal points, the first.
+    """
+    if not rows:
+        return ()
+    objectives = (
+        Objective(name=column, direction="minimize"),
+        Objective(name=str(summary["metric"]), direction=_direction(summary)),
+    )
+    values = np.array([[getattr(row, column), row.score] for row in rows])
+    kept = non_dominated(losses(values, objectives))
+    distinct = {(x, y): row for (x, y), row, keep in reversed(list(zip(values, rows, kept, strict=True))) if keep}
+    return tuple(distinct[point] for point in sorted(distinct))
+
+
+def shortened(rows: Sequence[ModelRow], limit: int) -> tuple[tuple[ModelRow, ...], int]:
+    """At most ``limit`` rows, all picked ones among them, and how many were left out."""
+    room = limit - sum(bool(row.picks) for row in rows)
+    kept = []
+    for row in rows:
+        room -= not row.picks
+        if row.picks or room >= 0:
+            kept.append(row)
+    return tuple(kept), len(rows) - len(kept)
+
+
+def heldout_in_words(front: Sequence[ModelRow], references: Sequence[ModelRow], summary: Mapping[str, Any]) -> str:
+    """Say in one sentence what the references and picks reach on held-out samples; empty if unknown."""
+    metric = str(summary["metric"])
+    told = [
+        f"{_subject(row)} {_spoken(row.heldout, metric)} ({format_size(row.size_bytes)})"
+        for row in (*references, *(row for row in front if row.picks))
+        if row.heldout is not None
+    ]
+    if not told:
+        return ""
+    samples = (summary.get("evaluated") or {}).get("heldout")
+    name = metric_label(metric)
+    where = f"{samples} held-out samples" if samples else "the held-out samples"
+    return f"On {where}, {name}: {', '.join(told)}."
+
+
+def format_size(size_bytes: float | None) -> str:
+    """A size in bytes, kB (1000 bytes) or MB."""
+    if size_bytes is None:
+        return MISSING
+    if size_bytes < 1000:
+        return f"{size_bytes:.0f} B"
+    return f"{size_bytes / 1e3:.1f} kB" if size_bytes < 1e6 else f"{size_bytes / 1e6:.2f} MB"
+
+
+def format_score(value: float | None, *, scale: float | None = None) -> str:
+    """A score or a difference of scores.
+
+    Args:
+        value: The number; None gives a dash.
+        scale: Magnitude of the largest score in the same column, so that all get the same decimals.
+    """
+    if value is None:
+        return MISSING
+    size = abs(value if scale is None else scale)
+    if 0 < size < 1e-2 or size >= 1e6:
+        return f"{value:.2e}"
+    decimals = 4 if size < 10 else 3 if size < 100 else 2 if size < 1000 else 1
+    text = f"{value:.{decimals}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
+def largest(values: Iterable[float | None]) -> float | None:
+    """The largest magnitude, None for no numbers."""
+    return max((abs(value) for value in values if value is not None), default=None)
+
+
+def _direction(summary: Mapping[str, Any]) -> Direction:
+    return "minimize" if summary.get("direction") == "minimize" else "maximize"
+
+
+def _rows(table: pd.DataFrame, metric: str, heldout: str = "") -> list[ModelRow]:
+    records: list[dict[Any, Any]] = table.to_dict("records")
+    rows = (_row(record, metric, label=str(record["id"]), heldout=heldout) for record in records)
+    return [row for row in rows if row is not None]
+
+
+def _row(record: Mapping[Any, Any], metric: str, *, label: str, heldout: str) -> ModelRow | None:
+    score, size = _number(record.get(metric)), _number(record.get("size_bytes"))
+    penalty = _number(record.get("penalty"))
+    if score is None or size is None or penalty is None:
+        return None
+    return ModelRow(
+        label=label,
+        score=score,
+        drop=_number(record.get("drop")),
+        size_bytes=size,
+        penalty=penalty,
+        heldout=_number(record.get(heldout)),
+        heldout_low=_number(record.get("heldout_low")),
+        heldout_high=_number(record.get("heldout_high")),
+        picks=_pick_names(record.get("pick")),
+        feasible=str(record.get("feasible", True)) != "False",
+    )
+
+
+def _pick_names(cell: object) -> tuple[str, ...]:
+    found = [name.strip() for name in cell.split(",")] if isinstance(cell, str) else []
+    return tuple(sorted(filter(None, found), key=_pick_order))
+
+
+def _pick_order(name: str) -> tuple[int, str]:
+    return (PICK_NAMES.index(name) if name in PICK_NAMES else len(PICK_NAMES), name)
+
+
+def _number(value: object) -> float | None:
+    """A finite number, else None: an empty cell, a NaN, a missing key."""
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return None
+
+
+def _subject(row: ModelRow) -> str:
+    if len(row.picks) > 1:
+        return f"{', '.join(row.picks[:-1])} and {row.picks[-1]} picks"
+    if row.picks:
+        return f"{row.picks[0]} pick"
+    return f"{row.label} model"
+
+
+_SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "agreement"})
+
+
+def _spoken(value: float | None, metric: str) -> str:
+    if value is None or metric not in _SHARES:
+        return format_score(value)
+    return f"{100 * value:.1f} %"

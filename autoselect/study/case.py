@@ -1,0 +1,358 @@
+"""Prepares a case: float model, samples, calibration, layer table, float outputs; all before the first trial."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import platform
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from autoselect.data.labelled import labelled_samples
+from autoselect.data.representative import representative_samples
+from autoselect.data.samples import SampleStore
+from autoselect.data.splits import refuse_overlap, split_by_content
+from autoselect.domain.layers import LayerTable
+from autoselect.domain.tensors import TensorSpec
+from autoselect.errors import DataError, PreparationError, TrialError, UsageError
+from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.quantize import sources
+from autoselect.runs import cache
+from autoselect.runs.files import storage_errors, write_bytes, write_json
+from autoselect.scoring.evaluate import Evaluator, takes_split
+from autoselect.scoring.metric_base import Metric
+from autoselect.scoring.penalty_file import penalty_weights
+from autoselect.study import jobs
+from autoselect.study.events import Listener, StageStarted, StepFinished, Warned
+from autoselect.study.settings import SearchSettings, make_settings
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+PARTS = ("search", "heldout")
+_CONTROL_FLOW = ("WHILE", "IF", "CALL_ONCE", "STABLEHLO_WHILE")
+_TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingredients:
+    """What the user brings.
+
+    Attributes:
+        model: Path or bytes of the source.
+        calibration: Anything that ``representative_samples`` takes.
+        evaluation: Anything that ``labelled_samples`` takes; None with an evaluator of one's own.
+        heldout: As ``evaluation``; None to split it off.
+        metric: None with an evaluator.
+        evaluator: None with a metric.
+    """
+
+    model: Path | bytes
+    calibration: object
+    evaluation: object | None
+    heldout: object | None
+    metric: Metric | None
+    evaluator: Evaluator | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A prepared case.
+
+    Attributes:
+        files: Where everything lies.
+        layers: The layer table.
+        counts: Samples by part: ``calibration``, ``search``, ``heldout``.
+        hashes: Content hashes of the ingredients, for the manifest.
+        has_heldout: False where an evaluator cannot tell the parts apart.
+        warnings: What the user should know.
+    """
+
+    files: jobs.CaseFiles
+    layers: LayerTable
+    counts: Mapping[str, int]
+    hashes: Mapping[str, str]
+    has_heldout: bool
+    warnings: tuple[str, ...]
+
+
+def versions() -> dict[str, str]:
+    """Versions of all that affects candidates and scores."""
+    found = {"python": platform.python_version()}
+    for name in ("autoselect", *_TENSORFLOW_BUILDS, "ai-edge-litert", "numpy", "optuna", "scikit-learn"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def prepare_case(
+    ingredients: Ingredients,
+    settings: SearchSettings,
+    *,
+    root: Path,
+    pool: WorkerPool,
+    cache_root: Path | None,
+    listener: Listener,
+) -> Case:
+    """Prepare everything before the first trial.
+
+    Raises:
+        ModelError, DataError, UsageError: If an ingredient does not fit; the message says which and why.
+        PreparationError: If native code dies on the model.
+    """
+    files = jobs.CaseFiles(root=root)
+    listener(StageStarted(stage="model"))
+    float_content = load_float(ingredients.model, files, pool)
+    inputs, outputs = _interface(float_content)
+    listener(StageStarted(stage="data"))
+    store = SampleStore.write(
+        files.samples("calibration"),
+        ((sample, None) for sample in representative_samples(ingredients.calibration, inputs)),
+        inputs,
+    )
+    # Calibration runs in a worker while this process reads the samples to score on.
+    hashes = {"model": content_hash(float_content), "calibration": store.signature}
+    prepared = submit_prepare(files, hashes, settings, pool, cache_root)
+    try:
+        counts, more_hashes, warnings = _prepare_samples(ingredients, settings, files, inputs, outputs, store)
+    finally:
+        prepared.settle()
+    listener(StageStarted(stage="calibrate"))
+    layers = prepared.layers(float_content)
+    write_scoring(files, ingredients.metric, ingredients.evaluator)
+    for message in warnings:
+        listener(Warned(message=message))
+    case = Case(
+        files=files,
+        layers=layers,
+        counts={"calibration": len(store), **counts},
+        hashes={**hashes, **more_hashes},
+        has_heldout=ingredients.metric is not None or takes_split(ingredients.evaluator or len),
+        warnings=tuple(warnings),
+    )
+    _reference_outputs(case, ingredients.metric, pool, cache_root, listener)
+    return case
+
+
+def load_float(source: Path | bytes, files: jobs.CaseFiles, pool: WorkerPool) -> bytes:
+    """Write the float model of a source into the case and return its bytes."""
+    if sources.needs_tensorflow(source):
+        try:
+            pool.call(jobs.load_float_model, source, files.float_model)
+        except TrialError as exc:
+            raise PreparationError(
+                f"Loading the model failed. {exc} See worker.log for what TensorFlow printed."
+            ) from exc
+    else:
+        write_bytes(files.float_model, sources.float_model(source))
+    return files.float_model.read_bytes()
+
+
+def write_scoring(files: jobs.CaseFiles, metric: Metric | None, evaluator: Evaluator | None) -> None:
+    """Keep how candidates are scored, for the workers."""
+    scoring = jobs.Scoring(metric=metric, evaluator=evaluator, weights=penalty_weights())
+    write_bytes(files.scoring, cloudpickle.dumps(scoring))
+
+
+def _interface(content: bytes) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    model = fb.parse(content)
+    return reader.input_specs(model), reader.output_specs(model)
+
+
+class _Prepared:
+    """A preparation under way: from the cache at once, else from a worker."""
+
+    def __init__(self, files: jobs.CaseFiles, future: Future[None] | None, keep: Path | None) -> None:
+        self._files, self._future, self._keep = files, future, keep
+
+    def settle(self) -> None:
+        """Wait for the worker, whatever came of it."""
+        if self._future is not None:
+            self._future.exception()
+
+    def layers(self, float_content: bytes) -> LayerTable:
+        """The layer table.
+
+        Raises:
+            PreparationError: If the worker died, with the op and the remedy where they are known.
+        """
+        if self._future is not None:
+            try:
+                result_of(self._future)
+            except TrialError as exc:
+                raise PreparationError(_why_calibration_died(float_content, str(exc))) from exc
+            if self._keep is not None:
+                cache.keep(self._files.prepared, self._keep)
+        return jobs.load_prepared(self._files.prepared)[1]
+
+
+def submit_prepare(
+    files: jobs.CaseFiles,
+    hashes: Mapping[str, str],
+    settings: SearchSettings,
+    pool: WorkerPool,
+    cache_root: Path | None,
+) -> _Prepared:
+    """Start calibration, unless the cache has its result."""
+    key = cache.signature(
+        {
+            "what": f"calibrated model and layer table, format {jobs.PREPARED_FORMAT}",
+            "model": hashes["model"],
+            "calibration": hashes["calibration"],
+            "debug_samples": settings.debug_samples,
+            "per_channel": settings.per_channel,
+            "versions": versions(),
+        }
+    )
+    kept = None if cache_root is None else cache_root / key
+    if kept is not None and cache.fetch(kept, files.prepared):
+        return _Prepared(files, None, None)
+    with storage_errors(files.prepared):
+        files.prepared.mkdir(parents=True, exist_ok=True)
+    future = pool.submit(jobs.prepare, files.root, files.prepared, settings.debug_samples, settings.per_channel)
+    return _Prepared(files, future, kept)
+
+
+def _why_calibration_died(content: bytes, how: str) -> str:
+    graph = reader.read_graph(fb.parse(content))
+    loops = [op for op in graph.ops if op.op_type in _CONTROL_FLOW]
+    if not loops:
+        return f"Calibrating the model failed. {how} See worker.log for what TensorFlow printed."
+    name = graph.tensors[loops[0].outputs[0]].name if loops[0].outputs else "?"
+    return (
+        f"Calibrating the model failed. {how} The model has a {loops[0].op_type} op ({name!r}), which TensorFlow's "
+        "calibrator cannot run. Keras 3 makes one of each recurrent layer: build the model with tf-keras "
+        "(TF_USE_LEGACY_KERAS=1), whose LSTM converts to one fused op, or unroll the layer (unroll=True)."
+    )
+
+
+def _prepare_samples(
+    ingredients: Ingredients,
+    settings: SearchSettings,
+    files: jobs.CaseFiles,
+    inputs: tuple[TensorSpec, ...],
+    outputs: tuple[TensorSpec, ...],
+    calibration: SampleStore,
+) -> tuple[dict[str, int], dict[str, str], list[str]]:
+    """Write and split the samples to score on; returns counts, hashes and warnings."""
+    metric = ingredients.metric
+    if metric is None:
+        return {}, {}, []
+    if ingredients.evaluation is None:
+        raise UsageError(
+            f"Metric {metric.name!r} needs samples to score on: pass --eval (or evaluation=...), "
+            "an .npz file or package.module:function."
+        )
+    store = write_labelled(ingredients.evaluation, files.samples("evaluation"), inputs, outputs, metric)
+    hashes = {"evaluation": store.signature}
+    if ingredients.heldout is not None:
+        heldout = write_labelled(ingredients.heldout, files.samples("heldout"), inputs, outputs, metric)
+        hashes["heldout"] = heldout.signature
+        _write_split(files, "search", "evaluation", None)
+        _write_split(files, "heldout", "heldout", None)
+        parts = {"search": store, "heldout": heldout}
+    else:
+        chosen = split_by_content(store.digests, settings.heldout_fraction, settings.seed)
+        for part, indices in zip(PARTS, chosen, strict=True):
+            _write_split(files, part, "evaluation", indices)
+        parts = {part: store.subset(indices) for part, indices in zip(PARTS, chosen, strict=True)}
+    digests = {
+        "calibration": calibration.digests,
+        "search": parts["search"].digests,
+        "held-out": parts["heldout"].digests,
+    }
+    warnings = refuse_overlap(digests, allow=settings.allow_overlap)
+    return {name: len(part) for name, part in parts.items()}, hashes, warnings
+
+
+def write_labelled(
+    source: object,
+    folder: Path,
+    inputs: tuple[TensorSpec, ...],
+    outputs: tuple[TensorSpec, ...],
+    metric: Metric,
+) -> SampleStore:
+    """Write scoring samples into a folder and check every target against the metric.
+
+    Raises:
+        DataError: If a sample or target does not fit.
+    """
+    pairs = labelled_samples(source, inputs, targets_required=metric.needs_targets)
+    store = SampleStore.write(folder, pairs, inputs)
+    shape = _scored_shape(outputs, metric)
+    for i in range(len(store)) if metric.needs_targets else ():
+        try:
+            metric.check_target(store.target(i), shape)
+        except DataError as exc:
+            raise DataError(f"Sample {i}: {exc}") from exc
+    return store
+
+
+def _scored_shape(outputs: tuple[TensorSpec, ...], metric: Metric) -> tuple[int, ...]:
+    if metric.output is None:
+        return min(outputs, key=lambda spec: (spec.key != "output_0", outputs.index(spec))).shape
+    for spec in outputs:
+        if metric.output in (spec.key, spec.name):
+            return spec.shape
+    raise UsageError(f"The model has no output {metric.output!r}. Its outputs: {', '.join(s.key for s in outputs)}.")
+
+
+def write_whole_split(files: jobs.CaseFiles) -> None:
+    """Make every evaluation sample held-out: there is nothing to choose."""
+    _write_split(files, "heldout", "evaluation", None)
+
+
+def content_hash(content: bytes) -> str:
+    """SHA-256 of a model, hex."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def _write_split(files: jobs.CaseFiles, part: str, samples: str, indices: np.ndarray | None) -> None:
+    chosen = None if indices is None else [int(i) for i in indices]
+    write_json(files.split(part), {"samples": samples, "indices": chosen})
+
+
+def _reference_outputs(
+    case: Case, metric: Metric | None, pool: WorkerPool, cache_root: Path | None, listener: Listener
+) -> None:
+    """Run the float model over both parts, for metrics that compare with it."""
+    if metric is None or not metric.needs_reference:
+        return
+    listener(StageStarted(stage="reference", total=len(PARTS)))
+    running = []
+    for part in PARTS:
+        split = json.loads(case.files.split(part).read_text(encoding="utf-8"))
+        key = cache.signature(
+            {"what": "float outputs", "hashes": dict(case.hashes), "split": split, "versions": versions()}
+        )
+        kept = None if cache_root is None else cache_root / key
+        target = case.files.reference(part)
+        if kept is not None and cache.fetch(kept, target):
+            listener(StepFinished(stage="reference"))
+            continue
+        running.append((pool.submit(jobs.run_reference, case.files.root, part, target), target, kept))
+    for future, target, kept in running:
+        try:
+            result_of(future)
+        except TrialError as exc:
+            raise PreparationError(f"Running the float model failed. {exc}") from exc
+        if kept is not None:
+            cache.keep(target, kept)
+        listener(StepFinished(stage="reference"))
+
+
+def with_limits(settings: SearchSettings, **changes: Any) -> SearchSettings:
+    """The settings with some replaced, for a resumed run.
+
+    Raises:
+        UsageError: If one is wrong, with its name.
+    """
+    return make_settings(**settings.model_dump() | {k: v for k, v in changes.items() if v is not None})

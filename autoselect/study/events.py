@@ -1,0 +1,62 @@
+"""What a search tells whoever watches it; a listener is any callable that takes one event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageStarted:
+    """A stage begins; ``total`` counts its steps where they are known.
+
+    Stages in order: ``model``, ``data``, ``calibrate``, ``reference``, ``trials``, ``heldout``, ``write``.
+    """
+
+    stage: str
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialFinished:
+    """One trial is told.
+
+    Attributes:
+        number: Of the trial, from 0.
+        origin: ``baseline:…`` or the sampler's name.
+        score: The metric, None for a failed trial.
+        size_bytes: Of the candidate, None for a failed trial.
+        penalty: Fragmentation penalty, None for a failed trial.
+        reused: True where the score was known already (equal recipe or equal bytes).
+        error: Why the trial failed, None where it did not.
+    """
+
+    number: int
+    origin: str
+    score: float | None
+    size_bytes: int | None
+    penalty: float | None
+    reused: bool
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFinished:
+    """One step of the current stage is done (a held-out score, a reference part)."""
+
+    stage: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned:
+    """Something the user should know that does not stop the run."""
+
+    message: str
+
+
+Event = StageStarted | TrialFinished | StepFinished | Warned
+Listener = Callable[[Event], None]
+
+
+def ignore(_event: Event) -> None:
+    """The listener that does nothing."""

@@ -1,0 +1,297 @@
+"""What worker processes do: convert, calibrate, build, score. Each job may die without harm to the run.
+
+A worker opens a case folder once and keeps the calibrated model, samples and float outputs for its whole life.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from autoselect.data.samples import SampleStore
+from autoselect.domain.layers import LayerTable, table_from_rows
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import AutoselectError, ScoreError
+from autoselect.quantize import converter, names, sources
+from autoselect.quantize.build import Builder, CalibratedModel
+from autoselect.quantize.nodes import find_nodes
+from autoselect.quantize.statistics import layer_table
+from autoselect.runs.files import storage_errors, write_bytes, write_json
+from autoselect.scoring import evaluate, intervals
+from autoselect.scoring.fragmentation import PenaltyWeights, fragmentation
+from autoselect.scoring.metric_base import Metric
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+from autoselect.tflite.runner import Runner
+
+FLOAT = "float"
+"""Stands for the float model where a candidate's file is asked for."""
+
+PREPARED_FORMAT = 2
+"""Raised whenever what :func:`prepare` writes changes, so that no older cache entry is read."""
+
+_MAX_KEPT_ROW = 4096
+"""Evidence rows wider than this are not kept for the noise of the picks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFiles:
+    """The files of a case: what a search works on while it runs."""
+
+    root: Path
+
+    @property
+    def float_model(self) -> Path:
+        """The float model."""
+        return self.root / "float.tflite"
+
+    @property
+    def prepared(self) -> Path:
+        """Calibrated model, names and layer table."""
+        return self.root / "prepared"
+
+    @property
+    def scoring(self) -> Path:
+        """Metric or evaluator, and penalty weights, pickled."""
+        return self.root / "scoring.pkl"
+
+    def samples(self, part: str) -> Path:
+        """Folder of samples: ``calibration``, ``evaluation`` or ``heldout``."""
+        return self.root / "samples" / part
+
+    def split(self, part: str) -> Path:
+        """Which samples belong to ``search`` and ``heldout``."""
+        return self.root / "samples" / f"{part}.json"
+
+    def reference(self, part: str) -> Path:
+        """Outputs of the float model on a part."""
+        return self.root / "reference" / part
+
+    def candidate(self, sha256: str) -> Path:
+        """A built candidate, or the float model."""
+        return self.float_model if sha256 == FLOAT else self.root / "candidates" / f"{sha256}.tflite"
+
+    def rows(self, sha256: str) -> Path:
+        """The metric's evidence of a candidate on the search samples."""
+        return self.root / "rows" / f"{sha256}.npy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoring:
+    """How candidates of a case are scored; exactly one of metric and evaluator is set."""
+
+    metric: Metric | None
+    evaluator: evaluate.Evaluator | None
+    weights: PenaltyWeights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildReply:
+    """A built candidate, without its bytes: they lie in the case folder."""
+
+    sha256: str
+    size_bytes: int
+    fragmentation: dict[str, Any]
+    kinds: dict[str, str]
+    fallbacks: dict[str, str]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreReply:
+    """A score; ``noise`` is the standard error of the difference to float, NaN where it is left for later."""
+
+    value: float
+    noise: float
+    low: float
+    high: float
+    samples: int
+    seconds: float
+
+
+def load_float_model(source: Path | bytes, out: Path) -> None:
+    """Convert or read a source and write the float model."""
+    write_bytes(out, sources.float_model(source))
+
+
+def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> None:
+    """Calibrate, find the nodes and measure them; writes what :func:`load_prepared` reads."""
+    files = CaseFiles(root=root)
+    store = SampleStore.open(files.samples("calibration"))
+    content = files.float_model.read_bytes()
+    calibrated = converter.calibrate(content, (list(store.inputs(i).values()) for i in range(len(store))))
+    model = fb.parse(calibrated)
+    name_map = names.canonicalise(model)
+    calibrated_model = CalibratedModel(content=fb.serialise(model), names=name_map)
+    nodes = find_nodes(calibrated_model)
+    picked = (store.inputs(i) for i in range(min(debug_samples, len(store))))
+    table = layer_table(calibrated_model, nodes, picked, per_channel=per_channel)
+    write_bytes(out / "calibrated.tflite", calibrated_model.content)
+    write_json(out / "names.json", asdict(name_map))
+    write_json(out / "layers.json", table.rows())
+
+
+def load_prepared(folder: Path) -> tuple[CalibratedModel, LayerTable]:
+    """Read what :func:`prepare` wrote."""
+    raw = json.loads((folder / "names.json").read_text(encoding="utf-8"))
+    name_map = names.NameMap(
+        inputs=tuple(raw["inputs"]),
+        outputs=tuple(raw["outputs"]),
+        op_outputs=tuple(tuple(outputs) for outputs in raw["op_outputs"]),
+    )
+    calibrated = CalibratedModel(content=(folder / "calibrated.tflite").read_bytes(), names=name_map)
+    return calibrated, table_from_rows(json.loads((folder / "layers.json").read_text(encoding="utf-8")))
+
+
+class _OpenCase:
+    """A case as a worker holds it; everything is loaded when first needed and then kept."""
+
+    def __init__(self, root: Path) -> None:
+        self.files = CaseFiles(root=root)
+        self._parts: dict[str, SampleStore] = {}
+        self._references: dict[str, evaluate.ReferenceOutputs] = {}
+
+    @cached_property
+    def builder(self) -> Builder:
+        calibrated, table = load_prepared(self.files.prepared)
+        return Builder(calibrated, table.nodes)
+
+    @cached_property
+    def scoring(self) -> Scoring:
+        scoring: Scoring = cloudpickle.loads(self.files.scoring.read_bytes())
+        return scoring
+
+    def part(self, part: str) -> SampleStore:
+        if part not in self._parts:
+            split = json.loads(self.files.split(part).read_text(encoding="utf-8"))
+            store = SampleStore.open(self.files.samples(split["samples"]))
+            self._parts[part] = store if split["indices"] is None else store.subset(split["indices"])
+        return self._parts[part]
+
+    def reference(self, part: str) -> evaluate.ReferenceOutputs | None:
+        if self.scoring.metric is None or not self.scoring.metric.needs_reference:
+            return None
+        if part not in self._references:
+            self._references[part] = evaluate.ReferenceOutputs(self.files.reference(part))
+        return self._references[part]
+
+
+@lru_cache(maxsize=2)
+def _open(root: Path) -> _OpenCase:
+    return _OpenCase(root)
+
+
+def run_reference(root: Path, part: str, out: Path) -> None:
+    """Run the float model over a part and keep its outputs."""
+    case = _open(root)
+    runner = Runner(case.files.float_model.read_bytes())
+    samples = case.part(part)
+    outputs = [runner(samples.inputs(i)) for i in range(len(samples))]
+    with storage_errors(out):
+        evaluate.ReferenceOutputs.write(out, outputs)
+
+
+def build(root: Path, recipe_json: str) -> BuildReply:
+    """Build one recipe and keep its file."""
+    case = _open(root)
+    start = time.perf_counter()
+    candidate = case.builder.build(Recipe.from_json(recipe_json))
+    path = case.files.candidate(candidate.sha256)
+    if not path.exists():
+        write_bytes(path, candidate.content)
+    return BuildReply(
+        sha256=candidate.sha256,
+        size_bytes=len(candidate.content),
+        fragmentation=asdict(fragmentation(candidate.graph, case.scoring.weights)),
+        kinds=dict(candidate.kinds),
+        fallbacks=dict(candidate.fallbacks),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def describe_float(root: Path) -> BuildReply:
+    """Size and fragmentation of the float model."""
+    case = _open(root)
+    content = case.files.float_model.read_bytes()
+    graph = reader.read_graph(fb.parse(content))
+    return BuildReply(
+        sha256=FLOAT,
+        size_bytes=len(content),
+        fragmentation=asdict(fragmentation(graph, case.scoring.weights)),
+        kinds={},
+        fallbacks={},
+        seconds=0.0,
+    )
+
+
+def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:
+    """Score a candidate (or the float model) on a part; with an interval where asked.
+
+    Raises:
+        ScoreError: If the interpreter cannot run the candidate.
+        MetricError: If the metric or evaluator fails.
+    """
+    case = _open(root)
+    start = time.perf_counter()
+    try:
+        runner = Runner(case.files.candidate(sha256).read_bytes())
+        if case.scoring.evaluator is not None:
+            value = evaluate.call_evaluator(case.scoring.evaluator, runner, split=part)
+            return _reply(start, value=value)
+        return _score_metric(case, runner, sha256, part, interval, start)
+    except AutoselectError:
+        raise
+    except (ValueError, RuntimeError, MemoryError) as exc:
+        raise ScoreError(f"The candidate could not be scored: {type(exc).__name__}: {exc}") from exc
+
+
+def _score_metric(case: _OpenCase, runner: Runner, sha256: str, part: str, interval: bool, start: float) -> ScoreReply:
+    metric = case.scoring.metric
+    if metric is None:
+        raise ScoreError("The case has neither a metric nor an evaluator.")
+    rows = np.stack(list(evaluate.observe(runner, case.part(part), metric, case.reference(part))))
+    seconds = time.perf_counter() - start
+    value = metric.summarise(rows)
+    if part == "search" and rows.shape[1] <= _MAX_KEPT_ROW:
+        with storage_errors(case.files.rows(sha256)):
+            case.files.rows(sha256).parent.mkdir(parents=True, exist_ok=True)
+            np.save(case.files.rows(sha256), rows)
+    low, high = intervals.confidence_interval(metric, rows) if interval else (np.nan, np.nan)
+    noise = _noise(case, metric, rows) if metric.is_mean and part == "search" else np.nan
+    return ScoreReply(value=value, noise=noise, low=low, high=high, samples=len(rows), seconds=seconds)
+
+
+def noise(root: Path, sha256: str) -> float:
+    """Standard error of a scored candidate's difference to float on the search samples; 0 where unknown."""
+    case = _open(root)
+    metric = case.scoring.metric
+    if metric is None:
+        return 0.0
+    path = case.files.rows(sha256)
+    rows = np.load(path) if path.exists() else _search_rows(case, metric, sha256)
+    return _noise(case, metric, rows)
+
+
+def _search_rows(case: _OpenCase, metric: Metric, sha256: str) -> np.ndarray:
+    runner = Runner(case.files.candidate(sha256).read_bytes())
+    return np.stack(list(evaluate.observe(runner, case.part("search"), metric, case.reference("search"))))
+
+
+def _noise(case: _OpenCase, metric: Metric, rows: np.ndarray) -> float:
+    reference = case.files.rows(FLOAT)
+    if not reference.exists():
+        return 0.0
+    value = intervals.paired_standard_error(metric, rows, np.load(reference))
+    return float(value) if np.isfinite(value) else 0.0
+
+
+def _reply(start: float, *, value: float) -> ScoreReply:
+    seconds = time.perf_counter() - start
+    return ScoreReply(value=value, noise=0.0, low=np.nan, high=np.nan, samples=0, seconds=seconds)

@@ -1,0 +1,197 @@
+"""The Optuna study in a run folder: ask, tell, and read every trial back as a record."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+
+from autoselect.domain.objectives import Direction, Objective
+from autoselect.domain.recipe import Fallback, Recipe
+from autoselect.domain.search_space import BoundSpace, Toggle, Value
+from autoselect.errors import RunFolderError
+from autoselect.runs.records import Scores, TrialRecord
+from autoselect.study.baselines import Baseline
+
+STUDY_NAME = "autoselect"
+INTERRUPTED = "interrupted before it was finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A trial under way."""
+
+    trial: optuna.Trial
+    origin: str
+    nodes: frozenset[str]
+    fallback: Fallback | None = None
+
+    @property
+    def number(self) -> int:
+        """Number of the trial."""
+        return int(self.trial.number)
+
+
+class SearchStudy:
+    """One study, the only record of what was tried; every trial that is asked is told."""
+
+    def __init__(self, path: Path, objectives: Sequence[Objective], sampler: optuna.samplers.BaseSampler) -> None:
+        """Open the journal file, or start it.
+
+        Raises:
+            RunFolderError: If the journal holds a study of other objectives, or is damaged.
+        """
+        _repair(path)
+        directions = [o.direction for o in objectives]
+        with _quiet():
+            self._study = self._load(path, directions, sampler)
+            self._study.set_metric_names([o.name for o in objectives])
+
+    def _load(self, path: Path, directions: list[Direction], sampler: optuna.samplers.BaseSampler) -> optuna.Study:
+        try:
+            storage = JournalStorage(JournalFileBackend(str(path)))
+            study = optuna.create_study(
+                storage=storage,
+                study_name=STUDY_NAME,
+                directions=directions,
+                sampler=sampler,
+                load_if_exists=True,
+            )
+        except (ValueError, KeyError, json.JSONDecodeError) as exc:
+            raise RunFolderError(f"{path} is damaged: {exc}.") from exc
+        if [d.name.lower() for d in study.directions] != directions:
+            raise RunFolderError(f"{path} holds a study of other objectives. Choose another --output.")
+        return study
+
+    def ask(self, space: BoundSpace, *, origin: str) -> Asked:
+        """Let the sampler propose a setting of the space."""
+        with _quiet():
+            trial = self._study.ask()
+            values = _suggest(trial, space)
+        return Asked(trial=trial, origin=origin, nodes=space.decode(values))
+
+    def open_baseline(self, space: BoundSpace, baseline: Baseline) -> Asked:
+        """Start a trial with given nodes; its parameters are set where the space can express them."""
+        setting = space.encode(baseline.nodes) if baseline.fallback is None else None
+        with _quiet():
+            self._study.enqueue_trial(setting or {})
+            trial = self._study.ask()
+            if setting is not None:
+                _suggest(trial, space)
+        return Asked(trial=trial, origin=f"baseline:{baseline.name}", nodes=baseline.nodes, fallback=baseline.fallback)
+
+    def tell_scores(
+        self, asked: Asked, recipe: Recipe, scores: Scores, *, reused: bool, violations: Mapping[str, float]
+    ) -> TrialRecord:
+        """Finish a trial with its scores."""
+        trial = asked.trial
+        trial.set_user_attr("origin", asked.origin)
+        trial.set_user_attr("recipe", recipe.to_json())
+        trial.set_user_attr("scores", scores.to_dict())
+        trial.set_user_attr("reused", reused)
+        trial.set_user_attr("violations", dict(violations))
+        with _quiet():
+            for name, violation in violations.items():
+                trial.set_constraint(name, violation)
+            self._study.tell(trial, [scores.metric, float(scores.size_bytes), scores.penalty])
+        return TrialRecord(
+            number=asked.number,
+            origin=asked.origin,
+            recipe=recipe,
+            scores=scores,
+            reused=reused,
+            feasible=max(violations.values()) <= 0,
+            error=None,
+        )
+
+    def tell_failure(self, asked: Asked, recipe: Recipe | None, error: str) -> TrialRecord:
+        """Finish a trial that has no scores."""
+        asked.trial.set_user_attr("origin", asked.origin)
+        if recipe is not None:
+            asked.trial.set_user_attr("recipe", recipe.to_json())
+        asked.trial.set_user_attr("error", error)
+        with _quiet():
+            self._study.tell(asked.trial, state=TrialState.FAIL)
+        return TrialRecord(
+            number=asked.number,
+            origin=asked.origin,
+            recipe=recipe,
+            scores=None,
+            reused=False,
+            feasible=False,
+            error=error,
+        )
+
+    def close_abandoned(self) -> int:
+        """Fail what an earlier process asked and never told; returns how many there were."""
+        abandoned = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING, TrialState.WAITING))
+        with _quiet():
+            for frozen in abandoned:
+                trial = self._study.ask() if frozen.state == TrialState.WAITING else None
+                number = frozen.number if trial is None else trial
+                self._study.tell(number, state=TrialState.FAIL)
+        return len(abandoned)
+
+    def records(self) -> list[TrialRecord]:
+        """All trials that were finished, in order; those abandoned by a killed process are left out."""
+        trials = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.FAIL))
+        return [_record(t) for t in trials if "origin" in t.user_attrs]
+
+
+def _record(trial: optuna.trial.FrozenTrial) -> TrialRecord:
+    attributes = trial.user_attrs
+    recipe = Recipe.from_json(attributes["recipe"]) if "recipe" in attributes else None
+    complete = trial.state == TrialState.COMPLETE
+    return TrialRecord(
+        number=trial.number,
+        origin=attributes["origin"],
+        recipe=recipe,
+        scores=Scores.from_dict(attributes["scores"]) if complete else None,
+        reused=bool(attributes.get("reused", False)),
+        feasible=complete and max(attributes["violations"].values()) <= 0,
+        error=None if complete else attributes.get("error", INTERRUPTED),
+    )
+
+
+def _suggest(trial: optuna.Trial, space: BoundSpace) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for dimension in space.dimensions:
+        if isinstance(dimension, Toggle):
+            values[dimension.name] = bool(trial.suggest_categorical(dimension.name, [False, True]))
+        else:
+            values[dimension.name] = trial.suggest_int(dimension.name, 0, dimension.at_most)
+    return values
+
+
+def _repair(path: Path) -> None:
+    """Cut off a last line that a killed process did not finish, and remove the lock that it left."""
+    for lock in path.parent.glob(f"{path.name}.lock*"):
+        lock.unlink(missing_ok=True)
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    end = content.rfind(b"\n") + 1
+    if end != len(content):
+        with path.open("r+b") as file:
+            file.truncate(end)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Optuna logs each trial and warns of experimental parts; autoselect reports for itself."""
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(level)

@@ -1,0 +1,231 @@
+"""From records to the result: front, picks, held-out scores, and the files of the run folder."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autoselect.domain.objectives import Objective, losses
+from autoselect.domain.pareto import non_dominated
+from autoselect.domain.picks import DEFAULT_DROP_SHARE, FrontMember, named_picks
+from autoselect.errors import AutoselectError, TrialError
+from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.runs.files import write_bytes, write_json, write_text
+from autoselect.runs.folder import RunFolder
+from autoselect.runs.records import TrialRecord, front_columns, front_row, trial_columns, trial_row
+from autoselect.study import jobs
+from autoselect.study.case import Case
+from autoselect.study.events import Listener, StageStarted, StepFinished
+from autoselect.study.loop import Yardstick
+
+Heldout = tuple[float, float, float]
+"""Held-out score and its 95 % interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A model that the front is compared with: float, all-integer or all-DRQ."""
+
+    name: str
+    sha256: str
+    metric: float
+    size_bytes: int
+    penalty: float
+
+
+def distinct(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The first record of each distinct candidate."""
+    first: dict[str, TrialRecord] = {}
+    for record in records:
+        if record.scores is not None:
+            first.setdefault(record.scores.sha256, record)
+    return list(first.values())
+
+
+def front_of(
+    records: Sequence[TrialRecord], objectives: Sequence[Objective], yardstick: Yardstick
+) -> tuple[list[TrialRecord], bool]:
+    """The Pareto front of the feasible candidates, best metric first.
+
+    Returns:
+        The front and whether anything is feasible; if nothing is, the front is of the candidates that
+        break the constraints least.
+    """
+    candidates = distinct(records)
+    if not candidates:
+        return [], not yardstick.constraints.any
+    feasible = [r for r in candidates if r.feasible]
+    if not feasible:
+        excess = [_total_excess(r, yardstick) for r in candidates]
+        feasible = [r for r, e in zip(candidates, excess, strict=True) if e <= min(excess)]
+    feasible = [r for r in feasible if not _is_float_again(r, yardstick)] or feasible
+    table = losses(np.array([_values(r) for r in feasible]), objectives)
+    front = [r for r, keep in zip(feasible, non_dominated(table), strict=True) if keep]
+    front.sort(key=lambda r: (losses(np.array([_values(r)]), objectives).tolist()[0], r.id))
+    return front, any(r.feasible for r in candidates)
+
+
+def _values(record: TrialRecord) -> tuple[float, float, float]:
+    scores = record.scores
+    if scores is None:
+        raise ValueError("a failed trial has no values")
+    return scores.metric, float(scores.size_bytes), scores.penalty
+
+
+def _is_float_again(record: TrialRecord, yardstick: Yardstick) -> bool:
+    """True for a candidate that costs what the float model costs: nothing in it is quantized."""
+    scores = record.scores
+    return (
+        scores is not None
+        and scores.size_bytes >= yardstick.float_size_bytes
+        and scores.penalty >= yardstick.float_penalty
+    )
+
+
+def _total_excess(record: TrialRecord, yardstick: Yardstick) -> float:
+    return sum(max(v, 0.0) for v in yardstick.violations(record.scores).values()) if record.scores else math.inf
+
+
+def allowed_drop(yardstick: Yardstick) -> float:
+    """The drop that a pick may have: the user's limit, else one per cent of float's score."""
+    if yardstick.constraints.max_drop is not None:
+        return yardstick.constraints.max_drop
+    return DEFAULT_DROP_SHARE * abs(yardstick.float_score)
+
+
+def picks_of(front: Sequence[TrialRecord], yardstick: Yardstick, noise: Mapping[str, float]) -> dict[str, str]:
+    """The named picks, by candidate id."""
+    members = [
+        FrontMember(
+            id=r.id,
+            drop=r.scores.drop,
+            noise=noise.get(r.id, 0.0),
+            size_bytes=r.scores.size_bytes,
+            penalty=r.scores.penalty,
+        )
+        for r in front
+        if r.scores is not None
+    ]
+    picks = named_picks(
+        members,
+        allowed_drop=allowed_drop(yardstick),
+        float_size_bytes=yardstick.float_size_bytes,
+        float_penalty=yardstick.float_penalty,
+    )
+    return dict(picks)
+
+
+def noise_of(front: Sequence[TrialRecord], root: Path, pool: WorkerPool | None) -> dict[str, float]:
+    """Standard error of each member's drop; measured now where scoring left it for later."""
+    found = {r.id: r.scores.drop_noise for r in front if r.scores is not None}
+    later = [r for r in front if math.isnan(found[r.id])]
+    if pool is None:
+        return {key: 0.0 if math.isnan(value) else value for key, value in found.items()}
+    running = {r.id: pool.submit(jobs.noise, root, r.scores.sha256) for r in later if r.scores is not None}
+    return found | {key: result_of(future) for key, future in running.items()}
+
+
+def restore(records: Sequence[TrialRecord], case_root: Path, pool: WorkerPool) -> None:
+    """Build again the candidates whose files an earlier process did not keep."""
+    files = jobs.CaseFiles(root=case_root)
+    running = [
+        (record, pool.submit(jobs.build, case_root, record.recipe.to_json()))
+        for record in records
+        if record.scores and record.recipe and not files.candidate(record.scores.sha256).exists()
+    ]
+    for record, future in running:
+        if record.scores and result_of(future).sha256 != record.scores.sha256:
+            raise AutoselectError(f"Candidate {record.id} was built again and came out different; please report this.")
+
+
+def materialise(front: Sequence[TrialRecord], folder: RunFolder, case_root: Path) -> None:
+    """Write each member's model and recipe, and remove those of former members."""
+    files = jobs.CaseFiles(root=case_root)
+    wanted = set()
+    for record in front:
+        if record.scores is None or record.recipe is None:
+            continue
+        source, target = files.candidate(record.scores.sha256), folder.front / f"{record.id}.tflite"
+        wanted |= {target.name, f"{record.id}.recipe.json"}
+        if source.exists():
+            write_bytes(target, source.read_bytes())
+        write_text(folder.front / f"{record.id}.recipe.json", record.recipe.to_json() + "\n")
+    for path in folder.front.glob("*") if folder.front.exists() else ():
+        if path.name not in wanted:
+            path.unlink()
+
+
+def score_heldout(
+    shas: Sequence[str], case: Case, pool: WorkerPool, timeout_seconds: float, listener: Listener
+) -> dict[str, Heldout]:
+    """Score models on the untouched part, with intervals; one that fails is left out."""
+    if not case.has_heldout:
+        return {}
+    unique = list(dict.fromkeys(shas))
+    listener(StageStarted(stage="heldout", total=len(unique)))
+    running = [
+        (sha, pool.submit(jobs.score, case.files.root, sha, "heldout", True, timeout_seconds=timeout_seconds))
+        for sha in unique
+    ]
+    found = {}
+    for sha, future in running:
+        try:
+            reply = result_of(future)
+            found[sha] = (reply.value, reply.low, reply.high)
+        except TrialError:
+            pass
+        listener(StepFinished(stage="heldout"))
+    return found
+
+
+def write_tables(
+    folder: RunFolder,
+    metric: str,
+    records: Sequence[TrialRecord],
+    front: Sequence[TrialRecord],
+    heldout: Mapping[str, Heldout],
+    picks: Mapping[str, str],
+) -> None:
+    """Write ``trials.csv`` and ``front.csv``."""
+    ids = [r.id for r in front]
+    folder.write_table(folder.trials, trial_columns(metric), (trial_row(r, metric, ids) for r in records))
+    rows = []
+    for record in front:
+        names = [name for name, member in picks.items() if member == record.id]
+        sha = record.scores.sha256 if record.scores else ""
+        rows.append(front_row(record, metric, heldout.get(sha), names))
+    folder.write_table(folder.front_table, front_columns(metric), rows)
+
+
+def write_summary(folder: RunFolder, summary: Mapping[str, Any]) -> None:
+    """Write ``summary.json``, the last file of a run: where it is, the rest is whole."""
+    write_json(folder.summary, summary)
+
+
+def reference_summary(
+    references: Sequence[Reference], metric: str, heldout: Mapping[str, Heldout]
+) -> dict[str, dict[str, Any]]:
+    """The references as plain values."""
+    found: dict[str, dict[str, Any]] = {}
+    for reference in references:
+        value, low, high = heldout.get(reference.sha256, (None, None, None))
+        found[reference.name] = {
+            metric: reference.metric,
+            "size_bytes": reference.size_bytes,
+            "penalty": reference.penalty,
+            "heldout": value,
+            "heldout_low": low,
+            "heldout_high": high,
+        }
+    return found
+
+
+def remove_work(root: Path) -> None:
+    """Remove samples and candidates; a run needs them only while it goes on."""
+    shutil.rmtree(root, ignore_errors=True)

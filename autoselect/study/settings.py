@@ -1,0 +1,62 @@
+"""Everything a search can be told, checked once; what is kept in the manifest and needed to resume."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from autoselect.domain.objectives import Constraints
+from autoselect.domain.recipe import Fallback, IoType, Recipe
+from autoselect.errors import UsageError
+
+
+class SearchSettings(BaseModel):
+    """Settings of one search; plain values only, so that a manifest can hold them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    metric: str = "accuracy"
+    direction: Literal["maximize", "minimize"] | None = None
+    output_name: str | None = None
+    heldout_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    trials: Annotated[int, Field(ge=1)] = 100
+    seed: Annotated[int, Field(ge=0)] = 0
+    sampler: str = "tpe"
+    search_space: str = "default"
+    fallback: Fallback = "drq"
+    per_channel: bool = True
+    io_type: IoType = "float32"
+    keep_float: tuple[str, ...] = ()
+    keep_int: tuple[str, ...] = ()
+    max_drop: float | None = None
+    max_size: Annotated[float, Field(gt=0)] | None = None
+    max_penalty: Annotated[float, Field(ge=0)] | None = None
+    workers: Annotated[int, Field(ge=1, le=64)] = 2
+    allow_overlap: bool = False
+    debug_samples: Annotated[int, Field(ge=1)] = 50
+    trial_timeout: Annotated[float, Field(gt=0)] = 900.0
+
+    @property
+    def constraints(self) -> Constraints:
+        """The limits."""
+        return Constraints(max_drop=self.max_drop, max_size_bytes=self.max_size, max_penalty=self.max_penalty)
+
+    @property
+    def template(self) -> Recipe:
+        """The recipe that all candidates share but for their nodes."""
+        return Recipe(fallback=self.fallback, per_channel=self.per_channel, io_type=self.io_type)
+
+
+def make_settings(**values: object) -> SearchSettings:
+    """Check settings.
+
+    Raises:
+        UsageError: If one is wrong, with its name.
+    """
+    try:
+        return SearchSettings.model_validate(values)
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"{name}: {first['msg']}, got {first.get('input')!r}.") from exc
