@@ -25,6 +25,7 @@ class FrontMember:
         id: The member's id.
         drop: Loss of the metric against the float model, in its units; negative where it is better.
         noise: Standard error of that loss, from samples paired with float; 0 where unknown.
+        fidelity: How close the outputs are to the float model's, more is closer; the same for all where unknown.
         size_bytes: Size of the file.
         penalty: Fragmentation penalty, 0 for an all-integer model.
     """
@@ -32,6 +33,7 @@ class FrontMember:
     id: str
     drop: float
     noise: float
+    fidelity: float
     size_bytes: float
     penalty: float
 
@@ -41,7 +43,9 @@ def named_picks(
 ) -> Mapping[str, str]:
     """Choose the picks; one member may be several of them.
 
-    * ``accurate``: the smallest drop; ties go to the lower penalty, then the smaller file.
+    * ``accurate``: of the members whose drop cannot be told from the smallest (within one standard error, and a
+      gain over float counts as no drop), the one whose outputs are closest to float's: the best of many noisy
+      scores is luck, closeness is not. Ties go to the smaller drop, the lower penalty, the smaller file.
     * ``balanced``: the knee, nearest to the ideal of no drop, no penalty and the front's smallest file, where the
       drop is measured against the worst of the front (at least ``allowed_drop``), size and penalty against
       the float model's. A drop within its own standard error counts as none, so that noise never buys float ops.
@@ -68,11 +72,20 @@ def named_picks(
     limit = min(m.size_bytes for m in within) + SIZE_TOLERANCE * float_size_bytes
     small = [m for m in within if m.size_bytes <= limit]
     return {
-        "accurate": min(front, key=lambda m: (m.drop, m.penalty, m.size_bytes, m.id)).id,
+        "accurate": min(_as_good_as_best(front), key=_by_closeness).id,
         "balanced": front[_knee(front, scale)].id,
         "compact": min(small, key=lambda m: (m.penalty, m.size_bytes, m.drop, m.id)).id,
         "integer": min(within, key=lambda m: (m.penalty, m.drop, m.size_bytes, m.id)).id,
     }
+
+
+def _as_good_as_best(front: Sequence[FrontMember]) -> list[FrontMember]:
+    best = max(min(m.drop for m in front), 0.0)
+    return [m for m in front if m.drop <= best + m.noise]
+
+
+def _by_closeness(member: FrontMember) -> tuple[float, float, float, float, str]:
+    return (-member.fidelity, member.drop, member.penalty, member.size_bytes, member.id)
 
 
 def _knee(front: Sequence[FrontMember], scale: np.ndarray) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import weakref
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -44,6 +46,7 @@ class WorkerPool:
             log: File that the processes' output is appended to.
             warm_up: Importable function that each process runs first, for example to import a slow library.
         """
+        self._futures: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
         self._pool = ProcessPool(
             max_workers=workers,
             context=get_context("loky"),
@@ -55,7 +58,10 @@ class WorkerPool:
         self, function: Callable[..., T], *args: Any, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     ) -> Future[T]:
         """Run ``function(*args)`` in a worker; read the future with :func:`result_of`."""
-        return self._pool.schedule(_run, args=(cloudpickle.dumps((function, args)),), timeout=timeout_seconds)
+        job = cloudpickle.dumps((function, args))
+        future: Future[T] = self._pool.schedule(_run, args=(job,), timeout=timeout_seconds)
+        self._futures.add(future)
+        return future
 
     def call(self, function: Callable[..., T], *args: Any, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> T:
         """Run a job and wait for its result, with the errors of :func:`result_of`."""
@@ -65,6 +71,9 @@ class WorkerPool:
         """Kill the processes; running jobs are lost."""
         self._pool.stop()  # type: ignore[no-untyped-call]
         self._pool.join()
+        for future in list(self._futures):
+            # A job that had only just been handed over would else keep its reader waiting for ever.
+            future.cancel()
 
     def __enter__(self) -> WorkerPool:
         """Use the pool as a context."""
@@ -90,8 +99,8 @@ def result_of(future: Future[T]) -> T:
         raise WorkerDied(_death_notice(exc.exitcode)) from exc
     except FutureTimeoutError as exc:
         raise WorkerDied("The worker process took longer than its time limit and was stopped.") from exc
-    except CancelledError as exc:
-        raise WorkerDied("The job was cancelled.") from exc
+    except (CancelledError, BrokenProcessPool) as exc:
+        raise WorkerDied("The job was cancelled, or its pool was closed.") from exc
 
 
 def _death_notice(exit_code: int | None) -> str:

@@ -69,6 +69,7 @@ class Builder:
             recipe=recipe,
         )
         model = fb.parse(content)
+        names.hide_unused_outputs(model, self._calibrated.names)
         leftovers.bypass_round_trips(model)
         places = op_places(model)
         float_ops = {place: index for index in denied for place in places.get(index, [])}

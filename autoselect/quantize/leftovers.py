@@ -23,15 +23,7 @@ def bypass_round_trips(model: fb.Model) -> None:
         return
     for op in graph.operators:
         op.inputs = np.array([exact.get(int(i), int(i)) for i in op.inputs], dtype=np.int32)
-    needed = {int(i) for i in graph.outputs}
-    kept = []
-    for op in reversed(graph.operators):
-        converts = fb.op_type(model, op) in ("QUANTIZE", "DEQUANTIZE")
-        if not converts or needed & {int(i) for i in op.outputs}:
-            needed |= {int(i) for i in op.inputs}
-            kept.append(op)
-    graph.operators = kept[::-1]
-    fb.drop_unused_tensors(model)
+    fb.drop_unread_conversions(model)
 
 
 def _round_trips(model: fb.Model) -> dict[int, int]:

@@ -14,10 +14,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
 from autoselect.tflite import flatbuffer as fb
 
 _CANONICAL = re.compile(r"^op_(\d{4,})_x\d*(;.*)?$")
-BOUNDARY_OPS = ("QUANTIZE", "DEQUANTIZE")
+BOUNDARY_OPS = fb.CONVERSIONS
+_FLOAT32 = schema.TensorType.FLOAT32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,28 @@ def canonicalise(model: fb.Model) -> NameMap:
             graph.tensors[tensor].name = canonical_name(index).encode()
         if fb.op_type(model, op) == "TRANSPOSE_CONV":
             _unname_constants(model, op)
+    _expose_unused_outputs(graph)
     return names
+
+
+def _expose_unused_outputs(graph: Any) -> None:
+    """Make outputs that nobody reads outputs of the model, until :func:`hide_unused_outputs`.
+
+    The quantizer turns a SPLIT or UNPACK with an output that nobody reads integer in one build and leaves it float in
+    the next, of the same bytes.
+    """
+    used = {int(i) for op in graph.operators for i in op.inputs} | {int(i) for i in graph.outputs}
+    several = [[int(i) for i in op.outputs] for op in graph.operators if len(op.outputs) > 1]
+    unused = [i for row in several for i in row if i not in used and graph.tensors[i].type == _FLOAT32]
+    graph.outputs = np.array([*graph.outputs, *unused], dtype=np.int32)
+
+
+def hide_unused_outputs(model: fb.Model, names: NameMap) -> None:
+    """Undo :func:`canonicalise`'s exposing of outputs that nobody reads, in place, in a built model."""
+    graph = model.subgraphs[0]
+    if len(graph.outputs) > len(names.outputs):
+        graph.outputs = graph.outputs[: len(names.outputs)]
+        fb.drop_unread_conversions(model)
 
 
 def _unname_constants(model: fb.Model, op: Any) -> None:

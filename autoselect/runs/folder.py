@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,14 @@ class RunFolder:
             raise RunFolderError(f"{self.root} is not empty. Choose a new or an empty folder for --output.")
         with storage_errors(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
+
+    def discard(self) -> None:
+        """Take back what a search left that never began; a log that says something stays."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            if self.log.exists() and self.log.stat().st_size == 0:
+                self.log.unlink()
+            self.root.rmdir()
 
     def _foreign_content(self) -> list[str]:
         """What lies in the folder beside the leftovers of a search that never began."""
@@ -100,7 +110,7 @@ def read_json(path: Path, *, missing: str) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunFolderError(missing) from None
-    except (OSError, json.JSONDecodeError) as exc:
+    except (OSError, ValueError) as exc:
         raise RunFolderError(f"{path} is damaged: {exc}.") from exc
     if not isinstance(value, dict):
         raise RunFolderError(f"{path} is damaged: it holds no JSON object.")

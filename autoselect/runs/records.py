@@ -18,6 +18,7 @@ class Scores:
         metric: Score on the search samples.
         drop: Loss against the float model, in the metric's units.
         drop_noise: Standard error of ``drop``, from paired samples.
+        sqnr_db: How close the outputs are to the float model's; NaN where that is unknown.
         float_macs_share: 0..1.
         fallbacks: For denylisted nodes that are not what the recipe's fallback says, why.
     """
@@ -26,6 +27,7 @@ class Scores:
     metric: float
     drop: float
     drop_noise: float
+    sqnr_db: float
     size_bytes: int
     penalty: float
     segments: int
@@ -35,6 +37,7 @@ class Scores:
     float_macs_share: float
     build_seconds: float
     score_seconds: float
+    inference_seconds: float
     fallbacks: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,6 +80,7 @@ class TrialRecord:
 
 _SCORE_COLUMNS = (
     "drop",
+    "sqnr_db",
     "size_bytes",
     "penalty",
     "segments",
@@ -87,19 +91,13 @@ _SCORE_COLUMNS = (
 )
 
 
+_TIME_COLUMNS = ("build_seconds", "score_seconds", "inference_seconds")
+
+
 def trial_columns(metric: str) -> tuple[str, ...]:
     """Columns of ``trials.csv``."""
     head = ("number", "id", "state", "origin", "reused", metric, *_SCORE_COLUMNS)
-    tail = (
-        "feasible",
-        "on_front",
-        "fingerprint",
-        "sha256",
-        "build_seconds",
-        "score_seconds",
-        "error",
-        "recipe",
-    )
+    tail = ("feasible", "on_front", "fingerprint", "sha256", *_TIME_COLUMNS, "error", "recipe")
     return head + tail
 
 
@@ -122,7 +120,7 @@ def trial_row(record: TrialRecord, metric: str, front: Sequence[str]) -> dict[st
     if scores:
         row |= {column: getattr(scores, column) for column in _SCORE_COLUMNS}
         row |= {metric: scores.metric, "sha256": scores.sha256}
-        row |= {"build_seconds": scores.build_seconds, "score_seconds": scores.score_seconds}
+        row |= {column: getattr(scores, column) for column in _TIME_COLUMNS}
     return row
 
 

@@ -76,9 +76,11 @@ def load_run(directory: str | Path) -> Run:
             pd.read_csv(path, dtype={"id": str, "fingerprint": str, "sha256": str, "pick": str}, keep_default_na=True)
             for path in (folder.trials, folder.front_table, folder.layer_statistics)
         ]
-    except (OSError, pd.errors.ParserError, pd.errors.EmptyDataError) as exc:
+    except (OSError, ValueError) as exc:
         raise RunFolderError(f"{folder.root} is damaged: {exc}.") from exc
     trials, front, layers = tables
+    if missing := {"id", "pick", "file"} - set(front.columns):
+        raise RunFolderError(f"{folder.front_table} is damaged: it has no column {min(missing)!r}.")
     front["pick"] = front["pick"].fillna("")
     return Run(
         directory=folder.root,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -44,21 +44,28 @@ class ReferenceOutputs:
 def observe(
     runner: Runner,
     samples: SampleStore,
-    metric: Metric,
+    metrics: Sequence[Metric],
     reference: Callable[[int], Outputs] | None = None,
-) -> Iterator[np.ndarray]:
-    """Run the samples one at a time and yield the metric's evidence for each.
+) -> list[np.ndarray]:
+    """Run the samples one at a time and collect the evidence of every metric.
 
     Args:
         runner: The model; its state is reset before each sample.
         samples: Inputs and targets.
-        metric: Says what counts.
+        metrics: Say what counts.
         reference: Gives the float model's outputs by sample number, for metrics that need them.
+
+    Returns:
+        For each metric float64 evidence of shape (n_samples, n_values).
     """
+    rows: list[list[np.ndarray]] = [[] for _ in metrics]
     for i in range(len(samples)):
         outputs = runner(samples.inputs(i))
-        target = samples.target(i) if metric.needs_targets else None
-        yield np.asarray(metric.observe(outputs, target, reference(i) if reference else None), dtype=np.float64)
+        target = samples.target(i)
+        float_outputs = reference(i) if reference else None
+        for metric, collected in zip(metrics, rows, strict=True):
+            collected.append(metric.observe(outputs, target if metric.needs_targets else None, float_outputs))
+    return [np.stack(collected).astype(np.float64, copy=False) for collected in rows]
 
 
 def call_evaluator(evaluator: Evaluator, runner: Runner, *, split: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -76,11 +77,10 @@ def heuristic_nodes(layers: LayerTable) -> frozenset[str]:
 def prefix_counts(total: int) -> list[int]:
     """Lengths of the ranking's prefixes: 1, 2, 3, 5, 8, 12, ... each about half more than the one before."""
     counts: list[int] = []
-    step = 1.0
-    while round(step) < total:
-        if not counts or round(step) > counts[-1]:
-            counts.append(round(step))
-        step = max(step * 1.5, step + 1)
+    count = 1
+    while count < total:
+        counts.append(count)
+        count = math.ceil(1.5 * count)
     return counts
 
 

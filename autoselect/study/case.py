@@ -15,6 +15,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from autoselect._version import __version__
 from autoselect.data.labelled import labelled_samples
 from autoselect.data.representative import representative_samples
 from autoselect.data.samples import SampleStore
@@ -28,6 +29,7 @@ from autoselect.runs import cache
 from autoselect.runs.files import storage_errors, write_bytes, write_json
 from autoselect.scoring.evaluate import Evaluator, takes_split
 from autoselect.scoring.metric_base import Metric
+from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.penalty_file import penalty_weights
 from autoselect.study import jobs
 from autoselect.study.events import Listener, StageStarted, StepFinished, Warned
@@ -84,8 +86,8 @@ class Case:
 
 def versions() -> dict[str, str]:
     """Versions of all that affects candidates and scores."""
-    found = {"python": platform.python_version()}
-    for name in ("autoselect", *_TENSORFLOW_BUILDS, "ai-edge-litert", "numpy", "optuna", "scikit-learn"):
+    found = {"python": platform.python_version(), "autoselect": __version__}
+    for name in (*_TENSORFLOW_BUILDS, "ai-edge-litert", "numpy", "optuna", "scikit-learn"):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -158,7 +160,8 @@ def load_float(source: Path | bytes, files: jobs.CaseFiles, pool: WorkerPool) ->
 
 def write_scoring(files: jobs.CaseFiles, metric: Metric | None, evaluator: Evaluator | None) -> None:
     """Keep how candidates are scored, for the workers."""
-    scoring = jobs.Scoring(metric=metric, evaluator=evaluator, weights=penalty_weights())
+    fidelity = make_metric("sqnr_db", output=metric.output if metric else None)
+    scoring = jobs.Scoring(metric=metric, fidelity=fidelity, evaluator=evaluator, weights=penalty_weights())
     write_bytes(files.scoring, cloudpickle.dumps(scoring))
 
 
@@ -323,12 +326,13 @@ def _write_split(files: jobs.CaseFiles, part: str, samples: str, indices: np.nda
 def _reference_outputs(
     case: Case, metric: Metric | None, pool: WorkerPool, cache_root: Path | None, listener: Listener
 ) -> None:
-    """Run the float model over both parts, for metrics that compare with it."""
-    if metric is None or not metric.needs_reference:
+    """Run the float model over the search part, and over the held-out part for metrics that compare with it."""
+    if metric is None:
         return
-    listener(StageStarted(stage="reference", total=len(PARTS)))
+    parts = PARTS if metric.needs_reference else PARTS[:1]
+    listener(StageStarted(stage="reference", total=len(parts)))
     running = []
-    for part in PARTS:
+    for part in parts:
         split = json.loads(case.files.split(part).read_text(encoding="utf-8"))
         key = cache.signature(
             {"what": "float outputs", "hashes": dict(case.hashes), "split": split, "versions": versions()}

@@ -34,7 +34,7 @@ from autoselect.tflite.runner import Runner
 FLOAT = "float"
 """Stands for the float model where a candidate's file is asked for."""
 
-PREPARED_FORMAT = 2
+PREPARED_FORMAT = 3
 """Raised whenever what :func:`prepare` writes changes, so that no older cache entry is read."""
 
 _MAX_KEPT_ROW = 4096
@@ -85,9 +85,14 @@ class CaseFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
-    """How candidates of a case are scored; exactly one of metric and evaluator is set."""
+    """How candidates of a case are scored; exactly one of metric and evaluator is set.
+
+    ``fidelity`` compares with the float model whatever the metric is: on few samples it tells candidates apart
+    that a metric cannot.
+    """
 
     metric: Metric | None
+    fidelity: Metric
     evaluator: evaluate.Evaluator | None
     weights: PenaltyWeights
 
@@ -106,14 +111,19 @@ class BuildReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreReply:
-    """A score; ``noise`` is the standard error of the difference to float, NaN where it is left for later."""
+    """A score; ``noise`` is the standard error of the difference to float, NaN where it is left for later.
+
+    ``sqnr_db`` says how close the outputs are to the float model's, NaN where those were not at hand.
+    """
 
     value: float
     noise: float
+    sqnr_db: float
     low: float
     high: float
     samples: int
     seconds: float
+    inference_seconds: float
 
 
 def load_float_model(source: Path | bytes, out: Path) -> None:
@@ -176,7 +186,7 @@ class _OpenCase:
         return self._parts[part]
 
     def reference(self, part: str) -> evaluate.ReferenceOutputs | None:
-        if self.scoring.metric is None or not self.scoring.metric.needs_reference:
+        if not self.files.reference(part).exists():
             return None
         if part not in self._references:
             self._references[part] = evaluate.ReferenceOutputs(self.files.reference(part))
@@ -244,7 +254,7 @@ def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:
         runner = Runner(case.files.candidate(sha256).read_bytes())
         if case.scoring.evaluator is not None:
             value = evaluate.call_evaluator(case.scoring.evaluator, runner, split=part)
-            return _reply(start, value=value)
+            return _reply(start, runner, value=value)
         return _score_metric(case, runner, sha256, part, interval, start)
     except AutoselectError:
         raise
@@ -253,10 +263,12 @@ def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:
 
 
 def _score_metric(case: _OpenCase, runner: Runner, sha256: str, part: str, interval: bool, start: float) -> ScoreReply:
-    metric = case.scoring.metric
+    metric, fidelity = case.scoring.metric, case.scoring.fidelity
     if metric is None:
         raise ScoreError("The case has neither a metric nor an evaluator.")
-    rows = np.stack(list(evaluate.observe(runner, case.part(part), metric, case.reference(part))))
+    reference = case.reference(part)
+    metrics = [metric] if reference is None else [metric, fidelity]
+    rows, *closeness = evaluate.observe(runner, case.part(part), metrics, reference)
     seconds = time.perf_counter() - start
     value = metric.summarise(rows)
     if part == "search" and rows.shape[1] <= _MAX_KEPT_ROW:
@@ -265,7 +277,16 @@ def _score_metric(case: _OpenCase, runner: Runner, sha256: str, part: str, inter
             np.save(case.files.rows(sha256), rows)
     low, high = intervals.confidence_interval(metric, rows) if interval else (np.nan, np.nan)
     noise = _noise(case, metric, rows) if metric.is_mean and part == "search" else np.nan
-    return ScoreReply(value=value, noise=noise, low=low, high=high, samples=len(rows), seconds=seconds)
+    return ScoreReply(
+        value=value,
+        noise=noise,
+        sqnr_db=fidelity.summarise(closeness[0]) if closeness else np.nan,
+        low=low,
+        high=high,
+        samples=len(rows),
+        seconds=seconds,
+        inference_seconds=runner.inference_seconds,
+    )
 
 
 def noise(root: Path, sha256: str) -> float:
@@ -281,7 +302,7 @@ def noise(root: Path, sha256: str) -> float:
 
 def _search_rows(case: _OpenCase, metric: Metric, sha256: str) -> np.ndarray:
     runner = Runner(case.files.candidate(sha256).read_bytes())
-    return np.stack(list(evaluate.observe(runner, case.part("search"), metric, case.reference("search"))))
+    return evaluate.observe(runner, case.part("search"), [metric], case.reference("search"))[0]
 
 
 def _noise(case: _OpenCase, metric: Metric, rows: np.ndarray) -> float:
@@ -292,6 +313,14 @@ def _noise(case: _OpenCase, metric: Metric, rows: np.ndarray) -> float:
     return float(value) if np.isfinite(value) else 0.0
 
 
-def _reply(start: float, *, value: float) -> ScoreReply:
-    seconds = time.perf_counter() - start
-    return ScoreReply(value=value, noise=0.0, low=np.nan, high=np.nan, samples=0, seconds=seconds)
+def _reply(start: float, runner: Runner, *, value: float) -> ScoreReply:
+    return ScoreReply(
+        value=value,
+        noise=0.0,
+        sqnr_db=np.nan,
+        low=np.nan,
+        high=np.nan,
+        samples=0,
+        seconds=time.perf_counter() - start,
+        inference_seconds=runner.inference_seconds,
+    )

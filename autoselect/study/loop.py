@@ -163,9 +163,11 @@ class SearchLoop:
             metric=reply.value,
             drop=self._yardstick.drop(reply.value),
             drop_noise=reply.noise,
+            sqnr_db=reply.sqnr_db,
             size_bytes=built.size_bytes,
             build_seconds=built.seconds,
             score_seconds=reply.seconds,
+            inference_seconds=reply.inference_seconds,
             fallbacks=built.fallbacks,
             **built.fragmentation,
         )
@@ -198,10 +200,10 @@ class SearchLoop:
             )
         )
 
-    def abandon(self, reason: str) -> None:
-        """Tell what is still running as failed, so that no trial stays open."""
+    def abandon(self) -> None:
+        """Close what is still running, so that no trial stays open."""
         for job in self._running.values():
             for ticket in job.tickets:
-                self._study.tell_failure(ticket.asked, ticket.recipe, reason)
+                self._study.drop(ticket.asked)
         self._running.clear()
         self._study.close_abandoned()

@@ -18,11 +18,11 @@ from autoselect.domain.objectives import Direction, Objective
 from autoselect.domain.recipe import Fallback, Recipe
 from autoselect.domain.search_space import BoundSpace, Toggle, Value
 from autoselect.errors import RunFolderError
+from autoselect.runs.files import storage_errors
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.study.baselines import Baseline
 
 STUDY_NAME = "autoselect"
-INTERRUPTED = "interrupted before it was finished"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +49,10 @@ class SearchStudy:
         Raises:
             RunFolderError: If the journal holds a study of other objectives, or is damaged.
         """
-        _repair(path)
+        self._path = path
         directions = [o.direction for o in objectives]
-        with _quiet():
+        with self._using():
+            _repair(path)
             self._study = self._load(path, directions, sampler)
             self._study.set_metric_names([o.name for o in objectives])
 
@@ -71,9 +72,21 @@ class SearchStudy:
             raise RunFolderError(f"{path} holds a study of other objectives. Choose another --output.")
         return study
 
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[None]:
+        """Optuna logs each trial and warns of experimental parts, autoselect reports itself; a full disk is told."""
+        level = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        try:
+            with warnings.catch_warnings(), storage_errors(self._path):
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                yield
+        finally:
+            optuna.logging.set_verbosity(level)
+
     def ask(self, space: BoundSpace, *, origin: str) -> Asked:
         """Let the sampler propose a setting of the space."""
-        with _quiet():
+        with self._using():
             trial = self._study.ask()
             values = _suggest(trial, space)
         return Asked(trial=trial, origin=origin, nodes=space.decode(values))
@@ -81,7 +94,7 @@ class SearchStudy:
     def open_baseline(self, space: BoundSpace, baseline: Baseline) -> Asked:
         """Start a trial with given nodes; its parameters are set where the space can express them."""
         setting = space.encode(baseline.nodes) if baseline.fallback is None else None
-        with _quiet():
+        with self._using():
             self._study.enqueue_trial(setting or {})
             trial = self._study.ask()
             if setting is not None:
@@ -93,12 +106,12 @@ class SearchStudy:
     ) -> TrialRecord:
         """Finish a trial with its scores."""
         trial = asked.trial
-        trial.set_user_attr("origin", asked.origin)
-        trial.set_user_attr("recipe", recipe.to_json())
-        trial.set_user_attr("scores", scores.to_dict())
-        trial.set_user_attr("reused", reused)
-        trial.set_user_attr("violations", dict(violations))
-        with _quiet():
+        with self._using():
+            trial.set_user_attr("origin", asked.origin)
+            trial.set_user_attr("recipe", recipe.to_json())
+            trial.set_user_attr("scores", scores.to_dict())
+            trial.set_user_attr("reused", reused)
+            trial.set_user_attr("violations", dict(violations))
             for name, violation in violations.items():
                 trial.set_constraint(name, violation)
             self._study.tell(trial, [scores.metric, float(scores.size_bytes), scores.penalty])
@@ -114,11 +127,11 @@ class SearchStudy:
 
     def tell_failure(self, asked: Asked, recipe: Recipe | None, error: str) -> TrialRecord:
         """Finish a trial that has no scores."""
-        asked.trial.set_user_attr("origin", asked.origin)
-        if recipe is not None:
-            asked.trial.set_user_attr("recipe", recipe.to_json())
-        asked.trial.set_user_attr("error", error)
-        with _quiet():
+        with self._using():
+            asked.trial.set_user_attr("origin", asked.origin)
+            if recipe is not None:
+                asked.trial.set_user_attr("recipe", recipe.to_json())
+            asked.trial.set_user_attr("error", error)
             self._study.tell(asked.trial, state=TrialState.FAIL)
         return TrialRecord(
             number=asked.number,
@@ -130,10 +143,15 @@ class SearchStudy:
             error=error,
         )
 
+    def drop(self, asked: Asked) -> None:
+        """Fail a trial that the end of the search cut off; it leaves no record, so a resumed search makes up for it."""
+        with self._using():
+            self._study.tell(asked.trial, state=TrialState.FAIL)
+
     def close_abandoned(self) -> int:
         """Fail what an earlier process asked and never told; returns how many there were."""
         abandoned = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING, TrialState.WAITING))
-        with _quiet():
+        with self._using():
             for frozen in abandoned:
                 trial = self._study.ask() if frozen.state == TrialState.WAITING else None
                 number = frozen.number if trial is None else trial
@@ -143,7 +161,7 @@ class SearchStudy:
     def records(self) -> list[TrialRecord]:
         """All trials that were finished, in order; those abandoned by a killed process are left out."""
         trials = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.FAIL))
-        return [_record(t) for t in trials if "origin" in t.user_attrs]
+        return [_record(t) for t in trials if t.state == TrialState.COMPLETE or "error" in t.user_attrs]
 
 
 def _record(trial: optuna.trial.FrozenTrial) -> TrialRecord:
@@ -157,7 +175,7 @@ def _record(trial: optuna.trial.FrozenTrial) -> TrialRecord:
         scores=Scores.from_dict(attributes["scores"]) if complete else None,
         reused=bool(attributes.get("reused", False)),
         feasible=complete and max(attributes["violations"].values()) <= 0,
-        error=None if complete else attributes.get("error", INTERRUPTED),
+        error=None if complete else attributes["error"],
     )
 
 
@@ -182,16 +200,3 @@ def _repair(path: Path) -> None:
     if end != len(content):
         with path.open("r+b") as file:
             file.truncate(end)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Optuna logs each trial and warns of experimental parts; autoselect reports for itself."""
-    level = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            yield
-    finally:
-        optuna.logging.set_verbosity(level)

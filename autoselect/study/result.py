@@ -106,6 +106,7 @@ def picks_of(front: Sequence[TrialRecord], yardstick: Yardstick, noise: Mapping[
             id=r.id,
             drop=r.scores.drop,
             noise=noise.get(r.id, 0.0),
+            fidelity=0.0 if math.isnan(r.scores.sqnr_db) else r.scores.sqnr_db,
             size_bytes=r.scores.size_bytes,
             penalty=r.scores.penalty,
         )

@@ -34,7 +34,7 @@ from autoselect.study.baselines import baselines
 from autoselect.study.case import Case, Ingredients, prepare_case, versions
 from autoselect.study.events import Listener, StageStarted
 from autoselect.study.loop import SearchLoop, Yardstick
-from autoselect.study.optuna_study import INTERRUPTED, SearchStudy
+from autoselect.study.optuna_study import SearchStudy
 from autoselect.study.samplers import make_sampler
 from autoselect.study.settings import SearchSettings
 from autoselect.study.space_file import SearchSpaceFile, bind, read_space
@@ -76,14 +76,10 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
     space_file = read_space(request.settings.search_space)
     make_sampler(request.settings.sampler, seed=0)
     folder.create()
-    with _locked(folder), _pool(request, folder) as pool:
-        try:
-            case = _prepare(request, folder, pool, listener)
-            space = _bind(space_file, case.layers, request.settings)
-            float_model = _float_reference(request, case, pool)
-        except BaseException:
-            result.remove_work(folder.work)
-            raise
+    with _locked(folder), _discarded_unless_begun(folder), _pool(request, folder) as pool:
+        case = _prepare(request, folder, pool, listener)
+        space = _bind(space_file, case.layers, request.settings)
+        float_model = _float_reference(request, case, pool)
         folder.write_manifest(_manifest(request, case))
         return _search(request, folder, case, space, float_model, pool, listener)
 
@@ -110,6 +106,16 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             raise
         folder.write_manifest({**manifest, "settings": request.settings.model_dump()})
         return _search(request, folder, case, space, float_model, pool, listener)
+
+
+@contextlib.contextmanager
+def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
+    """Leave nothing of a search that never began: without a manifest there is no run."""
+    try:
+        yield
+    finally:
+        if not folder.manifest.exists():
+            folder.discard()
 
 
 @contextlib.contextmanager
@@ -246,12 +252,12 @@ def _search(
             loop.run(baselines(case.layers, space, at_most=int(settings.trials * _BASELINE_SHARE)), settings.trials)
         return finish.write(study.records(), float_model, pool, listener)
     except KeyboardInterrupt:
-        loop.abandon(INTERRUPTED)
+        loop.abandon()
         return finish.write(study.records(), float_model, None, listener)
     except StorageError:
         raise  # The journal may end in half a line, which the next write would make whole; a resume repairs it.
     except BaseException:
-        loop.abandon("the search was stopped by an error")
+        loop.abandon()
         raise
 
 
@@ -381,14 +387,23 @@ def _verdict(
 ) -> str:
     if not front:
         return "No candidate was scored."
-    members = {r.id: r.scores for r in front if r.scores}
-    balanced = members[picks["balanced"]]
-    lost = {r.name: yardstick.drop(r.metric) for r in references}
-    parts = [f"On the search samples all-integer loses {lost['fiq']:.4g} {metric}"] if "fiq" in lost else []
+    balanced = next(r.scores for r in front if r.id == picks["balanced"] and r.scores)
+    parts = []
+    for reference in references:
+        if reference.name == "fiq":
+            parts.append(f"all-integer {_lost(yardstick.drop(reference.metric))} {metric} against float")
     parts.append(
-        f"`balanced` loses {balanced.drop:.4g} {metric} with {balanced.float_ops} float ops and "
-        f"{balanced.segments} segments"
+        f"`balanced` {_lost(balanced.drop)} {metric} with {_count(balanced.float_ops, 'float op')} in "
+        f"{_count(balanced.segments, 'segment')}"
     )
     if status == "nothing_feasible":
         parts.append("no candidate meets the constraints, the closest are kept")
-    return "; ".join(parts) + "."
+    return f"On the search samples {', '.join(parts)}."
+
+
+def _lost(drop: float) -> str:
+    return f"loses {drop:.4g}" if drop > 0 else f"gains {-drop:.4g}" if drop < 0 else "loses no"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -24,6 +24,7 @@ TENSOR_DTYPES: dict[int, str] = {
     code: name.lower() for name, code in vars(schema.TensorType).items() if isinstance(code, int)
 }
 
+CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
 _PLACEHOLDER_FOR_GREATER_OP_CODE = 127
 _TENSOR_LISTS = ("inputs", "outputs", "intermediates")
 
@@ -151,6 +152,19 @@ def add_buffer(model: Model, values: np.ndarray) -> int:
     buffer.data = np.frombuffer(np.ascontiguousarray(values).tobytes(), dtype=np.uint8)
     model.buffers.append(buffer)
     return len(model.buffers) - 1
+
+
+def drop_unread_conversions(model: Model) -> None:
+    """Remove the QUANTIZE and DEQUANTIZE ops of the main subgraph whose output nobody reads, and their tensors."""
+    graph = model.subgraphs[0]
+    needed = {int(i) for i in graph.outputs}
+    kept = []
+    for op in reversed(graph.operators):
+        if op_type(model, op) not in CONVERSIONS or needed & {int(i) for i in op.outputs}:
+            needed |= {int(i) for i in op.inputs}
+            kept.append(op)
+    graph.operators = kept[::-1]
+    drop_unused_tensors(model)
 
 
 def drop_unused_tensors(model: Model) -> None:

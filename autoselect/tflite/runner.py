@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import ScoreError
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -19,6 +21,11 @@ class Runner:
 
     Integer inputs and outputs are quantized from and dequantized to float32, so that a caller sees the
     same float values for every candidate. Inputs are matched by name.
+
+    Attributes:
+        inputs: The model's inputs.
+        outputs: The model's outputs.
+        inference_seconds: Time spent in the interpreter so far, nothing else.
     """
 
     def __init__(self, content: bytes, *, num_threads: int = 1, preserve_all_tensors: bool = False) -> None:
@@ -33,6 +40,7 @@ class Runner:
             ScoreError: If the interpreter refuses the model.
         """
         model = fb.parse(content)
+        self.inference_seconds = 0.0
         self.inputs = reader.input_specs(model)
         self.outputs = reader.output_specs(model)
         self._stateful = any(t.isVariable for t in model.subgraphs[0].tensors)
@@ -60,10 +68,12 @@ class Runner:
         """Run one sample without resetting variables, as a streaming model does."""
         if not isinstance(inputs, Mapping):
             inputs = {self.inputs[0].key: inputs}
-        for spec, detail in self._feeds:
-            value = inputs[spec.key] if spec.key in inputs else inputs[spec.name]
+        for position, (spec, detail) in enumerate(self._feeds):
+            value = _input(inputs, spec, position, len(self._feeds))
             self._interpreter.set_tensor(detail["index"], _quantize(value, detail))
+        start = time.perf_counter()
         self._interpreter.invoke()
+        self.inference_seconds += time.perf_counter() - start
         return {
             spec.key: _dequantize(self._interpreter.get_tensor(detail["index"]), detail)
             for spec, detail in self._fetches
@@ -77,6 +87,17 @@ class Runner:
     def tensor(self, index: int) -> np.ndarray:
         """Value of a tensor after a run; needs ``preserve_all_tensors``."""
         return np.asarray(self._interpreter.get_tensor(index))
+
+
+def _input(inputs: Mapping[str, np.ndarray], spec: TensorSpec, position: int, count: int) -> np.ndarray:
+    """One input by key, by tensor name or, if another source of the same model named them all otherwise, by place."""
+    for name in (spec.key, spec.name):
+        if name in inputs:
+            return inputs[name]
+    values = list(inputs.values())
+    if len(values) == count and np.shape(values[position]) == spec.shape:
+        return values[position]
+    raise ScoreError(f"The model has no input {', '.join(inputs)}: it needs {spec.key!r} of shape {spec.shape}.")
 
 
 def _rank(key: str) -> int:
