@@ -47,6 +47,16 @@ def imagenet_evaluation() -> Iterator[tuple[np.ndarray, int]]:
             yield _image(row), int(row["label"])
 
 
+def imagenet_search() -> Iterator[tuple[np.ndarray, int]]:
+    """Every second of the 900 images."""
+    yield from (pair for i, pair in enumerate(imagenet_evaluation()) if i % 2 == 0)
+
+
+def imagenet_heldout() -> Iterator[tuple[np.ndarray, int]]:
+    """The other 450."""
+    yield from (pair for i, pair in enumerate(imagenet_evaluation()) if i % 2)
+
+
 def fsrcnn_calibration() -> Iterator[list[np.ndarray]]:
     """24 luma crops in 0..1, (1, 160, 160, 1)."""
     low = np.load(FSRCNN / "coco_luma_crops.npz")["lr"]

@@ -1,0 +1,506 @@
+"""The command line, on an api that answers at once."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from autoselect import errors
+from autoselect.cli import options
+from autoselect.cli.console import Watcher
+from autoselect.cli.main import app
+from autoselect.runs.run import Run
+from autoselect.scoring.metrics import METRIC_NAMES
+from autoselect.study.events import StageStarted, StepFinished, TrialFinished, Warned
+
+METRIC = "my_package.scores:a_very_long_metric_name"
+
+
+def made_run(directory: Path, *, metric: str = "accuracy", status: str = "complete", members: int = 30) -> Run:
+    """A run with a front of many members, one of them all picks at once."""
+    front = pd.DataFrame(
+        {
+            "id": [f"{n:010x}" for n in range(members)],
+            metric: [0.93 - 0.001 * n for n in range(members)],
+            "drop": [0.001 * n for n in range(members)],
+            "size_bytes": [49_000_000 - 1000 * n for n in range(members)],
+            "penalty": [31.25 - n for n in range(members)],
+            f"heldout_{metric}": [0.92] * (members - 1) + [float("nan")],
+            "heldout_low": 0.9,
+            "heldout_high": 0.94,
+            "pick": ["accurate,balanced,compact,integer"] + [""] * (members - 1),
+        }
+    )
+    reference = {metric: 0.93, "size_bytes": 102_604_000, "penalty": 100.0, "heldout": 0.928}
+    summary = {
+        "status": status,
+        "metric": metric,
+        "direction": "maximize",
+        "evaluated": {"search": 1000, "heldout": 2000},
+        "references": {
+            "float": {**reference, "heldout_low": 0.91, "heldout_high": 0.94},
+            "fiq": {**reference, metric: 0.75, "heldout": 0.7505, "heldout_low": None, "heldout_high": None},
+        },
+        "picks": dict.fromkeys(("accurate", "balanced", "compact", "integer"), f"{0:010x}"),
+        "allowed_drop": 0.0093,
+        "counts": {"trials": 100, "scored": 96, "reused": 12, "failed": 4},
+        "warnings": ["The held-out samples are few."],
+        "verdict": "The verdict.",
+    }
+    (directory / "pareto.png").touch()
+    return Run(
+        directory=directory,
+        manifest={},
+        summary=summary,
+        trials=pd.DataFrame(),
+        front=front,
+        layer_statistics=pd.DataFrame(),
+    )
+
+
+class FakeApi(ModuleType):
+    """Stands in for ``autoselect.api``: keeps what it was called with, then answers or raises."""
+
+    def __init__(self) -> None:
+        super().__init__("autoselect.api")
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self.answer: Any = None
+        self.noise: Callable[[], None] = lambda: None
+        for name in ("search", "demo", "resume", "build", "evaluate", "pick"):
+            setattr(self, name, self._answering(name))
+
+    def _answering(self, name: str) -> Callable[..., Any]:
+        def answering(*args: Any, **kwargs: Any) -> Any:
+            self.calls.append((name, args, kwargs))
+            self.noise()
+            if isinstance(self.answer, BaseException):
+                raise self.answer
+            return self.answer
+
+        return answering
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeApi:
+    fake = FakeApi()
+    fake.answer = made_run(tmp_path)
+    monkeypatch.setitem(sys.modules, "autoselect.api", fake)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    return fake
+
+
+def invoke(*args: str) -> Any:
+    return CliRunner().invoke(app, list(args), prog_name="autoselect")
+
+
+BUILT = {
+    "path": "out.tflite",
+    "sha256": "ab" * 32,
+    "size_bytes": 49320,
+    "kinds": {"a": "integer", "b": "integer", "c": "float"},
+    "fallbacks": {"c": "no hybrid kernel for MUL"},
+}
+SCORED = {
+    "metric": "accuracy",
+    "score": 0.93,
+    "low": 0.91,
+    "high": float("nan"),
+    "samples": 100,
+    "size_bytes": 49320,
+    "penalty": 1.5,
+    "segments": 2,
+    "float_ops": 3,
+    "crossing_bytes": 64,
+}
+PICKED = {"id": "0a", "path": "out.tflite", "sha256": "ab" * 32, "heldout_low": float("nan")}
+COMMANDS = [
+    pytest.param(["search", "m.tflite"], None, id="search"),
+    pytest.param(["demo"], None, id="demo"),
+    pytest.param(["resume", "run"], None, id="resume"),
+    pytest.param(["build", "r.json", "--model", "m", "-o", "out.tflite"], BUILT, id="build"),
+    pytest.param(["evaluate", "m.tflite", "--eval", "e.npz"], SCORED, id="evaluate"),
+    pytest.param(["pick", "run", "-o", "out.tflite"], PICKED, id="pick"),
+]
+
+
+@pytest.mark.parametrize(("args", "answer"), COMMANDS)
+def test_every_command_calls_its_function_and_prints(api: FakeApi, args: list[str], answer: Any) -> None:
+    api.answer = answer or api.answer
+    done = invoke(*args)
+    assert done.exit_code == 0, done.output
+    assert [name for name, _, _ in api.calls] == [args[0]]
+    assert done.stdout
+
+
+@pytest.mark.parametrize(("args", "answer"), COMMANDS)
+def test_json_is_one_object_and_nothing_else(api: FakeApi, args: list[str], answer: Any) -> None:
+    api.answer = answer or api.answer
+    api.noise = lambda: print("a library says something")  # noqa: T201 - the point of the test
+    done = invoke(*args, "--json")
+    assert done.exit_code == 0, done.output
+    assert isinstance(json.loads(done.stdout), dict)
+    assert "NaN" not in done.stdout
+    assert "a library says something" in done.stderr
+
+
+@pytest.mark.parametrize(("args", "answer"), COMMANDS)
+def test_debug_shows_the_traceback(api: FakeApi, args: list[str], answer: Any) -> None:
+    api.answer = ZeroDivisionError("oh")
+    plain, debug = invoke(*args), invoke(*args, "--debug")
+    assert (plain.exit_code, debug.exit_code) == (1, 1)
+    assert (
+        plain.stderr == "Error: ZeroDivisionError: oh. This is a bug, please report it. --debug shows the traceback.\n"
+    )
+    assert "Traceback" in debug.stderr
+    assert plain.stdout == debug.stdout == ""
+
+
+def test_json_of_a_search(api: FakeApi, tmp_path: Path) -> None:
+    told = json.loads(invoke("search", "m.tflite", "--json").stdout)
+    assert told["directory"] == str(tmp_path)
+    assert told["status"] == "complete"
+    assert told["summary"] == api.answer.summary
+    assert len(told["front"]) == 30
+    assert told["front"][-1]["heldout_accuracy"] is None
+    assert told["picks"]["balanced"] == "0000000000"
+
+
+def every_error(kind: type[errors.AutoselectError]) -> list[type[errors.AutoselectError]]:
+    return [kind, *(found for sub in kind.__subclasses__() for found in every_error(sub))]
+
+
+@pytest.mark.parametrize("kind", every_error(errors.AutoselectError), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["plain", "json"])
+def test_errors_become_one_paragraph_and_an_exit_code(
+    api: FakeApi, kind: type[errors.AutoselectError], flags: list[str]
+) -> None:
+    api.answer = kind("expected this,\n  got [that]; " + "do something else " * 10)
+    done = invoke("search", "m.tflite", *flags)
+    assert done.exit_code == kind.exit_code
+    assert done.stdout == ""
+    assert done.stderr.startswith("Error: expected this, got [that]; do something")
+    assert done.stderr.count("\n") == 1
+
+
+def test_ctrl_c_before_there_is_anything_to_keep(api: FakeApi) -> None:
+    api.answer = KeyboardInterrupt()
+    done = invoke("search", "m.tflite")
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", "Stopped.\n")
+
+
+@pytest.mark.parametrize("command", ["search", "resume", "demo"])
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [("complete", 0, "pick"), ("nothing_feasible", 10, "No model met all limits"), ("interrupted", 130, "resume")],
+)
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["plain", "json"])
+def test_the_status_of_a_run_is_the_exit_code(
+    api: FakeApi, tmp_path: Path, command: str, status: str, code: int, words: str, flags: list[str]
+) -> None:
+    api.answer = made_run(tmp_path, status=status)
+    done = invoke(command, *([] if command == "demo" else ["x"]), *flags)
+    assert done.exit_code == code
+    assert flags or words in done.stdout
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        pytest.param(["search"], id="no model"),
+        pytest.param(["search", "m", "--sampler", "magic"], id="unknown choice"),
+        pytest.param(["search", "m", "--max-size", "12 parsecs"], id="no size"),
+        pytest.param(["search", "m", "--trials", "0"], id="out of range"),
+        pytest.param(["pick", "run"], id="missing option"),
+        pytest.param(["serch"], id="unknown command"),
+    ],
+)
+def test_wrong_options_exit_with_2(api: FakeApi, args: list[str]) -> None:
+    done = invoke(*args)
+    assert (done.exit_code, done.stdout, api.calls) == (2, "", [])
+
+
+SEARCH_DEFAULTS = {
+    "calibration": None,
+    "evaluation": None,
+    "metric": "accuracy",
+    "direction": None,
+    "evaluator": None,
+    "output_name": None,
+    "heldout": None,
+    "heldout_fraction": 0.5,
+    "trials": 100,
+    "seed": 0,
+    "output": None,
+    "sampler": "tpe",
+    "search_space": "default",
+    "fallback": "drq",
+    "per_channel": True,
+    "io_type": "float32",
+    "keep_float": (),
+    "keep_int": (),
+    "max_drop": None,
+    "max_size": None,
+    "max_penalty": None,
+    "workers": 2,
+    "allow_overlap": False,
+    "cache": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("args", "changed"),
+    [
+        pytest.param([], {}, id="defaults"),
+        pytest.param(
+            ["--calibration", "c.npz", "--eval", "a.b:c", "--heldout", "h.npz", "--heldout-fraction", "0.2"],
+            {"calibration": "c.npz", "evaluation": "a.b:c", "heldout": "h.npz", "heldout_fraction": 0.2},
+            id="data",
+        ),
+        pytest.param(
+            ["--metric", "a:f", "--direction", "minimize", "--output-name", "y", "--evaluator", "a:g"],
+            {"metric": "a:f", "direction": "minimize", "output_name": "y", "evaluator": "a:g"},
+            id="metric",
+        ),
+        pytest.param(
+            ["--trials", "7", "--seed", "3", "-o", "there", "--sampler", "nsga2", "--search-space", "s.toml"],
+            {"trials": 7, "seed": 3, "output": "there", "sampler": "nsga2", "search_space": "s.toml"},
+            id="search",
+        ),
+        pytest.param(
+            ["--fallback", "float", "--per-tensor", "--io", "int8", "--workers", "1"],
+            {"fallback": "float", "per_channel": False, "io_type": "int8", "workers": 1},
+            id="candidates",
+        ),
+        pytest.param(
+            ["--keep-float", "SOFTMAX", "--keep-float", "head/*", "--keep-int", "CONV_2D"],
+            {"keep_float": ("SOFTMAX", "head/*"), "keep_int": ("CONV_2D",)},
+            id="kept nodes",
+        ),
+        pytest.param(
+            ["--max-drop", "0.01", "--max-size", "48.5kB", "--max-penalty", "3"],
+            {"max_drop": 0.01, "max_size": 48500.0, "max_penalty": 3.0},
+            id="limits",
+        ),
+        pytest.param(["--allow-overlap", "--no-cache"], {"allow_overlap": True, "cache": False}, id="flags"),
+    ],
+)
+def test_options_of_search(api: FakeApi, args: list[str], changed: dict[str, Any]) -> None:
+    assert invoke("search", "m.tflite", *args).exit_code == 0
+    ((_, positional, keywords),) = api.calls
+    assert positional == ("m.tflite",)
+    told = {key: value for key, value in keywords.items() if key not in ("command", "listener")}
+    assert told == {**SEARCH_DEFAULTS, **changed}
+    assert all(type(value) in (str, int, float, bool, tuple, type(None)) for value in told.values())
+
+
+def test_options_of_the_other_commands(api: FakeApi) -> None:
+    invoke("resume", "run", "--trials", "200", "--workers", "1", "--eval", "e.npz")
+    api.answer = BUILT
+    invoke("build", "r.json", "--model", "m", "--calibration", "c.npz", "--output", "o", "--no-cache")
+    api.answer = SCORED
+    invoke("evaluate", "m", "--eval", "e", "--metric", "agreement", "--reference", "f.tflite")
+    api.answer = PICKED
+    invoke("pick", "run", "--name", "compact", "-o", "o.tflite")
+    resume, build, evaluate, pick = (keywords for _, _, keywords in api.calls)
+    assert (resume["trials"], resume["workers"], resume["evaluation"], resume["model"]) == (200, 1, "e.npz", None)
+    assert build == {"model": "m", "calibration": "c.npz", "output": "o", "cache": False}
+    assert (evaluate["metric"], evaluate["reference"], evaluate["direction"]) == ("agreement", "f.tflite", None)
+    assert pick == {"name": "compact", "output": "o.tflite"}
+
+
+def test_search_records_its_command(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/autoselect", "search", "my model.tflite", "--keep-int", "a/*"])
+    invoke("search", "my model.tflite", "--keep-int", "a/*")
+    assert api.calls[0][2]["command"] == "autoselect search 'my model.tflite' --keep-int 'a/*'"
+
+
+@pytest.mark.parametrize("metric", ["accuracy", METRIC])
+def test_the_table_fits_80_columns_and_names_the_picks(api: FakeApi, tmp_path: Path, metric: str) -> None:
+    api.answer = made_run(tmp_path, metric=metric)
+    printed = invoke("search", "m.tflite").stdout
+    table = printed.split("Files in")[0]
+    assert max(map(len, table.splitlines())) <= 80
+    for text in ("float", "all-integer", "accurate,", "balanced,", "integer", "0.9200 (0.9000–0.9400)", "49.00 MB"):
+        assert text in table
+    assert "… and 10 more of the front in front.csv" in table
+    counts = "100 trials, 96 scored, 12 reused, 4 failed; 1000 search and 2000 held-out samples."
+    assert counts in " ".join(table.split())
+
+
+def test_it_says_where_the_files_lie_and_what_comes_next(api: FakeApi, tmp_path: Path) -> None:
+    printed = invoke("search", "m.tflite").stdout
+    assert f"Files in {tmp_path}:" in printed
+    assert "pareto.png" in printed
+    assert "trials.csv" not in printed  # it is not there
+    assert f"autoselect pick {tmp_path} --name balanced -o balanced.tflite" in printed
+
+
+def test_demo_says_it_in_words(api: FakeApi) -> None:
+    printed = " ".join(invoke("demo").stdout.split())
+    assert "On 2000 held-out samples, accuracy: float model 92.8 % (102.60 MB), all-integer model 75.0 %" in printed
+    assert "accurate, balanced, compact and integer picks 92.0 %" in printed
+    assert "held-out samples, accuracy:" not in invoke("search", "m").stdout
+
+
+def test_a_warning_is_printed_once_and_on_stderr(api: FakeApi) -> None:
+    def warn() -> None:
+        api.calls[-1][2]["listener"](Warned(message="The held-out samples are few."))
+
+    quiet = invoke("search", "m")
+    api.noise = warn
+    live = invoke("search", "m")
+    for done in (quiet, live):
+        assert done.stderr == "Warning: The held-out samples are few.\n"
+        assert "Warning" not in done.stdout
+
+
+def test_an_empty_front_is_printed_too(api: FakeApi, tmp_path: Path) -> None:
+    api.answer = made_run(tmp_path)
+    api.answer.summary["picks"] = {}
+    object.__setattr__(api.answer, "front", api.answer.front.iloc[:0])
+    done = invoke("search", "m")
+    assert done.exit_code == 0, done.output
+    assert "Next:" not in done.stdout
+
+
+def test_fields_of_a_build_and_a_score(api: FakeApi) -> None:
+    api.answer = BUILT
+    built = invoke("build", "r.json", "--model", "m", "-o", "o").stdout
+    assert "1 float, 2 integer" in built
+    assert "1 × no hybrid kernel for MUL" in built
+    api.answer = SCORED
+    assert "0.9300 (95 % interval 0.9100 to" in invoke("evaluate", "m", "--eval", "e").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("49320", 49320),
+        ("48kB", 48_000),
+        ("48 KB", 48_000),
+        ("1.5MB", 1_500_000),
+        ("64KiB", 65_536),
+        ("1MiB", 1_048_576),
+        ("9b", 9),
+    ],
+)
+def test_sizes(text: str, expected: float) -> None:
+    assert options.parse_size(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "kB", "-3", "3 parsecs", "1e3", "1,5MB"])
+def test_no_sizes(text: str) -> None:
+    from typer import BadParameter
+
+    with pytest.raises(BadParameter, match="48kB"):
+        options.parse_size(text)
+
+
+def test_the_help_names_every_metric() -> None:
+    assert set(METRIC_NAMES) <= set(re.findall(r"\w+", options.METRIC_HELP))
+
+
+EVENTS = [
+    StageStarted(stage="model"),
+    StageStarted(stage="trials", total=3),
+    TrialFinished(number=0, origin="tpe", score=0.9, size_bytes=9, penalty=0.0, reused=False, error=None),
+    TrialFinished(number=1, origin="tpe", score=0.9, size_bytes=9, penalty=0.0, reused=True, error=None),
+    TrialFinished(number=2, origin="tpe", score=None, size_bytes=None, penalty=None, reused=False, error="it [broke]"),
+    Warned(message="be careful"),
+    StageStarted(stage="heldout", total=1),
+    StepFinished(stage="heldout"),
+    StageStarted(stage="write"),
+]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO) -> str:
+    from autoselect.cli.console import watching
+
+    monkeypatch.setenv("TERM", "xterm")
+    with watching(stream) as watcher:
+        assert isinstance(watcher, Watcher)
+        for event in EVENTS:
+            watcher(event)
+    return stream.getvalue()
+
+
+def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", watched(monkeypatch, Terminal()))
+    for text in ("trials", "3/3", "1 reused, 1 failed", "Trial 2 failed: it [broke]", "Warning: be careful", "1/1"):
+        assert text in shown
+
+
+@pytest.mark.parametrize(("stream", "no_color"), [(io.StringIO(), None), (Terminal(), "1")], ids=["file", "NO_COLOR"])
+def test_no_progress_elsewhere(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, no_color: str | None) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", watched(monkeypatch, stream)) == "Warning: be careful\n"
+
+
+def test_a_resumed_search_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from autoselect.cli.console import watching
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with watching(stream) as watcher:
+        watcher(StageStarted(stage="trials", total=60))
+        watcher(TrialFinished(number=40, origin="tpe", score=1.0, size_bytes=1, penalty=0.0, reused=False, error=None))
+    assert "41/60" in stream.getvalue().replace("\x1b[32m", "").replace("\x1b[0m", "")
+
+
+HEAVY = ("tensorflow", "pandas", "optuna", "matplotlib", "scipy", "sklearn", "ai_edge_litert")
+
+
+@pytest.mark.parametrize("args", [["--version"], ["--help"], ["search", "--help"]], ids=" ".join)
+def test_version_and_help_load_nothing_heavy(args: list[str]) -> None:
+    code = (
+        "import sys\nfrom autoselect.cli.main import main\n"
+        f"sys.argv = ['autoselect', *{args!r}]\n"
+        "try:\n    main()\nfinally:\n"
+        f"    print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.strip() == "[]"
+    assert done.stdout
+
+
+def test_python_m_autoselect() -> None:
+    from autoselect._version import __version__
+
+    done = subprocess.run(
+        [sys.executable, "-m", "autoselect", "--version"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, f"autoselect {__version__}\n")
+
+
+def test_native_output_stays_off_stdout() -> None:
+    code = (
+        "import os, sys\nfrom autoselect.cli.console import results_only_on_stdout\n"
+        "with results_only_on_stdout():\n    os.write(1, b'native')\n    print('python')\n"
+        "print('result')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "result\n"
+    assert "native" in done.stderr
+    assert "python" in done.stderr

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoselect.data.labelled import labelled_samples
+from autoselect.domain.tensors import TensorSpec
+from autoselect.errors import DataError
+
+X = np.arange(12, dtype=np.float32).reshape(4, 3)
+Y = np.array([2, 0, 1, 2], dtype=np.int32)
+MASKS = np.arange(16, dtype=np.uint8).reshape(4, 2, 2)
+
+
+def spec(key: str, shape: tuple[int, ...] = (1, 3)) -> TensorSpec:
+    return TensorSpec(name=f"serving_{key}:0", key=key, shape=shape, dtype=np.dtype("float32"))
+
+
+ONE = [spec("wave")]
+TWO = [spec("a"), spec("b")]
+
+
+def pairs() -> Iterator[tuple[np.ndarray, np.int32]]:
+    yield from zip(X, Y, strict=True)
+
+
+def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    yield X[:3], Y[:3]
+    yield X[3:], Y[3:]
+
+
+def breaks() -> Iterator[tuple[np.ndarray, int]]:
+    yield X[0], 1
+    raise OSError("disk gone")
+
+
+LABELLED = {
+    "function of pairs": pairs,
+    "function of batches": batches,
+    "function of lists": lambda: [[[row], label] for row, label in zip(X, Y, strict=True)],
+    "function of named inputs": lambda: [({"wave": row}, label) for row, label in zip(X, Y, strict=True)],
+    "function of signatures": lambda: [(("s", {"wave": row}), y) for row, y in zip(X, Y, strict=True)],
+    "function of (x, y)": lambda: (X, Y),
+    "list of pairs": list(zip(X, Y, strict=True)),
+    "(x, y)": (X, Y),
+    "(dict, y)": ({"wave": X}, Y),
+    "dict with y": {"x": X, "y": Y},
+    "spec": f"{__name__}:pairs",
+}
+
+
+def check(source: object) -> None:
+    got = list(labelled_samples(source, ONE, targets_required=True))
+    np.testing.assert_array_equal(np.stack([sample["wave"] for sample, _ in got]), X[:, np.newaxis], strict=True)
+    targets = np.stack([np.asarray(target) for _, target in got])
+    np.testing.assert_array_equal(targets, Y, strict=True)
+
+
+@pytest.mark.parametrize("source", LABELLED.values(), ids=LABELLED)
+def test_every_form_gives_the_same_pairs(source: object) -> None:
+    check(source)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("name", ["x", "wave", "serving_wave"])
+def test_files_give_the_same_pairs(save, name: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    save(tmp_path / "data.npz", **{name: X.astype(np.float16), "y": Y})
+    check(tmp_path / "data.npz")
+    check(str(tmp_path / "data.npz"))
+
+
+def test_masks_keep_shape_and_dtype() -> None:
+    for source in ((X, MASKS), lambda: zip(X[:, np.newaxis], MASKS[:, np.newaxis], strict=True)):
+        got = list(labelled_samples(source, ONE, targets_required=True))
+        np.testing.assert_array_equal(np.stack([np.asarray(y) for _, y in got]), MASKS, strict=True)
+
+
+INPUTS_ONLY = {
+    "array": X,
+    "(x, None)": (X, None),
+    "dict": {"wave": X},
+    "function": lambda: ([row] for row in X),
+    "function of signatures": lambda: (("s", {"wave": row}) for row in X),
+}
+
+
+@pytest.mark.parametrize("source", INPUTS_ONLY.values(), ids=INPUTS_ONLY)
+def test_inputs_alone_will_do_where_no_targets_are_needed(source: object) -> None:
+    got = list(labelled_samples(source, ONE, targets_required=False))
+    assert [target for _, target in got] == [None] * 4
+    np.testing.assert_array_equal(np.concatenate([sample["wave"] for sample, _ in got]), X)
+
+
+@pytest.mark.parametrize("source", INPUTS_ONLY.values(), ids=INPUTS_ONLY)
+def test_inputs_alone_are_refused_where_targets_are_needed(source: object) -> None:
+    with pytest.raises(DataError, match="label-free metric"):
+        list(labelled_samples(source, ONE, targets_required=True))
+
+
+def test_a_pair_of_arrays_is_one_sample_of_two_inputs() -> None:
+    (bare,) = labelled_samples([(X[0], X[1])], TWO, targets_required=False)
+    (paired,) = labelled_samples([([X[0], X[1]], 5)], TWO, targets_required=True)
+    np.testing.assert_array_equal(bare[0]["b"], X[1:2])
+    np.testing.assert_array_equal(paired[0]["b"], X[1:2])
+    assert (bare[1], paired[1]) == (None, 5)
+
+
+def test_an_input_called_y_is_no_target() -> None:
+    data = {"x": X, "y": X}
+    (first, *_) = labelled_samples(data, [spec("x"), spec("y")], targets_required=False)
+    assert first[1] is None
+    with pytest.raises(DataError, match="itself called 'y'"):
+        labelled_samples(data, [spec("x"), spec("y")], targets_required=True)
+
+
+REFUSED = {
+    "fewer targets": ((X, Y[:3]), "'wave'|array: 4, scoring data, targets: 3"),
+    "text targets": ((X, np.array(["a"] * 4)), "expected an array of numbers"),
+    "ragged targets": ((X, [[1], [1, 2], [1], [1]]), "expected an array of numbers"),
+    "object targets": ((X, np.array([None] * 4)), "expected an array of numbers"),
+    "one target for all": ((X, 3), "got a single number"),
+    "batch with one target": ([(X, 3)], "expected 4 targets for a batch of 4 samples"),
+    "raises": (breaks, re.escape("making sample 1 (counted from 0) raised OSError: disk gone")),
+    "empty": ([], "at least one sample"),
+    "nan": ((np.full((2, 3), np.nan), [1, 2]), re.escape("scoring sample 0 (counted from 0), input 'wave'")),
+    "missing file": ("nothing.npz", "there is none here"),
+}
+
+
+@pytest.mark.parametrize(("source", "words"), REFUSED.values(), ids=REFUSED)
+def test_refuses(source: object, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        list(labelled_samples(source, ONE, targets_required=True))
+
+
+def test_refuses_pickled_targets(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x=X, y=np.array([None] * 4))
+    with pytest.raises(DataError, match=r"array 'y' of .* pickled objects are not read"):
+        labelled_samples(tmp_path / "data.npz", ONE, targets_required=True)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autoselect.data.specs import load_object
+from autoselect.errors import AutoselectError, DataError, UsageError
+
+GOOD = """
+def calibration():
+    return 7
+
+class Loader:
+    @staticmethod
+    def rows():
+        return 8
+"""
+MODULES = {
+    "spec_good.py": GOOD,
+    "spec_raises.py": "raise RuntimeError('no licence')\n",
+    "spec_exits.py": "import sys\nsys.exit(3)\n",
+    "spec_needs.py": "import a_package_nobody_has\n",
+    "spec_package/__init__.py": "",
+    "spec_package/inner.py": "value = 9\n",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in MODULES.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [entry for entry in __import__("sys").path if entry])
+    return tmp_path
+
+
+@pytest.mark.usefixtures("project")
+def test_loads_from_the_current_directory() -> None:
+    assert load_object("spec_good:calibration", purpose="data")() == 7
+    assert load_object("spec_good:Loader.rows", purpose="data")() == 8
+    assert load_object("spec_package.inner:value", purpose="data") == 9
+
+
+REFUSED = {
+    "no colon": ("spec_good", UsageError, "package.module:name"),
+    "a file": ("spec_good.py:calibration", UsageError, "without '.py'"),
+    "a folder": ("folder/spec_good:calibration", UsageError, "without folders"),
+    "no name": ("spec_good:", UsageError, "package.module:name"),
+    "two colons": ("spec_good:a:b", UsageError, "package.module:name"),
+    "missing module": ("spec_god:calibration", UsageError, "nearest: spec_good"),
+    "missing submodule": ("spec_package.iner:value", UsageError, "nearest: inner"),
+    "missing package": ("nowhere_at_all.inner:value", UsageError, "no module 'nowhere_at_all.inner'"),
+    "missing name": ("spec_good:calibraton", UsageError, "nearest: calibration"),
+    "module raises": ("spec_raises:x", DataError, "RuntimeError: no licence"),
+    "module exits": ("spec_exits:x", DataError, "SystemExit"),
+    "module needs another": ("spec_needs:x", DataError, "a_package_nobody_has"),
+}
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(("spec", "kind", "words"), REFUSED.values(), ids=REFUSED)
+def test_refuses(spec: str, kind: type[AutoselectError], words: str) -> None:
+    with pytest.raises(kind) as caught:
+        load_object(spec, purpose="scoring data")
+    assert type(caught.value) is kind
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("scoring data: ")

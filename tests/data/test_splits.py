@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoselect.data.splits import refuse_overlap, split_by_content
+from autoselect.errors import DataError, UsageError
+
+digest_lists = st.lists(st.sampled_from("abcdefgh"), min_size=2, max_size=40).filter(lambda d: len(set(d)) > 1)
+fractions = st.floats(0.01, 0.99)
+
+
+@given(digest_lists, fractions, st.integers(0, 99))
+def test_parts_are_whole_sorted_and_share_no_content(digests: list[str], fraction: float, seed: int) -> None:
+    search, heldout = split_by_content(digests, fraction, seed)
+    assert sorted([*search.tolist(), *heldout.tolist()]) == list(range(len(digests)))
+    assert len(search) >= 1
+    assert len(heldout) >= 1
+    assert search.tolist() == sorted(search.tolist())
+    assert heldout.tolist() == sorted(heldout.tolist())
+    assert {digests[i] for i in search}.isdisjoint(digests[i] for i in heldout)
+
+
+@given(digest_lists, fractions, st.integers(0, 99), st.randoms(use_true_random=False))
+def test_order_does_not_matter(digests: list[str], fraction: float, seed: int, random) -> None:  # type: ignore[no-untyped-def]
+    shuffled = digests.copy()
+    random.shuffle(shuffled)
+    sides = []
+    for given_order in (digests, shuffled):
+        _, heldout = split_by_content(given_order, fraction, seed)
+        sides.append({given_order[i] for i in heldout})
+    assert sides[0] == sides[1]
+
+
+@pytest.mark.parametrize(("fraction", "expected"), [(0.5, 50), (0.2, 20), (0.001, 1), (0.999, 99)])
+def test_the_share_is_met_where_samples_differ(fraction: float, expected: int) -> None:
+    search, heldout = split_by_content([str(i) for i in range(100)], fraction, 0)
+    assert (len(heldout), len(search)) == (expected, 100 - expected)
+    assert heldout.dtype == search.dtype == np.int64
+
+
+def test_the_seed_chooses() -> None:
+    digests = [str(i) for i in range(50)]
+    first, again, other = (split_by_content(digests, 0.5, seed)[1].tolist() for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_one_common_content_stays_on_one_side() -> None:
+    search, heldout = split_by_content(["a"] * 9 + ["b"], 0.5, 0)
+    assert (search.tolist(), heldout.tolist()) == (list(range(9)), [9])
+
+
+@pytest.mark.parametrize("digests", [[], ["a"], ["a", "a", "a"]], ids=["none", "one", "all equal"])
+def test_refuses_too_little_content(digests: list[str]) -> None:
+    with pytest.raises(DataError, match="at least two different samples"):
+        split_by_content(digests, 0.5, 0)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1.0, -1.0, 2.0, float("nan")])
+def test_refuses_a_fraction_that_is_none(fraction: float) -> None:
+    with pytest.raises(UsageError, match="above 0 and below 1"):
+        split_by_content(["a", "b"], fraction, 0)
+
+
+def test_overlap_names_parts_count_and_samples() -> None:
+    parts = {"calibration": ["p", "q"], "search": ["x", "y"], "held-out": ["y", "z", "q", "y"]}
+    with pytest.raises(DataError) as caught:
+        refuse_overlap(parts, allow=False)
+    message = str(caught.value)
+    assert "1 of 4 held-out samples are also calibration samples: held-out sample 2 (= calibration sample 1)" in message
+    assert "2 of 4 held-out samples are also search samples: held-out sample 0 (= search sample 1), 3" in message
+    assert refuse_overlap(parts, allow=True) == [
+        "1 of 4 held-out samples are also calibration samples: held-out sample 2 (= calibration sample 1), "
+        "counted from 0.",
+        "2 of 4 held-out samples are also search samples: held-out sample 0 (= search sample 1), "
+        "3 (= search sample 1), counted from 0.",
+    ]
+
+
+def test_no_overlap_is_no_finding() -> None:
+    assert refuse_overlap({"calibration": ["a", "a"], "search": ["b"], "held-out": []}, allow=False) == []
+
+
+def test_only_the_first_samples_are_named() -> None:
+    (sentence,) = refuse_overlap({"search": ["a"], "held-out": ["a"] * 30}, allow=True)
+    assert sentence.startswith("30 of 30 held-out samples")
+    assert sentence.count("search sample 0") == 5
+    assert "…" in sentence

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoselect.domain.recipe import Recipe, resolve
+from autoselect.errors import RecipeError
+
+NAMES = st.frozensets(st.text(min_size=1, max_size=8), max_size=4)
+RECIPES = st.builds(
+    Recipe,
+    denylisted_nodes=NAMES,
+    denylisted_ops=NAMES,
+    fallback=st.sampled_from(["drq", "float"]),
+    per_channel=st.booleans(),
+    io_type=st.sampled_from(["float32", "int8", "uint8"]),
+)
+NODES = {
+    "block_1/conv": "CONV_2D",
+    "block_1/add": "ADD",
+    "block_2/conv": "CONV_2D",
+    "weird[0]*": "MEAN",
+}
+
+
+@given(RECIPES)
+def test_json_round_trip(recipe: Recipe) -> None:
+    assert Recipe.from_json(recipe.to_json()) == recipe
+    assert Recipe.from_json(recipe.to_json()).fingerprint == recipe.fingerprint
+
+
+@given(RECIPES, RECIPES)
+def test_equal_recipes_and_only_those_share_text_and_fingerprint(one: Recipe, two: Recipe) -> None:
+    assert (one.to_json() == two.to_json()) is (one == two)
+    assert (one.fingerprint == two.fingerprint) is (one == two)
+
+
+def test_the_text_is_canonical() -> None:
+    names = ["b", "a", "c"]
+    texts = {Recipe(denylisted_nodes=frozenset(order)).to_json() for order in (names, names[::-1])}
+    assert len(texts) == 1
+    assert json.loads(texts.pop()) == {
+        "schema_version": 1,
+        "denylisted_nodes": ["a", "b", "c"],
+        "denylisted_ops": [],
+        "fallback": "drq",
+        "per_channel": True,
+        "io_type": "float32",
+    }
+
+
+def test_missing_keys_take_their_defaults() -> None:
+    assert Recipe.from_json("{}") == Recipe()
+
+
+def test_any_collection_of_names_becomes_a_frozen_set() -> None:
+    recipe = Recipe(denylisted_nodes=["a", "a"], denylisted_ops=("ADD",))  # type: ignore[arg-type]
+    assert (recipe.denylisted_nodes, recipe.denylisted_ops) == (frozenset({"a"}), frozenset({"ADD"}))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("{", r"not JSON: .*line 1", id="not json"),
+        pytest.param("", "not JSON", id="empty"),
+        pytest.param("[]", "JSON object, this is a list", id="a list"),
+        pytest.param("null", "JSON object, this is a NoneType", id="null"),
+        pytest.param('{"denylist": []}', "unknown key 'denylist'.*denylisted_nodes", id="unknown key"),
+        pytest.param('{"schema_version": 2}', "schema version 2; this autoselect reads 1", id="a later schema"),
+        pytest.param('{"denylisted_nodes": "a"}', "denylisted_nodes: expected a list of names, got 'a'", id="a name"),
+        pytest.param('{"denylisted_ops": [1]}', r"denylisted_ops: expected a list of names, got \[1\]", id="numbers"),
+        pytest.param('{"denylisted_ops": null}', "denylisted_ops: expected a list", id="null for a list"),
+        pytest.param('{"per_channel": 1}', "per_channel: expected true or false, got 1", id="a number for a truth"),
+        pytest.param('{"per_channel": null}', "per_channel: expected true or false", id="null for a truth"),
+        pytest.param('{"fallback": "int4"}', "fallback: expected one of drq, float, got 'int4'", id="fallback"),
+        pytest.param('{"io_type": "int16"}', "io_type: expected one of float32, int8, uint8", id="io type"),
+        pytest.param('{"io_type": ["int8"]}', "io_type: expected one of", id="a list for a word"),
+    ],
+)
+def test_bad_json_names_what_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        Recipe.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ops", "expected"),
+    [
+        pytest.param([], [], set(), id="nothing"),
+        pytest.param(["block_1/add"], [], {"block_1/add"}, id="a name"),
+        pytest.param(["block_1/*"], [], {"block_1/conv", "block_1/add"}, id="a glob"),
+        pytest.param(["*conv"], ["MEAN"], {"block_1/conv", "block_2/conv", "weird[0]*"}, id="a glob and a type"),
+        pytest.param(["block_?/conv"], [], {"block_1/conv", "block_2/conv"}, id="a question mark"),
+        pytest.param(["weird[0]*"], [], {"weird[0]*"}, id="a name that looks like a glob is a name"),
+        pytest.param(["*"], ["ADD"], set(NODES), id="everything"),
+        pytest.param([], ["CONV_2D"], {"block_1/conv", "block_2/conv"}, id="a type"),
+    ],
+)
+def test_names_globs_and_types_resolve_to_nodes(nodes: list[str], ops: list[str], expected: set[str]) -> None:
+    recipe = Recipe(denylisted_nodes=frozenset(nodes), denylisted_ops=frozenset(ops), fallback="float")
+    assert resolve(recipe, NODES) == Recipe(denylisted_nodes=frozenset(expected), fallback="float")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ops", "message"),
+    [
+        pytest.param(["block_1/convv"], [], r"No node is called 'block_1/convv'\. Nearest: 'block_1/conv'", id="typo"),
+        pytest.param(["BLOCK_1/*"], [], "No node is called", id="case matters"),
+        pytest.param(["zzz"], [], "No node is called 'zzz'.*layer_statistics.csv", id="nothing near"),
+        pytest.param([], ["CONV"], "No node is of op type 'CONV'. This model has: ADD, CONV_2D, MEAN", id="type"),
+    ],
+)
+def test_what_matches_nothing_is_refused(nodes: list[str], ops: list[str], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        resolve(Recipe(denylisted_nodes=frozenset(nodes), denylisted_ops=frozenset(ops)), NODES)
+
+
+def test_no_name_is_suggested_where_none_is_near() -> None:
+    with pytest.raises(RecipeError) as error:
+        resolve(Recipe(denylisted_nodes=frozenset({"zzz"})), NODES)
+    assert "Nearest" not in str(error.value)

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoselect.domain.search_space import BoundSpace, Cut, Dimension, Toggle, Value, ranked_cut
+from autoselect.errors import UsageError
+
+NODES = "abcdefgh"
+SETS = st.frozensets(st.sampled_from(NODES))
+
+
+@st.composite
+def spaces(draw: st.DrawFn) -> BoundSpace:
+    toggles = draw(st.lists(SETS.filter(len), max_size=4))
+    rankings = draw(st.lists(st.permutations(NODES), max_size=2))
+    dimensions: list[Dimension] = [Toggle(name=f"t{i}", nodes=nodes) for i, nodes in enumerate(toggles)]
+    dimensions += [ranked_cut(f"c{i}", order, draw(st.integers(0, 9))) for i, order in enumerate(rankings)]
+    keep_float = draw(SETS)
+    return BoundSpace(
+        dimensions=tuple(draw(st.permutations(dimensions))),
+        keep_float=keep_float,
+        keep_int=draw(SETS) - keep_float,
+    )
+
+
+@st.composite
+def settings_of(draw: st.DrawFn) -> tuple[BoundSpace, dict[str, Value]]:
+    space = draw(spaces())
+    values: dict[str, Value] = {}
+    for dimension in space.dimensions:
+        choices = st.booleans() if isinstance(dimension, Toggle) else st.integers(0, dimension.at_most)
+        values[dimension.name] = draw(choices)
+    return space, values
+
+
+@given(spaces(), SETS)
+def test_decoding_what_was_encoded_gives_the_nodes_after_pins(space: BoundSpace, nodes: frozenset[str]) -> None:
+    setting = space.encode(nodes)
+    if setting is not None:
+        assert space.decode(setting) == space.pin(nodes)
+        assert set(setting) == {d.name for d in space.dimensions}
+
+
+@given(settings_of())
+def test_pins_always_hold(case: tuple[BoundSpace, dict[str, Value]]) -> None:
+    space, values = case
+    nodes = space.decode(values)
+    assert nodes >= space.keep_float
+    assert not nodes & space.keep_int
+
+
+@given(st.lists(SETS.filter(len), max_size=5), st.data())
+def test_what_toggles_mean_can_always_be_encoded(toggles: list[frozenset[str]], data: st.DataObject) -> None:
+    space = BoundSpace(dimensions=tuple(Toggle(name=f"t{i}", nodes=n) for i, n in enumerate(toggles)))
+    values = {f"t{i}": data.draw(st.booleans()) for i in range(len(toggles))}
+    nodes = space.decode(values)
+    setting = space.encode(nodes)
+    assert setting is not None
+    assert space.decode(setting) == nodes
+
+
+@given(st.permutations(NODES), st.integers(0, len(NODES)), SETS)
+def test_a_prefix_of_a_ranking_can_always_be_encoded(ranking: list[str], count: int, pinned: frozenset[str]) -> None:
+    space = BoundSpace(dimensions=(ranked_cut("c", ranking, len(NODES)),), keep_float=pinned)
+    setting = space.encode(ranking[:count])
+    assert setting is not None
+    assert space.decode(setting) == frozenset(ranking[:count]) | pinned
+
+
+SPACE = BoundSpace(
+    dimensions=(
+        Toggle(name="ab", nodes=frozenset("ab")),
+        Toggle(name="b", nodes=frozenset("b")),
+        Toggle(name="c", nodes=frozenset("c")),
+        Cut(name="cut", ranking=("d", "c", "a"), at_most=2),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "on"),
+    [
+        pytest.param("", {}, id="nothing"),
+        pytest.param("b", {"b": True}, id="a toggle"),
+        pytest.param("ab", {"ab": True}, id="the larger toggle alone"),
+        pytest.param("abc", {"ab": True, "c": True}, id="two toggles"),
+        pytest.param("d", {"cut": 1}, id="a cut"),
+        pytest.param("cd", {"cut": 2}, id="a longer cut"),
+        pytest.param("acd", None, id="beyond the cut's end"),
+        pytest.param("a", None, id="only together with another"),
+        pytest.param("e", None, id="in no dimension"),
+    ],
+)
+def test_encoding_by_hand(nodes: str, on: dict[str, Value] | None) -> None:
+    off = {"ab": False, "b": False, "c": False, "cut": 0}
+    assert SPACE.encode(nodes) == (None if on is None else off | on)
+
+
+@pytest.mark.parametrize(
+    ("values", "nodes"),
+    [
+        pytest.param({}, "", id="unset is off"),
+        pytest.param({"cut": 2, "b": True}, "bcd", id="a union"),
+        pytest.param({"cut": 0, "ab": False}, "", id="all off"),
+    ],
+)
+def test_decoding_by_hand(values: dict[str, Value], nodes: str) -> None:
+    assert SPACE.decode(values) == frozenset(nodes)
+
+
+def test_pinned_both_ways() -> None:
+    with pytest.raises(UsageError, match="'b' is pinned both ways"):
+        BoundSpace(dimensions=(), keep_float=frozenset("ab"), keep_int=frozenset("bc"))
+
+
+def test_dimensions_of_equal_name() -> None:
+    with pytest.raises(ValueError, match="equal name"):
+        BoundSpace(dimensions=(Toggle(name="a", nodes=frozenset()), Cut(name="a", ranking=(), at_most=0)))
+
+
+@pytest.mark.parametrize(("at_most", "expected"), [(0, 0), (2, 2), (9, 3)])
+def test_a_cut_never_asks_for_more_than_there_is(at_most: int, expected: int) -> None:
+    assert ranked_cut("c", ["a", "b", "c"], at_most).at_most == expected

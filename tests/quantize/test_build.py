@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import functools
+import hashlib
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zoo
+
+from autoselect.domain.graph import OpKind
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import BuildError, ModelError, RecipeError
+from autoselect.quantize import converter
+from autoselect.quantize.build import Builder
+from autoselect.quantize.nodes import find_nodes
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+from autoselect.tflite.runner import Runner
+
+
+def tf() -> Any:
+    import tensorflow
+
+    return tensorflow
+
+
+@functools.cache
+def split_branches() -> zoo.Source:
+    """Ops with several outputs, and model outputs."""
+    weights = zoo.weights(8, 8)
+
+    def call(x: Any) -> dict[str, Any]:
+        left, right = tf().split(tf().matmul(x, weights), 2, axis=1)
+        a, b, c, d = tf().unstack(tf().tanh(left), axis=1)
+        return {"sum": tf().stack([a + b, c * d], axis=1), "right": tf().nn.relu(right)}
+
+    return zoo.from_function(call, (1, 8))
+
+
+@functools.cache
+def digits() -> zoo.Source:
+    """Ops whose own names end in digits, some of them another's name with a digit more."""
+
+    def call(x: Any) -> Any:
+        x = tf().matmul(x, zoo.weights(8, 8), name="layer1")
+        x = tf().tanh(x, name="layer")
+        x = tf().matmul(x, zoo.weights(8, 8, seed=1), name="layer12")
+        x = tf().nn.sigmoid(x, name="layer_1")
+        return tf().add(x, 1.0, name="out2")
+
+    return zoo.from_function(call, (1, 8))
+
+
+@functools.cache
+def clashing_names() -> zoo.Prepared:
+    """The CNN as a careless tool would write it: three ops of one name, and one of none."""
+    model = fb.parse(zoo.cnn().float_model)
+    graph = model.subgraphs[0]
+    for index, name in ((0, b"same"), (1, b"same"), (2, b"same"), (3, b"")):
+        graph.tensors[graph.operators[index].outputs[0]].name = name
+    return zoo.prepare(fb.serialise(model))
+
+
+PREPARED = [
+    pytest.param(lambda: zoo.cnn().prepared, id="CNN"),
+    pytest.param(lambda: split_branches().prepared, id="several outputs"),
+    pytest.param(lambda: digits().prepared, id="names with digits"),
+    pytest.param(lambda: zoo.lstm().prepared, id="recurrent"),
+    pytest.param(lambda: zoo.two_inputs().prepared, id="several inputs"),
+    pytest.param(clashing_names, id="clashing names"),
+]
+
+
+@pytest.mark.parametrize("make", PREPARED)
+def test_each_node_can_be_left_out_alone_unless_it_says_why_not(make: Callable[[], zoo.Prepared]) -> None:
+    prepared = make()
+    assert any(n.unreachable_reason is None and n.bound_reason is None for n in prepared.nodes)
+    whole = prepared.builder.build(Recipe())
+    assert set(whole.kinds.values()) == {"integer"}
+    for node in prepared.nodes:
+        built = prepared.builder.build(Recipe(denylisted_nodes=frozenset({_escaped(node.name)})))
+        if node.unreachable_reason or node.bound_reason:
+            assert built.kinds[node.name] == "integer"
+            assert built.fallbacks[node.name] == (node.unreachable_reason or node.bound_reason)
+        else:
+            assert built.kinds[node.name] in ("float", "hybrid")
+            assert built.sha256 != whole.sha256
+
+
+def _escaped(name: str) -> str:
+    return name.replace("[", "[[]")
+
+
+@pytest.mark.parametrize("make", PREPARED)
+def test_only_reachable_nodes_leave_integers_together(make: Callable[[], zoo.Prepared]) -> None:
+    prepared = make()
+    built = prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"}), fallback="float"))
+    expected = {n.name: "integer" if n.unreachable_reason else "float" for n in prepared.nodes}
+    assert built.kinds == expected
+
+
+def test_ops_with_several_outputs_are_nodes_that_can_be_left_out() -> None:
+    nodes = {n.op_type: n for n in split_branches().prepared.nodes}
+    assert len(nodes["SPLIT"].outputs) == 2
+    assert len(nodes["UNPACK"].outputs) == 4
+    assert not nodes["SPLIT"].unreachable_reason
+    assert not nodes["UNPACK"].unreachable_reason
+
+
+@pytest.mark.parametrize(
+    ("make", "recipe"),
+    [
+        pytest.param(make.values[0], recipe, id=f"{make.id}, {name}")
+        for make in PREPARED
+        for name, recipe in {
+            "all integer": Recipe(),
+            "none integer": Recipe(denylisted_nodes=frozenset({"*"})),
+            "integer interface": Recipe(io_type="int8"),
+        }.items()
+    ],
+)
+def test_the_models_own_names_come_back(make: Callable[[], zoo.Prepared], recipe: Recipe) -> None:
+    prepared = make()
+    model = fb.parse(prepared.builder.build(recipe).content)
+    graph = model.subgraphs[0]
+    names = [fb.tensor_name(t) for t in graph.tensors]
+    assert not [n for n in names if "op_0" in n]
+    key = prepared.calibrated.names
+    assert [fb.tensor_name(graph.tensors[i]) for i in graph.inputs] == list(key.inputs)
+    assert [fb.tensor_name(graph.tensors[i]) for i in graph.outputs] == list(key.outputs)
+    for node in prepared.nodes:
+        assert set(node.outputs) <= set(names), node
+
+
+def test_names_of_a_half_integer_model_are_unique_and_name_what_their_op_writes() -> None:
+    prepared = zoo.cnn().prepared
+    halves = frozenset(n.name for n in prepared.nodes[::2])
+    graph = prepared.builder.build(Recipe(denylisted_nodes=halves)).graph
+    names = [t.name for t in graph.tensors]
+    assert len(set(names)) == len(names)
+    op_types = {n.name: n.op_type for n in prepared.nodes}
+    written = {
+        graph.tensors[i].name: op.op_type for op in graph.ops for i in op.outputs if op.kind is not OpKind.BOUNDARY
+    }
+    last = prepared.nodes[-1].name
+    assert {k: v for k, v in op_types.items() if k != last}.items() <= written.items()
+
+
+def test_duplicate_and_empty_names_get_their_ops_index() -> None:
+    names = [n.name for n in clashing_names().nodes]
+    assert names[:4] == ["same#0", "same#1", "same#2", "#3"]
+    assert not [n for n in names[4:] if "#" in n]
+
+
+def test_a_transposed_convolution_can_be_left_out() -> None:
+    # The quantizer adds the name of the weights to the op's, and then matches no name that was denylisted.
+    shared = zoo.weights(3, 3, 16, 16)
+
+    def call(x: Any) -> Any:
+        x = tf().nn.conv2d_transpose(x, shared, (1, 8, 8, 16), 2) + zoo.weights(16)
+        return tf().tanh(tf().nn.conv2d_transpose(x, shared, (1, 16, 16, 16), 2))
+
+    prepared = zoo.from_function(call, (1, 4, 4, 16)).prepared
+    nodes = [n for n in prepared.nodes if n.op_type == "TRANSPOSE_CONV"]
+    assert [(n.unreachable_reason, n.bound_reason) for n in nodes] == [(None, None)] * 2
+    for node, other in (nodes, nodes[::-1]):
+        built = prepared.builder.build(Recipe(denylisted_nodes=frozenset({node.name})))
+        assert (built.kinds[node.name], built.kinds[other.name]) == ("hybrid", "integer")
+
+
+@pytest.mark.parametrize("per_channel", [True, False], ids=["per channel", "per tensor"])
+@pytest.mark.parametrize(
+    "source",
+    [pytest.param(zoo.cnn, id="CNN"), pytest.param(zoo.lstm, id="LSTM"), pytest.param(split_branches, id="split")],
+)
+def test_all_integer_equals_tensorflows_own(source: Callable[[], zoo.Source], per_channel: bool) -> None:
+    content = source().float_model
+    reference = source().fiq(zoo.random_samples(content), per_channel=per_channel)
+    found = source().prepared.builder.build(Recipe(per_channel=per_channel)).content
+    assert _integer_ops(found) == _integer_ops(reference)
+
+
+def _integer_ops(content: bytes) -> list[tuple[Any, ...]]:
+    model = fb.parse(content)
+    graph = model.subgraphs[0]
+    return [
+        (
+            fb.op_type(model, op),
+            model.operatorCodes[op.opcodeIndex].version,
+            [_tensor(model, graph.tensors[i]) for i in (*op.inputs, *op.outputs) if i >= 0],
+        )
+        for op in graph.operators
+    ]
+
+
+def _tensor(model: Any, tensor: Any) -> tuple[Any, ...]:
+    parameters = tensor.quantization
+    scales = None if parameters is None or parameters.scale is None else np.asarray(parameters.scale).tobytes()
+    zeros = None if parameters is None or parameters.zeroPoint is None else [int(z) for z in parameters.zeroPoint]
+    values = fb.constant_values(model, tensor).tobytes() if fb.is_constant(model, tensor) else None
+    return fb.TENSOR_DTYPES[tensor.type], fb.shape_of(tensor), scales, zeros, values
+
+
+@pytest.mark.parametrize("io_type", ["float32", "int8", "uint8"])
+@pytest.mark.parametrize("denied", [frozenset(), frozenset({"Identity"})], ids=["all integer", "float at the end"])
+def test_inputs_and_outputs_are_of_the_recipes_type(io_type: str, denied: frozenset[str]) -> None:
+    last = zoo.cnn().prepared.nodes[-1].name
+    denied = frozenset({last}) if denied else denied
+    built = zoo.cnn().prepared.builder.build(Recipe(io_type=io_type, denylisted_nodes=denied))  # type: ignore[arg-type]
+    model = fb.parse(built.content)
+    specs = (*reader.input_specs(model), *reader.output_specs(model))
+    assert [s.dtype for s in specs] == [np.dtype(io_type)] * 2
+    [sample] = zoo.random_samples(zoo.cnn().float_model, 1)
+    [output] = Runner(built.content)(sample[0]).values()
+    [reference] = Runner(zoo.cnn().float_model)(sample[0]).values()
+    assert output == pytest.approx(reference, abs=0.05)
+
+
+MIXED = Recipe(denylisted_ops=frozenset({"DEPTHWISE_CONV_2D", "FULLY_CONNECTED"}))
+
+
+def test_two_builds_give_equal_bytes() -> None:
+    prepared = zoo.cnn().prepared
+    fresh = Builder(prepared.calibrated, prepared.nodes)
+    contents = {
+        prepared.builder.build(MIXED).content,
+        prepared.builder.build(MIXED).content,
+        fresh.build(MIXED).content,
+    }
+    assert len(contents) == 1
+
+
+def test_two_processes_give_equal_bytes(tmp_path: Path) -> None:
+    prepared = zoo.cnn().prepared
+    recipes = [Recipe(), MIXED, Recipe(denylisted_nodes=frozenset({"*"}))]
+    (tmp_path / "job").write_bytes(pickle.dumps((prepared.calibrated, prepared.nodes, recipes)))
+    script = (
+        "import pickle, sys\n"
+        "from autoselect.quantize.build import Builder\n"
+        "calibrated, nodes, recipes = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "builder = Builder(calibrated, nodes)\n"
+        "print('HASHES', *(builder.build(r).sha256 for r in recipes))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "job")], capture_output=True, text=True, check=True
+    )
+    [line] = [line for line in run.stdout.splitlines() if line.startswith("HASHES")]
+    built = [prepared.builder.build(r) for r in recipes]
+    assert line.split()[1:] == [b.sha256 for b in built]
+    assert [b.sha256 for b in built] == [hashlib.sha256(b.content).hexdigest() for b in built]
+
+
+def test_one_denied_node_next_to_another_is_not_rounded_on_the_way() -> None:
+    # The quantizer quantizes and dequantizes the float input of a denylisted LSTM.
+    source = zoo.lstm()
+    built = source.prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"}), fallback="float"))
+    assert [op.kind for op in built.graph.ops] == [OpKind.FLOAT] * 3
+    for sample in zoo.random_samples(source.float_model):
+        [found], [expected] = Runner(built.content)(sample[0]).values(), Runner(source.float_model)(sample[0]).values()
+        assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_fallbacks_say_why() -> None:
+    built = zoo.cnn().prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"})))
+    reasons = {n.op_type: built.fallbacks.get(n.name) for n in zoo.cnn().prepared.nodes}
+    assert reasons["CONV_2D"] == reasons["DEPTHWISE_CONV_2D"] == "weights of fewer than 1,024 elements stay float"
+    assert reasons["SOFTMAX"] == reasons["ADD"] == "no hybrid kernel"
+    assert reasons["FULLY_CONNECTED"] is None
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(RecipeError, match="No node is called 'nowhere'"):
+        zoo.cnn().prepared.builder.build(Recipe(denylisted_nodes=frozenset({"nowhere"})))
+
+
+def test_a_model_that_quantization_does_not_touch() -> None:
+    content = zoo.from_function(
+        lambda x: tf().nn.conv3d(x, zoo.weights(1, 1, 1, 2, 2), [1] * 5, "SAME"), (1, 2, 2, 2, 2)
+    )
+    with pytest.raises(ModelError, match="nothing to search"):
+        find_nodes(zoo.calibrate(content.float_model, zoo.random_samples(content.float_model)))
+
+
+def test_a_calibrated_model_that_the_quantizer_refuses() -> None:
+    with pytest.raises(BuildError, match="refuses"):
+        converter.quantize(b"no model", denylisted=(), recipe=Recipe())
+
+
+def _last_of(parts: int) -> Callable[[Any], Any]:
+    return lambda x: tf().unstack(tf().reshape(x + 1.0, (parts, 4)), axis=0)[-1] * 2.0
+
+
+def _half(x: Any) -> Any:
+    return tf().split(x + 1.0, 2, axis=1)[0] * 2.0
+
+
+@pytest.mark.parametrize(
+    ("call", "op_type"),
+    [pytest.param(_last_of(4), "UNPACK", id="unstack"), pytest.param(_half, "SPLIT", id="split")],
+)
+def test_an_output_that_nobody_reads_makes_no_build_differ(call: Callable[[Any], Any], op_type: str) -> None:
+    # Left alone, the quantizer makes such an op integer about every second time.
+    source = zoo.from_function(call, (1, 16))
+    prepared = [zoo.prepare(source.float_model) for _ in range(4)]
+    assert len({p.nodes for p in prepared}) == 1
+    assert op_type in {n.op_type for n in prepared[0].nodes}
+    for recipe in (Recipe(), Recipe(denylisted_ops=frozenset({op_type})), Recipe(denylisted_nodes=frozenset({"*"}))):
+        assert len({p.builder.build(recipe).content for p in prepared for _ in range(4)}) == 1
+    model = fb.parse(prepared[0].builder.build(Recipe()).content)
+    assert len(model.subgraphs[0].outputs) == 1

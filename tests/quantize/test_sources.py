@@ -1,0 +1,339 @@
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zoo
+
+from autoselect.errors import ModelError, UsageError
+from autoselect.quantize import sources
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+from autoselect.tflite.runner import Runner
+
+
+def tf() -> Any:
+    import tensorflow
+
+    return tensorflow
+
+
+def keras_of(name: str) -> Any:
+    import keras
+    import tf_keras
+
+    return {"Keras 3": keras, "tf-keras": tf_keras}[name]
+
+
+@functools.cache
+def image_model(name: str) -> Any:
+    """One image in, class probabilities out; the batch is free."""
+    keras = keras_of(name)
+    layers = [keras.layers.Input((8, 8, 3)), keras.layers.Conv2D(4, 3, activation="relu")]
+    layers += [keras.layers.BatchNormalization(), keras.layers.Flatten(), keras.layers.Dropout(0.5)]
+    layers += [keras.layers.Dense(5, activation="softmax")]
+    return zoo.randomise(keras.Sequential(layers))
+
+
+@functools.cache
+def pair_model(name: str) -> Any:
+    """Two inputs, named against the alphabet, and two outputs."""
+    keras = keras_of(name)
+    wide, narrow = keras.layers.Input((6,), name="wide"), keras.layers.Input((3,), name="narrow")
+    joined = keras.layers.Concatenate()([keras.layers.Dense(4)(wide), narrow])
+    outputs = [keras.layers.Dense(2, name="zeta")(joined), keras.layers.Dense(5, name="alpha")(joined)]
+    return zoo.randomise(keras.Model([wide, narrow], outputs))
+
+
+def quietly(save: Callable[[], object]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        save()
+
+
+def predicted(model: Any, *inputs: np.ndarray) -> list[np.ndarray]:
+    found = model(list(inputs) if len(inputs) > 1 else inputs[0], training=False)
+    return [np.asarray(v) for v in (found if isinstance(found, list) else [found])]
+
+
+def assert_predicts_like(content: bytes, model: Any) -> None:
+    rng = np.random.default_rng(0)
+    runner = Runner(content)
+    [spec] = runner.inputs
+    assert spec.shape == (1, 8, 8, 3)
+    for _ in range(3):
+        image = rng.normal(size=spec.shape).astype(np.float32)
+        [found], [expected] = runner(image).values(), predicted(model, image)
+        assert found == pytest.approx(expected, abs=1e-5)
+        assert np.ptp(expected) > 0.01
+
+
+def saved_as(suffix: str, name: str, folder: Path) -> Path:
+    path = folder / f"model{suffix}"
+    model = image_model(name)
+    if suffix:
+        quietly(lambda: model.save(path))
+    else:
+        quietly(lambda: model.export(path, verbose=False) if name == "Keras 3" else model.export(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("suffix", "name"),
+    [
+        pytest.param(".keras", "Keras 3", id="a .keras file of Keras 3"),
+        pytest.param(".keras", "tf-keras", id="a .keras file of tf-keras"),
+        pytest.param(".h5", "Keras 3", id="an .h5 file of Keras 3"),
+        pytest.param(".h5", "tf-keras", id="an .h5 file of tf-keras"),
+        pytest.param("", "Keras 3", id="a SavedModel of Keras 3"),
+        pytest.param("", "tf-keras", id="a SavedModel of tf-keras"),
+    ],
+)
+def test_files_predict_like_their_model(suffix: str, name: str, tmp_path: Path) -> None:
+    path = saved_as(suffix, name, tmp_path)
+    assert sources.needs_tensorflow(path)
+    assert_predicts_like(sources.float_model(path), image_model(name))
+
+
+@pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
+def test_live_models_predict_like_themselves(name: str) -> None:
+    model = image_model(name)
+    assert sources.is_keras_model(model)
+    assert not sources.is_converter(model)
+    assert_predicts_like(sources.as_float_model(sources.convert_keras(model)), model)
+
+
+@pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
+@pytest.mark.parametrize("how", ["live", "SavedModel"])
+def test_several_inputs_and_outputs(name: str, how: str, tmp_path: Path) -> None:
+    model = pair_model(name)
+    if how == "live":
+        content = sources.as_float_model(sources.convert_keras(model))
+    else:
+        quietly(lambda: model.export(tmp_path / "saved"))
+        content = sources.float_model(tmp_path / "saved")
+    runner = Runner(content)
+    assert {s.key: s.shape for s in runner.inputs} == {"wide": (1, 6), "narrow": (1, 3)}
+    rng = np.random.default_rng(1)
+    wide, narrow = (rng.normal(size=(1, n)).astype(np.float32) for n in (6, 3))
+    found = {v.shape[1]: v for v in runner({"narrow": narrow, "wide": wide}).values()}
+    for expected in predicted(model, wide, narrow):
+        assert found[expected.shape[1]] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_tflite_file_and_its_bytes_are_taken_as_they_are(tmp_path: Path) -> None:
+    content = zoo.cnn().float_model
+    path = tmp_path / "model.tflite"
+    path.write_bytes(content)
+    assert not sources.needs_tensorflow(path)
+    assert not sources.needs_tensorflow(content)
+    assert sources.float_model(path) == sources.float_model(content) == sources.as_float_model(content)
+    [sample] = zoo.random_samples(content, 1)
+    [found], [expected] = Runner(sources.float_model(path))(sample[0]).values(), Runner(content)(sample[0]).values()
+    assert np.array_equal(found, expected)
+
+
+def test_a_free_batch_is_pinned_to_one(tmp_path: Path) -> None:
+    quietly(lambda: image_model("Keras 3").export(tmp_path / "saved", verbose=False))
+    free = bytes(tf().lite.TFLiteConverter.from_saved_model(str(tmp_path / "saved")).convert())
+    model = fb.parse(free)
+    assert -1 in model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].shapeSignature
+    pinned = sources.as_float_model(free)
+    assert all(t.shapeSignature is None for t in fb.parse(pinned).subgraphs[0].tensors)
+    assert_predicts_like(pinned, image_model("Keras 3"))
+
+
+def test_a_recurrent_keras_model_keeps_its_fused_op(tmp_path: Path) -> None:
+    import tf_keras
+
+    model = zoo.randomise(tf_keras.Sequential([tf_keras.Input((8, 6)), tf_keras.layers.LSTM(16)]))
+    quietly(lambda: model.save(tmp_path / "model.h5"))
+    content = sources.float_model(tmp_path / "model.h5")
+    assert "UNIDIRECTIONAL_SEQUENCE_LSTM" in [op.op_type for op in reader.read_graph(fb.parse(content)).ops]
+    sample = np.random.default_rng(0).normal(size=(1, 8, 6)).astype(np.float32)
+    [found], [expected] = Runner(content)(sample).values(), predicted(model, sample)
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+# -------------------------------------------------------------------------------- a converter of the user's own
+
+
+def user_converter(*, per_channel: bool = True, io_type: str = "float32") -> Any:
+    work = zoo.cnn().converter()
+    work.optimizations = [tf().lite.Optimize.DEFAULT]
+    work.representative_dataset = lambda: ({"x0": s[0]} for s in zoo.random_samples(zoo.cnn().float_model))
+    work.target_spec.supported_ops = [tf().lite.OpsSet.TFLITE_BUILTINS_INT8]
+    work.inference_input_type = work.inference_output_type = tf().as_dtype(io_type)
+    work._experimental_disable_per_channel = not per_channel
+    return work
+
+
+@pytest.mark.parametrize(("per_channel", "io_type"), [(True, "float32"), (False, "int8"), (True, "uint8")])
+def test_a_converter_is_left_as_it_was(per_channel: bool, io_type: str) -> None:
+    theirs = user_converter(per_channel=per_channel, io_type=io_type)
+    before = {**vars(theirs), "target_spec": dict(vars(theirs.target_spec))}
+    dataset = theirs.representative_dataset
+    content, options = sources.from_converter(theirs)
+    assert {**vars(theirs), "target_spec": dict(vars(theirs.target_spec))} == before
+    assert {op.kind.value for op in reader.read_graph(fb.parse(content)).ops} == {"float"}
+    assert (options.per_channel, options.io_type) == (per_channel, io_type)
+    assert options.representative_dataset is dataset
+    kept = bytes(theirs.convert())
+    assert kept == bytes(user_converter(per_channel=per_channel, io_type=io_type).convert())
+    graph = reader.read_graph(fb.parse(kept))
+    assert {op.kind.value for op in graph.ops} <= {"integer", "boundary"}
+    assert graph.tensors[graph.inputs[0]].dtype == io_type
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: zoo.cnn().converter(), id="of a SavedModel"),
+        pytest.param(lambda: tf().lite.TFLiteConverter.from_keras_model(image_model("Keras 3")), id="of a Keras model"),
+        pytest.param(
+            lambda: tf().lite.TFLiteConverter.from_concrete_functions([zoo.cnn().function], tf().Module()),
+            id="of a concrete function",
+        ),
+    ],
+)
+def test_every_kind_of_converter_is_known(make: Callable[[], Any]) -> None:
+    converter = make()
+    assert sources.is_converter(converter)
+    assert not sources.is_keras_model(converter)
+    content, options = sources.from_converter(converter)
+    assert options == sources.ConverterOptions(representative_dataset=None, per_channel=True, io_type="float32")
+    assert reader.input_specs(fb.parse(content))[0].shape == (1, 8, 8, 3)
+
+
+def test_an_interface_that_no_recipe_has() -> None:
+    theirs = zoo.cnn().converter()
+    theirs.inference_input_type = tf().int16
+    with pytest.raises(UsageError, match="int16; expected float32, int8 or uint8"):
+        sources.from_converter(theirs)
+
+
+# ------------------------------------------------------------------------------------------------- what is refused
+
+
+def half_floats() -> bytes:
+    work = zoo.cnn().converter()
+    work.optimizations = [tf().lite.Optimize.DEFAULT]
+    work.target_spec.supported_types = [tf().float16]
+    return bytes(work.convert())
+
+
+def free_width() -> bytes:
+    call = tf().function(lambda x: tf().nn.conv2d(x, zoo.weights(3, 3, 3, 4), 1, "SAME"))
+    function = call.get_concrete_function(tf().TensorSpec([1, 8, None, 3]))
+    return bytes(tf().lite.TFLiteConverter.from_concrete_functions([function], tf().Module()).convert())
+
+
+def no_ops() -> bytes:
+    model = fb.parse(zoo.cnn().float_model)
+    model.subgraphs[0].operators = []
+    return fb.serialise(model)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        pytest.param(lambda: zoo.cnn().drq(), "quantized already: .*convert it without `optimizations`", id="dynamic"),
+        pytest.param(
+            lambda: zoo.cnn().fiq(zoo.random_samples(zoo.cnn().float_model)), "quantized already", id="full integer"
+        ),
+        pytest.param(half_floats, "float16 weights", id="float16"),
+        pytest.param(free_width, "free sizes beside its batch: ", id="a free width"),
+        pytest.param(no_ops, "no ops", id="no ops"),
+        pytest.param(lambda: b"GIF89a" + bytes(40), "Expected a TFLite file", id="no TFLite file"),
+    ],
+)
+def test_bytes_that_are_refused(make: Callable[[], bytes], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        sources.float_model(make())
+
+
+def free_size_model(name: str) -> Any:
+    keras = keras_of(name)
+    return keras.Sequential([keras.layers.Input((None, None, 3)), keras.layers.Conv2D(4, 3)])
+
+
+@pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
+def test_a_live_model_with_free_sizes_is_refused(name: str) -> None:
+    with pytest.raises(ModelError, match="free sizes beside its batch"):
+        sources.convert_keras(free_size_model(name))
+
+
+def lambda_model(name: str, path: Path) -> None:
+    keras = keras_of(name)
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Lambda(lambda x: x * 2.0), keras.layers.Dense(2)])
+    quietly(lambda: model.save(path))
+
+
+@pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+def test_code_in_a_file_is_never_run(name: str, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"model{suffix}"
+    lambda_model(name, path)
+    with pytest.raises(ModelError, match=r"(Lambda|safe).*[\s\S]*export"):
+        sources.float_model(path)
+
+
+@pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
+def test_weights_alone_are_no_model(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.weights.h5"
+    quietly(lambda: image_model(name).save_weights(path))
+    with pytest.raises(ModelError, match="holds weights only"):
+        sources.float_model(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        pytest.param("model.h5", b"garbage" * 10, "not a whole HDF5 file", id="h5"),
+        pytest.param("model.hdf5", b"", "not a whole HDF5 file", id="empty hdf5"),
+        pytest.param("model.keras", b"garbage" * 10, "not a whole .keras file", id="keras"),
+        pytest.param("model.tflite", b"garbage" * 10, "Expected a TFLite file", id="tflite"),
+        pytest.param("model.onnx", b"garbage" * 10, "Expected a TFLite file", id="another suffix"),
+    ],
+)
+def test_garbage_files(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ModelError, match=message):
+        sources.float_model(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+def test_a_file_that_was_cut_off(suffix: str, tmp_path: Path) -> None:
+    path = saved_as(suffix, "Keras 3", tmp_path)
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(ModelError, match=r"not a whole|cannot load"):
+        sources.float_model(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        pytest.param(lambda folder: folder / "no.keras", "There is no model at", id="missing"),
+        pytest.param(lambda folder: folder, "is no SavedModel folder", id="an empty folder"),
+    ],
+)
+def test_paths_without_a_model(make: Callable[[Path], Path], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=message):
+        sources.float_model(make(tmp_path))
+
+
+def test_a_damaged_saved_model(tmp_path: Path) -> None:
+    (tmp_path / "saved_model.pb").write_bytes(b"garbage" * 10)
+    with pytest.raises(ModelError, match="cannot load the SavedModel"):
+        sources.float_model(tmp_path)
+
+
+def test_a_saved_model_without_a_signature(tmp_path: Path) -> None:
+    quietly(lambda: tf().saved_model.save(tf().Module(), str(tmp_path / "saved")))
+    with pytest.raises(ModelError, match="has no signature"):
+        sources.float_model(tmp_path / "saved")

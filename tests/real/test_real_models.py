@@ -1,0 +1,116 @@
+"""Searches on real models, where the folder of models and data is there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import autoselect
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = Path(os.environ.get("AUTOSELECT_REAL_DATA", ROOT.parent / "shared" / "data"))
+IMAGENET = DATA / "mobilenet_v1_025_imagenet"
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not IMAGENET.exists(), reason="no folder of real models (AUTOSELECT_REAL_DATA)"),
+]
+
+
+@pytest.fixture(autouse=True)
+def loaders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """The experiments' loaders, importable as ``loaders``."""
+    monkeypatch.setenv("AUTOSELECT_REAL_DATA", str(DATA))
+    monkeypatch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(str(ROOT / "experiments" / "real_models"))
+    yield
+    sys.modules.pop("loaders", None)
+
+
+def _agreement(model: Path) -> float:
+    found = autoselect.evaluate(
+        model,
+        evaluation="loaders:imagenet_heldout",
+        metric="agreement",
+        reference=IMAGENET / "mobilenet_v1_025_224_float.tflite",
+    )
+    return float(found["score"])
+
+
+def _search_mobilenet(output: Path, **options: object) -> autoselect.Run:
+    return autoselect.search(
+        IMAGENET / "mobilenet_v1_025_224_float.tflite",
+        calibration="loaders:imagenet_calibration",
+        evaluation="loaders:imagenet_search",
+        heldout="loaders:imagenet_heldout",
+        fallback="float",
+        trials=60,
+        output=output,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def test_mobilenet_accurate_pick_agrees_with_float_ten_points_more_than_all_integer(tmp_path: Path) -> None:
+    run = _search_mobilenet(tmp_path / "run", metric="agreement")
+    fiq = run.trials[run.trials["origin"] == "baseline:fiq"].iloc[0]
+    assert _agreement(run.model_path("accurate")) >= _agreement(run.model_path(str(fiq["id"]))) + 0.10
+
+
+def test_mobilenet_per_tensor_comes_back_with_integer_nodes_left(tmp_path: Path) -> None:
+    run = _search_mobilenet(tmp_path / "run", per_channel=False, max_drop=0.028)
+    references = run.summary["references"]
+    pick = run.front[run.front["id"] == run.picks["integer"]].iloc[0]
+    assert references["fiq"]["heldout"] < 0.02
+    assert pick["heldout_accuracy"] >= 0.95 * references["float"]["heldout"]
+    assert len(run.layer_statistics) - pick["float_ops"] >= 5
+
+
+@pytest.mark.parametrize("source", ["kws_dscnn_float.tflite", "saved_model"])
+def test_control_keeps_the_all_integer_model(source: str, tmp_path: Path) -> None:
+    run = autoselect.search(
+        DATA / "kws_dscnn" / source,
+        calibration="loaders:kws_calibration",
+        evaluation="loaders:kws_evaluation",
+        trials=60,
+        output=tmp_path / "run",
+    )
+    fiq = run.trials[run.trials["origin"] == "baseline:fiq"].iloc[0]["id"]
+    assert {run.picks[name] for name in ("balanced", "compact", "integer")} == {fiq}
+
+
+def test_keras_file_builds_the_same_bytes_again(tmp_path: Path) -> None:
+    run = autoselect.search(
+        IMAGENET / "mobilenet_v1_025_224.h5",
+        calibration="loaders:imagenet_calibration",
+        evaluation="loaders:imagenet_search",
+        heldout="loaders:imagenet_heldout",
+        trials=8,
+        output=tmp_path / "run",
+    )
+    for row in run.front.to_dict("records"):
+        built = autoselect.build(
+            run.directory / "front" / f"{row['id']}.recipe.json",
+            model=IMAGENET / "mobilenet_v1_025_224.h5",
+            calibration="loaders:imagenet_calibration",
+            output=tmp_path / "again.tflite",
+        )
+        assert built["sha256"] == row["sha256"]
+        assert hashlib.sha256((tmp_path / "again.tflite").read_bytes()).hexdigest() == row["sha256"]
+
+
+def test_super_resolution_gives_psnr_back(tmp_path: Path) -> None:
+    run = autoselect.search(
+        DATA / "fsrcnn_x2" / "fsrcnn_x2_float.tflite",
+        calibration="loaders:fsrcnn_calibration",
+        evaluation="loaders:fsrcnn_evaluation",
+        metric="psnr",
+        trials=12,
+        output=tmp_path / "run",
+    )
+    pick = run.front[run.front["id"] == run.picks["accurate"]].iloc[0]
+    assert pick["heldout_psnr"] > run.summary["references"]["fiq"]["heldout"] + 0.2

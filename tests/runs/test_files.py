@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoselect.errors import StorageError
+from autoselect.runs import files
+
+
+def fail_with(number: int) -> Callable[..., Any]:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+class FullDisk:
+    """A file that takes half of what it is given."""
+
+    def __init__(self, handle: int, mode: str) -> None:
+        self._file = open(handle, mode, closefd=True)  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> FullDisk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, content: bytes) -> None:
+        self._file.write(content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+FAILURES = [
+    pytest.param("replace", fail_with(errno.EACCES), "Permission denied", id="the rename is refused"),
+    pytest.param("fdopen", FullDisk, "No space left", id="the disk fills up half way"),
+    pytest.param("chmod", fail_with(errno.EPERM), "not permitted", id="the mode is refused"),
+]
+
+
+@pytest.mark.parametrize(("function", "failure", "message"), FAILURES)
+@pytest.mark.parametrize("old", [None, b"the old content"], ids=["new file", "old file"])
+def test_a_failed_write_leaves_all_as_it_was(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    function: str,
+    failure: Callable[..., Any],
+    message: str,
+    old: bytes | None,
+) -> None:
+    target = tmp_path / "file.bin"
+    if old is not None:
+        target.write_bytes(old)
+    before = sorted(tmp_path.iterdir())
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, function, failure)
+        with pytest.raises(StorageError, match=message) as error:
+            files.write_bytes(target, b"the new content")
+    assert str(target) in str(error.value)
+    assert sorted(tmp_path.iterdir()) == before
+    assert (target.read_bytes() if old is not None else None) == old
+
+
+def test_an_interrupt_leaves_nothing_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files.os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        files.write_bytes(tmp_path / "file.bin", b"content")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_the_way_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    for target in (tmp_path / "folder", tmp_path / "file" / "below"):
+        with pytest.raises(StorageError, match="could not be written"):
+            files.write_bytes(target, b"content")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_a_write_replaces_and_makes_folders(tmp_path: Path) -> None:
+    target = tmp_path / "a" / "b" / "file.txt"
+    files.write_text(target, "one")
+    files.write_text(target, "größer")
+    assert target.read_bytes() == "größer".encode()
+    assert [p.name for p in target.parent.iterdir()] == ["file.txt"]
+    assert target.stat().st_mode & 0o777 == 0o644
+
+
+def test_json_is_sorted_and_reads_back(tmp_path: Path) -> None:
+    files.write_json(tmp_path / "value.json", {"b": [1, 2.5], "a": None})
+    text = (tmp_path / "value.json").read_text()
+    assert text.index('"a"') < text.index('"b"')
+    assert text.endswith("}\n")
+    assert json.loads(text) == {"a": None, "b": [1, 2.5]}

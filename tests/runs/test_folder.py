@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import RunFolderError, StorageError
+from autoselect.runs import records
+from autoselect.runs.files import write_json
+from autoselect.runs.folder import RunFolder
+from autoselect.runs.run import load_run
+
+RECIPE = Recipe(denylisted_nodes=frozenset({"a", "b"}))
+SCORES = records.Scores(
+    sha256="0123456789abcdef" * 4,
+    metric=0.9,
+    drop=0.02,
+    drop_noise=0.01,
+    sqnr_db=30.0,
+    size_bytes=1234,
+    penalty=1.5,
+    segments=2,
+    float_ops=3,
+    crossing_tensors=2,
+    crossing_bytes=64,
+    float_macs_share=0.25,
+    build_seconds=0.1,
+    score_seconds=0.2,
+    inference_seconds=0.05,
+    fallbacks={"a": "no hybrid kernel"},
+)
+
+
+def record(
+    number: int = 0, scores: records.Scores | None = SCORES, recipe: Recipe | None = RECIPE
+) -> records.TrialRecord:
+    return records.TrialRecord(
+        number=number,
+        origin="tpe",
+        recipe=recipe,
+        scores=scores,
+        reused=False,
+        feasible=True,
+        error=None if scores else "the worker died",
+    )
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(lambda _: None, id="no folder"),
+        pytest.param(lambda path: path.mkdir(), id="an empty folder"),
+        pytest.param(lambda path: (path / "work").mkdir(parents=True), id="leftovers of a search that never began"),
+        pytest.param(lambda path: (path.mkdir(), (path / "worker.log").touch()), id="a log"),
+    ],
+)
+def test_a_folder_that_is_free(before: Callable[[Path], object], tmp_path: Path) -> None:
+    before(tmp_path / "run")
+    RunFolder(tmp_path / "run").create()
+    assert (tmp_path / "run").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        pytest.param(
+            lambda path: RunFolder(path).write_manifest({}), "holds another run. Continue it with `autoselect resume"
+        , id="another run"),
+        pytest.param(lambda path: (path.mkdir(), (path / "notes.txt").touch()), "is not empty", id="other content"),
+        pytest.param(lambda path: (path.mkdir(), (path / "front").mkdir()), "is not empty", id="half a run"),
+        pytest.param(lambda path: path.touch(), "is not empty", id="a file"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_is_taken(before: Callable[[Path], object], message: str, tmp_path: Path) -> None:
+    before(tmp_path / "run")
+    with pytest.raises(RunFolderError, match=message):
+        RunFolder(tmp_path / "run").create()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="could not be written"):
+        RunFolder(tmp_path / "file" / "run").create()
+
+
+def test_the_manifest_reads_back_with_its_version(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.write_manifest({"seed": 7, "settings": {"trials": 10}})
+    assert folder.read_manifest() == {"seed": 7, "settings": {"trials": 10}, "manifest_version": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(None, "holds no run: it has no manifest.json", id="missing"),
+        pytest.param('{"seed": 7', "damaged", id="cut off"),
+        pytest.param("[]", "holds no JSON object", id="a list"),
+        pytest.param("\udce4", "damaged", id="not UTF-8"),
+        pytest.param("{}", "is of version None; this autoselect reads version 1", id="no version"),
+        pytest.param('{"manifest_version": 2}', "is of version 2", id="a later version"),
+    ],
+)
+def test_manifests_that_cannot_be_used(text: str | None, message: str, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    if text is not None:
+        folder.manifest.write_bytes(text.encode("utf-8", "surrogateescape"))
+    for read in (folder.read_manifest, lambda: load_run(tmp_path)):
+        with pytest.raises(RunFolderError, match=message):
+            read()
+
+
+def write_run(root: Path, *, front: bool = True) -> RunFolder:
+    folder = RunFolder(root)
+    folder.create()
+    folder.write_manifest({"seed": 7})
+    trials = [record(0), record(1, scores=None, recipe=None)]
+    ids = [trials[0].id] if front else []
+    folder.write_table(
+        folder.trials,
+        records.trial_columns("accuracy"),
+        [records.trial_row(t, "accuracy", ids) for t in trials],
+    )
+    rows = [records.front_row(trials[0], "accuracy", (0.88, 0.85, 0.91), ["accurate", "compact"])] if front else []
+    folder.write_table(folder.front_table, records.front_columns("accuracy"), rows)
+    folder.write_table(folder.layer_statistics, ("index", "tensor_name"), [{"index": 0, "tensor_name": "a,b"}])
+    picks = {"accurate": trials[0].id, "compact": trials[0].id} if front else {}
+    write_json(folder.summary, {"status": "complete" if front else "nothing_feasible", "picks": picks})
+    return folder
+
+
+def test_a_run_reads_back(tmp_path: Path) -> None:
+    write_run(tmp_path / "run")
+    run = load_run(str(tmp_path / "run"))
+    assert (run.status, run.manifest["seed"]) == ("complete", 7)
+    assert run.picks == {"accurate": "0123456789", "compact": "0123456789"}
+    # An id of digits only stays text.
+    assert run.front["id"].tolist() == ["0123456789"]
+    assert run.front["pick"].tolist() == ["accurate,compact"]
+    assert run.trials["state"].tolist() == ["complete", "failed"]
+    assert run.trials["accuracy"][0] == 0.9
+    assert Recipe.from_json(run.trials["recipe"][0]) == RECIPE
+    assert run.trials["fingerprint"][0] == RECIPE.fingerprint
+    assert run.layer_statistics["tensor_name"].tolist() == ["a,b"]
+
+
+@pytest.mark.parametrize("name", ["accurate", "0123456789"])
+def test_the_file_of_a_member(name: str, tmp_path: Path) -> None:
+    write_run(tmp_path / "run")
+    assert load_run(tmp_path / "run").model_path(name) == tmp_path / "run" / "front" / "0123456789.tflite"
+
+
+def test_a_member_that_is_not_there(tmp_path: Path) -> None:
+    write_run(tmp_path / "run")
+    with pytest.raises(RunFolderError, match=r"no 'smallest'\. Picks: accurate, compact; ids: 0123456789"):
+        load_run(tmp_path / "run").model_path("smallest")
+
+
+def test_a_run_without_a_front(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", front=False)
+    run = load_run(tmp_path / "run")
+    assert run.front.empty
+    with pytest.raises(RunFolderError, match="Picks: none; ids: none"):
+        run.model_path("accurate")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        pytest.param(lambda f: f.summary.unlink(), "stopped early. Run `autoselect resume", id="no summary"),
+        pytest.param(lambda f: f.summary.write_text("{"), "summary.json is damaged", id="half a summary"),
+        pytest.param(lambda f: f.trials.unlink(), "is damaged: .*trials.csv", id="no trials"),
+        pytest.param(lambda f: f.front_table.write_text(""), "is damaged", id="an empty front table"),
+        pytest.param(lambda f: f.layer_statistics.write_text('a\n"b,c\n1,2,3\n'), "is damaged", id="half a table"),
+        pytest.param(lambda f: f.trials.write_bytes(b"\xff\xfe\x00"), "is damaged", id="no text"),
+        pytest.param(lambda f: f.front_table.write_text("a,b\n1,2\n"), "is damaged", id="another table"),
+    ],
+)
+def test_damaged_runs(damage: Callable[[RunFolder], object], message: str, tmp_path: Path) -> None:
+    damage(write_run(tmp_path / "run"))
+    with pytest.raises(RunFolderError, match=message):
+        load_run(tmp_path / "run")
+
+
+def test_scores_read_back() -> None:
+    assert records.Scores.from_dict(SCORES.to_dict()) == SCORES
+
+
+def test_a_failed_trial_has_no_id_and_is_on_no_front() -> None:
+    failed = record(scores=None)
+    assert failed.id == ""
+    with pytest.raises(ValueError, match="on no front"):
+        records.front_row(failed, "accuracy", None, [])
+
+
+def test_rows_have_the_columns_of_their_table() -> None:
+    assert tuple(records.trial_row(record(), "accuracy", [])) == records.trial_columns("accuracy")
+    assert tuple(records.front_row(record(), "accuracy", None, [])) == records.front_columns("accuracy")
+    unscored = records.front_row(record(), "accuracy", None, [])
+    assert [unscored[f"heldout_{k}"] for k in ("accuracy", "low", "high") if f"heldout_{k}" in unscored] == ["", "", ""]

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm, sem
+
+from autoselect.scoring.intervals import confidence_interval, paired_standard_error
+from autoselect.scoring.metrics import make_metric
+
+ACCURACY = make_metric("accuracy")
+ERROR = make_metric("mae")
+F1 = make_metric("f1_macro")
+
+
+def column(values: object) -> np.ndarray:
+    return np.asarray(values, dtype=np.float64).reshape(-1, 1)
+
+
+def wilson(hits: int, count: int, level: float) -> tuple[float, float]:
+    """The closed form of Wilson (1927)."""
+    z = norm.ppf((1 + level) / 2)
+    centre = (hits + z**2 / 2) / (count + z**2)
+    half = z / (count + z**2) * math.sqrt(hits * (count - hits) / count + z**2 / 4)
+    return centre - half, centre + half
+
+
+SHARES = {"most": (90, 100, 0.95), "none": (0, 10, 0.95), "all": (10, 10, 0.95), "narrow": (5, 20, 0.8)}
+
+
+@pytest.mark.parametrize(("hits", "count", "level"), SHARES.values(), ids=SHARES)
+def test_shares_get_wilsons_interval(hits: int, count: int, level: float) -> None:
+    rows = column([1.0] * hits + [0.0] * (count - hits))
+    assert confidence_interval(ACCURACY, rows, level=level) == pytest.approx(wilson(hits, count, level), abs=1e-9)
+
+
+def test_wilson_as_published() -> None:
+    # Newcombe (1998), table I: 81 of 263, method 3.
+    low, high = confidence_interval(ACCURACY, column([1.0] * 81 + [0.0] * 182))
+    assert (round(low, 4), round(high, 4)) == (0.2553, 0.3662)
+
+
+def test_bootstrap_of_a_mean_is_close_to_the_normal_interval() -> None:
+    values = np.random.default_rng(1).normal(10.0, 2.0, size=400)
+    low, high = confidence_interval(ERROR, column(values))
+    half = norm.ppf(0.975) * sem(values)
+    assert low == pytest.approx(values.mean() - half, abs=0.03)
+    assert high == pytest.approx(values.mean() + half, abs=0.03)
+
+
+def test_a_higher_level_is_wider() -> None:
+    values = column(np.random.default_rng(2).random(50))
+    narrow, wide = (confidence_interval(ERROR, values, level=level) for level in (0.5, 0.99))
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]
+
+
+def pairs(seed: int, count: int = 60) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(3, size=count)
+    return np.stack([labels, np.where(rng.random(count) < 0.7, labels, rng.integers(3, size=count))], 1) * 1.0
+
+
+def test_bootstrap_is_deterministic_and_holds_the_score() -> None:
+    rows = pairs(0)
+    first = confidence_interval(F1, rows)
+    assert first == confidence_interval(F1, list(rows))
+    assert first != confidence_interval(F1, rows, seed=1)
+    assert first[0] < F1.summarise(rows) < first[1]
+
+
+def test_a_user_function_is_called_two_hundred_times() -> None:
+    calls: list[int] = []
+
+    def median(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+        calls.append(len(y_true))
+        return float(np.median(y_pred))
+
+    metric = make_metric(median, direction="maximize")
+    rows = [metric.observe({"out": np.array([[value]])}, 0, None) for value in range(9)]
+    low, high = confidence_interval(metric, rows)
+    assert calls == [9] * 200
+    assert 0.0 <= low <= 4.0 <= high <= 8.0
+
+
+def auc_rows(positives: int, negatives: int):  # type: ignore[no-untyped-def]
+    metric = make_metric("sklearn.metrics:roc_auc_score", direction="maximize")
+    labels = [1] * positives + [0] * negatives
+    rng = np.random.default_rng(0)
+    return metric, [metric.observe({"out": rng.random((1, 1))}, label, None) for label in labels]
+
+
+def test_resamples_without_a_score_are_left_out() -> None:
+    metric, rows = auc_rows(2, 20)
+    low, high = confidence_interval(metric, rows)
+    assert 0.0 <= low < high <= 1.0
+
+
+def test_a_score_that_is_seldom_defined_has_no_interval() -> None:
+    def only_of_all(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+        return 1.0 if len(set(y_true)) == 8 else math.nan
+
+    metric = make_metric(only_of_all, direction="maximize")
+    rows = [metric.observe({"out": np.zeros((1, 1))}, label, None) for label in range(8)]
+    assert all(math.isnan(bound) for bound in confidence_interval(metric, rows))
+    assert math.isnan(paired_standard_error(metric, rows, rows))
+
+
+@pytest.mark.parametrize("rows", [[], [np.array([1.0])]], ids=["none", "one"])
+def test_fewer_than_two_samples_tell_nothing(rows: list[np.ndarray]) -> None:
+    assert all(math.isnan(bound) for bound in confidence_interval(ACCURACY, rows))
+    assert math.isnan(paired_standard_error(ACCURACY, rows, rows))
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95.0, math.nan])
+def test_refuses_a_level_that_is_none(level: float) -> None:
+    with pytest.raises(ValueError, match="above 0 and below 1"):
+        confidence_interval(ACCURACY, column([0.0, 1.0]), level=level)
+
+
+def test_paired_error_of_a_mean_by_hand() -> None:
+    # Differences 1, 0, 0, -1: variance 2/3, over 4 samples.
+    rows, reference = column([1, 1, 0, 0]), column([0, 1, 0, 1])
+    assert paired_standard_error(ACCURACY, rows, reference) == pytest.approx(math.sqrt(2 / 3 / 4))
+
+
+def test_pairing_takes_out_what_both_share() -> None:
+    rng = np.random.default_rng(3)
+    hard = rng.random(100) * 100
+    error = paired_standard_error(ERROR, column(hard + rng.normal(0, 0.1, 100)), column(hard))
+    assert error == pytest.approx(0.01, rel=0.3)
+
+
+def test_bootstrap_agrees_with_the_formula_on_a_mean() -> None:
+    def mean(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+        return float(y_pred.mean())
+
+    rng = np.random.default_rng(4)
+    ours, theirs = rng.random(200), rng.random(200)
+    metric = make_metric(mean, direction="maximize")
+    stacked = [[metric.observe({"out": np.array([[v]])}, 0, None) for v in side] for side in (ours, theirs)]
+    expected = sem(ours - theirs)
+    assert paired_standard_error(metric, *stacked) == pytest.approx(expected, rel=0.2)
+    assert paired_standard_error(metric, *stacked, seed=5) == paired_standard_error(metric, *stacked, seed=5)
+
+
+@pytest.mark.parametrize("metric", [ACCURACY, F1], ids=["mean", "bootstrap"])
+def test_equal_rows_differ_by_nothing(metric) -> None:  # type: ignore[no-untyped-def]
+    rows = pairs(1, 20) if metric is F1 else column([0, 1] * 10)
+    assert paired_standard_error(metric, rows, rows) == 0.0
+
+
+def test_refuses_rows_of_different_samples() -> None:
+    with pytest.raises(ValueError, match="got 2 and 3"):
+        paired_standard_error(ACCURACY, column([0, 1]), column([0, 1, 1]))
+
+
+@settings(max_examples=50)
+@given(st.lists(st.booleans(), min_size=2, max_size=50))
+def test_wilson_holds_the_share_and_stays_between_zero_and_one(hits: list[bool]) -> None:
+    low, high = confidence_interval(ACCURACY, column(hits))
+    assert 0.0 <= low <= np.mean(hits) + 1e-12
+    assert np.mean(hits) - 1e-12 <= high <= 1.0

@@ -1,0 +1,489 @@
+from __future__ import annotations
+
+import math
+import pickle
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.special import expit, softmax
+from scipy.stats import entropy
+from sklearn.metrics import (
+    accuracy_score,
+    balanced_accuracy_score,
+    cohen_kappa_score,
+    f1_score,
+    jaccard_score,
+    roc_auc_score,
+    top_k_accuracy_score,
+)
+
+from autoselect.errors import AutoselectError, DataError, MetricError, ScoreError, UsageError
+from autoselect.scoring.metrics import METRIC_NAMES, Metric, make_metric
+
+Array = np.ndarray
+
+
+def one(values: object) -> dict[str, Array]:
+    return {"out": np.asarray(values, dtype=np.float32)}
+
+
+def row_of(metric: Metric, values: object, target: object = None, reference: object = None) -> list[float]:
+    other = None if reference is None else one(reference)
+    row = metric.observe(one(values), target, other)
+    assert row.dtype == np.float64
+    assert row.ndim == 1
+    return [float(value) for value in row]
+
+
+def score(metric: Metric, outputs: Sequence[object], targets: Sequence[object]) -> float:
+    return metric.summarise([metric.observe(one(o), t, None) for o, t in zip(outputs, targets, strict=True)])
+
+
+# ------------------------------------------------------------------------------------------ catalogue
+
+TRAITS = {
+    "accuracy": ("maximize", True, False, True),
+    "top5_accuracy": ("maximize", True, False, True),
+    "balanced_accuracy": ("maximize", True, False, False),
+    "f1_macro": ("maximize", True, False, False),
+    "cohen_kappa": ("maximize", True, False, False),
+    "mean_iou": ("maximize", True, False, False),
+    "mse": ("minimize", True, False, True),
+    "mae": ("minimize", True, False, True),
+    "psnr": ("maximize", True, False, True),
+    "agreement": ("maximize", False, True, True),
+    "sqnr_db": ("maximize", False, True, True),
+    "kl_divergence": ("minimize", False, True, True),
+}
+
+
+def test_the_catalogue_is_complete() -> None:
+    assert set(METRIC_NAMES) == set(TRAITS)
+
+
+@pytest.mark.parametrize("name", TRAITS)
+def test_traits(name: str) -> None:
+    metric = make_metric(name)
+    traits = (metric.direction, metric.needs_targets, metric.needs_reference, metric.is_mean)
+    assert (metric.name, traits) == (name, TRAITS[name])
+    assert make_metric(name, direction=metric.direction).direction == metric.direction
+    assert pickle.loads(pickle.dumps(metric)).name == name
+
+
+REFUSED_SPECS: dict[str, tuple[object, str | None, type[AutoselectError], str]] = {
+    "near miss": ("acuracy", None, MetricError, "nearest: accuracy"),
+    "lists the catalogue": ("loss", None, MetricError, "top5_accuracy, balanced_accuracy, f1_macro"),
+    "other direction": ("mse", "maximize", MetricError, "expected the direction 'minimize', got 'maximize'"),
+    "function without direction": (lambda t, p: 1.0, None, MetricError, "'maximize' or 'minimize', got None"),
+    "spec without direction": ("math:pow", None, MetricError, "'math:pow': expected the direction"),
+    "mistyped direction": ("math:pow", "max", MetricError, "got 'max'"),
+    "spec of no function": ("math:pi", "maximize", MetricError, "got float"),
+    "spec of nothing": ("math:powr", "maximize", UsageError, "nearest: pow"),
+    "number": (7, "maximize", MetricError, "got int"),
+}
+
+
+@pytest.mark.parametrize(("spec", "direction", "kind", "words"), REFUSED_SPECS.values(), ids=REFUSED_SPECS.keys())
+def test_make_metric_refuses(spec: str, direction: str | None, kind: type[AutoselectError], words: str) -> None:
+    with pytest.raises(kind, match=re.escape(words)):
+        make_metric(spec, direction=direction)
+
+
+# ------------------------------------------------------------------------------------- classification
+
+HITS = {
+    "hit": ([[0.1, 0.7, 0.2]], 1, 1.0),
+    "miss": ([[0.1, 0.7, 0.2]], 2, 0.0),
+    "spatial axes": ([[[[0.1, 0.7, 0.2]]]], 1, 1.0),
+    "channels first": ([[[0.1]], [[0.7]]], 1, 1.0),
+    "tie goes to the lower class": ([[0.5, 0.5]], 0, 1.0),
+    "single unit, yes": ([[0.51]], 1, 1.0),
+    "single unit, no": ([[0.5]], 0, 1.0),
+    "label in an array": ([[0.1, 0.9]], np.array([1], np.uint8), 1.0),
+    "label as a whole float": ([[0.1, 0.9]], 1.0, 1.0),
+}
+
+
+@pytest.mark.parametrize(("values", "target", "expected"), HITS.values(), ids=HITS)
+def test_accuracy_rows(values: object, target: object, expected: float) -> None:
+    assert row_of(make_metric("accuracy"), values, target) == [expected]
+
+
+RANKS = {
+    "first": (0, 1.0),
+    "fifth": (4, 1.0),
+    "sixth": (5, 0.0),
+}
+
+
+@pytest.mark.parametrize(("label", "expected"), RANKS.values(), ids=RANKS)
+def test_top5_rows(label: int, expected: float) -> None:
+    assert row_of(make_metric("top5_accuracy"), [[7, 6, 5, 4, 3, 2, 1]], label) == [expected]
+    # All equal: the lower numbers come first, as with argmax.
+    assert row_of(make_metric("top5_accuracy"), [[1] * 7], label) == [expected]
+
+
+def test_top5_refuses_few_classes() -> None:
+    with pytest.raises(MetricError, match="more than 5 classes, got 5"):
+        row_of(make_metric("top5_accuracy"), [[1, 2, 3, 4, 5]], 0)
+
+
+REFERENCES = {
+    "accuracy": lambda t, p, s: accuracy_score(t, p),
+    "top5_accuracy": lambda t, p, s: top_k_accuracy_score(t, s, k=5, labels=range(8)),
+    "balanced_accuracy": lambda t, p, s: balanced_accuracy_score(t, p),
+    "f1_macro": lambda t, p, s: f1_score(t, p, average="macro"),
+    "cohen_kappa": lambda t, p, s: cohen_kappa_score(t, p),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("seed", range(3))
+def test_classification_scores_equal_scikit_learn(name: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.random((200, 8), dtype=np.float32)
+    targets = np.where(rng.random(200) < 0.5, scores.argmax(axis=1), rng.integers(8, size=200))
+    got = score(make_metric(name), list(scores[:, np.newaxis]), list(targets))
+    assert got == pytest.approx(REFERENCES[name](targets, scores.argmax(axis=1), scores), abs=1e-12)
+
+
+PAIRS = {
+    # Class 0: 2 of 3, class 1: 1 of 1; class 2 is predicted, never a label.
+    "balanced_accuracy": ([[0, 0], [0, 0], [0, 2], [1, 1]], (2 / 3 + 1) / 2),
+    # F1: class 0 = 4/5, class 1 = 1, class 2 = 0.
+    "f1_macro": ([[0, 0], [0, 0], [0, 2], [1, 1]], (0.8 + 1 + 0) / 3),
+    # Observed 3/4; by chance (2*3 + 2*1)/16 = 1/2.
+    "cohen_kappa": ([[0, 0], [0, 0], [1, 0], [1, 1]], 0.5),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_scores_by_hand(name: str) -> None:
+    rows, expected = PAIRS[name]
+    assert make_metric(name).summarise(np.array(rows, dtype=np.float64)) == pytest.approx(expected)
+
+
+def test_kappa_of_one_class_is_all_agreement() -> None:
+    assert make_metric("cohen_kappa").summarise(np.array([[2.0, 2.0]] * 3)) == 1.0
+    assert make_metric("cohen_kappa").summarise(np.array([[2.0, 1.0]] * 3)) == 0.0
+
+
+@pytest.mark.parametrize("name", sorted(set(PAIRS)))
+def test_pair_rows_hold_true_and_predicted(name: str) -> None:
+    assert row_of(make_metric(name), [[0.1, 0.2, 0.7]], 1) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("name", ["accuracy", "f1_macro", "top5_accuracy"])
+def test_classification_refuses_dense_outputs(name: str) -> None:
+    with pytest.raises(MetricError, match="one score per class"):
+        row_of(make_metric(name), np.zeros((1, 4, 4, 3)), 1)
+    with pytest.raises(MetricError, match="one score per class"):
+        make_metric(name).check_target(1, (1, 4, 4, 3))
+
+
+# --------------------------------------------------------------------------------------- segmentation
+
+LABELS = np.array([[0, 0, 1], [1, 2, 2]])
+PREDICTED = np.array([[0, 1, 1], [1, 2, 0]])
+
+
+def test_mean_iou_by_hand() -> None:
+    outputs = np.eye(4)[PREDICTED][np.newaxis]
+    metric = make_metric("mean_iou")
+    row = row_of(metric, outputs, LABELS[..., np.newaxis])
+    assert np.reshape(row, (4, 4)).tolist() == [[1, 1, 0, 0], [0, 2, 0, 0], [1, 0, 1, 0], [0] * 4]
+    # IoU 1/3, 2/3, 1/2; class 3 is nowhere.
+    assert metric.summarise([np.array(row)]) == pytest.approx((1 / 3 + 2 / 3 + 1 / 2) / 3)
+
+
+def test_mean_iou_equals_scikit_learn_over_all_pixels() -> None:
+    rng = np.random.default_rng(0)
+    scores, labels = rng.random((6, 5, 4, 3)), rng.integers(3, size=(6, 5, 4))
+    expected = jaccard_score(labels.ravel(), scores.argmax(axis=-1).ravel(), average="macro")
+    assert score(make_metric("mean_iou"), list(scores[:, np.newaxis]), list(labels)) == pytest.approx(expected)
+
+
+def test_mean_iou_of_a_single_channel_is_binary() -> None:
+    row = row_of(make_metric("mean_iou"), [[[[0.9], [0.2], [0.8], [0.5]]]], [[1, 0, 0, 1]])
+    assert row == [1, 1, 1, 1]
+
+
+# -------------------------------------------------------------------------------------- against values
+
+ERRORS = {
+    "mse": ("mse", [[1.0, 4.0]], [0.0, 2.0], 2.5),
+    "mse of a column": ("mse", [[3.0]], 1, 4.0),
+    "mae": ("mae", [[1.0, 4.0]], [[0.0, 2.0]], 1.5),
+    "psnr, float target": ("psnr", [[0.5, 0.5]], [0.6, 0.4], 20.0),
+    "psnr, integer target": ("psnr", [[0.1, 0.9]], np.array([0, 255], np.uint8), 20.0),
+    "psnr, equal": ("psnr", [[0.0, 1.0]], np.array([0, 255], np.uint8), 200.0),
+    "psnr of an image": ("psnr", np.zeros((1, 2, 2, 1)), np.full((2, 2), 0.1), 20.0),
+}
+
+
+@pytest.mark.parametrize(("name", "values", "target", "expected"), ERRORS.values(), ids=ERRORS)
+def test_error_rows(name: str, values: object, target: object, expected: float) -> None:
+    assert row_of(make_metric(name), values, target) == pytest.approx([expected], abs=1e-5)
+
+
+def test_means_are_over_samples() -> None:
+    assert score(make_metric("mse"), [[[1.0]], [[3.0]]], [0.0, 0.0]) == 5.0
+    assert score(make_metric("psnr"), [[[0.1]], [[0.01]]], [0.0, 0.0]) == pytest.approx(30.0, abs=1e-5)
+
+
+# ----------------------------------------------------------------------------- against the float model
+
+NOISE = {
+    "ten to one": ([[9.0, 0.0]], [[10.0, 0.0]], 20.0),
+    "halved": ([[1.0, 1.0]], [[2.0, 2.0]], 10 * math.log10(4)),
+    "equal": ([[1.0, 2.0]], [[1.0, 2.0]], 200.0),
+    "both zero": ([[0.0]], [[0.0]], 200.0),
+    "float zero": ([[1.0]], [[0.0]], -200.0),
+}
+
+
+@pytest.mark.parametrize(("values", "reference", "expected"), NOISE.values(), ids=NOISE)
+def test_sqnr_rows(values: object, reference: object, expected: float) -> None:
+    assert row_of(make_metric("sqnr_db"), values, reference=reference) == pytest.approx([expected])
+
+
+AGREED = {
+    "same": ([[0.1, 0.9]], [[0.4, 0.6]], 1.0),
+    "other": ([[0.9, 0.1]], [[0.4, 0.6]], 0.0),
+    "single unit, same side": ([[0.6]], [[0.9]], 1.0),
+    "single unit, other side": ([[0.4]], [[0.9]], 0.0),
+    "three of four positions": (
+        [[[1, 0], [1, 0], [0, 1], [0, 1]]],
+        [[[1, 0], [1, 0], [0, 1], [1, 0]]],
+        0.75,
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "reference", "expected"), AGREED.values(), ids=AGREED)
+def test_agreement_rows(values: object, reference: object, expected: float) -> None:
+    assert row_of(make_metric("agreement"), values, reference=reference) == [expected]
+
+
+P, Q = [0.7, 0.2, 0.1], [0.5, 0.25, 0.25]
+LOGITS_P, LOGITS_Q = [2.0, -1.0, 0.5], [1.0, 0.0, 3.0]
+DIVERGENCES = {
+    "probabilities": ([Q], [P], entropy(P, Q)),
+    "equal": ([P], [P], 0.0),
+    "logits": ([LOGITS_Q], [LOGITS_P], entropy(softmax(LOGITS_P), softmax(LOGITS_Q))),
+    "a quantized softmax that sums to 0.9": ([[0.5, 0.25, 0.15]], [P], entropy(P, [0.5, 0.25, 0.15])),
+    "a zero that should be a half": (
+        [[1.0, 0.0]],
+        [[0.5, 0.5]],
+        0.5 * math.log(0.5) + 0.5 * math.log(0.5e10),
+    ),
+    "single unit": ([[0.25]], [[0.5]], entropy([0.5, 0.5], [0.75, 0.25])),
+    "single logit": ([[-1.0]], [[2.0]], entropy([expit(-2), expit(2)], [expit(1), expit(-1)])),
+    "two positions": ([[Q, P]], [[P, P]], entropy(P, Q) / 2),
+}
+
+
+@pytest.mark.parametrize(("values", "reference", "expected"), DIVERGENCES.values(), ids=DIVERGENCES)
+def test_kl_rows(values: object, reference: object, expected: float) -> None:
+    assert row_of(make_metric("kl_divergence"), values, reference=reference) == pytest.approx(
+        [expected], rel=1e-5, abs=1e-7
+    )
+
+
+logit_pairs = hnp.arrays(np.float32, (2, 1, 5), elements=st.floats(-50, 50, width=32))
+
+
+@given(logit_pairs)
+def test_kl_is_never_negative(pair: Array) -> None:
+    assert 0.0 <= row_of(make_metric("kl_divergence"), pair[0], reference=pair[1])[0] < math.inf
+
+
+@given(logit_pairs)
+def test_agreement_and_sqnr_of_equals_are_best(pair: Array) -> None:
+    assert row_of(make_metric("agreement"), pair[0], reference=pair[0]) == [1.0]
+    assert row_of(make_metric("sqnr_db"), pair[0], reference=pair[0]) == [200.0]
+    assert row_of(make_metric("sqnr_db"), pair[0], reference=pair[1])[0] <= 200.0
+
+
+@given(st.sampled_from(["f1_macro", "balanced_accuracy", "cohen_kappa"]), st.data())
+def test_scores_do_not_depend_on_the_order_of_samples(name: str, data: st.DataObject) -> None:
+    rows = data.draw(hnp.arrays(np.int64, st.tuples(st.integers(1, 20), st.just(2)), elements=st.integers(0, 3)))
+    shuffled = np.array(data.draw(st.permutations(rows.tolist())), dtype=np.float64)
+    metric = make_metric(name)
+    assert metric.summarise(rows.astype(np.float64)) == pytest.approx(metric.summarise(shuffled))
+
+
+# ----------------------------------------------------------------------------------- what is refused
+
+BAD_TARGETS: dict[str, tuple[str, object, tuple[int, ...], str]] = {
+    "label too high": ("accuracy", 3, (1, 3), "labels from 0 to 2, got 3 to 3"),
+    "label negative": ("f1_macro", -1, (1, 3), "labels from 0 to 2, got -1"),
+    "label too high for one unit": ("accuracy", 2, (1, 1), "labels from 0 to 1"),
+    "fraction": ("cohen_kappa", 0.5, (1, 3), "whole numbers as labels, got float64 values such as 0.5"),
+    "nan label": ("accuracy", math.nan, (1, 3), "got 1 NaN"),
+    "one-hot": ("top5_accuracy", [0, 1, 0], (1, 8), "numpy.argmax"),
+    "no target": ("accuracy", None, (1, 3), "label-free"),
+    "text": ("accuracy", "cat", (1, 3), "got dtype <U3"),
+    "mask size": ("mean_iou", np.zeros((2, 3), int), (1, 4, 4, 3), "one label per pixel, shape (4, 4)"),
+    "mask label": ("mean_iou", np.full((4, 4), 255), (1, 4, 4, 3), "labels from 0 to 2, got 255"),
+    "mask fraction": ("mean_iou", np.full((4, 4), 0.5), (1, 4, 4, 3), "whole numbers"),
+    "other shape": ("mse", [1.0, 2.0], (1, 3), "shape (1, 3), got (2,)"),
+    "transposed": ("mae", np.zeros((2, 3)), (1, 3, 2), "shape (1, 3, 2), got (2, 3)"),
+    "nan value": ("mse", [1.0, math.nan], (1, 2), "got 1 NaN"),
+    "16 bit image": ("psnr", np.array([0, 4095]), (1, 2), "integer targets from 0 to 255, got 0 to 4095"),
+}
+
+
+@pytest.mark.parametrize(("name", "target", "shape", "words"), BAD_TARGETS.values(), ids=BAD_TARGETS)
+def test_check_target_refuses(name: str, target: object, shape: tuple[int, ...], words: str) -> None:
+    with pytest.raises(DataError, match=re.escape(words)):
+        make_metric(name).check_target(target, shape)
+    with pytest.raises(DataError, match=re.escape(words)):
+        row_of(make_metric(name), np.zeros(shape), target)
+
+
+GOOD_TARGETS: dict[str, tuple[str, object, tuple[int, ...]]] = {
+    "label": ("accuracy", 2, (1, 3)),
+    "mask": ("mean_iou", np.ones((4, 4), np.uint8), (1, 4, 4, 1)),
+    "values": ("mse", np.zeros(3), (1, 3)),
+    "no target where none is needed": ("agreement", None, (1, 3)),
+}
+
+
+@pytest.mark.parametrize(("name", "target", "shape"), GOOD_TARGETS.values(), ids=GOOD_TARGETS)
+def test_check_target_accepts(name: str, target: object, shape: tuple[int, ...]) -> None:
+    make_metric(name).check_target(target, shape)
+
+
+@pytest.mark.parametrize("name", ["accuracy", "mse", "agreement", "kl_divergence"])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_outputs_that_are_no_numbers_fail_the_candidate(name: str, bad: float) -> None:
+    with pytest.raises(ScoreError, match="of the candidate"):
+        row_of(make_metric(name), [[bad, 0.0]], 0 if name == "accuracy" else [0, 0], [[0.5, 0.5]])
+
+
+@pytest.mark.parametrize("name", ["agreement", "sqnr_db", "kl_divergence"])
+def test_float_outputs_must_come(name: str) -> None:
+    with pytest.raises(MetricError, match="Run the float model"):
+        row_of(make_metric(name), [[0.0, 1.0]])
+
+
+@pytest.mark.parametrize("name", METRIC_NAMES)
+def test_no_rows_give_no_score(name: str) -> None:
+    for rows in ([], np.empty((0, 2))):
+        with pytest.raises(MetricError, match="at least one sample"):
+            make_metric(name).summarise(rows)
+
+
+def test_the_first_output_is_scored_unless_another_is_named() -> None:
+    outputs = {"b": np.array([[1.0, 0.0]]), "a": np.array([[0.0, 1.0]])}
+    assert make_metric("accuracy").observe(outputs, 0, None).tolist() == [1.0]
+    assert make_metric("accuracy", output="a").observe(outputs, 0, None).tolist() == [0.0]
+    with pytest.raises(MetricError, match="expected an output 'c', got 'b', 'a'"):
+        make_metric("accuracy", output="c").observe(outputs, 0, None)
+
+
+# -------------------------------------------------------------------------------------- user functions
+
+
+def test_a_user_function_gets_stacked_targets_and_outputs() -> None:
+    seen: list[Array] = []
+
+    def remember(y_true: Array, y_pred: Array) -> float:
+        seen.extend([y_true, y_pred])
+        return 1.5
+
+    metric = make_metric(remember, direction="minimize")
+    assert (metric.direction, metric.needs_targets, metric.is_mean) == ("minimize", True, False)
+    assert score(metric, [[[1.0, 2.0]], [[3.0, 4.0]]], [7, 8]) == 1.5
+    np.testing.assert_array_equal(seen[0], np.array([7, 8]), strict=True)
+    np.testing.assert_array_equal(seen[1], np.array([[1.0, 2.0], [3.0, 4.0]]), strict=True)
+
+
+SHAPES = {
+    "labels": ([np.int32(3), np.uint8(4)], np.int64),
+    "flags": ([True, False], np.bool_),
+    "values": ([0.25, 0.5], np.float64),
+    "masks": ([np.ones((2, 3), np.uint8), np.zeros((2, 3), np.uint8)], np.int64),
+    "vectors": ([[1.0, 2.0], [3.0, 4.0]], np.float64),
+}
+
+
+@pytest.mark.parametrize(("targets", "dtype"), SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("shape", [(1, 4), (1, 2, 3, 2), (1,)], ids=str)
+def test_shapes_survive_the_rows(targets: list[object], dtype: type, shape: tuple[int, ...]) -> None:
+    def compare(y_true: Array, y_pred: Array) -> float:
+        np.testing.assert_array_equal(y_true, np.array(targets).astype(dtype), strict=True)
+        np.testing.assert_array_equal(y_pred, np.stack([np.zeros(shape[1:]), np.ones(shape[1:])]), strict=True)
+        return 1.0
+
+    assert score(make_metric(compare, direction="maximize"), [np.zeros(shape), np.ones(shape)], targets) == 1.0
+
+
+def test_scikit_learn_by_its_name() -> None:
+    metric = make_metric("sklearn.metrics:roc_auc_score", direction="maximize")
+    assert metric.name == "sklearn.metrics:roc_auc_score"
+    scores, labels = [0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]
+    expected = roc_auc_score(labels, scores)
+    assert expected == 0.75
+    assert score(metric, [[[s]] for s in scores], labels) == expected
+    assert score(pickle.loads(pickle.dumps(metric)), [[[s]] for s in scores], labels) == expected
+
+
+def test_a_closure_travels_by_cloudpickle() -> None:
+    factor = 3.0
+    metric = cloudpickle.loads(cloudpickle.dumps(make_metric(lambda t, p: factor, direction="maximize")))
+    assert score(metric, [[[1.0]]], [0]) == 3.0
+
+
+RESULTS: dict[str, object] = {
+    "nan": math.nan,
+    "infinite": math.inf,
+    "nothing": None,
+    "text": "0.5",
+    "bool": True,
+    "several": [0.1, 0.2],
+    "ragged": [[1], [1, 2]],
+}
+
+
+@pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS)
+def test_a_result_that_is_no_number_is_refused(result: object) -> None:
+    with pytest.raises(MetricError, match="one finite number as the score"):
+        score(make_metric(lambda t, p: result, direction="maximize"), [[[1.0]]], [0])
+
+
+@pytest.mark.parametrize("result", [2, np.float32(2), np.array(2.0), np.array([2])], ids=repr)
+def test_any_single_number_will_do(result: object) -> None:
+    assert score(make_metric(lambda t, p: result, direction="maximize"), [[[1.0]]], [0]) == 2.0
+
+
+def test_a_function_that_raises_is_named() -> None:
+    def recall_at_ten(y_true: Array, y_pred: Array) -> float:
+        raise ZeroDivisionError("no positives")
+
+    with pytest.raises(MetricError, match=r"recall_at_ten.*ZeroDivisionError: no positives") as caught:
+        score(make_metric(recall_at_ten, direction="maximize"), [[[1.0]]], [0])
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_targets_of_several_shapes_are_refused() -> None:
+    metric = make_metric(lambda t, p: 1.0, direction="maximize")
+    with pytest.raises(MetricError, match="2 different lengths"):
+        score(metric, [[[1.0]], [[1.0]]], [[1], [1, 2]])
+    with pytest.raises(DataError, match="one shape and kind"):
+        score(metric, [[[1.0]], [[1.0]]], [1, 1.0])
+
+
+def test_a_function_of_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_own_metric.py").write_text("def first(y_true, y_pred):\n    return y_true[0]\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert score(make_metric("my_own_metric:first", direction="maximize"), [[[1.0]]], [4]) == 4.0

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import flatbuffers
+import numpy as np
+import pytest
+import zoo
+from ai_edge_litert import schema_py_generated as schema
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoselect.errors import ModelError
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.runner import Runner
+
+MODELS = [
+    pytest.param(lambda: zoo.cnn().float_model, id="float"),
+    pytest.param(lambda: zoo.cnn().drq(), id="dynamic range"),
+    pytest.param(lambda: zoo.cnn().fiq(zoo.random_samples(zoo.cnn().float_model)), id="full integer"),
+    pytest.param(lambda: zoo.lstm().float_model, id="recurrent"),
+    pytest.param(lambda: zoo.two_inputs().float_model, id="several inputs"),
+]
+
+
+def data_offsets(content: bytes) -> list[int]:
+    """Where the data of each buffer that has any begins in the file, by the flatbuffers library alone."""
+    model = schema.Model.GetRootAs(content, 0)
+    buffers = [model.Buffers(i) for i in range(model.BuffersLength())]
+    return [b._tab.Vector(b._tab.Offset(4)) for b in buffers if b.DataLength()]
+
+
+def as_old_converters_wrote(content: bytes) -> bytes:
+    """The same model with its op types in ``deprecated_builtin_code`` only."""
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(content, 0))
+    for code in model.operatorCodes:
+        code.deprecatedBuiltinCode, code.builtinCode = code.builtinCode, 0
+    builder = flatbuffers.Builder(len(content))
+    builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
+    return bytes(builder.Output())
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_a_rewritten_model_gives_equal_outputs(make: object) -> None:
+    content = make()  # type: ignore[operator]
+    rewritten = fb.serialise(fb.parse(content))
+    before, after = Runner(content), Runner(rewritten)
+    for sample in zoo.random_samples(content):
+        inputs = {s.key: v for s, v in zip(before.inputs, sample, strict=True)}
+        expected, found = before(inputs), after(inputs)
+        assert list(found) == list(expected)
+        assert all(np.array_equal(found[key], expected[key]) for key in expected)
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_rewriting_twice_gives_equal_bytes(make: object) -> None:
+    once = fb.serialise(fb.parse(make()))  # type: ignore[operator]
+    assert fb.serialise(fb.parse(once)) == once
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_every_buffer_is_aligned(make: object) -> None:
+    offsets = data_offsets(fb.serialise(fb.parse(make())))  # type: ignore[operator]
+    assert len(offsets) > 2
+    assert [o % 16 for o in offsets] == [0] * len(offsets)
+
+
+def test_an_odd_sized_buffer_is_aligned_too() -> None:
+    model = fb.parse(zoo.cnn().float_model)
+    for size in (1, 3, 17, 33):
+        fb.add_buffer(model, np.arange(size, dtype=np.uint8))
+    content = fb.serialise(model)
+    assert [o % 16 for o in data_offsets(content)] == [0] * len(data_offsets(content))
+    assert fb.parse(content).buffers[-1].data.tolist() == list(range(33))
+
+
+def test_truncation_is_a_model_error_at_any_length() -> None:
+    content = zoo.cnn().float_model
+    lengths = {*range(0, 64), *np.linspace(64, len(content) - 1, 150, dtype=int).tolist(), len(content) - 1}
+    for length in sorted(lengths):
+        with pytest.raises(ModelError, match=r"damaged or cut off|Expected a TFLite file"):
+            fb.parse(content[:length])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_damaged_file_is_read_or_is_a_model_error(data: st.DataObject) -> None:
+    content = bytearray(zoo.two_inputs().float_model)
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(8, len(content) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        model = fb.parse(bytes(content))
+    except ModelError:
+        return
+    assert model.subgraphs
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(b"", "found '0 bytes'", id="empty"),
+        pytest.param(b"TFL3", "found '4 bytes'", id="too short"),
+        pytest.param(b"PK\x03\x04" + bytes(60), "identifier 'TFL3'", id="a zip file"),
+        pytest.param(b"\x89HDF\r\n\x1a\n" + bytes(60), "identifier 'TFL3'", id="an HDF5 file"),
+        pytest.param(b"\x08\x00\x00\x00TFL3" + bytes(60), "damaged", id="zeros behind the identifier"),
+        pytest.param(b"\xff\xff\xff\x7fTFL3" + bytes(60), "damaged", id="a root beyond the end"),
+    ],
+)
+def test_what_is_no_tflite_file(content: bytes, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        fb.parse(content)
+
+
+def test_a_file_of_an_old_converter_is_read_right() -> None:
+    content = zoo.cnn().float_model
+    old = as_old_converters_wrote(content)
+    assert {c.builtinCode for c in schema.ModelT.InitFromObj(schema.Model.GetRootAs(old, 0)).operatorCodes} == {0}
+    model, expected = fb.parse(old), fb.parse(content)
+    types = [fb.op_type(model, op) for op in model.subgraphs[0].operators]
+    assert types == [fb.op_type(expected, op) for op in expected.subgraphs[0].operators]
+    assert "DEPTHWISE_CONV_2D" in types
+    [sample] = zoo.random_samples(content, 1)
+    [output] = Runner(fb.serialise(model))(sample[0]).values()
+    [reference] = Runner(content)(sample[0]).values()
+    assert np.array_equal(output, reference)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        pytest.param(lambda folder: folder / "no.tflite", "There is no model file", id="missing"),
+        pytest.param(lambda folder: folder, "cannot be read", id="a folder"),
+    ],
+)
+def test_files_that_cannot_be_read(make: object, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=message):
+        fb.read_model_file(make(tmp_path))  # type: ignore[operator]
+
+
+def test_a_custom_op_has_its_own_name() -> None:
+    model = fb.parse(zoo.cnn().float_model)
+    code = model.operatorCodes[model.subgraphs[0].operators[0].opcodeIndex]
+    code.builtinCode, code.customCode = schema.BuiltinOperator.CUSTOM, b"MyOp"
+    assert fb.op_type(fb.parse(fb.serialise(model)), model.subgraphs[0].operators[0]) == "MyOp"
+
+
+def test_dropping_what_is_unused_changes_nothing_else() -> None:
+    content = zoo.two_inputs().float_model
+    model = fb.parse(content)
+    size = len(fb.serialise(model))
+    stray = schema.TensorT()
+    stray.name, stray.shape, stray.buffer = b"stray", [64], fb.add_buffer(model, np.ones(64, np.float32))
+    # In front, so that every index moves.
+    _shift_tensors(model)
+    model.subgraphs[0].tensors.insert(0, stray)
+    fb.drop_unused_tensors(model)
+    fb.drop_unused_buffers(model)
+    cleaned = fb.serialise(model)
+    assert len(cleaned) == size
+    runner, reference = Runner(cleaned), Runner(content)
+    [sample] = zoo.random_samples(content, 1)
+    inputs = {s.key: v for s, v in zip(reference.inputs, sample, strict=True)}
+    expected, found = reference(inputs), runner(inputs)
+    assert all(np.array_equal(found[key], expected[key]) for key in expected)
+
+
+def _shift_tensors(model: object) -> None:
+    graph = model.subgraphs[0]  # type: ignore[attr-defined]
+    for holder in (graph, *graph.operators):
+        holder.inputs = [i + 1 if i >= 0 else i for i in holder.inputs]
+        holder.outputs = [i + 1 for i in holder.outputs]
+    for signature in model.signatureDefs:  # type: ignore[attr-defined]
+        for entry in (*signature.inputs, *signature.outputs):
+            entry.tensorIndex += 1

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import zoo
+
+from autoselect.domain.graph import Graph, OpKind
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+
+def read(content: bytes) -> Graph:
+    return reader.read_graph(fb.parse(content))
+
+
+def single(call: Callable[..., object], *shapes: tuple[int, ...]) -> bytes:
+    return zoo.from_function(call, *shapes).float_model
+
+
+def tf() -> object:
+    import tensorflow
+
+    return tensorflow
+
+
+def conv(x: object) -> object:
+    return tf().nn.conv2d(x, zoo.weights(3, 3, 3, 16), 2, "SAME")  # type: ignore[attr-defined]
+
+
+def grouped(x: object) -> object:
+    return tf().nn.conv2d(x, zoo.weights(3, 3, 8, 32), 1, "SAME")  # type: ignore[attr-defined]
+
+
+def depthwise(x: object) -> object:
+    return tf().nn.depthwise_conv2d(x, zoo.weights(3, 3, 8, 1), [1, 1, 1, 1], "SAME")  # type: ignore[attr-defined]
+
+
+def transposed(x: object) -> object:
+    return tf().nn.conv2d_transpose(x, zoo.weights(3, 3, 8, 16), (1, 8, 8, 8), 2)  # type: ignore[attr-defined]
+
+
+def volume(x: object) -> object:
+    return tf().nn.conv3d(x, zoo.weights(3, 3, 3, 8, 8), [1] * 5, "SAME")  # type: ignore[attr-defined]
+
+
+def dense(x: object) -> object:
+    return tf().matmul(x, zoo.weights(64, 32))  # type: ignore[attr-defined]
+
+
+def batched(x: object) -> object:
+    return tf().matmul(x, zoo.weights(2, 64, 32))  # type: ignore[attr-defined]
+
+
+def addition(x: object) -> object:
+    return x + 1.0  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("make", "op_type", "macs"),
+    [
+        pytest.param(lambda: single(conv, (1, 8, 8, 3)), "CONV_2D", 4 * 4 * 16 * 3 * 3 * 3, id="strided convolution"),
+        pytest.param(lambda: single(grouped, (1, 8, 8, 32)), "CONV_2D", 8 * 8 * 32 * 3 * 3 * 8, id="four groups"),
+        pytest.param(lambda: single(depthwise, (1, 8, 8, 8)), "DEPTHWISE_CONV_2D", 8 * 8 * 8 * 9, id="depthwise"),
+        # Each input value meets the whole filter once for each output channel.
+        pytest.param(
+            lambda: single(transposed, (1, 4, 4, 16)), "TRANSPOSE_CONV", 4 * 4 * 16 * 3 * 3 * 8, id="transposed"
+        ),
+        pytest.param(lambda: single(volume, (1, 4, 4, 4, 8)), "CONV_3D", 64 * 8 * 27 * 8, id="three dimensions"),
+        pytest.param(lambda: single(dense, (1, 64)), "FULLY_CONNECTED", 64 * 32, id="dense"),
+        pytest.param(lambda: single(dense, (4, 64)), "FULLY_CONNECTED", 4 * 64 * 32, id="dense of four rows"),
+        pytest.param(lambda: single(batched, (2, 4, 64)), "BATCH_MATMUL", 2 * 4 * 64 * 32, id="batched"),
+        # Four gates; each step multiplies the input (6) and the state (16) with 16 units' weights.
+        pytest.param(
+            lambda: zoo.lstm().float_model, "UNIDIRECTIONAL_SEQUENCE_LSTM", 8 * 4 * (6 * 16 + 16 * 16), id="LSTM"
+        ),
+        pytest.param(lambda: single(addition, (1, 8)), "ADD", 0, id="an op without products"),
+    ],
+)
+def test_multiply_accumulates_by_hand(make: Callable[[], bytes], op_type: str, macs: int) -> None:
+    assert [op.macs for op in read(make()).ops if op.op_type == op_type] == [macs]
+
+
+def kinds(content: bytes) -> list[tuple[str, str]]:
+    return [(op.op_type, op.kind.value) for op in read(content).ops]
+
+
+CNN = ("CONV_2D", "DEPTHWISE_CONV_2D", "CONV_2D", "ADD", "MAX_POOL_2D", "RESHAPE", "FULLY_CONNECTED", "SOFTMAX")
+
+
+def test_kinds_of_a_float_model() -> None:
+    assert kinds(zoo.cnn().float_model) == [(name, "float") for name in CNN]
+
+
+def test_kinds_of_a_dynamic_range_model() -> None:
+    # Of the weights only the dense layer's 256 x 5 are 1,024 elements or more.
+    expected = [(name, "hybrid" if name == "FULLY_CONNECTED" else "float") for name in CNN]
+    assert kinds(zoo.cnn().drq()) == expected
+
+
+def test_kinds_of_a_full_integer_model() -> None:
+    content = zoo.cnn().fiq(zoo.random_samples(zoo.cnn().float_model))
+    found = kinds(content)
+    assert (found[0], found[-1]) == (("QUANTIZE", "boundary"), ("DEQUANTIZE", "boundary"))
+    assert found[1:-1] == [(name, "integer") for name in CNN]
+
+
+def test_a_change_of_scale_is_integer_and_work_on_shapes_is_neutral() -> None:
+    model = fb.parse(zoo.cnn().fiq(zoo.random_samples(zoo.cnn().float_model)))
+    graph = model.subgraphs[0]
+    quantize, first = graph.operators[0], graph.operators[1]
+    graph.tensors[quantize.inputs[0]].type = graph.tensors[quantize.outputs[0]].type
+    for index in (first.outputs[0], *first.inputs):
+        graph.tensors[index].type = 2  # int32
+    found = reader.read_graph(model)
+    assert found.ops[0].kind is OpKind.INTEGER
+    assert found.ops[1].kind is OpKind.NEUTRAL
+
+
+def test_activations_and_constants_are_told_apart() -> None:
+    graph = read(zoo.cnn().float_model)
+    first = graph.ops[0]
+    assert [graph.tensors[i].shape for i in first.inputs] == [(1, 8, 8, 3)]
+    assert [graph.tensors[i].shape for i in first.constants] == [(16, 3, 3, 3), (16,)]
+    assert graph.inputs == first.inputs
+    assert graph.outputs == graph.ops[-1].outputs
+    # 4 x 4 x 16 float values.
+    assert graph.tensors[first.outputs[0]].size_bytes == 1024
+
+
+def test_the_signature_names_inputs_and_outputs() -> None:
+    model = fb.parse(zoo.two_inputs().float_model)
+    inputs = {s.key: (s.shape, s.dtype) for s in reader.input_specs(model)}
+    float32 = np.dtype("float32")
+    assert inputs == {"x0": ((1, 6), float32), "x1": ((1, 4), float32), "x2": ((1, 1), float32)}
+    assert {s.key for s in reader.output_specs(model)} == {"total", "product"}
+    model.signatureDefs = None
+    assert [s.key for s in reader.input_specs(model)] == [s.name for s in reader.input_specs(model)]

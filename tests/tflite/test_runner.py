@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import zoo
+
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import ScoreError
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.runner import Runner
+
+
+def tensorflow_outputs(content: bytes, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The signature's outputs by TensorFlow's own interpreter."""
+    import tensorflow as tf
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        runner = tf.lite.Interpreter(model_content=content).get_signature_runner()
+    return dict(runner(**inputs))
+
+
+def built(io_type: str) -> bytes:
+    return zoo.cnn().prepared.builder.build(Recipe(io_type=io_type)).content  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("io_type", "low", "high"), [("int8", -128, 127), ("uint8", 0, 255)])
+def test_integer_models_take_and_give_float(io_type: str, low: int, high: int) -> None:
+    content = built(io_type)
+    model = fb.parse(content)
+    [scale], [zero] = _parameters(model, model.subgraphs[0].inputs[0])
+    [out_scale], [out_zero] = _parameters(model, model.subgraphs[0].outputs[0])
+    levels = np.random.default_rng(1).integers(low, high + 1, (1, 8, 8, 3))
+    raw = tensorflow_outputs(content, {"x0": levels.astype(io_type)})
+    [expected] = [(v.astype(np.float64) - out_zero) * out_scale for v in raw.values()]
+    # A third of a step aside, so that rounding matters.
+    values = (levels + 0.3 - zero) * scale
+    [found] = Runner(content)(values.astype(np.float32)).values()
+    assert found.dtype == np.float32
+    assert found == pytest.approx(expected, abs=1e-6)
+    assert np.ptp(expected) > out_scale
+
+
+@pytest.mark.parametrize("io_type", ["int8", "uint8"])
+def test_values_beyond_the_range_are_cut_off(io_type: str) -> None:
+    content = built(io_type)
+    model = fb.parse(content)
+    [scale], [zero] = _parameters(model, model.subgraphs[0].inputs[0])
+    info = np.iinfo(io_type)
+    sign = np.sign(np.random.default_rng(2).normal(size=(1, 8, 8, 3))).astype(np.float32)
+    edge = np.where(sign > 0, (info.max - zero) * scale, (info.min - zero) * scale).astype(np.float32)
+    runner = Runner(content)
+    [far], [at_edge] = runner(sign * 1e6).values(), runner(edge).values()
+    assert np.array_equal(far, at_edge)
+
+
+def _parameters(model: Any, index: int) -> tuple[list[float], list[int]]:
+    parameters = model.subgraphs[0].tensors[index].quantization
+    return list(parameters.scale), list(parameters.zeroPoint)
+
+
+def test_levels_are_fed_as_they_are() -> None:
+    content = built("int8")
+    levels = np.random.default_rng(1).integers(-128, 128, (1, 8, 8, 3)).astype(np.int8)
+    model = fb.parse(content)
+    [scale], [zero] = _parameters(model, model.subgraphs[0].inputs[0])
+    runner = Runner(content)
+    [from_levels], [from_values] = runner(levels).values(), runner((levels - float(zero)) * scale).values()
+    assert np.array_equal(from_levels, from_values)
+
+
+def three_inputs() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return {key: rng.normal(size=(1, n)).astype(np.float32) for key, n in (("x0", 6), ("x1", 4), ("x2", 1))}
+
+
+@pytest.mark.parametrize("order", [["x0", "x1", "x2"], ["x2", "x1", "x0"], ["x1", "x2", "x0"]])
+def test_inputs_are_matched_by_key_whatever_their_order(order: list[str]) -> None:
+    content, inputs = zoo.two_inputs().float_model, three_inputs()
+    found = Runner(content)({key: inputs[key] for key in order})
+    expected = tensorflow_outputs(content, inputs)
+    assert set(found) == set(expected) == {"total", "product"}
+    assert all(found[key] == pytest.approx(expected[key], abs=1e-6) for key in expected)
+
+
+def test_inputs_may_go_by_tensor_name() -> None:
+    runner, inputs = Runner(zoo.two_inputs().float_model), three_inputs()
+    by_name = {spec.name: inputs[spec.key] for spec in runner.inputs}
+    assert set(by_name) != set(inputs)
+    expected, found = runner(inputs), runner(by_name)
+    assert all(np.array_equal(found[key], expected[key]) for key in expected)
+
+
+def test_numbered_outputs_come_in_the_order_of_their_numbers() -> None:
+    source = zoo.from_function(lambda x: tuple(x * float(i + 1) for i in range(12)), (1, 4))
+    found = Runner(source.float_model)(np.ones((1, 4), np.float32))
+    assert list(found) == [f"output_{i}" for i in range(12)]
+    assert [float(v[0, 0]) for v in found.values()] == [float(i + 1) for i in range(12)]
+
+
+def test_state_does_not_leak_from_one_sample_to_the_next() -> None:
+    content = zoo.lstm().float_model
+    one, two = (sample[0] for sample in zoo.random_samples(content, 2))
+    runner = Runner(content)
+    [first] = runner(one).values()
+    [other] = runner(two).values()
+    [again] = runner(one).values()
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_a_streaming_model_keeps_its_state_between_steps() -> None:
+    content = zoo.lstm().float_model
+    [sample] = zoo.random_samples(content, 1)
+    runner = Runner(content)
+    [first] = runner(sample[0]).values()
+    [second] = runner.step(sample[0]).values()
+    assert not np.allclose(first, second)
+    runner.reset()
+    [fresh] = runner.step(sample[0]).values()
+    assert np.array_equal(first, fresh)
+
+
+def test_an_output_outlives_the_next_run() -> None:
+    content = zoo.cnn().float_model
+    one, two = (sample[0] for sample in zoo.random_samples(content, 2))
+    runner = Runner(content)
+    [first] = runner(one).values()
+    kept = first.copy()
+    runner(two)
+    assert np.array_equal(first, kept)
+
+
+def test_intermediate_tensors_can_be_read() -> None:
+    content = zoo.cnn().float_model
+    runner = Runner(content, preserve_all_tensors=True)
+    [sample] = zoo.random_samples(content, 1)
+    [output] = runner(sample[0]).values()
+    model = fb.parse(content)
+    before_softmax = runner.tensor(int(model.subgraphs[0].operators[-1].inputs[0]))
+    powers = np.exp(before_softmax - before_softmax.max())
+    assert output == pytest.approx(powers / powers.sum(), abs=1e-6)
+
+
+def test_a_model_that_cannot_run_is_a_score_error() -> None:
+    model = fb.parse(zoo.cnn().float_model)
+    code = model.operatorCodes[model.subgraphs[0].operators[0].opcodeIndex]
+    code.builtinCode, code.customCode = 32, b"NoSuchOp"  # 32: CUSTOM
+    with pytest.raises(ScoreError, match="refuses the model"):
+        Runner(fb.serialise(model))
