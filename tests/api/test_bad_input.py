@@ -1,0 +1,383 @@
+"""What does not fit is refused with a message, and leaves the output folder as it was."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pump
+import pytest
+
+import autoselect
+from autoselect.domain.recipe import Recipe
+from autoselect.embedded import model_bytes
+from autoselect.errors import (
+    AutoselectError,
+    DataError,
+    MetricError,
+    ModelError,
+    PreparationError,
+    RecipeError,
+    RunFolderError,
+    StorageError,
+    UsageError,
+)
+from autoselect.runs import files
+from autoselect.runs.cache import fetch, keep
+from autoselect.runs.folder import RunFolder
+from autoselect.study.events import Event, Warned
+from autoselect.study.run import _locked
+
+X, Y = pump.SEARCH
+WINDOW = X[:1]
+NODE = "pump_monitor_1/energy_1/Mul"
+
+
+def with_nan() -> np.ndarray:
+    data = X.copy()
+    data[17, 3] = np.nan
+    return data
+
+
+def never() -> Iterator[Any]:
+    yield from ()
+
+
+def raises_a_type_error(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    raise TypeError("unhashable")
+
+
+def not_a_number(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    return float("nan")
+
+
+def evaluator_that_raises(runner: Any) -> float:
+    raise LookupError("no such camera")
+
+
+def evaluator_of_text(runner: Any) -> Any:
+    return "good"
+
+
+OWN = {"direction": "maximize"}
+
+ROWS: dict[str, tuple[dict[str, Any], type[AutoselectError], int, str]] = {
+    # the model
+    "missing model": ({"model": "nowhere/model.tflite"}, ModelError, 3, r"no model at .*nowhere/model\.tflite"),
+    "not a model file": ({"model": b"PK\x03\x04" + bytes(60)}, ModelError, 3, r"identifier 'TFL3'"),
+    "empty file": ({"model": b""}, ModelError, 3, r"found '0 bytes'"),
+    "cut off by half": ({"model": model_bytes()[:50_000]}, ModelError, 3, r"damaged or cut off \(50000 bytes"),
+    "cut off early": ({"model": model_bytes()[:500]}, ModelError, 3, r"damaged or cut off \(500 bytes"),
+    "no kind of model": ({"model": 7}, UsageError, 2, r"a TFLiteConverter, got int"),
+    # calibration
+    "no calibration": ({"calibration": None}, UsageError, 2, r"representative data: pass --calibration"),
+    "empty calibration": ({"calibration": never}, DataError, 4, r"representative dataset.*at least one sample"),
+    "shape": ({"calibration": [X[0, :5]]}, DataError, 4, r"sample 0 .*shape \(1, 64, 1, 6\), got \(5, 1, 6\)"),
+    "dtype": ({"calibration": [WINDOW.astype(np.int16)]}, DataError, 4, r"float32, got int16.*normalise"),
+    "two inputs": ({"calibration": [[WINDOW, WINDOW]]}, DataError, 4, r"expected 1 input\(s\), 'window'.*got 2"),
+    "NaN": ({"calibration": [[x] for x in with_nan()]}, DataError, 4, r"sample 17 .*finite numbers, got 6 NaN"),
+    "input name": ({"calibration": [{"wave": WINDOW}]}, DataError, 4, r"'window' float32.*got the names 'wave'"),
+    "missing calibration file": ({"calibration": "none.npz"}, DataError, 4, r"none\.npz"),
+    "unknown function": ({"calibration": "pump:calibrate"}, UsageError, 2, r"'calibrate'.*nearest: calibration"),
+    # samples to score on
+    "no evaluation": ({"evaluation": None}, UsageError, 2, r"needs samples to score on: pass --eval"),
+    "empty evaluation": ({"evaluation": never}, DataError, 4, r"scoring data: expected at least one sample"),
+    "NaN in evaluation": ({"evaluation": (with_nan(), Y)}, DataError, 4, r"finite numbers, got 6 NaN"),
+    "no targets": ({"evaluation": X}, DataError, 4, r"expected targets.*label-free"),
+    "fewer targets": ({"evaluation": (X, Y[:50])}, DataError, 4, r"200.*50"),
+    "label too large": ({"evaluation": (X, Y + 1)}, DataError, 4, r"^Sample \d+: .*labels from 0 to 7, got 8"),
+    "label negative": ({"heldout": (X + 1, Y - 1)}, DataError, 4, r"^Sample \d+: .*labels from 0 to 7, got -1"),
+    "one sample to split": ({"evaluation": (X[:1], Y[:1]), "heldout": None}, DataError, 4, r"two different samples"),
+    "seen in calibration": ({"calibration": X[:30]}, DataError, 4, r"30 of 200 search samples are also calibration"),
+    "seen in search": ({"heldout": (X[:9], Y[:9])}, DataError, 4, r"9 of 9 held-out samples are also search"),
+    # metrics
+    "unknown metric": ({"metric": "acuracy"}, MetricError, 5, r"got 'acuracy'; nearest: accuracy"),
+    "no direction": ({"metric": not_a_number}, MetricError, 5, r"'maximize' or 'minimize', got None"),
+    "wrong direction": ({"metric": "accuracy", "direction": "minimize"}, MetricError, 5, r"'maximize', got 'minimize'"),
+    "metric raises": ({"metric": raises_a_type_error, **OWN}, MetricError, 5, r"raised TypeError: unhashable"),
+    "metric gives NaN": ({"metric": not_a_number, **OWN}, MetricError, 5, r"one finite number as the score, got .*nan"),
+    "evaluator raises": ({"evaluator": evaluator_that_raises}, MetricError, 5, r"LookupError: no such camera"),
+    "evaluator of text": ({"evaluator": evaluator_of_text}, MetricError, 5, r"must return a number.*'good'"),
+    "evaluator is no function": ({"evaluator": 5}, MetricError, 5, r"must be a function, got int"),
+    "unknown output": ({"output_name": "logits"}, UsageError, 2, r"no output 'logits'.*output_0"),
+    # settings
+    "no trials": ({"trials": 0}, UsageError, 2, r"^trials: .*got 0"),
+    "unknown sampler": ({"sampler": "gp"}, UsageError, 2, r"no sampler 'gp'.*tpe, nsga2, random"),
+    "unknown space": ({"search_space": "op_type"}, UsageError, 2, r"'op_type'.*Did you mean 'op_types'"),
+    "unknown fallback": ({"fallback": "int4"}, UsageError, 2, r"^fallback: .*'drq' or 'float', got 'int4'"),
+    "unknown io_type": ({"io_type": "int16"}, UsageError, 2, r"^io_type: .*got 'int16'"),
+    "unknown node": ({"keep_float": [NODE + "l"]}, UsageError, 2, rf"--keep-float: .*Nearest: '{NODE}'"),
+    "unknown op": ({"keep_int": ["CONV2D"]}, UsageError, 2, r"--keep-int: .*'CONV2D'.*CONV_2D, DEPTHWISE_CONV_2D"),
+    "pinned both ways": ({"keep_int": ["MEAN"], "keep_float": ["*_mean_*"]}, UsageError, 2, r"pinned both ways"),
+    "all pinned": ({"keep_int": ["*"]}, UsageError, 2, r"nothing to choose"),
+}
+
+
+@pytest.mark.parametrize(("changes", "error", "exit_code", "words"), ROWS.values(), ids=ROWS)
+@pytest.mark.usefixtures("finished")  # Its calibration is in the cache.
+def test_is_refused(
+    changes: dict[str, Any], error: type[AutoselectError], exit_code: int, words: str, tmp_path: Path
+) -> None:
+    output = tmp_path / "run"
+    with pytest.raises(error, match=words) as caught:
+        autoselect.search(**{**pump.LIVE, "output": output, "trials": 5, "workers": 1, **changes})
+    assert caught.value.exit_code == exit_code
+    assert type(caught.value) is error
+    left = sorted(p.name for p in output.iterdir()) if output.exists() else []
+    assert left in ([], ["worker.log"])
+    assert [p.name for p in tmp_path.iterdir()] in ([], ["run"])
+
+
+def test_the_search_space_file_names_its_wrong_key(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text('schema_version = 1\nname = "own"\nwhy = "x"\n[[choices]]\nkind = "leading"\nupto = 3\n')
+    with pytest.raises(UsageError, match=r"own\.toml.*choices\.0\.leading\.upto"):
+        pump.search(tmp_path / "run", search_space=str(path))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_quantized_model_is_refused(finished: autoselect.Run, tmp_path: Path) -> None:
+    for name in ("integer", finished.front["id"].iloc[0]):
+        with pytest.raises(ModelError, match=r"quantized already: \d+ of its tensors.*float model"):
+            pump.search(tmp_path / "run", model=finished.model_path(name))
+    assert not (tmp_path / "run" / "manifest.json").exists()
+
+
+def test_a_model_that_kills_the_calibrator_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    """Keras 3 makes a WHILE of an LSTM, at which TensorFlow's calibrator ends in a segmentation fault."""
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((5, 3), batch_size=1), keras.layers.LSTM(4), keras.layers.Dense(2)])
+    (tmp_path / "lstm.tflite").write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+    assert "WHILE" in pump.litert_ops((tmp_path / "lstm.tflite").read_bytes())
+    data = np.random.default_rng(0).normal(size=(8, 5, 3)).astype(np.float32)
+    with pytest.raises(PreparationError, match=r"WHILE op.*TF_USE_LEGACY_KERAS=1.*unroll=True") as caught:
+        autoselect.search(
+            tmp_path / "lstm.tflite",
+            calibration=data[:4],
+            evaluation=data[4:],
+            metric="agreement",
+            output=tmp_path / "run",
+        )
+    assert caught.value.exit_code == 9
+    assert [p.name for p in (tmp_path / "run").iterdir()] == ["worker.log"]
+
+
+# -------------------------------------------------------------------------------------------- recipes
+
+RECIPES = {
+    "unknown node": (Recipe(denylisted_nodes=frozenset({NODE + "l"})), rf"'{NODE}l'\. Nearest: '{NODE}'"),
+    "glob of nothing": (Recipe(denylisted_nodes=frozenset({"nothing/*"})), r"No node is called 'nothing/\*'"),
+    "unknown op": (Recipe(denylisted_ops=frozenset({"CONV2D"})), r"op type 'CONV2D'.*CONV_2D, DEPTHWISE_CONV_2D"),
+}
+
+
+@pytest.mark.parametrize(("recipe", "words"), RECIPES.values(), ids=RECIPES)
+def test_recipes_of_other_models_are_refused(recipe: Recipe, words: str, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=words) as caught:
+        autoselect.build(recipe, model=model_bytes(), calibration=pump.calibration, output=tmp_path / "out.tflite")
+    assert caught.value.exit_code == 6
+    assert list(tmp_path.iterdir()) == []
+
+
+RECIPE_FILES = {
+    "not JSON": ("{", RecipeError, r"not JSON"),
+    "unknown key": ('{"deny": []}', RecipeError, r"unknown key 'deny'"),
+    "wrong type": ('{"denylisted_nodes": "a"}', RecipeError, r"denylisted_nodes: expected a list"),
+    "unknown fallback": ('{"fallback": "int4"}', RecipeError, r"fallback: expected one of drq, float"),
+    "missing": (None, UsageError, r"cannot be read: No such file"),
+}
+
+
+@pytest.mark.parametrize(("text", "error", "words"), RECIPE_FILES.values(), ids=RECIPE_FILES)
+def test_wrong_recipe_files_are_refused(
+    text: str | None, error: type[AutoselectError], words: str, tmp_path: Path
+) -> None:
+    if text is not None:
+        (tmp_path / "own.json").write_text(text)
+    with pytest.raises(error, match=words):
+        autoselect.build(
+            tmp_path / "own.json", model=model_bytes(), calibration=pump.calibration, output=tmp_path / "out.tflite"
+        )
+    assert not (tmp_path / "out.tflite").exists()
+
+
+EVALUATE = {
+    "missing model": ({"model": "none.tflite"}, ModelError, r"no model file none\.tflite"),
+    "cut off": ({"model": model_bytes()[:5000]}, ModelError, r"cut off"),
+    "no reference": ({"metric": "agreement"}, UsageError, r"'agreement'.*--reference"),
+    "metric raises": ({"metric": raises_a_type_error, **OWN}, MetricError, r"TypeError: unhashable"),
+    "labels": ({"evaluation": (X, Y + 8)}, DataError, r"labels from 0 to 7"),
+}
+
+
+@pytest.mark.parametrize(("changes", "error", "words"), EVALUATE.values(), ids=EVALUATE)
+def test_evaluate_refuses(changes: dict[str, Any], error: type[AutoselectError], words: str) -> None:
+    with pytest.raises(error, match=words):
+        autoselect.evaluate(**{"model": model_bytes(), "evaluation": pump.SEARCH, **changes})
+
+
+# ------------------------------------------------------------------------------------- the run folder
+
+
+def test_other_content_is_left_alone(tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    output.mkdir()
+    (output / "thesis.tex").write_text("years of work")
+    with pytest.raises(RunFolderError, match=r"not empty") as caught:
+        pump.search(output)
+    assert caught.value.exit_code == 7
+    assert [p.name for p in output.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("a file")
+    with pytest.raises(RunFolderError, match=r"Choose a new or an empty folder"):
+        pump.search(tmp_path / "run")
+    assert (tmp_path / "run").read_text() == "a file"
+
+
+NO_RUNS = {
+    "nothing there": (None, r"holds no run: it has no manifest\.json"),
+    "half a manifest": ('{"manifest_version": 1, "so', r"manifest\.json is damaged"),
+    "a list": ("[]", r"manifest\.json is damaged"),
+    "of the future": ('{"manifest_version": 99}', r"version 99; this autoselect reads version 1"),
+}
+
+
+@pytest.mark.parametrize(("manifest", "words"), NO_RUNS.values(), ids=NO_RUNS)
+def test_only_runs_are_resumed(manifest: str | None, words: str, tmp_path: Path) -> None:
+    if manifest is not None:
+        (tmp_path / "manifest.json").write_text(manifest)
+    before = pump.tree(tmp_path)
+    for use in (autoselect.resume, autoselect.load_run):
+        with pytest.raises(RunFolderError, match=words):
+            use(tmp_path)
+    with pytest.raises(RunFolderError, match=words):
+        autoselect.pick(tmp_path, name="balanced", output=tmp_path / "out.tflite")
+    assert pump.tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("spelling", [".", "../run"])
+def test_two_processes_do_not_share_a_folder(
+    finished: autoselect.Run, monkeypatch: pytest.MonkeyPatch, spelling: str
+) -> None:
+    before = pump.tree(finished.directory)
+    monkeypatch.chdir(finished.directory)
+    with _locked(RunFolder(finished.directory)), pytest.raises(RunFolderError, match="Another process is working"):
+        autoselect.resume(spelling, trials=30)
+    assert pump.tree(finished.directory) == before
+
+
+# --------------------------------------------------------------------------------------- the same samples
+
+
+def test_overlap_may_be_allowed_and_is_then_told(tmp_path: Path) -> None:
+    events: list[Event] = []
+    overlapping = {"calibration": X[:30], "heldout": (X[:90], Y[:90])}
+    run = pump.search(
+        tmp_path / "run", trials=3, evaluation=(X, Y), **overlapping, allow_overlap=True, listener=events.append
+    )
+    told = run.summary["warnings"]
+    assert [text.split(":")[0] for text in told] == [
+        "30 of 200 search samples are also calibration samples",
+        "30 of 90 held-out samples are also calibration samples",
+        "90 of 90 held-out samples are also search samples",
+    ]
+    assert [e.message for e in events if isinstance(e, Warned)] == told
+
+
+# ------------------------------------------------------------------------------------------ the disk is full
+
+
+class FullDisk:
+    """``os.replace`` or ``os.fdopen`` that fails with ENOSPC for some files."""
+
+    def __init__(self, real: Callable[..., Any], wanted: Callable[[Any], bool]) -> None:
+        self._real, self._wanted = real, wanted
+        self.failed = 0
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if not self._wanted(args):
+            return self._real(*args, **options)
+        self.failed += 1
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def full_at(monkeypatch: pytest.MonkeyPatch, file: str) -> FullDisk:
+    disk = FullDisk(os.replace, lambda args: Path(args[-1]).match(file))
+    monkeypatch.setattr(files.os, "replace", disk)
+    return disk
+
+
+def test_a_disk_full_before_the_search_leaves_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        disk = full_at(patch, "manifest.json")
+        with pytest.raises(StorageError, match=r"manifest\.json could not be written: No space left") as caught:
+            pump.search(tmp_path / "run", trials=3)
+    assert (disk.failed, caught.value.exit_code) == (1, 8)
+    assert not (tmp_path / "run" / "manifest.json").exists()
+    assert pump.search(tmp_path / "run", trials=3).status == "complete"
+
+
+@pytest.mark.parametrize("file", ["layer_statistics.csv", "front.csv"])
+def test_a_disk_full_during_the_search_is_resumed_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    with monkeypatch.context() as patch:
+        full_at(patch, file)
+        with pytest.raises(StorageError, match=r"No space left on device.*nothing that was complete is lost"):
+            pump.search(tmp_path / "run", trials=4)
+    assert [p.name for p in (tmp_path / "run").rglob(".*")] == []  # No half-written file stays.
+    with pytest.raises(RunFolderError, match="stopped early"):
+        autoselect.load_run(tmp_path / "run")
+    run = autoselect.resume(tmp_path / "run")
+    assert (run.status, len(run.trials), len(run.layer_statistics)) == ("complete", 4, 22)
+    assert run.front["heldout_accuracy"].notna().all()
+
+
+def test_a_disk_full_leaves_the_old_files(
+    finished: autoselect.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = "summary.json"
+    folder = tmp_path / "run"
+    shutil.copytree(finished.directory, folder)
+    with monkeypatch.context() as patch:
+        full_at(patch, file)
+        with pytest.raises(StorageError, match="No space left"):
+            autoselect.resume(folder, trials=21)
+    assert (folder / file).read_bytes() == (finished.directory / file).read_bytes()
+    assert autoselect.load_run(folder).summary == finished.summary
+
+
+@pytest.mark.parametrize("call", ["replace", "fdopen"])
+def test_a_file_is_written_whole_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    path = tmp_path / "a.json"
+    files.write_json(path, {"old": 1})
+
+    def refuse(*args: Any, **options: Any) -> Any:
+        if call == "fdopen":
+            os.close(args[0])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files.os, call, refuse)
+    with pytest.raises(StorageError, match=r"a\.json could not be written: No space left"):
+        files.write_json(path, {"new": 2})
+    assert json.loads(path.read_text()) == {"old": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "cache").write_text("a file where the cache should be")
+    keep(tmp_path / "work", tmp_path / "cache" / "entry")
+    assert not fetch(tmp_path / "cache" / "entry", tmp_path / "target")
+    assert (tmp_path / "cache").read_text() == "a file where the cache should be"

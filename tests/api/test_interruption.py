@@ -1,0 +1,198 @@
+"""Searches that are killed, stopped, starved of disk, or whose candidates die; real processes throughout."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pump
+import pytest
+
+import autoselect
+
+SCRIPT = """
+import sys
+import autoselect, pump
+from autoselect.study.events import TrialFinished
+
+def listener(event):
+    if isinstance(event, TrialFinished):
+        print(event.number, flush=True)
+        if len(sys.argv) == 3 and event.number == 4:
+            import os, resource
+            _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(sys.argv[1] + "/study.journal") + 700, hard))
+
+try:
+    open(sys.argv[1] + "/manifest.json")
+except FileNotFoundError:
+    run = pump.search(sys.argv[1], trials=300, listener=listener)
+else:
+    run = autoselect.resume(sys.argv[1], listener=listener)
+print(run.status, flush=True)
+"""
+
+
+def start(folder: Path, *more: str) -> subprocess.Popen[str]:
+    """A search, or its continuation, in a process group of its own; it prints each trial's number."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([p for p in sys.path if p])}
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(folder), *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def after_trials(process: subprocess.Popen[str], count: int) -> None:
+    """Wait until so many trials are told."""
+    assert process.stdout is not None
+    for _ in range(count):
+        assert process.stdout.readline().strip().isdigit()
+
+
+def complete(folder: Path) -> dict[int, list[float]]:
+    """Values of the complete trials, by number."""
+    return {t.number: t.values for t in pump.journal(folder) if t.state.name == "COMPLETE"}
+
+
+def values(run: autoselect.Run) -> dict[int, list[float]]:
+    rows = run.trials[run.trials["state"] == "complete"]
+    return {r.number: [r.accuracy, r.size_bytes, r.penalty] for r in rows.itertuples()}
+
+
+def agree(before: dict[int, list[float]], after: dict[int, list[float]]) -> bool:
+    return before == {number: after[number] for number in before if number in after}
+
+
+@pytest.mark.slow
+def test_a_killed_search_loses_nothing_that_was_complete(tmp_path: Path) -> None:
+    """Killed three times, at random moments, each time in another process; once the last line is cut off."""
+    folder = tmp_path / "run"
+    rng = random.Random(3)
+    before: dict[int, list[float]] = {}
+    for cut_off in (False, True, False):
+        process = start(folder)
+        after_trials(process, rng.randint(2, 6))
+        time.sleep(rng.uniform(0, 0.1))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        now = complete(folder)
+        assert agree(before, now)
+        assert len(now) > len(before)
+        before = now
+        if cut_off:
+            with (folder / "study.journal").open("ab") as file:
+                file.write(b'{"op_code": 6, "worker_id": "a')
+    wanted = max(before) + 10
+    run = autoselect.resume(folder, trials=wanted)
+    assert agree(before, values(run))
+    assert run.status == "complete"
+    assert len(run.trials) == wanted
+    assert set(run.trials["state"]) == {"complete"}
+    assert values(run) == complete(folder)
+    assert pump.unfinished(folder) == []
+    assert run.trials.loc[~run.trials["reused"], "sha256"].is_unique
+    assert {pump.sha256(folder / file) for file in run.front["file"]} == set(run.front["sha256"])
+    assert run.front["heldout_accuracy"].notna().all()
+    assert not (folder / "work").exists()
+
+
+@pytest.mark.slow
+def test_an_interrupted_search_keeps_its_result_and_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    process = start(folder)
+    after_trials(process, 6)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out.splitlines()[-1]) == (0, "interrupted"), err
+    assert pump.unfinished(folder) == []
+    stopped = autoselect.load_run(folder)
+    assert stopped.status == "interrupted"
+    assert set(stopped.picks) == {"accurate", "balanced", "compact", "integer"}
+    assert (folder / "pareto.png").exists()
+    for row in stopped.front.itertuples():
+        assert pump.sha256(folder / row.file) == row.sha256
+        assert row.accuracy == pytest.approx(pump.litert_accuracy((folder / row.file).read_bytes(), pump.SEARCH))
+    assert set(stopped.trials["state"]) == {"complete"}
+    told = len(stopped.trials)
+    run = autoselect.resume(folder, trials=told + 5)
+    assert (run.status, len(run.trials)) == ("complete", told + 5)
+    assert agree(values(stopped), values(run))
+    assert run.front["heldout_accuracy"].notna().all()
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_amid_the_trials_is_resumed_from(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the full disk; the journal is left with half a line."""
+    folder = tmp_path / "run"
+    process = start(folder, "limit")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1, out
+    message = err.strip().splitlines()[-1]
+    assert message.startswith("autoselect.errors.StorageError: ")
+    assert "study.journal could not be written: File too large" in message
+    before = complete(folder)
+    assert len(before) >= 5
+    run = autoselect.resume(folder, trials=max(before) + 5)
+    assert (run.status, len(run.trials)) == ("complete", max(before) + 5)
+    assert agree(before, values(run))
+    assert pump.unfinished(folder) == []
+
+
+def evaluator(calls: Path, *, dies_at: int, hangs_at: int) -> Callable[[Any], float]:
+    """An evaluator that counts its calls over all processes, and once dies and once hangs."""
+    calls.mkdir()
+
+    def call_number() -> int:
+        number = 0
+        while True:
+            try:
+                os.mkdir(calls / str(number))
+            except FileExistsError:
+                number += 1
+            else:
+                return number
+
+    def evaluate(runner: Any) -> float:
+        number = call_number()
+        if number == dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if number == hangs_at:
+            time.sleep(600)
+        return float(runner(pump.SEARCH[0][:1])["output_0"].max())
+
+    return evaluate
+
+
+def test_a_candidate_that_dies_or_hangs_costs_its_own_trial_only(tmp_path: Path) -> None:
+    """Call 0 is the float model's; the baselines that follow are distinct candidates."""
+    begun = time.monotonic()
+    run = autoselect.search(
+        pump.MODEL_PATH,
+        calibration="pump:calibration",
+        evaluator=evaluator(tmp_path / "calls", dies_at=2, hangs_at=4),
+        trials=10,
+        workers=2,
+        trial_timeout=6.0,
+        output=tmp_path / "run",
+    )
+    assert time.monotonic() - begun < 120
+    failed = run.trials[run.trials["state"] == "failed"]
+    assert len(failed) == 2
+    dead, hung = sorted(failed["error"], key=lambda text: "time limit" in text)
+    assert dead == "The worker process died of SIGKILL: it was killed, most often for lack of memory."
+    assert hung == "The worker process took longer than its time limit and was stopped."
+    assert failed["recipe"].notna().all()
+    assert (run.status, len(run.trials)) == ("complete", 10)
+    assert run.summary["counts"]["failed"] == 2
+    assert pump.unfinished(tmp_path / "run") == []

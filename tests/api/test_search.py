@@ -1,0 +1,451 @@
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pump
+import pytest
+
+import autoselect
+from autoselect.domain.recipe import Recipe
+from autoselect.embedded import model_bytes
+from autoselect.errors import RunFolderError
+from autoselect.runs.run import load_run
+from autoselect.study.events import Event, TrialFinished
+
+OBJECTIVES = ["accuracy", "size_bytes", "penalty"]
+
+
+def losses(row: Any) -> tuple[float, float, float]:
+    return -row.accuracy, row.size_bytes, row.penalty
+
+
+# ------------------------------------------------------------------------------------- the run folder
+
+
+def test_a_finished_folder_holds_what_is_promised_and_nothing_else(finished: autoselect.Run) -> None:
+    members = [f"front/{member}{end}" for member in finished.front["id"] for end in (".tflite", ".recipe.json")]
+    assert set(pump.tree(finished.directory)) == {
+        "manifest.json",
+        "trials.csv",
+        "front.csv",
+        "layer_statistics.csv",
+        "pareto.png",
+        "summary.json",
+        "study.journal",
+        "worker.log",
+        *members,
+    }
+    assert sorted(p.name for p in finished.directory.iterdir() if p.is_dir()) == ["front"]
+    assert (finished.directory / "pareto.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(p.name for p in finished.directory.parent.iterdir()) == ["run"]  # No lock is left beside it.
+
+
+def test_the_counts_add_up(finished: autoselect.Run) -> None:
+    trials, counts = finished.trials, finished.summary["counts"]
+    assert finished.status == "complete"
+    assert trials["number"].tolist() == list(range(20))
+    assert counts == {
+        "trials": 20,
+        "scored": trials["sha256"].nunique(),
+        "reused": int(trials["reused"].sum()),
+        "failed": 0,
+    }
+    assert counts["scored"] + counts["reused"] == 20
+    assert finished.manifest["counts"] == {"calibration": pump.CALIBRATION_COUNT, "search": 200, "heldout": 300}
+
+
+def test_the_first_trials_are_the_baselines(finished: autoselect.Run) -> None:
+    origins = finished.trials["origin"].tolist()
+    assert origins[:3] == ["baseline:fiq", "baseline:drq", "baseline:heuristic"]
+    assert all(o.startswith("baseline:") for o in origins[:10])
+    assert origins[10:] == ["tpe"] * 10
+
+
+def test_every_front_file_has_the_bytes_of_its_row(finished: autoselect.Run) -> None:
+    for row in finished.front.itertuples():
+        file = finished.directory / row.file
+        assert (pump.sha256(file), file.stat().st_size) == (row.sha256, row.size_bytes)
+        assert file.stem == row.id == row.sha256[:10]
+
+
+def test_the_front_is_what_no_trial_dominates(finished: autoselect.Run) -> None:
+    rows = list(finished.trials.itertuples())
+    best = {r.sha256 for r in rows if not any(pump.dominates(losses(o), losses(r)) for o in rows)}
+    assert set(finished.front["sha256"]) == best
+    assert finished.front["sha256"].is_unique
+    assert set(finished.trials.loc[finished.trials["on_front"], "sha256"]) == best
+    assert len(best) >= 2
+
+
+def test_equal_bytes_are_scored_once_and_equal_scores_are_reused(finished: autoselect.Run) -> None:
+    trials = finished.trials
+    assert trials.loc[~trials["reused"], "sha256"].is_unique
+    for _, twins in trials.groupby("sha256"):
+        assert len(twins[[*OBJECTIVES, "drop", "segments", "score_seconds"]].drop_duplicates()) == 1
+    assert trials.groupby("fingerprint")["sha256"].nunique().eq(1).all()
+
+
+def test_the_journal_tells_of_every_trial(finished: autoselect.Run) -> None:
+    told = pump.journal(finished.directory)
+    assert {t.state.name for t in told} == {"COMPLETE"}
+    for trial, row in zip(told, finished.trials.itertuples(), strict=True):
+        assert trial.number == row.number
+        assert trial.values == [getattr(row, name) for name in OBJECTIVES]
+
+
+def test_the_layer_table_has_a_row_for_each_op_of_the_float_model(finished: autoselect.Run) -> None:
+    table = finished.layer_statistics
+    assert table["op_name"].tolist() == pump.litert_ops(model_bytes())
+    assert table["index"].tolist() == list(range(len(table)))
+    assert table["tensor_name"].is_unique
+
+
+# ----------------------------------------------------------------------------------- scores and picks
+
+
+def test_scores_are_those_of_litert_itself(finished: autoselect.Run) -> None:
+    for row in finished.front.itertuples():
+        content = (finished.directory / row.file).read_bytes()
+        assert row.accuracy == pytest.approx(pump.litert_accuracy(content, pump.SEARCH))
+        assert row.heldout_accuracy == pytest.approx(pump.litert_accuracy(content, pump.HELDOUT))
+        assert row.heldout_low < row.heldout_accuracy < row.heldout_high
+
+
+def test_the_float_reference_is_the_source_itself(finished: autoselect.Run) -> None:
+    found = finished.summary["references"]["float"]
+    assert found["size_bytes"] == pytest.approx(len(model_bytes()), rel=0.01)  # Its free batch is pinned to 1.
+    assert found["penalty"] == 80
+    assert found["accuracy"] == pytest.approx(pump.litert_accuracy(model_bytes(), pump.SEARCH))
+    assert found["heldout"] == pytest.approx(pump.litert_accuracy(model_bytes(), pump.HELDOUT))
+    drops = found["accuracy"] - finished.trials["accuracy"]
+    np.testing.assert_allclose(finished.trials["drop"], drops, atol=1e-12)
+
+
+def test_picks_are_members_of_the_front(finished: autoselect.Run) -> None:
+    picks = finished.picks
+    assert set(picks) == {"accurate", "balanced", "compact", "integer"}
+    front = finished.front.set_index("id")
+    for name, member in picks.items():
+        assert name in front.loc[member, "pick"].split(",")
+    assert front.loc[picks["accurate"], "accuracy"] == front["accuracy"].max()
+    within = front[front["drop"] <= finished.summary["allowed_drop"]]
+    assert front.loc[picks["compact"], "size_bytes"] == within["size_bytes"].min()
+    assert front.loc[picks["integer"], "penalty"] == within["penalty"].min()
+
+
+def test_pick_copies_by_name_and_by_id(finished: autoselect.Run, tmp_path: Path) -> None:
+    for name in (*finished.picks, finished.front["id"].iloc[-1]):
+        row = autoselect.pick(finished.directory, name=name, output=tmp_path / f"{name}.tflite")
+        assert pump.sha256(Path(row["path"])) == row["sha256"]
+        assert row["id"] == finished.picks.get(name, name)
+    with pytest.raises(RunFolderError, match=r"no 'smallest'.*accurate"):
+        autoselect.pick(finished.directory, name="smallest", output=tmp_path / "none.tflite")
+    assert not (tmp_path / "none.tflite").exists()
+
+
+def test_evaluate_gives_a_members_heldout_score(finished: autoselect.Run) -> None:
+    row = finished.front.iloc[0]
+    found = autoselect.evaluate(finished.model_path(row["id"]), evaluation=pump.HELDOUT)
+    for ours, theirs in [("score", "heldout_accuracy"), ("low", "heldout_low"), ("high", "heldout_high")]:
+        assert found[ours] == pytest.approx(row[theirs])
+    for column in ("size_bytes", "penalty", "segments", "float_ops", "crossing_tensors", "crossing_bytes"):
+        assert found[column] == row[column]
+    assert (found["metric"], found["samples"]) == ("accuracy", 300)
+
+
+# -------------------------------------------------------------------------------------- the same again
+
+TWIN = """
+import sys
+import pump
+pump.search(sys.argv[1], trials=14, seed=4, workers=1)
+"""
+
+
+@pytest.fixture(scope="module")
+def twins(tmp_path_factory: pytest.TempPathFactory) -> tuple[autoselect.Run, autoselect.Run]:
+    """The same search in this process and, without a cache, in another."""
+    folder = tmp_path_factory.mktemp("twins")
+    here = pump.search(folder / "here", trials=14, seed=4, workers=1)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([p for p in sys.path if p]),
+        "AUTOSELECT_CACHE_DIR": str(folder / "cache"),
+    }
+    subprocess.run([sys.executable, "-c", TWIN, str(folder / "there")], check=True, env=environment, timeout=120)
+    return here, load_run(folder / "there")
+
+
+def test_one_worker_and_one_seed_give_the_same_trials(twins: tuple[autoselect.Run, autoselect.Run]) -> None:
+    here, there = twins
+    timing = [name for name in here.trials if name.endswith("_seconds")]
+    assert here.trials.drop(columns=timing).equals(there.trials.drop(columns=timing))
+    assert here.front.equals(there.front)
+    assert here.layer_statistics.equals(there.layer_statistics)
+    assert here.summary == there.summary
+    assert here.manifest["hashes"] == there.manifest["hashes"]
+    assert pump.tree(here.directory / "front") == pump.tree(there.directory / "front")
+
+
+CALIBRATIONS = {
+    "function of signatures": lambda folder: lambda: ((None, {"window": s[0]}) for s in pump.calibration()),
+    "array": lambda folder: np.concatenate([s[0] for s in pump.calibration()]),
+    "npz": lambda folder: saved(folder / "c.npz"),
+}
+
+
+def saved(path: Path) -> Path:
+    windows = np.concatenate([s[0] for s in pump.calibration()])
+    np.savez(path, x=windows)
+    return path
+
+
+@pytest.mark.parametrize("form", CALIBRATIONS.values(), ids=CALIBRATIONS)
+def test_build_gives_a_members_bytes_from_any_form_of_the_data(
+    finished: autoselect.Run, form: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    place = list(CALIBRATIONS).index(request.node.callspec.id)
+    member = finished.front.iloc[place % len(finished.front)]
+    recipe: Any = finished.directory / "front" / f"{member['id']}.recipe.json"
+    if place % 2:
+        recipe = Recipe.from_json(recipe.read_text())
+    source = [pump.MODEL_PATH, str(pump.MODEL_PATH), model_bytes()][place % 3]
+    found = autoselect.build(recipe, model=source, calibration=form(tmp_path), output=tmp_path / "built.tflite")
+    assert found["sha256"] == member["sha256"] == pump.sha256(tmp_path / "built.tflite")
+    assert found["size_bytes"] == member["size_bytes"]
+    floats = [name for name, kind in found["kinds"].items() if kind in ("float", "hybrid")]
+    assert len(floats) == member["float_ops"]
+
+
+def test_every_member_is_built_again_bit_for_bit(finished: autoselect.Run, tmp_path: Path) -> None:
+    """From the recipes alone, by a resume that finds no candidate kept."""
+    folder = tmp_path / "run"
+    shutil.copytree(finished.directory, folder)
+    for model in (folder / "front").glob("*.tflite"):
+        model.unlink()
+    again = autoselect.resume(folder)
+    assert pump.tree(folder / "front") == pump.tree(finished.directory / "front")
+    assert again.front.equals(finished.front)
+    assert again.summary == finished.summary
+
+
+# ------------------------------------------------------------------------------------- pins and limits
+
+
+def test_pinned_nodes_stay_as_they_are_told(tmp_path: Path, finished: autoselect.Run) -> None:
+    run = pump.search(tmp_path / "run", trials=14, keep_float=["SOFTMAX", "*/stem_1/*"], keep_int=["*energy*"])
+    table = finished.layer_statistics
+    names = table["tensor_name"]
+    softmax, stem = names[table["op_name"] == "SOFTMAX"], names[names.str.contains("/stem_1/")]
+    energy = set(names[names.str.contains("energy")])
+    assert (len(softmax), len(stem), len(energy)) == (1, 1, 4)
+    assert run.trials["fingerprint"].nunique() > 5
+    for text in run.trials["recipe"]:
+        assert set(softmax) | set(stem) <= pump.recipe_nodes(text)
+        assert not energy & pump.recipe_nodes(text)
+
+
+def test_no_penalty_means_all_integer(tmp_path: Path) -> None:
+    run = pump.search(tmp_path / "run", trials=12, max_penalty=0)
+    assert run.status == "complete"
+    assert run.front[["penalty", "float_ops", "crossing_tensors"]].eq(0).all(axis=None)
+    assert run.front["segments"].tolist() == [1]
+    assert run.trials.loc[run.trials["feasible"], "float_ops"].eq(0).all()
+    assert not run.trials["feasible"].all()
+
+
+def test_where_nothing_is_feasible_the_closest_are_kept(tmp_path: Path) -> None:
+    run = pump.search(tmp_path / "run", trials=6, max_size=1.0)
+    assert run.status == "nothing_feasible"
+    assert not run.trials["feasible"].any()
+    assert len(run.front) >= 1
+    assert run.front["size_bytes"].eq(run.trials["size_bytes"].min()).all()
+    assert "closest" in run.summary["verdict"]
+    assert set(run.picks) == {"accurate", "balanced", "compact", "integer"}
+
+
+# ---------------------------------------------------------------------------------------- more trials
+
+
+def test_a_finished_run_takes_more_trials(finished: autoselect.Run, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished.directory, folder)
+    events: list[Event] = []
+    run = autoselect.resume(folder, trials=30, listener=events.append)
+    assert run.status == "complete"
+    assert run.manifest["settings"]["trials"] == len(run.trials) == 30
+    kept = run.trials.iloc[:20]
+    assert kept.drop(columns="on_front").equals(finished.trials.drop(columns="on_front"))
+    told = sorted(e.number for e in events if isinstance(e, TrialFinished))
+    assert told == list(range(20, 30))
+    assert run.trials.loc[~run.trials["reused"], "sha256"].is_unique
+    assert not pump.unfinished(folder)
+    rows = list(run.trials.itertuples())
+    best = {r.sha256 for r in rows if not any(pump.dominates(losses(o), losses(r)) for o in rows)}
+    assert set(run.front["sha256"]) == best
+    assert {pump.sha256(folder / file) for file in run.front["file"]} == best
+    assert run.front["heldout_accuracy"].notna().all()
+    assert not (folder / "work").exists()
+
+
+def other_calibration() -> Any:
+    return itertools.islice(pump.calibration(), 20)
+
+
+CHANGED = {
+    "calibration": ({"calibration": other_calibration}, "another calibration"),
+    "evaluation": ({"evaluation": (pump.SEARCH[0][1:], pump.SEARCH[1][1:])}, "another evaluation"),
+    "targets": ({"evaluation": (pump.SEARCH[0], (pump.SEARCH[1] + 1) % 8)}, "another evaluation"),
+    "held-out": ({"heldout": (pump.HELDOUT[0][1:], pump.HELDOUT[1][1:])}, "another heldout"),
+    "metric": ({"metric": "f1_macro"}, "'accuracy'.*'f1_macro'"),
+}
+
+
+@pytest.mark.parametrize(("changes", "words"), CHANGED.values(), ids=CHANGED)
+def test_other_ingredients_are_refused(
+    finished: autoselect.Run, tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished.directory, folder)
+    with pytest.raises(RunFolderError, match=words):
+        autoselect.resume(folder, trials=30, **changes)
+    before, after = pump.tree(finished.directory), pump.tree(folder)
+    assert before | {"worker.log": ""} == after | {"worker.log": ""}
+
+
+def test_a_second_search_in_the_same_folder_is_refused(finished: autoselect.Run) -> None:
+    before = pump.tree(finished.directory)
+    with pytest.raises(RunFolderError, match=r"holds another run.*resume"):
+        pump.search(finished.directory)
+    assert pump.tree(finished.directory) == before
+
+
+# --------------------------------------------------------------------------- metrics and data of one's own
+
+
+def hit_rate(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    return float((y_pred.argmax(axis=-1) == y_true).mean())
+
+
+def miss_rate(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    return 1.0 - hit_rate(y_true, y_pred)
+
+
+def hits(runner: Any, samples: tuple[np.ndarray, np.ndarray]) -> float:
+    outputs = [next(iter(runner(window[np.newaxis]).values())) for window in samples[0][:60]]
+    return float(np.mean([o[0].argmax() == y for o, y in zip(outputs, samples[1], strict=False)]))
+
+
+def evaluator_of_parts(runner: Any, *, split: str) -> float:
+    return hits(runner, {"search": pump.SEARCH, "heldout": pump.HELDOUT}[split])
+
+
+def evaluator_of_one_part(runner: Any) -> float:
+    return hits(runner, pump.SEARCH)
+
+
+def test_a_metric_of_ones_own_scores_as_the_catalogues_does(finished: autoselect.Run, tmp_path: Path) -> None:
+    run = pump.search(tmp_path / "run", trials=6, metric=miss_rate, direction="minimize")
+    assert run.manifest["metric"] == {"name": "miss_rate", "direction": "minimize"}
+    known = finished.trials.drop_duplicates("sha256").set_index("sha256")
+    for row in run.trials[run.trials["sha256"].isin(known.index)].itertuples():
+        assert row.miss_rate == pytest.approx(1 - known.loc[row.sha256, "accuracy"])
+        assert row.drop == pytest.approx(known.loc[row.sha256, "drop"])
+    assert run.front["miss_rate"].iloc[0] == run.trials["miss_rate"].min()
+    assert run.front["heldout_low"].lt(run.front["heldout_high"]).all()
+    with pytest.raises(RunFolderError, match=r"live metric.*metric="):
+        autoselect.resume(run.directory, trials=8)
+
+
+def test_a_metric_may_be_called_live(tmp_path: Path) -> None:
+    """A name that looks like the mark of a live object is still a name."""
+    run = pump.search(tmp_path / "run", trials=4, metric="test_search:liveness", direction="maximize")
+    assert len(autoselect.resume(run.directory, trials=5).trials) == 5
+
+
+liveness = hit_rate
+
+
+EVALUATORS = {
+    "with split": (evaluator_of_parts, True),
+    "without split": (evaluator_of_one_part, False),
+    "by name": ("test_search:evaluator_of_parts", True),
+}
+
+
+@pytest.mark.parametrize(("evaluator", "has_heldout"), EVALUATORS.values(), ids=EVALUATORS)
+def test_an_evaluator_of_ones_own(tmp_path: Path, evaluator: Any, has_heldout: bool) -> None:
+    ingredients = {"model": pump.MODEL_PATH, "calibration": "pump:calibration"}
+    run = autoselect.search(**ingredients, evaluator=evaluator, trials=5, output=tmp_path / "run")
+    name = run.manifest["metric"]["name"]
+    assert name == getattr(evaluator, "__name__", "evaluator_of_parts")
+    first = tuple(values[:60] for values in pump.SEARCH)
+    later = tuple(values[:60] for values in pump.HELDOUT)
+    for row in run.front.to_dict("records"):
+        content = (run.directory / row["file"]).read_bytes()
+        assert row[name] == pytest.approx(pump.litert_accuracy(content, first))
+        expected = pump.litert_accuracy(content, later) if has_heldout else math.nan
+        assert row[f"heldout_{name}"] == pytest.approx(expected, nan_ok=True)
+    if not isinstance(evaluator, str):
+        with pytest.raises(RunFolderError, match="live evaluator"):
+            autoselect.resume(run.directory)
+
+
+def test_agreement_needs_no_targets_and_is_one_for_float(tmp_path: Path) -> None:
+    inputs_only = {"evaluation": pump.SEARCH[0], "heldout": None}
+    run = pump.search(tmp_path / "run", trials=5, metric="agreement", **inputs_only)
+    assert run.summary["references"]["float"]["agreement"] == 1.0
+    assert run.summary["references"]["float"]["heldout"] == 1.0
+    assert run.summary["evaluated"] == {"search": 100, "heldout": 100}
+    assert run.trials.loc[0, "agreement"] < 1.0
+    np.testing.assert_allclose(run.trials["drop"], 1 - run.trials["agreement"])
+
+
+EVALUATIONS = {
+    "(x, y)": lambda folder: pump.HELDOUT,
+    "npz": lambda folder: saved_pairs(folder / "e.npz", "x"),
+    "npz by input name": lambda folder: saved_pairs(folder / "e.npz", "window"),
+    "function of pairs": lambda folder: pump.heldout_pairs,
+    "function of dicts": lambda folder: lambda: (({"window": x}, y) for x, y in pump.heldout_pairs()),
+    "spec": lambda folder: "pump:heldout_pairs",
+}
+
+
+def saved_pairs(path: Path, name: str) -> str:
+    np.savez(path, **{name: pump.HELDOUT[0], "y": pump.HELDOUT[1]})
+    return str(path)
+
+
+@pytest.mark.parametrize("form", EVALUATIONS.values(), ids=EVALUATIONS)
+def test_every_form_of_scoring_data_gives_the_same_score(form: Any, tmp_path: Path) -> None:
+    found = autoselect.evaluate(model_bytes(), evaluation=form(tmp_path))
+    assert found["score"] == pytest.approx(pump.litert_accuracy(model_bytes()))
+    assert found["samples"] == 300
+
+
+def test_evaluate_compares_with_a_reference(finished: autoselect.Run) -> None:
+    model = finished.model_path("integer")
+    same = autoselect.evaluate(model, evaluation=pump.HELDOUT, metric="agreement", reference=model_bytes())
+    assert 0 < same["score"] <= 1
+    float_itself = autoselect.evaluate(
+        pump.MODEL_PATH, evaluation=pump.HELDOUT, metric="agreement", reference=pump.MODEL_PATH
+    )
+    assert float_itself["score"] == 1.0
+    assert (float_itself["penalty"], float_itself["segments"]) == (80, 0)
+
+
+def test_the_manifest_says_where_everything_came_from(finished: autoselect.Run) -> None:
+    manifest = json.loads((finished.directory / "manifest.json").read_text())
+    assert manifest["sources"]["model"] == str(pump.MODEL_PATH.absolute())
+    assert manifest["sources"]["evaluation"] == "pump:search_pairs"
+    assert set(manifest["hashes"]) == {"model", "calibration", "evaluation", "heldout"}
+    assert manifest["settings"]["seed"] == 1
+    assert {"python", "autoselect", "ai-edge-litert", "numpy", "optuna"} <= set(manifest["versions"])

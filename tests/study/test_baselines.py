@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import pytest
+from fakes import table
+
+from autoselect.domain.recipe import Recipe
+from autoselect.domain.search_space import BoundSpace
+from autoselect.study.baselines import Baseline, baselines, heuristic_nodes, prefix_counts, recipe_for
+
+FREE = BoundSpace(dimensions=())
+
+EIGHT = table(
+    ("a", "CONV_2D", 0.3),
+    ("b", "CONV_2D", 0.9),
+    ("c", "ADD", 0.2),
+    ("d", "CONV_2D", 0.7),
+    ("e", "MEAN", None),
+    ("f", "ADD", 2.0),
+    ("g", "CONV_2D", 0.71),
+    ("h", "SOFTMAX", 0.1),
+)
+
+
+def sets(found: list[Baseline]) -> dict[str, str]:
+    return {b.name: "".join(sorted(b.nodes)) for b in found}
+
+
+def test_the_heuristic_takes_the_first_five_and_what_is_above_0_7() -> None:
+    """0.7 itself is not above 0.7, and a node without statistics is no suspect; both are here among the first five."""
+    assert heuristic_nodes(EIGHT) == set("abcdefg")
+
+
+HEURISTICS = {
+    "exactly 0.7 is no suspect": ([0.1] * 5 + [0.7], "abcde"),
+    "just above is": ([0.1] * 5 + [0.7001], "abcdef"),
+    "no statistics": ([None] * 6, "abcde"),
+    "fewer than five": ([0.1, 0.1], "ab"),
+}
+
+
+@pytest.mark.parametrize(("values", "expected"), HEURISTICS.values(), ids=HEURISTICS)
+def test_heuristics_by_hand(values: list[float | None], expected: str) -> None:
+    layers = table(*((name, "ADD", v) for name, v in zip("abcdef", values, strict=False)))
+    assert heuristic_nodes(layers) == set(expected)
+
+
+def test_the_heuristic_leaves_out_what_no_denylist_reaches() -> None:
+    rows = [(name, "ADD", 0.9) for name in "abcdef"]
+    assert heuristic_nodes(table(*rows, unreachable=["a", "f"])) == set("bcde")
+
+
+def test_all_baselines_by_hand() -> None:
+    """One of each ladder in turn; the ranking by rmse/scale is f b g d a c h, then e, which has none."""
+    assert sets(baselines(EIGHT, FREE, at_most=100)) == {
+        "fiq": "",
+        "drq": "abcdefgh",
+        "heuristic": "abcdefg",
+        "worst_1": "f",
+        "op_ADD": "cf",
+        "leading_1": "a",
+        "trailing_1": "h",
+        "worst_2": "bf",
+        "op_CONV_2D": "abdg",
+        "leading_2": "ab",
+        "trailing_2": "gh",
+        "worst_3": "bfg",
+        "op_MEAN": "e",
+        "leading_3": "abc",
+        "trailing_3": "fgh",
+        "worst_5": "abdfg",
+        "leading_5": "abcde",
+        "trailing_5": "defgh",
+    }
+
+
+@pytest.mark.parametrize(
+    ("at_most", "count"),
+    [
+        pytest.param(0, 5, id="none asked: the fixed three and two more"),
+        pytest.param(5, 5, id="five"),
+        pytest.param(6, 6, id="six"),
+        pytest.param(17, 17, id="one less than there are"),
+        pytest.param(99, 18, id="all there are"),
+    ],
+)
+def test_at_most(at_most: int, count: int) -> None:
+    found = baselines(EIGHT, FREE, at_most=at_most)
+    assert len(found) == count
+    assert list(sets(found)) == list(sets(baselines(EIGHT, FREE, at_most=99)))[:count]
+
+
+def test_repeated_sets_are_left_out() -> None:
+    every = [(b.nodes, b.fallback) for b in baselines(EIGHT, FREE, at_most=99)]
+    assert len(set(every)) == len(every)
+    two = baselines(table(("a", "ADD", 0.1), ("b", "MEAN", 0.2)), FREE, at_most=99)
+    assert sets(two) == {"fiq": "", "drq": "ab", "heuristic": "ab", "worst_1": "b", "op_ADD": "a"}
+
+
+def test_only_the_dynamic_range_baseline_has_a_fallback_of_its_own() -> None:
+    found = baselines(EIGHT, FREE, at_most=99)
+    assert {b.name: b.fallback for b in found if b.fallback} == {"drq": "drq"}
+    template = Recipe(fallback="float")
+    assert recipe_for(found[1].nodes, template, found[1].fallback).fallback == "drq"
+    assert recipe_for(found[2].nodes, template, found[2].fallback).fallback == "float"
+
+
+def test_pins_hold_for_baselines() -> None:
+    space = BoundSpace(dimensions=(), keep_float=frozenset("h"), keep_int=frozenset("ab"))
+    found = baselines(EIGHT, space, at_most=99)
+    assert all("h" in b.nodes and not b.nodes & {"a", "b"} for b in found)
+    assert sets(found)["fiq"] == "h"
+    assert sets(found)["drq"] == "cdefgh"
+
+
+@pytest.mark.parametrize(
+    ("total", "counts"),
+    [
+        pytest.param(1, [], id="one node: the whole is no prefix"),
+        pytest.param(2, [1], id="two"),
+        pytest.param(5, [1, 2, 3], id="five is no prefix of five"),
+        pytest.param(6, [1, 2, 3, 5], id="six"),
+        pytest.param(100, [1, 2, 3, 5, 8, 12, 18, 27, 41, 62, 93], id="a hundred"),
+    ],
+)
+def test_prefix_counts(total: int, counts: list[int]) -> None:
+    assert prefix_counts(total) == counts
+
+
+def test_a_recipe_is_the_template_with_other_nodes() -> None:
+    template = Recipe(fallback="float", per_channel=False, io_type="int8")
+    found = recipe_for(frozenset({"x"}), template)
+    assert found == Recipe(denylisted_nodes=frozenset({"x"}), fallback="float", per_channel=False, io_type="int8")

@@ -1,0 +1,245 @@
+"""The loop against a pool with known answers; see ``fakes``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import FakePool, sha_of
+from test_optuna_study import open_study
+
+from autoselect.domain.objectives import Constraints
+from autoselect.domain.recipe import Recipe
+from autoselect.domain.search_space import BoundSpace, Toggle
+from autoselect.errors import BuildError, MetricError, PreparationError, ScoreError, WorkerDied
+from autoselect.runs.records import TrialRecord
+from autoselect.study.baselines import Baseline
+from autoselect.study.events import Event, TrialFinished
+from autoselect.study.loop import SearchLoop, Yardstick
+from autoselect.study.optuna_study import SearchStudy
+
+NODES = ("a", "b", "idle")
+SPACE = BoundSpace(dimensions=tuple(Toggle(name=f"node:{n}", nodes=frozenset({n})) for n in NODES))
+"""Eight recipes, but four distinct candidates: ``idle`` does not change the bytes."""
+
+BASELINES = [
+    Baseline(name="fiq", nodes=frozenset()),
+    Baseline(name="drq", nodes=frozenset(NODES)),
+    Baseline(name="same_bytes_as_fiq", nodes=frozenset({"idle"})),
+]
+
+
+class Search:
+    """One loop and what came of it."""
+
+    def __init__(
+        self, path: Path, pool: FakePool | None = None, *, workers: int = 1, constraints: Constraints | None = None
+    ) -> None:
+        self.pool = pool or FakePool()
+        self.events: list[Event] = []
+        self.study: SearchStudy = open_study(path, seed=len(open_study(path).records()))
+        self.loop = SearchLoop(
+            self.study,
+            SPACE,
+            Recipe(),
+            Yardstick(
+                float_score=0.2,
+                float_size_bytes=400,
+                float_penalty=80.0,
+                direction="maximize",
+                constraints=constraints or Constraints(),
+            ),
+            pool=self.pool,  # type: ignore[arg-type]
+            root=path.parent,
+            workers=workers,
+            sampler="random",
+            timeout_seconds=1.0,
+            listener=self.events.append,
+        )
+
+    def run(self, trials: int, baselines: list[Baseline] = BASELINES) -> list[TrialRecord]:
+        self.loop.run(baselines, trials)
+        return self.study.records()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "study.journal"
+
+
+def active(record: TrialRecord) -> frozenset[str]:
+    assert record.recipe is not None
+    return record.recipe.denylisted_nodes - {"idle"}
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_trial_is_told_and_nothing_is_done_twice(path: Path, workers: int) -> None:
+    search = Search(path, workers=workers)
+    records = search.run(30)
+    assert [r.number for r in records] == list(range(30))
+    assert [r.origin for r in records[:4]] == [f"baseline:{b.name}" for b in BASELINES] + ["random"]
+    assert set(Counter(search.pool.built).values()) == {1}
+    assert set(Counter(search.pool.scored).values()) == {1}
+    assert len(search.pool.scored) == 4  # All of {a, b}: thirty random draws of eight recipes miss none.
+    assert sum(not r.reused for r in records) == 4
+    assert search.study.close_abandoned() == 0
+
+
+def test_scores_by_hand(path: Path) -> None:
+    for record in Search(path).run(20):
+        count = len(active(record))
+        assert record.scores is not None
+        assert record.scores.sha256 == sha_of(" ".join(sorted(active(record))))
+        assert record.scores.metric == pytest.approx(0.1 * count)
+        assert record.scores.drop == pytest.approx(0.2 - 0.1 * count)
+        assert (record.scores.size_bytes, record.scores.penalty) == (100 + 10 * count, count)
+        assert (record.scores.build_seconds, record.scores.score_seconds) == (0.5, 0.25)
+        assert (record.scores.inference_seconds, record.scores.sqnr_db) == (0.125, 30.0)
+
+
+def test_feasible_is_what_meets_every_limit(path: Path) -> None:
+    records = Search(path, constraints=Constraints(max_drop=0.15, max_size_bytes=110)).run(30)
+    assert {len(active(r)): r.feasible for r in records} == {0: False, 1: True, 2: False}
+
+
+def test_events_tell_what_the_records_tell(path: Path) -> None:
+    search = Search(path)
+    records = search.run(12)
+    events = [e for e in search.events if isinstance(e, TrialFinished)]
+    assert [e.number for e in events] == list(range(12))
+    for event, record in zip(events, records, strict=True):
+        assert record.scores is not None
+        assert (event.score, event.size_bytes, event.penalty) == (
+            record.scores.metric,
+            record.scores.size_bytes,
+            record.scores.penalty,
+        )
+        assert (event.origin, event.reused, event.error) == (record.origin, record.reused, None)
+
+
+class StepwisePool(FakePool):
+    """Ends jobs only when the loop waits, so that several are under way at once."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(held_back=True, **options)
+        self.most_under_way = 0
+
+    def pump(self, futures: Any, **_: Any) -> tuple[set[Any], set[Any]]:
+        self.most_under_way = max(self.most_under_way, len(self._waiting))
+        self.release()
+        return {f for f in futures if f.done()}, set()
+
+
+@pytest.fixture
+def stepwise(monkeypatch: pytest.MonkeyPatch) -> StepwisePool:
+    pool = StepwisePool()
+    monkeypatch.setattr("autoselect.study.loop.wait", lambda futures, **_: pool.pump(futures))
+    return pool
+
+
+def test_equal_recipes_and_equal_bytes_under_way_wait_for_each_other(path: Path, stepwise: StepwisePool) -> None:
+    """Four at once: all-integer, an equal recipe, one of equal bytes, and another."""
+    twins = [
+        BASELINES[0],
+        Baseline(name="again", nodes=frozenset()),
+        BASELINES[2],
+        Baseline(name="other", nodes=frozenset({"a"})),
+    ]
+    records = Search(path, stepwise, workers=3).run(4, twins)
+    assert sorted(r.reused for r in records[:3]) == [False, True, True]
+    assert not records[3].reused
+    assert stepwise.built.count(frozenset()) == 1
+    assert len(stepwise.built) == 3
+    assert sorted(stepwise.scored) == sorted([sha_of(""), sha_of("a")])
+    assert records[0].scores == records[1].scores == records[2].scores
+
+
+def test_no_more_is_under_way_than_keeps_the_workers_busy(path: Path, stepwise: StepwisePool) -> None:
+    many = [Baseline(name=str(i), nodes=frozenset({f"n{i}"})) for i in range(12)]
+    Search(path, stepwise, workers=2).run(12, many)
+    assert stepwise.most_under_way == 3
+
+
+def failing(job: str, node: str, error: Exception) -> FakePool:
+    return FakePool(fails=lambda j, nodes: error if j == job and node in nodes else None)
+
+
+FAILURES = {
+    "build refused": ("build", BuildError("the quantizer refuses")),
+    "score refused": ("score", ScoreError("not a number")),
+    "worker killed": ("score", WorkerDied("it was killed")),
+}
+
+
+@pytest.mark.parametrize(("job", "error"), FAILURES.values(), ids=FAILURES)
+def test_a_failed_candidate_fails_its_trial_only(path: Path, job: str, error: Exception) -> None:
+    search = Search(path, failing(job, "a", error))
+    records = search.run(20)
+    assert len(records) == 20
+    for record in records:
+        broken = "a" in active(record)
+        assert (record.scores is None, record.error) == (broken, str(error) if broken else None)
+    told = [e.error for e in search.events if isinstance(e, TrialFinished)]
+    assert told == [r.error for r in records]
+    assert search.study.close_abandoned() == 0
+
+
+def test_where_all_fail_the_search_stops_with_the_reason(path: Path) -> None:
+    search = Search(path, FakePool(fails=lambda job, nodes: BuildError("no such kernel")))
+    with pytest.raises(PreparationError, match=r"first 5 candidates all failed.*no such kernel"):
+        search.run(50)
+    assert [r.error for r in search.study.records()] == ["no such kernel"] * 5
+
+
+def test_failures_do_not_stop_a_search_that_has_scored(path: Path) -> None:
+    search = Search(path, FakePool(fails=lambda job, nodes: BuildError("no") if nodes else None))
+    assert len(search.run(30)) == 30
+
+
+def test_what_concerns_every_candidate_stops_the_search(path: Path) -> None:
+    search = Search(path, failing("score", "a", MetricError("the metric raised")))
+    with pytest.raises(MetricError, match="the metric raised"):
+        search.run(30)
+    search.loop.abandon()
+    assert search.study.close_abandoned() == 0
+
+
+def test_abandoned_trials_are_closed_and_made_up_for(path: Path) -> None:
+    pool = FakePool(held_back=True)
+    search = Search(path, pool, workers=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("autoselect.study.loop.wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            search.run(10)
+    search.loop.abandon()
+    assert search.study.records() == []
+    assert search.study.close_abandoned() == 0
+    records = Search(path).run(4)
+    assert [r.origin for r in records[:3]] == [f"baseline:{b.name}" for b in BASELINES]
+    assert len(records) == 4
+
+
+def interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_resumed_loop_does_nothing_twice(path: Path) -> None:
+    first = Search(path)
+    before = first.run(8)
+    second = Search(path)
+    after = second.run(20)
+    assert after[:8] == before
+    assert [r.number for r in after] == list(range(20))
+    assert not set(first.pool.built) & set(second.pool.built)
+    assert not set(first.pool.scored) & set(second.pool.scored)
+    assert all(not r.origin.startswith("baseline") for r in after[8:])
+
+
+def test_a_resumed_loop_has_nothing_left_to_do(path: Path) -> None:
+    before = Search(path).run(8)
+    again = Search(path)
+    assert again.run(8) == again.run(5) == before
+    assert again.pool.built == []
+    assert again.events == []

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fakes import sha_of
+
+from autoselect.domain.objectives import Objective
+from autoselect.domain.recipe import Recipe
+from autoselect.domain.search_space import BoundSpace, Cut, Toggle
+from autoselect.errors import RunFolderError
+from autoselect.runs.records import Scores, TrialRecord
+from autoselect.study.baselines import Baseline
+from autoselect.study.optuna_study import Asked, SearchStudy
+from autoselect.study.samplers import make_sampler
+
+OBJECTIVES = (
+    Objective(name="accuracy", direction="maximize"),
+    Objective(name="size_bytes", direction="minimize"),
+    Objective(name="penalty", direction="minimize"),
+)
+SPACE = BoundSpace(
+    dimensions=(
+        Toggle(name="node:a", nodes=frozenset("a")),
+        Toggle(name="node:b", nodes=frozenset("b")),
+        Cut(name="leading", ranking=("a", "b", "c"), at_most=2),
+    )
+)
+MET = {"max_drop": -1.0, "max_size": -1.0, "max_penalty": 0.0}
+
+
+def open_study(path: Path, objectives: tuple[Objective, ...] = OBJECTIVES, seed: int = 0) -> SearchStudy:
+    return SearchStudy(path, objectives, make_sampler("random", seed=seed))
+
+
+def scores(value: float) -> Scores:
+    return Scores(
+        sha256=sha_of(str(value)),
+        metric=value,
+        drop=1 - value,
+        drop_noise=0.01,
+        sqnr_db=25.0,
+        size_bytes=1000,
+        penalty=3.5,
+        segments=2,
+        float_ops=1,
+        crossing_tensors=2,
+        crossing_bytes=8,
+        float_macs_share=0.25,
+        build_seconds=0.1,
+        score_seconds=0.2,
+        inference_seconds=0.05,
+        fallbacks={"a": "why"},
+    )
+
+
+def told(study: SearchStudy, value: float, violations: dict[str, float] = MET) -> tuple[Asked, TrialRecord]:
+    asked = study.ask(SPACE, origin="random")
+    recipe = Recipe(denylisted_nodes=asked.nodes)
+    return asked, study.tell_scores(asked, recipe, scores(value), reused=False, violations=violations)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "study.journal"
+
+
+def test_what_is_told_is_read_back_by_another_process(path: Path) -> None:
+    study = open_study(path)
+    _, first = told(study, 0.9)
+    _, second = told(study, 0.8, MET | {"max_size": 0.5})
+    asked = study.ask(SPACE, origin="random")
+    third = study.tell_failure(asked, Recipe(denylisted_nodes=asked.nodes), "it broke")
+    assert [r.feasible for r in (first, second, third)] == [True, False, False]
+    assert (third.error, third.scores) == ("it broke", None)
+    assert study.records() == open_study(path).records() == [first, second, third]
+
+
+def test_a_baseline_is_what_it_is_even_where_the_space_cannot_say_it(path: Path) -> None:
+    study = open_study(path)
+    within = study.open_baseline(SPACE, Baseline(name="leading_2", nodes=frozenset("ab")))
+    outside = study.open_baseline(SPACE, Baseline(name="op_X", nodes=frozenset("c")))
+    assert (within.nodes, outside.nodes) == (frozenset("ab"), frozenset("c"))
+    assert (within.origin, outside.origin) == ("baseline:leading_2", "baseline:op_X")
+    assert SPACE.decode(within.trial.params) == frozenset("ab")
+    assert outside.trial.params == {}
+
+
+def test_asked_nodes_are_those_of_the_parameters(path: Path) -> None:
+    study = open_study(path)
+    for _ in range(20):
+        asked = study.ask(SPACE, origin="random")
+        assert asked.nodes == SPACE.decode(asked.trial.params)
+        assert asked.nodes <= set("abc")
+
+
+def test_what_a_killed_process_left_is_closed(path: Path) -> None:
+    study = open_study(path)
+    _, kept = told(study, 0.9)
+    study.ask(SPACE, origin="random")
+    half_told = study.ask(SPACE, origin="random")
+    half_told.trial.set_user_attr("origin", "random")
+    assert study.close_abandoned() == 2
+    later = open_study(path)
+    assert later.close_abandoned() == 0
+    assert later.records() == [kept]
+
+
+def test_what_the_end_of_a_search_cut_off_leaves_no_record(path: Path) -> None:
+    study = open_study(path)
+    _, kept = told(study, 0.9)
+    study.drop(study.ask(SPACE, origin="random"))
+    assert study.records() == [kept]
+    assert study.close_abandoned() == 0
+
+
+def test_an_enqueued_trial_is_closed_too(path: Path) -> None:
+    """The window between enqueuing a baseline and asking for it."""
+    study = open_study(path)
+    study._study.enqueue_trial({"node:a": True})
+    assert study.close_abandoned() == 1
+    assert open_study(path).close_abandoned() == 0
+    asked = study.ask(SPACE, origin="random")
+    assert asked.number == 1
+
+
+def test_a_line_that_was_cut_off_is_removed(path: Path) -> None:
+    study = open_study(path)
+    _, kept = told(study, 0.9)
+    whole = path.read_bytes()
+    with path.open("ab") as file:
+        file.write(b'{"op_code": 5, "study_')
+    again = open_study(path)
+    assert again.records() == [kept]
+    assert path.read_bytes().startswith(whole)
+    _, more = told(again, 0.7)
+    assert open_study(path).records() == [kept, more]
+    assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_a_trial_whose_last_line_was_cut_off_is_not_complete(path: Path) -> None:
+    study = open_study(path)
+    _, kept = told(study, 0.9)
+    told(study, 0.8)
+    path.write_bytes(path.read_bytes()[:-20])
+    again = open_study(path)
+    assert again.close_abandoned() == 1
+    assert again.records() == [kept]
+
+
+def test_a_lock_that_a_killed_process_left_is_removed(path: Path) -> None:
+    open_study(path)
+    lock = path.with_name(path.name + ".lock")
+    lock.symlink_to(path)
+    study = open_study(path)
+    told(study, 0.5)
+    assert not lock.is_symlink()
+
+
+WRONG_OBJECTIVES = {
+    "another direction": (Objective(name="loss", direction="minimize"), *OBJECTIVES[1:]),
+    "fewer": OBJECTIVES[:2],
+}
+
+
+@pytest.mark.parametrize("objectives", WRONG_OBJECTIVES.values(), ids=WRONG_OBJECTIVES)
+def test_other_objectives_are_refused(path: Path, objectives: tuple[Objective, ...]) -> None:
+    _, kept = told(open_study(path), 0.9)
+    with pytest.raises(RunFolderError, match="other objectives"):
+        open_study(path, objectives)
+    assert open_study(path).records() == [kept]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"not a journal\nat all\n", id="text"),
+        pytest.param(b'{"half": \n{"op_code": 0}\n', id="half a line in the middle"),
+    ],
+)
+def test_a_damaged_journal_is_refused(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(RunFolderError, match=r"study\.journal is damaged"):
+        open_study(path)
