@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from autoselect._version import __version__
 
 if TYPE_CHECKING:
-    from autoselect.api import build, demo, evaluate, pick, resume, search
+    from autoselect.api import build, demo, evaluate, inspect, pick, resume, search
     from autoselect.domain.recipe import Recipe
     from autoselect.errors import AutoselectError
     from autoselect.runs.run import Run, load_run
@@ -20,6 +20,7 @@ _HOMES = {
     "build": "autoselect.api",
     "demo": "autoselect.api",
     "evaluate": "autoselect.api",
+    "inspect": "autoselect.api",
     "pick": "autoselect.api",
     "resume": "autoselect.api",
     "search": "autoselect.api",
@@ -37,6 +38,7 @@ __all__ = [
     "build",
     "demo",
     "evaluate",
+    "inspect",
     "load_run",
     "pick",
     "resume",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,17 @@ from autoselect.data.representative import representative_samples
 from autoselect.data.samples import SampleStore
 from autoselect.data.specs import load_object
 from autoselect.domain.recipe import Recipe
-from autoselect.errors import MetricError, PreparationError, RunFolderError, TrialError, UsageError
+from autoselect.errors import MetricError, ModelError, PreparationError, RunFolderError, TrialError, UsageError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.quantize import converter, sources
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import write_bytes
 from autoselect.runs.folder import RunFolder, free_folder
 from autoselect.runs.run import Run, load_run
+from autoselect.scoring.fragmentation import fragmentation
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
+from autoselect.scoring.penalty_file import penalty_weights
 from autoselect.study import case as preparation
 from autoselect.study import jobs
 from autoselect.study import run as study_run
@@ -29,6 +31,7 @@ from autoselect.study.events import Listener, ignore
 from autoselect.study.settings import SearchSettings, make_settings
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.analysis import analyse
 
 Source = Any
 """A path, the bytes of a ``.tflite``, a live Keras model or a ``tf.lite.TFLiteConverter``."""
@@ -372,6 +375,37 @@ def pick(directory: str | Path, *, name: str, output: str | Path) -> dict[str, A
     write_bytes(Path(output), source.read_bytes())
     row = run.front[run.front["id"] == source.stem].iloc[0].to_dict()
     return {**{str(key): value for key, value in row.items()}, "path": str(output)}
+
+
+def inspect(model: str | Path | bytes, *, compare: Iterable[str | Path | bytes] = ()) -> dict[str, Any]:
+    """Tell what a ``.tflite`` file holds, without running it.
+
+    Args:
+        model: Path or bytes; float, dynamic-range, full-integer or mixed.
+        compare: Further models to analyse in the same way.
+
+    Returns:
+        ``path``, what :class:`autoselect.tflite.analysis.ModelAnalysis` holds (sizes, buffers, counts, ``subgraphs``
+        with their ops and tensors, signatures, metadata) as plain values, ``fragmentation`` of the main subgraph, and
+        ``compare``: the same of each further model.
+
+    Raises:
+        ModelError: If a file is missing or no whole TFLite file.
+    """
+    first, *others = [_inspect_one(source) for source in (model, *compare)]
+    return {**first, "compare": others}
+
+
+def _inspect_one(model: str | Path | bytes) -> dict[str, Any]:
+    name = _LIVE if isinstance(model, bytes) else str(model)
+    content = model if isinstance(model, bytes) else fb.read_model_file(Path(model))
+    try:
+        parsed = fb.parse(content)
+        found = analyse(parsed, len(content)).as_dict()
+    except ModelError as exc:
+        raise ModelError(f"{name}: {exc}") from exc
+    cut = fragmentation(reader.read_graph(parsed), penalty_weights())
+    return {"path": name, **found, "fragmentation": asdict(cut)}
 
 
 def demo(

@@ -10,6 +10,7 @@ from autoselect._version import __version__
 from autoselect.cli.build import build
 from autoselect.cli.demo import demo
 from autoselect.cli.evaluate import evaluate
+from autoselect.cli.inspect import inspect
 from autoselect.cli.pick import pick
 from autoselect.cli.resume import resume
 from autoselect.cli.search import search
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (search, demo, resume, build, evaluate, pick):
+for command in (search, demo, resume, build, evaluate, inspect, pick):
     app.command()(command)
 
 

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from autoselect.errors import UsageError
 
-Value = bool | int
+Value = bool | int | str
+
+ALTERNATIVE = "alternative"
+"""Name of the parameter that says which alternative a setting uses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +39,14 @@ class BoundSpace:
 
     Attributes:
         dimensions: In the order in which they are asked.
+        alternatives: Names of dimensions by the name of the alternative that they belong to; a setting then uses one
+            alternative only. Empty where a setting combines all dimensions.
         keep_float: Nodes that every candidate leaves out of integers.
         keep_int: Nodes that no candidate leaves out.
     """
 
     dimensions: tuple[Dimension, ...]
+    alternatives: tuple[tuple[str, tuple[str, ...]], ...] = ()
     keep_float: frozenset[str] = frozenset()
     keep_int: frozenset[str] = frozenset()
 
@@ -67,19 +73,33 @@ class BoundSpace:
         """The nodes after the user's pins."""
         return (frozenset(nodes) | self.keep_float) - self.keep_int
 
-    def encode(self, nodes: Iterable[str]) -> dict[str, Value] | None:
-        """A setting of all dimensions that means exactly these nodes (after pins); None if there is none.
+    def of_alternative(self, name: str) -> tuple[Dimension, ...]:
+        """The dimensions of one alternative, in order."""
+        members = dict(self.alternatives)[name]
+        return tuple(d for d in self.dimensions if d.name in members)
 
-        A single cut is preferred, then the fewest toggles that a greedy choice finds, larger ones first.
+    def encode(self, nodes: Iterable[str]) -> dict[str, Value] | None:
+        """A setting that means exactly these nodes (after pins); None if there is none.
+
+        The first alternative that can express them is taken; in it a single cut is preferred, then the fewest
+        toggles that a greedy choice finds, larger ones first.
         """
-        wanted = self.pin(nodes)
-        setting: dict[str, Value] = {d.name: False if isinstance(d, Toggle) else 0 for d in self.dimensions}
+        if not self.alternatives:
+            return self._encode_with(self.dimensions, self.pin(nodes))
+        for name, _ in self.alternatives:
+            setting = self._encode_with(self.of_alternative(name), self.pin(nodes))
+            if setting is not None:
+                return {ALTERNATIVE: name, **setting}
+        return None
+
+    def _encode_with(self, dimensions: Sequence[Dimension], wanted: frozenset[str]) -> dict[str, Value] | None:
+        setting: dict[str, Value] = {d.name: False if isinstance(d, Toggle) else 0 for d in dimensions}
         if self.decode(setting) == wanted:
             return setting
-        for dimension in self.dimensions:
+        for dimension in dimensions:
             if isinstance(dimension, Cut) and (count := self._exact_cut(dimension, wanted)):
                 return setting | {dimension.name: count}
-        toggles = self._toggles_within(wanted)
+        toggles = self._toggles_within(dimensions, wanted)
         return setting | dict.fromkeys(toggles, True) if self.decode(dict.fromkeys(toggles, True)) == wanted else None
 
     def _exact_cut(self, cut: Cut, wanted: frozenset[str]) -> int:
@@ -88,10 +108,10 @@ class BoundSpace:
                 return count
         return 0
 
-    def _toggles_within(self, wanted: frozenset[str]) -> list[str]:
+    def _toggles_within(self, dimensions: Sequence[Dimension], wanted: frozenset[str]) -> list[str]:
         missing = set(wanted - self.keep_float)
         chosen = []
-        inside = [d for d in self.dimensions if isinstance(d, Toggle) and self.pin(d.nodes) <= wanted]
+        inside = [d for d in dimensions if isinstance(d, Toggle) and self.pin(d.nodes) <= wanted]
         for toggle in sorted(inside, key=lambda d: -len(d.nodes)):
             if toggle.nodes & missing:
                 chosen.append(toggle.name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 
 import numpy as np
 
@@ -15,6 +14,9 @@ from autoselect.domain.search_space import BoundSpace
 
 GUIDE_LEADING_NODES = 5
 """The Quantization Debugger guide denylists these first layers beside the suspicious ones."""
+
+FINE, COARSE = 1.25, 1.5
+"""Growth from one prefix to the next: the ranking by error deserves closer steps than the ends of the graph."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +29,7 @@ class Baseline:
 
 
 def baselines(layers: LayerTable, space: BoundSpace, *, at_most: int) -> list[Baseline]:
-    """All-integer, all-DRQ, the guide's heuristic; then, in turn, prefixes and single op types.
-
-    The prefixes are of the ranking by rmse/scale, of the first nodes and of the last nodes.
+    """All-integer, all-DRQ, the guide's heuristic, prefixes of the ranking, single op types, both ends of the graph.
 
     Args:
         layers: The layer table.
@@ -45,16 +45,13 @@ def baselines(layers: LayerTable, space: BoundSpace, *, at_most: int) -> list[Ba
         Baseline(name="drq", nodes=everything, fallback="drq"),
         Baseline(name="heuristic", nodes=heuristic_nodes(layers)),
     ]
-    ladders = [
-        _prefixes("worst", layers.ranked_by("rmse_per_scale")),
-        _single_op_types(layers),
-        _prefixes("leading", [n.name for n in layers.reachable]),
-        _prefixes("trailing", [n.name for n in reversed(layers.reachable)]),
-    ]
-    extra = [b for step in zip_longest(*ladders) for b in step if b is not None]
+    ranked = _prefixes("worst", layers.ranked_by("rmse_per_scale"), FINE)
+    leading = _prefixes("leading", [n.name for n in layers.reachable], COARSE)
+    trailing = _prefixes("trailing", [n.name for n in reversed(layers.reachable)], COARSE)
+    ends = [b for pair in zip(leading, trailing, strict=True) for b in pair]
     seen: set[tuple[frozenset[str], Fallback | None]] = set()
     found: list[Baseline] = []
-    for baseline in [*fixed, *extra]:
+    for baseline in [*fixed, *ranked, *_single_op_types(layers), *ends]:
         nodes = space.pin(baseline.nodes)
         if (nodes, baseline.fallback) not in seen and len(found) < max(at_most, len(fixed) + 2):
             seen.add((nodes, baseline.fallback))
@@ -74,18 +71,18 @@ def heuristic_nodes(layers: LayerTable) -> frozenset[str]:
     return frozenset((suspects | {n.name for n in layers.nodes[:GUIDE_LEADING_NODES]}) & reachable)
 
 
-def prefix_counts(total: int) -> list[int]:
-    """Lengths of the ranking's prefixes: 1, 2, 3, 5, 8, 12, ... each about half more than the one before."""
+def prefix_counts(total: int, growth: float = COARSE) -> list[int]:
+    """Lengths of a ranking's prefixes: each ``growth`` times the one before, rounded up, and at least one more."""
     counts: list[int] = []
     count = 1
     while count < total:
         counts.append(count)
-        count = math.ceil(1.5 * count)
+        count = math.ceil(growth * count)
     return counts
 
 
-def _prefixes(name: str, ranking: Sequence[str]) -> list[Baseline]:
-    counts = prefix_counts(len(ranking))
+def _prefixes(name: str, ranking: Sequence[str], growth: float) -> list[Baseline]:
+    counts = prefix_counts(len(ranking), growth)
     return [Baseline(name=f"{name}_{k}", nodes=frozenset(ranking[:k])) for k in counts]
 
 

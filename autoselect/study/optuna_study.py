@@ -16,7 +16,7 @@ from optuna.trial import TrialState
 
 from autoselect.domain.objectives import Direction, Objective
 from autoselect.domain.recipe import Fallback, Recipe
-from autoselect.domain.search_space import BoundSpace, Toggle, Value
+from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle, Value
 from autoselect.errors import RunFolderError
 from autoselect.runs.files import storage_errors
 from autoselect.runs.records import Scores, TrialRecord
@@ -181,7 +181,12 @@ def _record(trial: optuna.trial.FrozenTrial) -> TrialRecord:
 
 def _suggest(trial: optuna.Trial, space: BoundSpace) -> dict[str, Value]:
     values: dict[str, Value] = {}
-    for dimension in space.dimensions:
+    dimensions = space.dimensions
+    if space.alternatives:
+        dimensions = space.of_alternative(
+            str(trial.suggest_categorical(ALTERNATIVE, [name for name, _ in space.alternatives]))
+        )
+    for dimension in dimensions:
         if isinstance(dimension, Toggle):
             values[dimension.name] = bool(trial.suggest_categorical(dimension.name, [False, True]))
         else:

@@ -86,11 +86,12 @@ Choice = Annotated[NodesChoice | OpTypesChoice | WorstChoice | EdgeChoice, Field
 
 
 class SearchSpaceFile(_Strict):
-    """A search space before it meets a model."""
+    """A search space before it meets a model; a trial combines all choices, or uses one of them."""
 
     schema_version: Literal[1]
     name: str
     why: Annotated[str, Field(min_length=1)]
+    combine: Literal["all", "one"] = "all"
     choices: Annotated[tuple[Choice, ...], Field(min_length=1)]
 
 
@@ -130,15 +131,23 @@ def bind(
     """
     pinned = keep_float | keep_int
     dimensions: dict[str, Dimension] = {}
-    for choice in space.choices:
-        for dimension in _dimensions(choice, layers, pinned):
-            dimensions.setdefault(dimension.name, dimension)
+    alternatives: dict[str, tuple[str, ...]] = {}
+    for number, choice in enumerate(space.choices):
+        found = _dimensions(choice, layers, pinned)
+        dimensions |= {d.name: d for d in found if d.name not in dimensions}
+        if found and space.combine == "one":
+            alternatives[f"{number}:{choice.kind}"] = tuple(d.name for d in found)
     if not dimensions:
         raise UsageError(
             f"Search space {space.name!r} leaves nothing to choose for this model. "
             "Check its selections and the pinned nodes."
         )
-    return BoundSpace(dimensions=tuple(dimensions.values()), keep_float=keep_float, keep_int=keep_int)
+    return BoundSpace(
+        dimensions=tuple(dimensions.values()),
+        alternatives=tuple(alternatives.items()),
+        keep_float=keep_float,
+        keep_int=keep_int,
+    )
 
 
 def _dimensions(choice: Choice, layers: LayerTable, pinned: frozenset[str]) -> list[Dimension]:

@@ -16,13 +16,14 @@ from autoselect.tflite import flatbuffer as fb
 FLOAT_DTYPES = frozenset({"float32", "float16", "bfloat16", "float64"})
 QUANTIZED_DTYPES = frozenset({"int8", "uint8", "int16", "int4"})
 _ITEM_BYTES = {"bool": 1, "string": 1, "int4": 1, "bfloat16": 2, "resource": 0, "variant": 0}
+_ITEM_BYTES |= {"int2": 1, "uint4": 1, "float8_e4m3fn": 1, "float8_e5m2": 1}
 
 
-def read_graph(model: fb.Model) -> Graph:
-    """Read the main subgraph (the first) of a parsed model."""
-    subgraph = model.subgraphs[0]
-    tensors = tuple(_tensor(model, t) for t in subgraph.tensors)
-    ops = tuple(_op(model, op, tensors) for op in subgraph.operators)
+def read_graph(model: fb.Model, index: int = 0) -> Graph:
+    """Read one subgraph of a parsed model, by default the main one (the first)."""
+    subgraph = model.subgraphs[index]
+    tensors = tuple(_tensor(model, t) for t in subgraph.tensors or [])
+    ops = tuple(_op(model, op, tensors) for op in subgraph.operators or [])
     return Graph(tensors=tensors, ops=ops, inputs=_indices(subgraph.inputs), outputs=_indices(subgraph.outputs))
 
 

@@ -42,7 +42,8 @@ print(run.status, flush=True)
 
 def start(folder: Path, *more: str) -> subprocess.Popen[str]:
     """A search, or its continuation, in a process group of its own; it prints each trial's number."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([p for p in sys.path if p])}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("COV")}  # its data file would count too
+    environment["PYTHONPATH"] = os.pathsep.join([p for p in sys.path if p])
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(folder), *more],
         stdout=subprocess.PIPE,

@@ -1,0 +1,99 @@
+"""``autoselect inspect``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from autoselect.cli.console import out, reported, results_only_on_stdout
+from autoselect.cli.options import AsJson, Debug
+
+_COLOURS = {"integer": "green", "hybrid": "yellow", "float": "bold red", "boundary": "cyan", "neutral": "dim"}
+
+
+def inspect(
+    *,
+    models: Annotated[list[str], typer.Argument(metavar="MODEL", help="A .tflite file; several with --compare.")],
+    compare: Annotated[bool, typer.Option("--compare", help="Print the models side by side.")] = False,
+    ops: Annotated[bool, typer.Option("--ops", help="Also list the ops with their tensors.")] = False,
+    tensors: Annotated[bool, typer.Option("--tensors", help="Also list the tensors.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show what a model file holds: ops, tensors, sizes, and where it computes in float."""
+    if len(models) > 1 and not compare:
+        raise typer.BadParameter("several models are shown with --compare only", param_hint="MODEL")
+    if compare and (ops or tensors):
+        raise typer.BadParameter("--ops and --tensors list one model; leave out --compare", param_hint="--compare")
+    with reported(debug=debug):
+        from autoselect.api import inspect as run_inspect
+        from autoselect.cli.results import print_json
+
+        with results_only_on_stdout():
+            found = run_inspect(models[0], compare=tuple(models[1:]))
+        if as_json:
+            print_json(found)
+        elif compare:
+            _print_comparison([found, *found["compare"]])
+        else:
+            _print_model(found, ops=ops, tensors=tensors)
+
+
+def _print_comparison(models: Sequence[Mapping[str, Any]]) -> None:
+    from autoselect.report.model_tables import comparison_rows, side_by_side
+
+    for number, block in enumerate(side_by_side(comparison_rows(models), out().width)):
+        _print_lines(block if number == 0 else ("", *block))
+
+
+def _print_model(found: Mapping[str, Any], *, ops: bool, tensors: bool) -> None:
+    from autoselect.report import model_tables as tables
+
+    _print_lines((tables.clean(str(found["path"])),))
+    _print_lines(tables.aligned(tables.size_rows(found), right=(1, 2)), title="Bytes")
+    _print_lines(tables.aligned(tables.fact_rows(found)), title="Counts")
+    _print_lines(tables.aligned(tables.dtype_rows(found), right=(1,)), title="Tensors by dtype")
+    _print_lines(tables.aligned(tables.op_type_rows(found), right=(1,)), title="Ops by type")
+    _print_lines(tables.signature_lines(found) or ("none",), title="Signatures")
+    _print_lines(tables.aligned(tables.fragmentation_rows(found)), title="Fragmentation of the main subgraph")
+    for graph in found["subgraphs"]:
+        _print_strip(graph)
+    for graph in found["subgraphs"]:
+        name = _heading(graph)
+        if ops:
+            _print_lines(tables.aligned(tables.op_rows(graph), right=(0, 3)), title=f"Ops of {name} (* a constant)")
+        if tensors:
+            _print_lines(tables.aligned(tables.tensor_rows(graph), right=(3,)), title=f"Tensors of {name}")
+
+
+def _heading(graph: Mapping[str, Any]) -> str:
+    from autoselect.report.model_tables import clean
+
+    return f"subgraph {graph['index']} {clean(graph['name'])}".rstrip()
+
+
+def _print_strip(graph: Mapping[str, Any]) -> None:
+    from rich.text import Text
+
+    from autoselect.report.strip import MARKS, strip_legend, strip_rows
+
+    kinds, console = [op["kind"] for op in graph["ops"]], out()
+    styles = {mark: _COLOURS[kind] for kind, mark in MARKS.items()}
+    _print_lines((), title=f"Ops of {_heading(graph)} in order")
+    for row in strip_rows(kinds, console.width):
+        number, space, marks = row.rpartition(" ")
+        text = Text().append(number + space, style="dim")
+        for mark in marks:
+            text.append(mark, style=styles[mark])
+        console.print(text, soft_wrap=True)
+    console.print(strip_legend(kinds), markup=False, soft_wrap=True)
+
+
+def _print_lines(lines: Iterable[str], title: str | None = None) -> None:
+    console = out()
+    if title is not None:
+        console.print(f"\n{title}", style="bold", markup=False, soft_wrap=True)
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)

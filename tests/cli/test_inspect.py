@@ -1,0 +1,170 @@
+"""``autoselect inspect`` on real files."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zoo
+from typer.testing import CliRunner
+
+import autoselect
+from autoselect.cli.main import app
+from autoselect.domain.recipe import Recipe
+from autoselect.embedded import model_path
+from autoselect.errors import ModelError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One model as float, DRQ, FIQ, and mixed as a pick is; and files that are no models."""
+    root, cnn = tmp_path_factory.mktemp("models"), zoo.cnn()
+    (root / "float.tflite").write_bytes(cnn.float_model)
+    (root / "drq.tflite").write_bytes(cnn.drq())
+    (root / "fiq.tflite").write_bytes(cnn.fiq(zoo.random_samples(cnn.float_model)))
+    recipe = Recipe(denylisted_ops=frozenset({"ADD", "FULLY_CONNECTED"}))
+    (root / "mixed.tflite").write_bytes(cnn.prepared.builder.build(recipe).content)
+    (root / "cut.tflite").write_bytes(cnn.float_model[:3000])
+    (root / "empty.tflite").touch()
+    (root / "text.tflite").write_text("this is no model, it only looks like one")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def invoke(*args: object) -> Any:
+    return CliRunner().invoke(app, ["inspect", *map(str, args)], prog_name="autoselect")
+
+
+def test_the_summary(folder: Path) -> None:
+    done = invoke(folder / "fiq.tflite")
+    assert (done.exit_code, done.stderr) == (0, "")
+    size = (folder / "fiq.tflite").stat().st_size
+    assert re.search(rf"^file +{size}  100.0 %$", done.stdout, re.MULTILINE)
+    parts = re.findall(r"^  (?:weights|metadata|unused buffers|rest) +(\d+) ", done.stdout, re.MULTILINE)
+    assert sum(map(int, parts)) == size
+    assert re.search(r"^CONV_2D +2  2 integer$", done.stdout, re.MULTILINE)
+    assert "  input   x0: T0 float32 1x8x8x3" in done.stdout
+    assert "\n0 |--------|\n- 8 integer   | 2 conversion\n" in done.stdout
+    assert "Tensors of subgraph" not in done.stdout
+    assert max(map(len, done.stdout.splitlines()[1:])) <= 80
+
+
+def test_float_islands_stand_out(folder: Path) -> None:
+    assert "\n0 FFFFFFFF\n" in invoke(folder / "float.tflite").stdout
+    assert "\n0 FFFFFFhF\n" in invoke(folder / "drq.tflite").stdout
+    (strip,) = re.findall(r"^ ?0 ([|hF.-]+)$", invoke(folder / "mixed.tflite").stdout, re.MULTILINE)
+    assert strip.replace("|", "") == "---F--h-"  # the ops of the CNN, ADD and FULLY_CONNECTED left out of integers
+    assert strip.startswith("|-")
+    assert strip.endswith("-|")
+    assert "|F|" in strip
+    assert "|h|" in strip
+
+
+def test_colours_change_no_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without = invoke(folder / "mixed.tflite").stdout
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    coloured = invoke(folder / "mixed.tflite").stdout
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == without
+
+
+def test_a_strip_is_wrapped_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "14")
+    assert f"\n 0 {'F' * 10}\n10 {'F' * 10}\n20 FF\n" in invoke(model_path()).stdout
+
+
+def test_long_tables(folder: Path) -> None:
+    done = invoke(folder / "fiq.tflite", "--ops", "--tensors").stdout
+    assert re.search(r"^ 2 +DEPTHWISE_CONV_2D +integer +2304 +T10 T6\* T4\* -> T11 +int8 1x4x4x16$", done, re.MULTILINE)
+    assert re.search(r"^T6 +int8 +1x3x3x16 +144 +buffer \d+ +\S+, zero 0 \(16 scales, axis 3\)", done, re.MULTILINE)
+    assert "Tensors of subgraph" not in invoke(folder / "fiq.tflite", "--ops").stdout
+    assert "(* a constant)" not in invoke(folder / "fiq.tflite", "--tensors").stdout
+
+
+def test_json_is_what_the_function_returns(folder: Path) -> None:
+    path = str(folder / "mixed.tflite")
+    told = json.loads(invoke(path, "--json").stdout)
+    assert told == json.loads(json.dumps(autoselect.inspect(path)))
+    assert told["path"] == path
+    assert sum(told["sizes"].values()) == told["size_bytes"] == Path(path).stat().st_size
+    assert told["compare"] == []
+    assert told["fragmentation"]["float_ops"] == 2
+
+
+NAMES = ("float", "drq", "fiq", "mixed")
+
+
+@pytest.mark.parametrize("flag_first", [True, False])
+def test_comparison(folder: Path, flag_first: bool) -> None:
+    paths = [folder / f"{name}.tflite" for name in NAMES]
+    done = invoke("--compare", *paths) if flag_first else invoke(paths[0], "--compare", *paths[1:])
+    assert done.exit_code == 0, done.output
+    heading, *lines = done.stdout.splitlines()
+    assert tuple(heading.split()) == NAMES
+    cells = {name: values for name, *values in (line.rsplit(maxsplit=4) for line in lines)}
+    assert cells["file bytes"] == [str(path.stat().st_size) for path in paths]
+    assert cells["ops CONV_2D"] == ["2"] * 4
+    assert cells["float ops"] == ["8", "8", "0", "2"]
+    assert cells["kind hybrid"] == ["0", "1", "0", "1"]
+    assert cells["integer segments"] == ["0", "0", "1", "3"]
+    assert [float(cell) > 0 for cell in cells["penalty"]] == [True, True, False, True]
+
+
+def test_json_of_a_comparison(folder: Path) -> None:
+    paths = [str(folder / f"{name}.tflite") for name in NAMES]
+    told = json.loads(invoke("--compare", *paths, "--json").stdout)
+    assert [told["path"], *(other["path"] for other in told["compare"])] == paths
+    assert told["compare"][1]["ops_by_kind"] == {"integer": 8, "boundary": 2}
+
+
+def test_the_penalty_is_that_of_evaluate(folder: Path) -> None:
+    from autoselect.scoring.fragmentation import fragmentation
+    from autoselect.scoring.penalty_file import penalty_weights
+    from autoselect.tflite import flatbuffer, reader
+
+    content = (folder / "mixed.tflite").read_bytes()
+    cut = fragmentation(reader.read_graph(flatbuffer.parse(content)), penalty_weights())
+    assert autoselect.inspect(content)["fragmentation"]["penalty"] == cut.penalty
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        pytest.param("nowhere.tflite", "There is no model file", id="missing"),
+        pytest.param("cut.tflite", "damaged or cut off", id="truncated"),
+        pytest.param("empty.tflite", "Expected a TFLite file", id="empty"),
+        pytest.param("text.tflite", "Expected a TFLite file", id="no TFLite file"),
+        pytest.param(".", "cannot be read", id="a folder"),
+    ],
+)
+@pytest.mark.parametrize("before", [[], ["--compare", "float.tflite"]], ids=["alone", "compared"])
+def test_bad_files(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str, before: list[str]) -> None:
+    monkeypatch.chdir(folder)
+    done = invoke(*before, name)
+    assert (done.exit_code, done.stdout) == (ModelError.exit_code, "")
+    assert done.stderr.startswith("Error: ")
+    assert words in done.stderr
+    assert name in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        pytest.param([], id="no model"),
+        pytest.param(["float.tflite", "fiq.tflite"], id="several without --compare"),
+        pytest.param(["float.tflite", "fiq.tflite", "--compare", "--ops"], id="a long table of several"),
+    ],
+)
+def test_wrong_options_exit_with_2(folder: Path, monkeypatch: pytest.MonkeyPatch, args: list[str]) -> None:
+    monkeypatch.chdir(folder)
+    done = invoke(*args)
+    assert (done.exit_code, done.stdout) == (2, "")
