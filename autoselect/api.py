@@ -108,7 +108,8 @@ def search(
         workers: Processes that build and score.
         allow_overlap: Accept samples that occur in two of calibration, search and held-out data.
         debug_samples: Calibration samples that layer statistics are measured on.
-        trial_timeout: Seconds after which a candidate counts as failed.
+        trial_timeout: Seconds after which native work on one job (calibrating, building or scoring one candidate)
+            counts as hung.
         cache: Keep calibration and float outputs for later runs.
         command: Recorded in the manifest.
         listener: Called with each event of the search.
@@ -294,7 +295,6 @@ def evaluate(
     direction: str | None = None,
     output_name: str | None = None,
     reference: str | Path | bytes | None = None,
-    listener: Listener = ignore,
 ) -> dict[str, Any]:
     """Score any ``.tflite``, quantized or not.
 
@@ -305,7 +305,6 @@ def evaluate(
         direction: See :func:`search`.
         output_name: See :func:`search`.
         reference: The float model, for metrics that compare with it (``agreement``, ``sqnr_db``, ``kl_divergence``).
-        listener: Called with warnings.
 
     Returns:
         ``metric``, ``score``, ``low`` and ``high`` (95 % interval), ``samples``, ``size_bytes``, and the

@@ -27,7 +27,7 @@ def evaluate(
         from autoselect.api import evaluate as run_evaluate
         from autoselect.cli.results import print_fields, print_json
 
-        with watching() as watcher:
+        with watching():
             found = run_evaluate(
                 model,
                 evaluation=evaluation,
@@ -35,7 +35,6 @@ def evaluate(
                 direction=direction.value if direction else None,
                 output_name=output_name,
                 reference=reference,
-                listener=watcher,
             )
         if as_json:
             print_json(found)

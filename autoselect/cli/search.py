@@ -88,6 +88,12 @@ def search(
     sampler: Annotated[Sampler, typer.Option(help="How candidates are proposed.")] = Sampler.TPE,
     search_space: Annotated[str, typer.Option(help="Name of a bundled space, or a .toml file.")] = "default",
     workers: Workers = 2,
+    trial_timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds after which one job of native code counts as hung.")
+    ] = 900.0,
+    debug_samples: Annotated[
+        int, typer.Option(min=1, help="Calibration samples that layer statistics are measured on.")
+    ] = 50,
     no_cache: NoCache = False,
     fallback: Annotated[
         Fallback,
@@ -152,6 +158,8 @@ def search(
                 max_penalty=max_penalty,
                 workers=workers,
                 allow_overlap=allow_overlap,
+                debug_samples=debug_samples,
+                trial_timeout=trial_timeout,
                 cache=not no_cache,
                 command=command_line(),
                 listener=watcher,

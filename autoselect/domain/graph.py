@@ -76,7 +76,7 @@ class Graph:
         return readers
 
 
-def partition(graph: Graph, on_accelerator: Callable[[int], bool]) -> list[tuple[bool, list[int]]]:
+def partition(graph: Graph, on_accelerator: Callable[[int], bool | None]) -> list[tuple[bool, list[int]]]:
     """Cut the graph into the pieces that a delegate would run, alternating between two devices.
 
     All ops that are ready and belong to the device in turn run in one piece; then the other
@@ -86,7 +86,8 @@ def partition(graph: Graph, on_accelerator: Callable[[int], bool]) -> list[tuple
 
     Args:
         graph: Ops must be in execution order.
-        on_accelerator: Says of an op's index whether the accelerator runs it.
+        on_accelerator: Says of an op's index whether the accelerator runs it; None for an op that fits either side
+            and makes no piece of its own.
 
     Returns:
         Pieces in order of execution, each with True for the accelerator and its op indices in order.
@@ -100,11 +101,12 @@ def partition(graph: Graph, on_accelerator: Callable[[int], bool]) -> list[tuple
     while remaining:
         piece = []
         for i in remaining:
-            if on_accelerator(i) == side and waits_for[i] <= done:
+            if on_accelerator(i) in (side, None) and waits_for[i] <= done:
                 piece.append(i)
                 done.add(i)
-        if piece:
+        if any(on_accelerator(i) is not None for i in piece):
             pieces.append((side, piece))
+        if piece:
             taken = set(piece)
             remaining = [i for i in remaining if i not in taken]
         side = not side

@@ -81,16 +81,18 @@ class BoundSpace:
     def encode(self, nodes: Iterable[str]) -> dict[str, Value] | None:
         """A setting that means exactly these nodes (after pins); None if there is none.
 
-        The first alternative that can express them is taken; in it a single cut is preferred, then the fewest
-        toggles that a greedy choice finds, larger ones first.
+        Of several alternatives the one that needs the fewest dimensions is taken, so that a prefix is told as such;
+        within one a single cut is preferred, then the fewest toggles that a greedy choice finds, larger ones first.
         """
+        wanted = self.pin(nodes)
         if not self.alternatives:
-            return self._encode_with(self.dimensions, self.pin(nodes))
+            return self._encode_with(self.dimensions, wanted)
+        found = []
         for name, _ in self.alternatives:
-            setting = self._encode_with(self.of_alternative(name), self.pin(nodes))
+            setting = self._encode_with(self.of_alternative(name), wanted)
             if setting is not None:
-                return {ALTERNATIVE: name, **setting}
-        return None
+                found.append({ALTERNATIVE: name, **setting})
+        return min(found, key=lambda setting: sum(bool(v) for v in setting.values()), default=None)
 
     def _encode_with(self, dimensions: Sequence[Dimension], wanted: frozenset[str]) -> dict[str, Value] | None:
         setting: dict[str, Value] = {d.name: False if isinstance(d, Toggle) else 0 for d in dimensions}

@@ -293,6 +293,10 @@ def from_converter(converter: Any) -> tuple[bytes, ConverterOptions]:
     io_type = np.dtype(tf.as_dtype(converter.inference_input_type).as_numpy_dtype).name
     if io_type not in ("float32", "int8", "uint8"):
         raise UsageError(f"The converter's inference_input_type is {io_type}; expected float32, int8 or uint8.")
+    if converter.inference_output_type != converter.inference_input_type:
+        raise UsageError(
+            "The converter's inference_input_type and inference_output_type differ; candidates have one type for both."
+        )
     dataset = converter.representative_dataset
     options = ConverterOptions(
         representative_dataset=getattr(dataset, "input_gen", dataset),

@@ -58,4 +58,5 @@ def keep(folder: Path, kept: Path) -> None:
         shutil.rmtree(beside, ignore_errors=True)
     entries = sorted((e for e in kept.parent.iterdir() if (e / _DONE).exists()), key=lambda e: e.stat().st_mtime)
     for old in entries[:-MAX_ENTRIES]:
+        (old / _DONE).unlink(missing_ok=True)  # first, so that a half-removed entry is never served
         shutil.rmtree(old, ignore_errors=True)

@@ -32,8 +32,9 @@ class RunFolder:
         self.layer_statistics = root / "layer_statistics.csv"
         self.picture = root / "pareto.png"
         self.log = root / "worker.log"
-        self.work = root / "work"
+        self.work = root / ".autoselect-work"
         """Samples, calibrated model and candidates while the run goes on; removed at its end."""
+        self.lock = root / ".autoselect-lock"
 
     def create(self) -> None:
         """Make the folder for a new run.
@@ -58,11 +59,12 @@ class RunFolder:
         with contextlib.suppress(OSError):
             if self.log.exists() and self.log.stat().st_size == 0:
                 self.log.unlink()
+            self.lock.unlink(missing_ok=True)
             self.root.rmdir()
 
     def _foreign_content(self) -> list[str]:
         """What lies in the folder beside the leftovers of a search that never began."""
-        return [entry.name for entry in self.root.iterdir() if entry not in (self.log, self.work)]
+        return [entry.name for entry in self.root.iterdir() if entry not in (self.log, self.work, self.lock)]
 
     def read_manifest(self) -> dict[str, Any]:
         """Read the manifest of an existing run.

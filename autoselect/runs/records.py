@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -97,7 +98,7 @@ _TIME_COLUMNS = ("build_seconds", "score_seconds", "inference_seconds")
 def trial_columns(metric: str) -> tuple[str, ...]:
     """Columns of ``trials.csv``."""
     head = ("number", "id", "state", "origin", "reused", metric, *_SCORE_COLUMNS)
-    tail = ("feasible", "on_front", "fingerprint", "sha256", *_TIME_COLUMNS, "error", "recipe")
+    tail = ("feasible", "on_front", "fingerprint", "sha256", *_TIME_COLUMNS, "error", "fallbacks", "recipe")
     return head + tail
 
 
@@ -120,6 +121,7 @@ def trial_row(record: TrialRecord, metric: str, front: Sequence[str]) -> dict[st
     if scores:
         row |= {column: getattr(scores, column) for column in _SCORE_COLUMNS}
         row |= {metric: scores.metric, "sha256": scores.sha256}
+        row["fallbacks"] = json.dumps(scores.fallbacks, sort_keys=True)
         row |= {column: getattr(scores, column) for column in _TIME_COLUMNS}
     return row
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from autoselect.data.npy import NpyWriter
 from autoselect.data.samples import SampleStore
 from autoselect.errors import MetricError
 from autoselect.scoring.metric_base import Metric
@@ -18,27 +19,28 @@ Evaluator = Callable[..., float]
 class ReferenceOutputs:
     """The float model's outputs on one set of samples, kept in a folder and memory-mapped."""
 
-    def __init__(self, folder: Path, rows: np.ndarray | None = None) -> None:
-        """Open what :meth:`write` wrote; ``rows`` chooses samples."""
-        self._folder = folder
-        files = sorted(folder.glob("*.npy"))
+    def __init__(self, folder: Path) -> None:
+        """Open what :meth:`write` wrote."""
         keys = (folder / "keys.txt").read_text(encoding="utf-8").splitlines()
-        self._arrays = {key: np.load(file, mmap_mode="r") for key, file in zip(keys, files, strict=True)}
-        self._rows = rows
+        self._arrays = {key: np.load(folder / f"{i:03d}.npy", mmap_mode="r") for i, key in enumerate(keys)}
 
     @staticmethod
-    def write(folder: Path, outputs: Sequence[Outputs]) -> None:
-        """Keep the outputs of all samples, in order."""
+    def write(folder: Path, outputs: Iterable[Outputs]) -> None:
+        """Keep the outputs of all samples, in order; one sample at a time is in memory."""
         folder.mkdir(parents=True, exist_ok=True)
-        keys = list(outputs[0])
-        for position, key in enumerate(keys):
-            np.save(folder / f"{position:03d}.npy", np.stack([o[key] for o in outputs]))
-        (folder / "keys.txt").write_text("\n".join(keys), encoding="utf-8")
+        writers: dict[str, NpyWriter] = {}
+        for sample in outputs:
+            for key, value in sample.items():
+                if key not in writers:
+                    writers[key] = NpyWriter(folder / f"{len(writers):03d}.npy", value.shape, value.dtype)
+                writers[key].append(value)
+        for writer in writers.values():
+            writer.close()
+        (folder / "keys.txt").write_text("\n".join(writers), encoding="utf-8")
 
     def __call__(self, index: int) -> Outputs:
         """Outputs of one sample, batch axis included."""
-        row = index if self._rows is None else int(self._rows[index])
-        return {key: np.asarray(array[row]) for key, array in self._arrays.items()}
+        return {key: np.asarray(array[index]) for key, array in self._arrays.items()}
 
 
 def observe(

@@ -61,7 +61,7 @@ def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
     all_macs, float_macs = sum(op.macs for op in ops), sum(op.macs for op in floats)
     crossings = [_integer_side(graph, op) for op in graph.ops if _crosses_inside(graph, op)]
     crossing_bytes = sum(graph.tensors[t].size_bytes for t in crossings)
-    pieces = partition(graph, lambda i: graph.ops[i].kind is OpKind.INTEGER)
+    pieces = partition(graph, lambda i: _on_accelerator(graph.ops[i]))
     segments = sum(on_accelerator for on_accelerator, _ in pieces)
     count = max(len(ops), 1)
     share = float_macs / all_macs if all_macs else len(floats) / count
@@ -80,6 +80,11 @@ def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
         float_macs_share=share,
         penalty=penalty,
     )
+
+
+def _on_accelerator(op: Op) -> bool | None:
+    """Integer ops run there, float ones and conversions do not; shapes and indices are computed on either side."""
+    return None if op.kind is OpKind.NEUTRAL else op.kind is OpKind.INTEGER
 
 
 def _crosses_inside(graph: Graph, op: Op) -> bool:

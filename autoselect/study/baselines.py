@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class Baseline:
 
 
 def baselines(layers: LayerTable, space: BoundSpace, *, at_most: int) -> list[Baseline]:
-    """All-integer, all-DRQ, the guide's heuristic, prefixes of the ranking, single op types, both ends of the graph.
+    """All-integer, all-DRQ, the guide's heuristic; prefixes of the ranking and single op types in turn; both ends.
 
     Args:
         layers: The layer table.
@@ -51,12 +52,18 @@ def baselines(layers: LayerTable, space: BoundSpace, *, at_most: int) -> list[Ba
     ends = [b for pair in zip(leading, trailing, strict=True) for b in pair]
     seen: set[tuple[frozenset[str], Fallback | None]] = set()
     found: list[Baseline] = []
-    for baseline in [*fixed, *ranked, *_single_op_types(layers), *ends]:
+    middle = [b for pair in zip_longest(ranked, _single_op_types(layers)) for b in pair if b is not None]
+    for baseline in [*fixed, *middle, *ends]:
         nodes = space.pin(baseline.nodes)
         if (nodes, baseline.fallback) not in seen and len(found) < max(at_most, len(fixed) + 2):
             seen.add((nodes, baseline.fallback))
-            found.append(replace(baseline, nodes=nodes))
+            found.append(replace(baseline, nodes=nodes, name=_pinned_name(baseline, nodes)))
     return found
+
+
+def _pinned_name(baseline: Baseline, nodes: frozenset[str]) -> str:
+    """The baseline's name, marked where pins make it another set: a pinned all-integer model is not all-integer."""
+    return baseline.name if nodes == baseline.nodes else f"{baseline.name}_pinned"
 
 
 def heuristic_nodes(layers: LayerTable) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import pickle
 import platform
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -22,8 +23,8 @@ from autoselect.data.samples import SampleStore
 from autoselect.data.splits import refuse_overlap, split_by_content
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.tensors import TensorSpec
-from autoselect.errors import DataError, PreparationError, TrialError, UsageError
-from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.errors import DataError, MetricError, PreparationError, TrialError, UsageError
+from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS, WorkerPool, result_of
 from autoselect.quantize import sources
 from autoselect.runs import cache
 from autoselect.runs.files import storage_errors, write_bytes, write_json
@@ -112,7 +113,7 @@ def prepare_case(
     """
     files = jobs.CaseFiles(root=root)
     listener(StageStarted(stage="model"))
-    float_content = load_float(ingredients.model, files, pool)
+    float_content = load_float(ingredients.model, files, pool, settings.trial_timeout)
     inputs, outputs = _interface(float_content)
     listener(StageStarted(stage="data"))
     store = SampleStore.write(
@@ -123,10 +124,7 @@ def prepare_case(
     # Calibration runs in a worker while this process reads the samples to score on.
     hashes = {"model": content_hash(float_content), "calibration": store.signature}
     prepared = submit_prepare(files, hashes, settings, pool, cache_root)
-    try:
-        counts, more_hashes, warnings = _prepare_samples(ingredients, settings, files, inputs, outputs, store)
-    finally:
-        prepared.settle()
+    counts, more_hashes, warnings = _prepare_samples(ingredients, settings, files, inputs, outputs, store)
     listener(StageStarted(stage="calibrate"))
     layers = prepared.layers(float_content)
     write_scoring(files, ingredients.metric, ingredients.evaluator)
@@ -140,19 +138,19 @@ def prepare_case(
         has_heldout=ingredients.metric is not None or takes_split(ingredients.evaluator or len),
         warnings=tuple(warnings),
     )
-    _reference_outputs(case, ingredients.metric, pool, cache_root, listener)
+    _reference_outputs(case, ingredients.metric, settings.trial_timeout, pool, cache_root, listener)
     return case
 
 
-def load_float(source: Path | bytes, files: jobs.CaseFiles, pool: WorkerPool) -> bytes:
+def load_float(
+    source: Path | bytes, files: jobs.CaseFiles, pool: WorkerPool, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+) -> bytes:
     """Write the float model of a source into the case and return its bytes."""
     if sources.needs_tensorflow(source):
         try:
-            pool.call(jobs.load_float_model, source, files.float_model)
+            pool.call(jobs.load_float_model, source, files.float_model, timeout_seconds=timeout_seconds)
         except TrialError as exc:
-            raise PreparationError(
-                f"Loading the model failed. {exc} See worker.log for what TensorFlow printed."
-            ) from exc
+            raise PreparationError(f"Loading the model failed. {exc}") from exc
     else:
         write_bytes(files.float_model, sources.float_model(source))
     return files.float_model.read_bytes()
@@ -162,7 +160,13 @@ def write_scoring(files: jobs.CaseFiles, metric: Metric | None, evaluator: Evalu
     """Keep how candidates are scored, for the workers."""
     fidelity = make_metric("sqnr_db", output=metric.output if metric else None)
     scoring = jobs.Scoring(metric=metric, fidelity=fidelity, evaluator=evaluator, weights=penalty_weights())
-    write_bytes(files.scoring, cloudpickle.dumps(scoring))
+    try:
+        content = cloudpickle.dumps(scoring)
+    except (TypeError, AttributeError, pickle.PicklingError) as exc:
+        raise MetricError(
+            f"The metric or evaluator cannot be sent to a worker process: {exc}. Give it as package.module:function."
+        ) from exc
+    write_bytes(files.scoring, content)
 
 
 def _interface(content: bytes) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
@@ -175,11 +179,6 @@ class _Prepared:
 
     def __init__(self, files: jobs.CaseFiles, future: Future[None] | None, keep: Path | None) -> None:
         self._files, self._future, self._keep = files, future, keep
-
-    def settle(self) -> None:
-        """Wait for the worker, whatever came of it."""
-        if self._future is not None:
-            self._future.exception()
 
     def layers(self, float_content: bytes) -> LayerTable:
         """The layer table.
@@ -220,7 +219,14 @@ def submit_prepare(
         return _Prepared(files, None, None)
     with storage_errors(files.prepared):
         files.prepared.mkdir(parents=True, exist_ok=True)
-    future = pool.submit(jobs.prepare, files.root, files.prepared, settings.debug_samples, settings.per_channel)
+    future = pool.submit(
+        jobs.prepare,
+        files.root,
+        files.prepared,
+        settings.debug_samples,
+        settings.per_channel,
+        timeout_seconds=settings.trial_timeout,
+    )
     return _Prepared(files, future, kept)
 
 
@@ -228,7 +234,7 @@ def _why_calibration_died(content: bytes, how: str) -> str:
     graph = reader.read_graph(fb.parse(content))
     loops = [op for op in graph.ops if op.op_type in _CONTROL_FLOW]
     if not loops:
-        return f"Calibrating the model failed. {how} See worker.log for what TensorFlow printed."
+        return f"Calibrating the model failed. {how}"
     name = graph.tensors[loops[0].outputs[0]].name if loops[0].outputs else "?"
     return (
         f"Calibrating the model failed. {how} The model has a {loops[0].op_type} op ({name!r}), which TensorFlow's "
@@ -324,7 +330,12 @@ def _write_split(files: jobs.CaseFiles, part: str, samples: str, indices: np.nda
 
 
 def _reference_outputs(
-    case: Case, metric: Metric | None, pool: WorkerPool, cache_root: Path | None, listener: Listener
+    case: Case,
+    metric: Metric | None,
+    timeout_seconds: float,
+    pool: WorkerPool,
+    cache_root: Path | None,
+    listener: Listener,
 ) -> None:
     """Run the float model over the search part, and over the held-out part for metrics that compare with it."""
     if metric is None:
@@ -342,7 +353,8 @@ def _reference_outputs(
         if kept is not None and cache.fetch(kept, target):
             listener(StepFinished(stage="reference"))
             continue
-        running.append((pool.submit(jobs.run_reference, case.files.root, part, target), target, kept))
+        future = pool.submit(jobs.run_reference, case.files.root, part, target, timeout_seconds=timeout_seconds)
+        running.append((future, target, kept))
     for future, target, kept in running:
         try:
             result_of(future)

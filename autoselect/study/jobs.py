@@ -18,7 +18,7 @@ import numpy as np
 from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable, table_from_rows
 from autoselect.domain.recipe import Recipe
-from autoselect.errors import AutoselectError, ScoreError
+from autoselect.errors import AutoselectError, MetricError, ScoreError
 from autoselect.quantize import converter, names, sources
 from autoselect.quantize.build import Builder, CalibratedModel
 from autoselect.quantize.nodes import find_nodes
@@ -203,9 +203,8 @@ def run_reference(root: Path, part: str, out: Path) -> None:
     case = _open(root)
     runner = Runner(case.files.float_model.read_bytes())
     samples = case.part(part)
-    outputs = [runner(samples.inputs(i)) for i in range(len(samples))]
     with storage_errors(out):
-        evaluate.ReferenceOutputs.write(out, outputs)
+        evaluate.ReferenceOutputs.write(out, (runner(samples.inputs(i)) for i in range(len(samples))))
 
 
 def build(root: Path, recipe_json: str) -> BuildReply:
@@ -246,7 +245,7 @@ def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:
 
     Raises:
         ScoreError: If the interpreter cannot run the candidate.
-        MetricError: If the metric or evaluator fails.
+        MetricError: If the metric or evaluator fails on the float model; on a candidate that is a ScoreError.
     """
     case = _open(root)
     start = time.perf_counter()
@@ -256,6 +255,10 @@ def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:
             value = evaluate.call_evaluator(case.scoring.evaluator, runner, split=part)
             return _reply(start, runner, value=value)
         return _score_metric(case, runner, sha256, part, interval, start)
+    except MetricError as exc:
+        if sha256 == FLOAT:
+            raise
+        raise ScoreError(f"The metric has no value for this candidate. {exc}") from exc
     except AutoselectError:
         raise
     except (ValueError, RuntimeError, MemoryError) as exc:

@@ -84,6 +84,7 @@ class SearchLoop:
         self._known: dict[str, Scores] = {}
         self._bytes_of: dict[str, str] = {}
         self._done = self._failed = 0
+        self._last_error = ""
         for record in study.records():
             self._remember(record)
 
@@ -91,6 +92,7 @@ class SearchLoop:
         self._done += 1
         if record.scores is None or record.recipe is None:
             self._failed += 1
+            self._last_error = record.error or ""
             return
         self._known[record.scores.sha256] = record.scores
         self._bytes_of[record.recipe.fingerprint] = record.scores.sha256
@@ -112,6 +114,8 @@ class SearchLoop:
                 finished, _ = wait(self._running, return_when=FIRST_COMPLETED)
                 for future in finished:
                     self._advance(self._running.pop(future), future)
+        if not self._known:
+            raise PreparationError(f"All {self._failed} candidates failed. The last one: {self._last_error}")
 
     def _proposals(self, baselines: list[Baseline]) -> Iterator[Callable[[], Asked]]:
         """Baselines that are not known yet, then the sampler for ever."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from autoselect.study import jobs
 from autoselect.study.case import Case
 from autoselect.study.events import Listener, StageStarted, StepFinished
 from autoselect.study.loop import Yardstick
+
+_MEMBER_FILE = re.compile(r"([0-9a-f]{10})\.(?:tflite|recipe\.json)")
 
 Heldout = tuple[float, float, float]
 """Held-out score and its 95 % interval."""
@@ -129,7 +133,14 @@ def noise_of(front: Sequence[TrialRecord], root: Path, pool: WorkerPool | None) 
     if pool is None:
         return {key: 0.0 if math.isnan(value) else value for key, value in found.items()}
     running = {r.id: pool.submit(jobs.noise, root, r.scores.sha256) for r in later if r.scores is not None}
-    return found | {key: result_of(future) for key, future in running.items()}
+    return found | {key: _noise_or_none(future) for key, future in running.items()}
+
+
+def _noise_or_none(future: Future[float]) -> float:
+    try:
+        return result_of(future)
+    except TrialError:
+        return 0.0
 
 
 def restore(records: Sequence[TrialRecord], case_root: Path, pool: WorkerPool) -> None:
@@ -146,43 +157,47 @@ def restore(records: Sequence[TrialRecord], case_root: Path, pool: WorkerPool) -
 
 
 def materialise(front: Sequence[TrialRecord], folder: RunFolder, case_root: Path) -> None:
-    """Write each member's model and recipe, and remove those of former members."""
+    """Write each member's model and recipe."""
     files = jobs.CaseFiles(root=case_root)
-    wanted = set()
     for record in front:
         if record.scores is None or record.recipe is None:
             continue
         source, target = files.candidate(record.scores.sha256), folder.front / f"{record.id}.tflite"
-        wanted |= {target.name, f"{record.id}.recipe.json"}
         if source.exists():
             write_bytes(target, source.read_bytes())
         write_text(folder.front / f"{record.id}.recipe.json", record.recipe.to_json() + "\n")
-    for path in folder.front.glob("*") if folder.front.exists() else ():
-        if path.name not in wanted:
-            path.unlink()
+
+
+def remove_former_members(front: Sequence[TrialRecord], folder: RunFolder) -> None:
+    """Remove the files of earlier members, known by their names; whatever else lies there is the user's."""
+    members = {r.id for r in front}
+    for path in sorted(folder.front.glob("*")):
+        match = _MEMBER_FILE.fullmatch(path.name)
+        if match and match.group(1) not in members:
+            path.unlink(missing_ok=True)
 
 
 def score_heldout(
     shas: Sequence[str], case: Case, pool: WorkerPool, timeout_seconds: float, listener: Listener
-) -> dict[str, Heldout]:
-    """Score models on the untouched part, with intervals; one that fails is left out."""
+) -> tuple[dict[str, Heldout], list[str]]:
+    """Score models on the untouched part, with intervals; one that fails is left out, and the reason returned."""
     if not case.has_heldout:
-        return {}
+        return {}, []
     unique = list(dict.fromkeys(shas))
     listener(StageStarted(stage="heldout", total=len(unique)))
     running = [
         (sha, pool.submit(jobs.score, case.files.root, sha, "heldout", True, timeout_seconds=timeout_seconds))
         for sha in unique
     ]
-    found = {}
+    found, failures = {}, []
     for sha, future in running:
         try:
             reply = result_of(future)
             found[sha] = (reply.value, reply.low, reply.high)
-        except TrialError:
-            pass
+        except AutoselectError as exc:
+            failures.append(f"{sha[:10]} could not be scored on the held-out samples. {exc}")
         listener(StepFinished(stage="heldout"))
-    return found
+    return found, failures
 
 
 def write_tables(
@@ -205,7 +220,7 @@ def write_tables(
 
 
 def write_summary(folder: RunFolder, summary: Mapping[str, Any]) -> None:
-    """Write ``summary.json``, the last file of a run: where it is, the rest is whole."""
+    """Write ``summary.json``, after the tables that it sums up."""
     write_json(folder.summary, summary)
 
 

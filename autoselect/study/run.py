@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -14,7 +15,7 @@ from filelock import FileLock, Timeout
 from autoselect.domain.layers import COLUMNS, LayerTable
 from autoselect.domain.objectives import Direction, Objective
 from autoselect.domain.recipe import match_nodes, match_op_type
-from autoselect.domain.search_space import BoundSpace
+from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.errors import (
     PreparationError,
     RecipeError,
@@ -28,11 +29,11 @@ from autoselect.quantize import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import storage_errors
 from autoselect.runs.folder import RunFolder
-from autoselect.runs.records import Scores, TrialRecord
 from autoselect.study import jobs, result
 from autoselect.study.baselines import baselines
 from autoselect.study.case import Case, Ingredients, prepare_case, versions
-from autoselect.study.events import Listener, StageStarted
+from autoselect.study.events import Listener, StageStarted, Warned
+from autoselect.study.finish import Finish
 from autoselect.study.loop import SearchLoop, Yardstick
 from autoselect.study.optuna_study import SearchStudy
 from autoselect.study.samplers import make_sampler
@@ -76,11 +77,12 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
     space_file = read_space(request.settings.search_space)
     make_sampler(request.settings.sampler, seed=0)
     folder.create()
-    with _locked(folder), _discarded_unless_begun(folder), _pool(request, folder) as pool:
+    with _discarded_unless_begun(folder), _locked(folder), _pool(request, folder) as pool:
         case = _prepare(request, folder, pool, listener)
         space = _bind(space_file, case.layers, request.settings)
-        float_model = _float_reference(request, case, pool)
-        folder.write_manifest(_manifest(request, case))
+        case = _warned_of_pins(case, space, listener)
+        float_model = _float_reference(case, pool, request.settings.trial_timeout)
+        folder.write_manifest(_manifest(request, case, space))
         return _search(request, folder, case, space, float_model, pool, listener)
 
 
@@ -99,7 +101,12 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             case = _prepare(request, folder, pool, listener)
             _refuse_other_ingredients(folder, manifest, case)
             space = _bind(space_file, case.layers, request.settings)
-            float_model = _float_reference(request, case, pool)
+            if manifest["search_space"] != _space_hash(space):
+                raise RunFolderError(
+                    f"{folder.root} was made with another search space: the file {request.settings.search_space!r} has "
+                    "changed since. Bring the old one back, or start a new run in another folder."
+                )
+            float_model = _float_reference(case, pool, request.settings.trial_timeout)
         except BaseException:
             if not kept:
                 result.remove_work(folder.work)
@@ -121,17 +128,18 @@ def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
 @contextlib.contextmanager
 def _locked(folder: RunFolder) -> Iterator[None]:
     """Refuse a second process in the same folder; the lock ends with the process, however it ends."""
-    root = folder.root.resolve()
-    lock = FileLock(str(root.parent / f".{root.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise RunFolderError(f"Another process is working in {folder.root}. Wait for it, or stop it first.") from None
+    lock = FileLock(str(folder.lock))
+    with storage_errors(folder.lock):
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:  # an OSError too
+            raise RunFolderError(
+                f"Another process is working in {folder.root}. Wait for it, or stop it first."
+            ) from None
     try:
         yield
     finally:
         lock.release()
-        Path(lock.lock_file).unlink(missing_ok=True)
 
 
 def _pool(request: Request, folder: RunFolder) -> WorkerPool:
@@ -170,7 +178,18 @@ def _pinned(patterns: tuple[str, ...], layers: LayerTable, option: str) -> froze
     return frozenset(found)
 
 
-def _manifest(request: Request, case: Case) -> dict[str, Any]:
+def _warned_of_pins(case: Case, space: BoundSpace, listener: Listener) -> Case:
+    """Say which nodes pinned to float stay integers all the same."""
+    found = []
+    for node in case.layers.nodes:
+        if node.name in space.keep_float and (reason := node.unreachable_reason or node.bound_reason):
+            found.append(f"--keep-float covers {node.name!r}, which {reason}.")
+    for message in found:
+        listener(Warned(message=message))
+    return replace(case, warnings=(*case.warnings, *found))
+
+
+def _manifest(request: Request, case: Case, space: BoundSpace) -> dict[str, Any]:
     return {
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": request.command,
@@ -180,7 +199,17 @@ def _manifest(request: Request, case: Case) -> dict[str, Any]:
         "sources": request.sources,
         "metric": {"name": request.metric_name, "direction": request.direction},
         "settings": request.settings.model_dump(),
+        "search_space": _space_hash(space),
     }
+
+
+def _space_hash(space: BoundSpace) -> str:
+    """One hash of all dimensions: a study cannot go on in another space."""
+    plain = [
+        (d.name, sorted(d.nodes)) if isinstance(d, Toggle) else (d.name, d.ranking, d.at_most) for d in space.dimensions
+    ]
+    pins = [sorted(space.keep_float), sorted(space.keep_int)]
+    return hashlib.sha256(json.dumps([plain, space.alternatives, pins]).encode()).hexdigest()
 
 
 def _refuse_other_metric(folder: RunFolder, manifest: dict[str, Any], request: Request) -> None:
@@ -246,10 +275,9 @@ def _search(
         timeout_seconds=settings.trial_timeout,
         listener=listener,
     )
-    finish = _Finish(request=request, folder=folder, case=case, objectives=objectives, yardstick=yardstick)
+    finish = Finish(folder=folder, case=case, settings=settings, objectives=objectives, yardstick=yardstick)
     try:
-        with storage_errors(folder.study):
-            loop.run(baselines(case.layers, space, at_most=int(settings.trials * _BASELINE_SHARE)), settings.trials)
+        loop.run(baselines(case.layers, space, at_most=int(settings.trials * _BASELINE_SHARE)), settings.trials)
         return finish.write(study.records(), float_model, pool, listener)
     except KeyboardInterrupt:
         loop.abandon()
@@ -270,10 +298,10 @@ def _open_study(folder: RunFolder, objectives: tuple[Objective, ...], settings: 
     return study
 
 
-def _float_reference(request: Request, case: Case, pool: WorkerPool) -> result.Reference:
+def _float_reference(case: Case, pool: WorkerPool, timeout_seconds: float) -> result.Reference:
     try:
         described = pool.call(jobs.describe_float, case.files.root)
-        scored = pool.call(jobs.score, case.files.root, jobs.FLOAT, "search", False)
+        scored = pool.call(jobs.score, case.files.root, jobs.FLOAT, "search", False, timeout_seconds=timeout_seconds)
     except TrialError as exc:
         raise PreparationError(f"The float model itself could not be scored. {exc}") from exc
     return result.Reference(
@@ -283,127 +311,3 @@ def _float_reference(request: Request, case: Case, pool: WorkerPool) -> result.R
         size_bytes=described.size_bytes,
         penalty=float(described.fragmentation["penalty"]),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Finish:
-    """The end of a search: everything that is written once the trials are told."""
-
-    request: Request
-    folder: RunFolder
-    case: Case
-    objectives: tuple[Objective, ...]
-    yardstick: Yardstick
-
-    def write(
-        self,
-        records: list[TrialRecord],
-        float_model: result.Reference,
-        pool: WorkerPool | None,
-        listener: Listener,
-    ) -> str:
-        """Write the result; without a pool (after Ctrl-C) held-out scores are left for a resume."""
-        front, feasible = result.front_of(records, self.objectives, self.yardstick)
-        root, metric = self.case.files.root, self.request.metric_name
-        wholes = _whole_baselines(records)
-        references = [float_model, *(_reference(name, r.scores) for name, r in wholes.items() if r.scores)]
-        heldout: dict[str, result.Heldout] = {}
-        if pool is not None:
-            result.restore([*front, *wholes.values()], root, pool)
-        result.materialise(front, self.folder, root)
-        if pool is not None:
-            shas = [r.sha256 for r in references] + [r.scores.sha256 for r in front if r.scores]
-            heldout = result.score_heldout(shas, self.case, pool, self.request.settings.trial_timeout, listener)
-        listener(StageStarted(stage="write"))
-        picks = result.picks_of(front, self.yardstick, result.noise_of(front, root, pool))
-        result.write_tables(self.folder, metric, records, front, heldout, picks)
-        status = "interrupted" if pool is None else "complete" if feasible else "nothing_feasible"
-        summary = self._summary(status, records, references, heldout, front, picks)
-        result.write_summary(self.folder, summary)
-        if pool is not None:
-            result.remove_work(self.folder.work)
-        return status
-
-    def _summary(
-        self,
-        status: str,
-        records: list[TrialRecord],
-        references: list[result.Reference],
-        heldout: dict[str, result.Heldout],
-        front: list[TrialRecord],
-        picks: dict[str, str],
-    ) -> dict[str, Any]:
-        metric = self.request.metric_name
-        return {
-            "status": status,
-            "metric": metric,
-            "direction": self.request.direction,
-            "evaluated": {k: v for k, v in self.case.counts.items() if k != "calibration"},
-            "references": result.reference_summary(references, metric, heldout),
-            "picks": picks,
-            "allowed_drop": result.allowed_drop(self.yardstick),
-            "counts": _counts(records),
-            "warnings": list(self.case.warnings),
-            "verdict": _verdict(status, references, front, picks, self.yardstick, metric),
-        }
-
-
-def _whole_baselines(records: list[TrialRecord]) -> dict[str, TrialRecord]:
-    """The all-integer and the all-DRQ model by name, where they were scored."""
-    found: dict[str, TrialRecord] = {}
-    for record in records:
-        name = record.origin.removeprefix("baseline:")
-        if record.scores is not None and name in ("fiq", "drq"):
-            found.setdefault(name, record)
-    return found
-
-
-def _reference(name: str, scores: Scores) -> result.Reference:
-    return result.Reference(
-        name=name,
-        sha256=scores.sha256,
-        metric=scores.metric,
-        size_bytes=scores.size_bytes,
-        penalty=scores.penalty,
-    )
-
-
-def _counts(records: list[TrialRecord]) -> dict[str, int]:
-    return {
-        "trials": len(records),
-        "scored": len(result.distinct(records)),
-        "reused": sum(r.reused for r in records),
-        "failed": sum(r.scores is None for r in records),
-    }
-
-
-def _verdict(
-    status: str,
-    references: list[result.Reference],
-    front: list[TrialRecord],
-    picks: dict[str, str],
-    yardstick: Yardstick,
-    metric: str,
-) -> str:
-    if not front:
-        return "No candidate was scored."
-    balanced = next(r.scores for r in front if r.id == picks["balanced"] and r.scores)
-    parts = []
-    for reference in references:
-        if reference.name == "fiq":
-            parts.append(f"all-integer {_lost(yardstick.drop(reference.metric))} {metric} against float")
-    parts.append(
-        f"`balanced` {_lost(balanced.drop)} {metric} with {_count(balanced.float_ops, 'float op')} in "
-        f"{_count(balanced.segments, 'segment')}"
-    )
-    if status == "nothing_feasible":
-        parts.append("no candidate meets the constraints, the closest are kept")
-    return f"On the search samples {', '.join(parts)}."
-
-
-def _lost(drop: float) -> str:
-    return f"loses {drop:.4g}" if drop > 0 else f"gains {-drop:.4g}" if drop < 0 else "loses no"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
@@ -133,8 +134,8 @@ def bind(
     dimensions: dict[str, Dimension] = {}
     alternatives: dict[str, tuple[str, ...]] = {}
     for number, choice in enumerate(space.choices):
-        found = _dimensions(choice, layers, pinned)
-        dimensions |= {d.name: d for d in found if d.name not in dimensions}
+        found = [_named_apart(d, dimensions, number) for d in _dimensions(choice, layers, pinned)]
+        dimensions |= {d.name: d for d in found}
         if found and space.combine == "one":
             alternatives[f"{number}:{choice.kind}"] = tuple(d.name for d in found)
     if not dimensions:
@@ -148,6 +149,13 @@ def bind(
         keep_float=keep_float,
         keep_int=keep_int,
     )
+
+
+def _named_apart(dimension: Dimension, taken: Mapping[str, Dimension], number: int) -> Dimension:
+    """The dimension, under a name with its choice's number if another dimension has its name."""
+    if taken.get(dimension.name, dimension) == dimension:
+        return dimension
+    return replace(dimension, name=f"{dimension.name}#{number}")
 
 
 def _dimensions(choice: Choice, layers: LayerTable, pinned: frozenset[str]) -> list[Dimension]:

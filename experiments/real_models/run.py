@@ -36,6 +36,13 @@ def cases(deep_conv_lstm: Path | None) -> list[Case]:
         Case(name="MobileNetV1-0.25, DRQ", model=imagenet, data="imagenet"),
         Case(name="MobileNetV1-0.25, float", model=imagenet, data="imagenet", options={"fallback": "float"}),
         Case(
+            name="MobileNetV1-0.25 by agreement, float",
+            model=imagenet,
+            data="imagenet",
+            metric="agreement",
+            options={"fallback": "float"},
+        ),
+        Case(
             name="MobileNetV1-0.25 per tensor, float",
             model=imagenet,
             data="imagenet",
@@ -127,13 +134,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--dcl", type=Path, help="DeepConvLSTM made by experiments/deepconvlstm/train.py")
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--keep", type=Path, help="Keep the run folders here.")
+    parser.add_argument("--only", default="", help="Cases whose name has this in it.")
     options = parser.parse_args(arguments)
     print("| case, fallback | model | held-out | bytes | penalty | float ops | agrees with float |")
     print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         for case in cases(options.dcl):
-            print("\n".join(measure(case, options.trials, folder)), flush=True)
+            if options.only in case.name:
+                print("\n".join(measure(case, options.trials, folder)), flush=True)
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def test_a_killed_search_loses_nothing_that_was_complete(tmp_path: Path) -> None
     assert run.trials.loc[~run.trials["reused"], "sha256"].is_unique
     assert {pump.sha256(folder / file) for file in run.front["file"]} == set(run.front["sha256"])
     assert run.front["heldout_accuracy"].notna().all()
-    assert not (folder / "work").exists()
+    assert not (folder / ".autoselect-work").exists()
 
 
 @pytest.mark.slow
@@ -192,7 +192,7 @@ def test_a_candidate_that_dies_or_hangs_costs_its_own_trial_only(tmp_path: Path)
     assert len(failed) == 2
     dead, hung = sorted(failed["error"], key=lambda text: "time limit" in text)
     assert dead == "The worker process died of SIGKILL: it was killed, most often for lack of memory."
-    assert hung == "The worker process took longer than its time limit and was stopped."
+    assert hung == "The worker process took longer than its time limit (--trial-timeout) and was stopped."
     assert failed["recipe"].notna().all()
     assert (run.status, len(run.trials)) == ("complete", 10)
     assert run.summary["counts"]["failed"] == 2

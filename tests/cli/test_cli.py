@@ -243,6 +243,8 @@ SEARCH_DEFAULTS = {
     "trials": 100,
     "seed": 0,
     "output": None,
+    "trial_timeout": 900.0,
+    "debug_samples": 50,
     "sampler": "tpe",
     "search_space": "default",
     "fallback": "drq",

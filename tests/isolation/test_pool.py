@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
@@ -146,3 +149,160 @@ def test_closing_kills_running_jobs(tmp_path: Path) -> None:
     assert time.monotonic() - began < 30
     with pytest.raises(ProcessLookupError):
         os.kill(worker, 0)
+
+
+# ------------------------------------------------------------------------------ deaths outside a job
+
+
+def _wait_until_gone(pool: WorkerPool, worker: int) -> None:
+    """Wait until the pool, too, has seen that the process is gone."""
+    limit = time.monotonic() + 10
+    while time.monotonic() < limit:
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:
+            time.sleep(0.3)
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"process {worker} is still there")
+
+
+def _raise_in_warm_up() -> None:
+    raise ImportError("no such library")
+
+
+def _refuse_in_warm_up() -> None:
+    raise ModelError("not with this model")
+
+
+def _die_in_warm_up() -> None:
+    os.kill(os.getpid(), signal.SIGABRT)
+
+
+def _leave_in_warm_up() -> None:
+    sys.exit(4)
+
+
+@pytest.mark.parametrize(
+    ("warm_up", "error", "message"),
+    [
+        pytest.param(_raise_in_warm_up, WorkerDied, "could not warm up: ImportError: no such library", id="raises"),
+        pytest.param(_refuse_in_warm_up, ModelError, "^not with this model$", id="an error of ours"),
+        pytest.param(_die_in_warm_up, WorkerDied, "SIGABRT: native code gave up", id="dies"),
+        pytest.param(_leave_in_warm_up, WorkerDied, "could not warm up: SystemExit: 4", id="exits"),
+    ],
+)
+def test_a_warm_up_that_fails_is_the_failure_of_the_job(
+    tmp_path: Path, warm_up: Callable[[], None], error: type[Exception], message: str
+) -> None:
+    with WorkerPool(1, log=tmp_path / "log", warm_up=warm_up) as cold:
+        for _ in range(2):
+            with pytest.raises(error, match=message):
+                cold.call(pow, 2, 5, timeout_seconds=30)
+
+
+def _die_in_warm_up_once() -> None:
+    try:
+        Path(os.environ["WARM_UP_MARK"]).touch(exist_ok=False)
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_warm_up_that_dies_in_the_background_costs_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARM_UP_MARK", str(tmp_path / "mark"))
+    with WorkerPool(1, log=tmp_path / "log", warm_up=_die_in_warm_up_once) as pool:
+        assert pool.call(pow, 2, 5, timeout_seconds=30) == 32
+    assert (tmp_path / "mark").exists()
+
+
+def _warm_up_slowly() -> None:
+    Path(os.environ["WARM_UP_MARK"]).touch()
+    time.sleep(0.6)
+
+
+def test_warming_up_starts_at_once_and_takes_none_of_a_jobs_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = tmp_path / "mark"
+    monkeypatch.setenv("WARM_UP_MARK", str(mark))
+    with WorkerPool(1, log=tmp_path / "log", warm_up=_warm_up_slowly) as pool:
+        limit = time.monotonic() + 20
+        while not mark.exists() and time.monotonic() < limit:
+            time.sleep(0.02)
+        assert mark.exists()
+        assert pool.call(pow, 2, 5, timeout_seconds=0.3) == 32
+        # The process that takes the place of this one warms up when its first job comes.
+        with pytest.raises(WorkerDied, match="SIGKILL"):
+            pool.call(kill_with, signal.SIGKILL)
+        assert pool.call(pow, 2, 6, timeout_seconds=0.3) == 64
+        with pytest.raises(WorkerDied, match="longer than its time limit"):
+            pool.call(sleep_long, timeout_seconds=0.3)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.2, 1.0])
+def test_closing_waits_for_no_warm_up_and_is_quiet(
+    tmp_path: Path, seconds: float, capfd: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    with WorkerPool(2, log=tmp_path / "log", warm_up=sleep_long):
+        time.sleep(seconds)
+    assert time.monotonic() - began < 20
+    time.sleep(0.3)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_idle_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
+    with WorkerPool(1, log=tmp_path / "log") as pool:
+        # More often than the pool starts anew without a job done.
+        for _ in range(7):
+            worker = pool.call(os.getpid)
+            os.kill(worker, signal.SIGKILL)
+            _wait_until_gone(pool, worker)
+        assert pool.call(pow, 2, 5) == 32
+
+
+def test_processes_that_cannot_start_are_given_up(tmp_path: Path) -> None:
+    log = tmp_path / "missing" / "log"
+    futures = []
+
+    def submit_for_ever() -> None:
+        for _ in range(20):
+            future = pool.submit(pow, 2, 5)
+            futures.append(future)
+            with pytest.raises(WorkerDied, match="The job was lost: its worker process died before"):
+                result_of(future)
+
+    with WorkerPool(1, log=log) as pool:
+        with pytest.raises(WorkerDied, match=f"keep dying before they can work.*{log}"):
+            submit_for_ever()
+        assert len(futures) == 6
+
+
+@pytest.mark.parametrize("leave_with_zero", [lambda: os._exit(0), sys.exit, lambda: sys.exit(0)])
+def test_a_job_that_ends_its_process_with_zero(pool: WorkerPool, leave_with_zero: Callable[[], None]) -> None:
+    began = time.monotonic()
+    with pytest.raises(WorkerDied, match="ended by itself with exit code 0"):
+        pool.call(leave_with_zero)
+    assert time.monotonic() - began < 30
+    assert pool.call(pow, 2, 5) == 32
+
+
+@pytest.mark.parametrize(("code", "shown"), [(3, 3), ("a reason", 1)])
+def test_a_job_that_calls_sys_exit(pool: WorkerPool, code: object, shown: int) -> None:
+    with pytest.raises(WorkerDied, match=f"ended by itself with exit code {shown}"):
+        pool.call(sys.exit, code)
+
+
+def test_a_closed_pool_takes_no_jobs(tmp_path: Path) -> None:
+    with WorkerPool(1, log=tmp_path / "log") as pool:
+        pass
+    with pytest.raises(WorkerDied, match="was closed"):
+        pool.submit(pow, 2, 5)
+
+
+def test_a_job_that_a_broken_pool_gave_up() -> None:
+    future: Future[int] = Future()
+    future.set_exception(BrokenProcessPool("All workers expired"))
+    with pytest.raises(WorkerDied, match=r"died before the job began.*\(All workers expired\)"):
+        result_of(future)

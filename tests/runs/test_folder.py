@@ -52,7 +52,9 @@ def record(
     [
         pytest.param(lambda _: None, id="no folder"),
         pytest.param(lambda path: path.mkdir(), id="an empty folder"),
-        pytest.param(lambda path: (path / "work").mkdir(parents=True), id="leftovers of a search that never began"),
+        pytest.param(
+            lambda path: (path / ".autoselect-work").mkdir(parents=True), id="leftovers of a search that never began"
+        ),
         pytest.param(lambda path: (path.mkdir(), (path / "worker.log").touch()), id="a log"),
     ],
 )

@@ -85,10 +85,43 @@ def test_the_default_space_of_six_nodes_by_hand() -> None:
     ranked = ("out/f", "in/b", "mid/d", "in/a", "mid/c", "out/e")
     order = ("in/a", "in/b", "mid/c", "mid/d", "out/e", "out/f")
     assert cuts == {
-        "worst:rmse_per_scale": (ranked, 3),
-        "worst:mean_squared_error": (ranked, 3),
-        "leading": (order, 3),
-        "trailing": (order[::-1], 3),
+        "worst:rmse_per_scale": (ranked, 6),
+        "worst:mean_squared_error": (ranked, 6),
+        "leading": (order, 6),
+        "trailing": (order[::-1], 6),
+    }
+    assert [name for name, _ in found.alternatives] == [
+        "0:nodes",
+        "1:op_types",
+        "2:worst",
+        "3:worst",
+        "4:leading",
+        "5:trailing",
+    ]
+
+
+def test_a_prefix_is_told_as_a_prefix_where_choices_are_alternatives() -> None:
+    found = bind(read_space("default"), SIX, keep_float=NOTHING, keep_int=NOTHING)
+    assert found.encode({"mid/d", "out/e", "out/f"}) == {"alternative": "5:trailing", "trailing": 3}
+    assert found.encode({"mid/c", "out/f"}) == {
+        "alternative": "1:op_types",
+        "op:ADD": True,
+        "op:CONV_2D": False,
+        "op:MEAN": False,
+    }
+
+
+def test_choices_of_one_kind_keep_their_own_selections(tmp_path: Path) -> None:
+    path = tmp_path / "two.toml"
+    path.write_text(
+        'schema_version = 1\nname = "two"\nwhy = "Two heads."\n'
+        '[[choices]]\nkind = "leading"\nop_types = ["CONV_2D"]\nat_most = 1.0\n'
+        '[[choices]]\nkind = "leading"\nop_types = ["ADD"]\nat_most = 1.0\n'
+    )
+    found = bind(read_space(str(path)), SIX, keep_float=NOTHING, keep_int=NOTHING)
+    assert {d.name: d.ranking for d in found.dimensions if isinstance(d, Cut)} == {
+        "leading": ("in/a", "in/b", "mid/d"),
+        "leading#1": ("mid/c", "out/f"),
     }
 
 

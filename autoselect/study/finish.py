@@ -1,0 +1,144 @@
+"""The end of a search: front, picks, held-out scores and files, once the trials are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from autoselect.domain.objectives import Objective
+from autoselect.isolation.pool import WorkerPool
+from autoselect.runs.folder import RunFolder
+from autoselect.runs.records import Scores, TrialRecord
+from autoselect.study import result
+from autoselect.study.case import Case
+from autoselect.study.events import Listener, StageStarted, Warned
+from autoselect.study.loop import Yardstick
+from autoselect.study.settings import SearchSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """The end of a search: everything that is written once the trials are told."""
+
+    folder: RunFolder
+    case: Case
+    settings: SearchSettings
+    objectives: tuple[Objective, ...]
+    yardstick: Yardstick
+
+    def write(
+        self,
+        records: list[TrialRecord],
+        float_model: result.Reference,
+        pool: WorkerPool | None,
+        listener: Listener,
+    ) -> str:
+        """Write the result; without a pool (after Ctrl-C) held-out scores are left for a resume."""
+        front, feasible = result.front_of(records, self.objectives, self.yardstick)
+        root, metric = self.case.files.root, self.objectives[0].name
+        wholes = _whole_baselines(records)
+        references = [float_model, *(_reference(name, r.scores) for name, r in wholes.items() if r.scores)]
+        heldout: dict[str, result.Heldout] = {}
+        if pool is not None:
+            result.restore([*front, *wholes.values()], root, pool)
+        result.materialise(front, self.folder, root)
+        warnings = list(self.case.warnings)
+        if pool is not None:
+            shas = [r.sha256 for r in references] + [r.scores.sha256 for r in front if r.scores]
+            heldout, failures = result.score_heldout(shas, self.case, pool, self.settings.trial_timeout, listener)
+            warnings += failures
+            for message in failures:
+                listener(Warned(message=message))
+        listener(StageStarted(stage="write"))
+        picks = result.picks_of(front, self.yardstick, result.noise_of(front, root, pool))
+        result.write_tables(self.folder, metric, records, front, heldout, picks)
+        status = "interrupted" if pool is None else "complete" if feasible else "nothing_feasible"
+        summary = self._summary(status, records, references, heldout, front, picks)
+        result.write_summary(self.folder, {**summary, "warnings": warnings})
+        result.remove_former_members(front, self.folder)
+        if pool is not None:
+            result.remove_work(self.folder.work)
+        return status
+
+    def _summary(
+        self,
+        status: str,
+        records: list[TrialRecord],
+        references: list[result.Reference],
+        heldout: dict[str, result.Heldout],
+        front: list[TrialRecord],
+        picks: dict[str, str],
+    ) -> dict[str, Any]:
+        metric = self.objectives[0].name
+        return {
+            "status": status,
+            "metric": metric,
+            "direction": self.objectives[0].direction,
+            "evaluated": {k: v for k, v in self.case.counts.items() if k != "calibration"},
+            "references": result.reference_summary(references, metric, heldout),
+            "picks": picks,
+            "allowed_drop": result.allowed_drop(self.yardstick),
+            "counts": _counts(records),
+            "verdict": _verdict(status, references, front, picks, self.yardstick, metric),
+        }
+
+
+def _whole_baselines(records: list[TrialRecord]) -> dict[str, TrialRecord]:
+    """The all-integer and the all-DRQ model by name, where they were scored."""
+    found: dict[str, TrialRecord] = {}
+    for record in records:
+        name = record.origin.removeprefix("baseline:")
+        if record.scores is not None and name in ("fiq", "drq"):
+            found.setdefault(name, record)
+    return found
+
+
+def _reference(name: str, scores: Scores) -> result.Reference:
+    return result.Reference(
+        name=name,
+        sha256=scores.sha256,
+        metric=scores.metric,
+        size_bytes=scores.size_bytes,
+        penalty=scores.penalty,
+    )
+
+
+def _counts(records: list[TrialRecord]) -> dict[str, int]:
+    return {
+        "trials": len(records),
+        "scored": len(result.distinct(records)),
+        "reused": sum(r.reused for r in records),
+        "failed": sum(r.scores is None for r in records),
+    }
+
+
+def _verdict(
+    status: str,
+    references: list[result.Reference],
+    front: list[TrialRecord],
+    picks: dict[str, str],
+    yardstick: Yardstick,
+    metric: str,
+) -> str:
+    if not front:
+        return "No candidate was scored."
+    balanced = next(r.scores for r in front if r.id == picks["balanced"] and r.scores)
+    parts = []
+    for reference in references:
+        if reference.name == "fiq":
+            parts.append(f"all-integer {_lost(yardstick.drop(reference.metric))} {metric} against float")
+    parts.append(
+        f"`balanced` {_lost(balanced.drop)} {metric} with {_count(balanced.float_ops, 'float op')} in "
+        f"{_count(balanced.segments, 'segment')}"
+    )
+    if status == "nothing_feasible":
+        parts.append("no candidate meets the constraints, the closest are kept")
+    return f"On the search samples {', '.join(parts)}."
+
+
+def _lost(drop: float) -> str:
+    return f"loses {drop:.4g}" if drop > 0 else f"gains {-drop:.4g}" if drop < 0 else "loses no"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,22 @@
+"""The demo keeps what the README says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import autoselect
+
+
+@pytest.mark.slow
+def test_the_demo_keeps_its_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path / "cache"))
+    run = autoselect.demo(output=tmp_path / "run")
+    references = run.summary["references"]
+    pick = run.front[run.front["id"] == run.picks["balanced"]].iloc[0]
+    assert references["float"]["size_bytes"] < 500_000
+    assert references["fiq"]["heldout"] <= references["float"]["heldout"] - 0.03
+    assert pick["heldout_accuracy"] >= references["float"]["heldout"] - 0.005
+    assert pick["float_macs_share"] < 0.5
+    assert autoselect.resume(run.directory).picks == run.picks
