@@ -16,7 +16,7 @@ from autoselect.domain.search_space import BoundSpace
 GUIDE_LEADING_NODES = 5
 """The Quantization Debugger guide denylists these first layers beside the suspicious ones."""
 
-FINE, COARSE = 1.25, 1.5
+FINE, COARSE = 1.25, 2.0
 """Growth from one prefix to the next: the ranking by error deserves closer steps than the ends of the graph."""
 
 
@@ -30,7 +30,7 @@ class Baseline:
 
 
 def baselines(layers: LayerTable, space: BoundSpace, *, at_most: int) -> list[Baseline]:
-    """All-integer, all-DRQ, the guide's heuristic; prefixes of the ranking and single op types in turn; both ends.
+    """All-integer, all-DRQ, the guide's heuristic; in turn prefixes of the ranking, op types and both ends.
 
     Args:
         layers: The layer table.
@@ -52,8 +52,8 @@ def baselines(layers: LayerTable, space: BoundSpace, *, at_most: int) -> list[Ba
     ends = [b for pair in zip(leading, trailing, strict=True) for b in pair]
     seen: set[tuple[frozenset[str], Fallback | None]] = set()
     found: list[Baseline] = []
-    middle = [b for pair in zip_longest(ranked, _single_op_types(layers)) for b in pair if b is not None]
-    for baseline in [*fixed, *middle, *ends]:
+    in_turn = [b for step in zip_longest(ranked, _single_op_types(layers), ends) for b in step if b is not None]
+    for baseline in [*fixed, *in_turn]:
         nodes = space.pin(baseline.nodes)
         if (nodes, baseline.fallback) not in seen and len(found) < max(at_most, len(fixed) + 2):
             seen.add((nodes, baseline.fallback))
@@ -78,7 +78,7 @@ def heuristic_nodes(layers: LayerTable) -> frozenset[str]:
     return frozenset((suspects | {n.name for n in layers.nodes[:GUIDE_LEADING_NODES]}) & reachable)
 
 
-def prefix_counts(total: int, growth: float = COARSE) -> list[int]:
+def prefix_counts(total: int, growth: float) -> list[int]:
     """Lengths of a ranking's prefixes: each ``growth`` times the one before, rounded up, and at least one more."""
     counts: list[int] = []
     count = 1
