@@ -6,7 +6,6 @@ Everything that this module calls is native code and may kill the process, so ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
         prepared = calibrator.add_intermediate_tensors(content)
         return bytes(calibrator.Calibrator(prepared).calibrate(lambda: (list(s) for s in samples)))
     except (ValueError, RuntimeError) as exc:
-        raise PreparationError(f"TensorFlow's calibrator refuses the model: {_first_line(exc)}") from exc
+        raise PreparationError(f"TensorFlow's calibrator refuses the model: {first_line(exc)}") from exc
 
 
 def quantize(calibrated: bytes, *, denylisted: Sequence[str], recipe: Recipe, numeric_verify: bool = False) -> bytes:
@@ -59,7 +58,7 @@ def quantize(calibrated: bytes, *, denylisted: Sequence[str], recipe: Recipe, nu
             )
         )
     except (ValueError, RuntimeError, convert.ConverterError) as exc:
-        raise BuildError(f"TensorFlow's quantizer refuses the recipe: {_first_line(exc)}") from exc
+        raise BuildError(f"TensorFlow's quantizer refuses the recipe: {first_line(exc)}") from exc
 
 
 def import_tensorflow() -> None:
@@ -68,5 +67,6 @@ def import_tensorflow() -> None:
     from tensorflow.lite.python import convert  # noqa: F401 - as above
 
 
-def _first_line(exc: BaseException) -> Any:
+def first_line(exc: BaseException) -> str:
+    """What a foreign error says, without the pages that follow."""
     return next(iter(str(exc).strip().splitlines()), type(exc).__name__)

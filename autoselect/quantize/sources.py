@@ -15,6 +15,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError, UsageError
+from autoselect.quantize.converter import first_line
 from autoselect.tflite import flatbuffer as fb
 
 KERAS_SUFFIXES = (".keras", ".h5", ".hdf5")
@@ -128,7 +129,7 @@ def _load_keras(path: Path) -> Any:
     try:
         return keras.models.load_model(str(path), compile=False, safe_mode=True)
     except (ValueError, TypeError, OSError, KeyError, AttributeError) as exc:
-        first = next(iter(str(exc).strip().splitlines()), type(exc).__name__)
+        first = first_line(exc)
         raise ModelError(
             f"Keras cannot load {path.name} in safe mode: {first} "
             "For custom layers, export a SavedModel (`model.export(folder)`) and pass the folder."
@@ -215,7 +216,7 @@ def _convert_saved_model(folder: Path) -> bytes:
     try:
         loaded = tf.saved_model.load(str(folder))
     except (OSError, ValueError, RuntimeError, tf.errors.OpError) as exc:
-        raise ModelError(f"TensorFlow cannot load the SavedModel {folder}: {str(exc).splitlines()[0]}") from exc
+        raise ModelError(f"TensorFlow cannot load the SavedModel {folder}: {first_line(exc)}") from exc
     signatures = dict(loaded.signatures)
     if not signatures:
         raise ModelError(f"The SavedModel {folder} has no signature. Export it with `model.export(folder)`.")
@@ -250,7 +251,7 @@ def _run_converter(converter: Any) -> bytes:
     try:
         return bytes(converter.convert())
     except (ConverterError, ValueError, RuntimeError) as exc:
-        first = next(iter(str(exc).strip().splitlines()), type(exc).__name__)
+        first = first_line(exc)
         hint = (
             " A recurrent layer needs a fixed batch: export it with batch 1, or pass the .keras file."
             if "TensorList" in first

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 
+from autoselect.domain.objectives import Direction
 from autoselect.errors import DataError, MetricError, ScoreError
-
-Direction = Literal["maximize", "minimize"]
 
 Row = np.ndarray
 """The evidence of one sample: 1-D float64, of one length for all samples of a metric."""

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
+from autoselect.domain.objectives import Direction
 from autoselect.errors import MetricError
 from autoselect.scoring.class_metrics import (
     Accuracy,
@@ -16,7 +17,7 @@ from autoselect.scoring.class_metrics import (
     MeanIoU,
     Top5Accuracy,
 )
-from autoselect.scoring.metric_base import Direction, Metric, Outputs, Row
+from autoselect.scoring.metric_base import Metric, Outputs, Row
 from autoselect.scoring.user_metric import UserMetric, direction_of
 from autoselect.scoring.value_metrics import (
     KullbackLeibler,

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from autoselect.data.specs import load_object
+from autoselect.domain.objectives import Direction
 from autoselect.errors import DataError, MetricError
-from autoselect.scoring.metric_base import Direction, Metric, Outputs, Row, target_array
+from autoselect.scoring.metric_base import Metric, Outputs, Row, target_array
 
 UserFunction = Callable[[Any, Any], Any]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from autoselect.domain.objectives import Direction
 from autoselect.errors import DataError, MetricError
 from autoselect.scoring.metric_base import (
-    Direction,
     MeanMetric,
     Outputs,
     Row,
