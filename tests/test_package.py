@@ -45,6 +45,6 @@ def test_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_search_stays_the_function_after_its_modules_are_loaded() -> None:
-    import autoselect.study.events
+    import autoselect.cases.events
 
     assert callable(autoselect.search)

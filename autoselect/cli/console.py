@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING
 
 import typer
 
+from autoselect.cases.events import Event, StageStarted, StepFinished, TrialFinished, Warned
 from autoselect.errors import EXIT_INTERRUPTED, AutoselectError
-from autoselect.study.events import Event, StageStarted, StepFinished, TrialFinished, Warned
 
 if TYPE_CHECKING:
     from rich.console import Console

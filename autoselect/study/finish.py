@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from autoselect.cases.events import Listener, StageStarted, Warned
+from autoselect.cases.prepare import Case
+from autoselect.cases.settings import SearchSettings
 from autoselect.domain.objectives import Objective
 from autoselect.isolation.pool import WorkerPool
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.study import result
-from autoselect.study.case import Case
-from autoselect.study.events import Listener, StageStarted, Warned
 from autoselect.study.loop import Yardstick
-from autoselect.study.settings import SearchSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

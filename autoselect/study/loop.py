@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autoselect.cases import jobs
+from autoselect.cases.events import Listener, TrialFinished
 from autoselect.domain.objectives import Constraints, Direction, drop_from
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import PreparationError, TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.runs.records import Scores, TrialRecord
-from autoselect.study import jobs
 from autoselect.study.baselines import Baseline, recipe_for
-from autoselect.study.events import Listener, TrialFinished
 from autoselect.study.optuna_study import Asked, SearchStudy
 
 _HOPELESS_AFTER = 5

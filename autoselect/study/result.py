@@ -13,6 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from autoselect.cases import jobs
+from autoselect.cases.events import Listener, StageStarted, StepFinished
+from autoselect.cases.files import CaseFiles
+from autoselect.cases.prepare import Case
 from autoselect.domain.objectives import Objective, losses
 from autoselect.domain.pareto import non_dominated
 from autoselect.domain.picks import DEFAULT_DROP_SHARE, FrontMember, named_picks
@@ -21,9 +25,6 @@ from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.runs.files import write_bytes, write_json, write_text
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import TrialRecord, front_columns, front_row, trial_columns, trial_row
-from autoselect.study import jobs
-from autoselect.study.case import Case
-from autoselect.study.events import Listener, StageStarted, StepFinished
 from autoselect.study.loop import Yardstick
 
 _MEMBER_FILE = re.compile(r"([0-9a-f]{10})\.(?:tflite|recipe\.json)")
@@ -145,7 +146,7 @@ def _noise_or_none(future: Future[float]) -> float:
 
 def restore(records: Sequence[TrialRecord], case_root: Path, pool: WorkerPool) -> None:
     """Build again the candidates whose files an earlier process did not keep."""
-    files = jobs.CaseFiles(root=case_root)
+    files = CaseFiles(root=case_root)
     running = [
         (record, pool.submit(jobs.build, case_root, record.recipe.to_json()))
         for record in records
@@ -158,7 +159,7 @@ def restore(records: Sequence[TrialRecord], case_root: Path, pool: WorkerPool) -
 
 def materialise(front: Sequence[TrialRecord], folder: RunFolder, case_root: Path) -> None:
     """Write each member's model and recipe."""
-    files = jobs.CaseFiles(root=case_root)
+    files = CaseFiles(root=case_root)
     for record in front:
         if record.scores is None or record.recipe is None:
             continue

@@ -12,6 +12,11 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from autoselect.cases import jobs
+from autoselect.cases.events import Listener, StageStarted, Warned
+from autoselect.cases.files import FLOAT
+from autoselect.cases.prepare import Case, Ingredients, prepare_case, versions
+from autoselect.cases.settings import SearchSettings
 from autoselect.domain.layers import COLUMNS, LayerTable
 from autoselect.domain.objectives import Direction, Objective
 from autoselect.domain.recipe import match_nodes, match_op_type
@@ -29,15 +34,12 @@ from autoselect.quantize import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import storage_errors
 from autoselect.runs.folder import RunFolder
-from autoselect.study import jobs, result
+from autoselect.study import result
 from autoselect.study.baselines import baselines
-from autoselect.study.case import Case, Ingredients, prepare_case, versions
-from autoselect.study.events import Listener, StageStarted, Warned
 from autoselect.study.finish import Finish
 from autoselect.study.loop import SearchLoop, Yardstick
 from autoselect.study.optuna_study import SearchStudy
 from autoselect.study.samplers import make_sampler
-from autoselect.study.settings import SearchSettings
 from autoselect.study.space_file import SearchSpaceFile, bind, read_space
 
 _BASELINE_SHARE = 0.5
@@ -301,12 +303,12 @@ def _open_study(folder: RunFolder, objectives: tuple[Objective, ...], settings: 
 def _float_reference(case: Case, pool: WorkerPool, timeout_seconds: float) -> result.Reference:
     try:
         described = pool.call(jobs.describe_float, case.files.root)
-        scored = pool.call(jobs.score, case.files.root, jobs.FLOAT, "search", False, timeout_seconds=timeout_seconds)
+        scored = pool.call(jobs.score, case.files.root, FLOAT, "search", False, timeout_seconds=timeout_seconds)
     except TrialError as exc:
         raise PreparationError(f"The float model itself could not be scored. {exc}") from exc
     return result.Reference(
         name="float",
-        sha256=jobs.FLOAT,
+        sha256=FLOAT,
         metric=scored.value,
         size_bytes=described.size_bytes,
         penalty=float(described.fragmentation["penalty"]),

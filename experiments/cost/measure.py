@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
 import loaders
 
 import autoselect
-from autoselect.study.events import Event, StageStarted, TrialFinished
+from autoselect.cases.events import Event, StageStarted, TrialFinished
 
 SAMPLE_COUNT = 200
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ IMAGENET = ROOT / "mobilenet_v1_025_imagenet"
 FSRCNN = ROOT / "fsrcnn_x2"
 KWS = ROOT / "kws_dscnn"
 HAR = ROOT / "uci_har"
+CIFAR = ROOT / "cifar10_jpeg"
 
 EVERY = 10
 """Every tenth sample calibrates; the others are scored on."""
@@ -115,3 +117,34 @@ def har_evaluation() -> Iterator[tuple[np.ndarray, int]]:
     x, y = _har("test")
     for i in np.random.default_rng(0).permutation(len(x))[:1000]:
         yield x[i], int(y[i])
+
+
+def _cifar(part: str, indices: Iterable[int] | None = None) -> Iterator[tuple[np.ndarray, int]]:
+    """CIFAR-10 images enlarged to (64, 64, 3), float32 in -1..1, with their class in alphabetical order."""
+    with zipfile.ZipFile(CIFAR / f"{part}.zip") as archive:
+        names = sorted(name for name in archive.namelist() if name.endswith(".jpg"))
+        classes = sorted({name.split("/")[-2] for name in names})
+        for i in range(len(names)) if indices is None else indices:
+            with archive.open(names[i]) as file, Image.open(file) as image:
+                large = image.convert("RGB").resize((64, 64), Image.Resampling.BILINEAR)
+            yield np.asarray(large, dtype=np.float32) / 127.5 - 1.0, classes.index(names[i].split("/")[-2])
+
+
+def cifar_training() -> tuple[np.ndarray, np.ndarray]:
+    """All 50,000 training images as float16, (50000, 64, 64, 3), with labels."""
+    x = np.empty((50_000, 64, 64, 3), dtype=np.float16)
+    y = np.empty(50_000, dtype=np.int64)
+    for i, (image, label) in enumerate(_cifar("train")):
+        x[i], y[i] = image, label
+    return x, y
+
+
+def cifar_calibration() -> Iterator[list[np.ndarray]]:
+    """100 training images."""
+    for image, _ in _cifar("train", range(0, 50_000, 500)):
+        yield [image[None]]
+
+
+def cifar_evaluation() -> Iterator[tuple[np.ndarray, int]]:
+    """1,000 test images with their labels, 100 of each class."""
+    yield from _cifar("test", range(0, 10_000, 10))

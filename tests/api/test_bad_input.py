@@ -15,6 +15,7 @@ import pump
 import pytest
 
 import autoselect
+from autoselect.cases.events import Event, Warned
 from autoselect.domain.recipe import Recipe
 from autoselect.embedded import model_bytes
 from autoselect.errors import (
@@ -31,7 +32,6 @@ from autoselect.errors import (
 from autoselect.runs import files
 from autoselect.runs.cache import fetch, keep
 from autoselect.runs.folder import RunFolder
-from autoselect.study.events import Event, Warned
 from autoselect.study.run import _locked
 
 X, Y = pump.SEARCH

@@ -20,7 +20,7 @@ import autoselect
 SCRIPT = """
 import sys
 import autoselect, pump
-from autoselect.study.events import TrialFinished
+from autoselect.cases.events import TrialFinished
 
 def listener(event):
     if isinstance(event, TrialFinished):

@@ -15,11 +15,11 @@ import pump
 import pytest
 
 import autoselect
+from autoselect.cases.events import Event, TrialFinished
 from autoselect.domain.recipe import Recipe
 from autoselect.embedded import model_bytes
 from autoselect.errors import RunFolderError
 from autoselect.runs.run import load_run
-from autoselect.study.events import Event, TrialFinished
 
 OBJECTIVES = ["accuracy", "size_bytes", "penalty"]
 

@@ -17,12 +17,12 @@ import pytest
 from typer.testing import CliRunner
 
 from autoselect import errors
+from autoselect.cases.events import StageStarted, StepFinished, TrialFinished, Warned
 from autoselect.cli import options
 from autoselect.cli.console import Watcher
 from autoselect.cli.main import app
 from autoselect.runs.run import Run
 from autoselect.scoring.metrics import METRIC_NAMES
-from autoselect.study.events import StageStarted, StepFinished, TrialFinished, Warned
 
 METRIC = "my_package.scores:a_very_long_metric_name"
 

@@ -9,9 +9,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from autoselect.cases import jobs
 from autoselect.domain.layers import LayerStatistics, LayerTable, Node
 from autoselect.domain.recipe import Recipe
-from autoselect.study import jobs
 
 
 def statistics(rmse_per_scale: float, *, scale: float = 1.0) -> LayerStatistics:

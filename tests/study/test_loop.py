@@ -10,13 +10,13 @@ import pytest
 from fakes import FakePool, sha_of
 from test_optuna_study import open_study
 
+from autoselect.cases.events import Event, TrialFinished
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.errors import BuildError, MetricError, PreparationError, ScoreError, WorkerDied
 from autoselect.runs.records import TrialRecord
 from autoselect.study.baselines import Baseline
-from autoselect.study.events import Event, TrialFinished
 from autoselect.study.loop import SearchLoop, Yardstick
 from autoselect.study.optuna_study import SearchStudy
 

@@ -17,6 +17,10 @@ import cloudpickle
 import numpy as np
 
 from autoselect._version import __version__
+from autoselect.cases import jobs
+from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
+from autoselect.cases.files import CaseFiles
+from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.data.labelled import labelled_samples
 from autoselect.data.representative import representative_samples
 from autoselect.data.samples import SampleStore
@@ -32,9 +36,6 @@ from autoselect.scoring.evaluate import Evaluator, takes_split
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.penalty_file import penalty_weights
-from autoselect.study import jobs
-from autoselect.study.events import Listener, StageStarted, StepFinished, Warned
-from autoselect.study.settings import SearchSettings, make_settings
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -77,7 +78,7 @@ class Case:
         warnings: What the user should know.
     """
 
-    files: jobs.CaseFiles
+    files: CaseFiles
     layers: LayerTable
     counts: Mapping[str, int]
     hashes: Mapping[str, str]
@@ -111,7 +112,7 @@ def prepare_case(
         ModelError, DataError, UsageError: If an ingredient does not fit; the message says which and why.
         PreparationError: If native code dies on the model.
     """
-    files = jobs.CaseFiles(root=root)
+    files = CaseFiles(root=root)
     listener(StageStarted(stage="model"))
     float_content = load_float(ingredients.model, files, pool, settings.trial_timeout)
     inputs, outputs = _interface(float_content)
@@ -143,7 +144,7 @@ def prepare_case(
 
 
 def load_float(
-    source: Path | bytes, files: jobs.CaseFiles, pool: WorkerPool, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    source: Path | bytes, files: CaseFiles, pool: WorkerPool, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
 ) -> bytes:
     """Write the float model of a source into the case and return its bytes."""
     if sources.needs_tensorflow(source):
@@ -156,7 +157,7 @@ def load_float(
     return files.float_model.read_bytes()
 
 
-def write_scoring(files: jobs.CaseFiles, metric: Metric | None, evaluator: Evaluator | None) -> None:
+def write_scoring(files: CaseFiles, metric: Metric | None, evaluator: Evaluator | None) -> None:
     """Keep how candidates are scored, for the workers."""
     fidelity = make_metric("sqnr_db", output=metric.output if metric else None)
     scoring = jobs.Scoring(metric=metric, fidelity=fidelity, evaluator=evaluator, weights=penalty_weights())
@@ -177,7 +178,7 @@ def _interface(content: bytes) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec
 class _Prepared:
     """A preparation under way: from the cache at once, else from a worker."""
 
-    def __init__(self, files: jobs.CaseFiles, future: Future[None] | None, keep: Path | None) -> None:
+    def __init__(self, files: CaseFiles, future: Future[None] | None, keep: Path | None) -> None:
         self._files, self._future, self._keep = files, future, keep
 
     def layers(self, float_content: bytes) -> LayerTable:
@@ -197,7 +198,7 @@ class _Prepared:
 
 
 def submit_prepare(
-    files: jobs.CaseFiles,
+    files: CaseFiles,
     hashes: Mapping[str, str],
     settings: SearchSettings,
     pool: WorkerPool,
@@ -246,7 +247,7 @@ def _why_calibration_died(content: bytes, how: str) -> str:
 def _prepare_samples(
     ingredients: Ingredients,
     settings: SearchSettings,
-    files: jobs.CaseFiles,
+    files: CaseFiles,
     inputs: tuple[TensorSpec, ...],
     outputs: tuple[TensorSpec, ...],
     calibration: SampleStore,
@@ -314,7 +315,7 @@ def _scored_shape(outputs: tuple[TensorSpec, ...], metric: Metric) -> tuple[int,
     raise UsageError(f"The model has no output {metric.output!r}. Its outputs: {', '.join(s.key for s in outputs)}.")
 
 
-def write_whole_split(files: jobs.CaseFiles) -> None:
+def write_whole_split(files: CaseFiles) -> None:
     """Make every evaluation sample held-out: there is nothing to choose."""
     _write_split(files, "heldout", "evaluation", None)
 
@@ -324,7 +325,7 @@ def content_hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _write_split(files: jobs.CaseFiles, part: str, samples: str, indices: np.ndarray | None) -> None:
+def _write_split(files: CaseFiles, part: str, samples: str, indices: np.ndarray | None) -> None:
     chosen = None if indices is None else [int(i) for i in indices]
     write_json(files.split(part), {"samples": samples, "indices": chosen})
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from autoselect.cases.prepare import with_limits
+from autoselect.cases.settings import make_settings
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import UsageError
-from autoselect.study.case import with_limits
 from autoselect.study.samplers import SAMPLERS, make_sampler
-from autoselect.study.settings import make_settings
 
 
 def test_constraints_and_template() -> None:

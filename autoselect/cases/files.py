@@ -1,0 +1,51 @@
+"""Where the files of a case lie; knows paths, not what is in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+FLOAT = "float"
+"""Stands for the float model where a candidate's file is asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFiles:
+    """The files of a case: what a search works on while it runs."""
+
+    root: Path
+
+    @property
+    def float_model(self) -> Path:
+        """The float model."""
+        return self.root / "float.tflite"
+
+    @property
+    def prepared(self) -> Path:
+        """Calibrated model, names and layer table."""
+        return self.root / "prepared"
+
+    @property
+    def scoring(self) -> Path:
+        """Metric or evaluator, and penalty weights, pickled."""
+        return self.root / "scoring.pkl"
+
+    def samples(self, part: str) -> Path:
+        """Folder of samples: ``calibration``, ``evaluation`` or ``heldout``."""
+        return self.root / "samples" / part
+
+    def split(self, part: str) -> Path:
+        """Which samples belong to ``search`` and ``heldout``."""
+        return self.root / "samples" / f"{part}.json"
+
+    def reference(self, part: str) -> Path:
+        """Outputs of the float model on a part."""
+        return self.root / "reference" / part
+
+    def candidate(self, sha256: str) -> Path:
+        """A built candidate, or the float model."""
+        return self.float_model if sha256 == FLOAT else self.root / "candidates" / f"{sha256}.tflite"
+
+    def rows(self, sha256: str) -> Path:
+        """The metric's evidence of a candidate on the search samples."""
+        return self.root / "rows" / f"{sha256}.npy"

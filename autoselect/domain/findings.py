@@ -1,0 +1,177 @@
+"""What a diagnosis finds out about a model: plain values, without how they were measured or drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autoselect.domain.graph import Graph
+from autoselect.domain.layers import LayerTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightStatistics:
+    """The weights of one node, in float, and how they were quantized.
+
+    Attributes:
+        minima: Smallest float weight of each output channel.
+        maxima: Largest float weight of each output channel.
+        kurtosis: Excess kurtosis of all weights (0 for a normal distribution); NaN where all are equal.
+        outlier_share: Share of weights farther than 6 standard deviations from the mean, 0..1.
+        scales: Steps of the quantized weights, one a channel, or one for the tensor; empty where not quantized.
+        zero_points: Levels that stand for 0, as many as ``scales``.
+    """
+
+    minima: tuple[float, ...]
+    maxima: tuple[float, ...]
+    kurtosis: float
+    outlier_share: float
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+
+    @property
+    def channel_range_ratio(self) -> float:
+        """Largest over smallest channel magnitude, channels that are all zero left out; NaN without any."""
+        sizes = [s for low, high in zip(self.minima, self.maxima, strict=True) if (s := max(-low, high, 0.0)) > 0.0]
+        return max(sizes) / min(sizes) if sizes else math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivationStatistics:
+    """The float output of one node on the debug data, against what calibration saw.
+
+    Attributes:
+        minimum: Smallest value on the debug data.
+        maximum: Largest value on the debug data.
+        calibrated_minimum: Smallest value during calibration.
+        calibrated_maximum: Largest value during calibration.
+        kurtosis: Excess kurtosis over all samples; NaN where all values are equal.
+        outlier_share: Share of values farther than 6 standard deviations from the mean, 0..1.
+        clipped_share: Share of values outside what the quantized output can hold, 0..1.
+    """
+
+    minimum: float
+    maximum: float
+    calibrated_minimum: float
+    calibrated_maximum: float
+    kurtosis: float
+    outlier_share: float
+    clipped_share: float
+
+    @property
+    def range_growth(self) -> float:
+        """Width of the range on the debug data and calibration together, over that of calibration; NaN for width 0."""
+        calibrated = self.calibrated_maximum - self.calibrated_minimum
+        both = max(self.maximum, self.calibrated_maximum) - min(self.minimum, self.calibrated_minimum)
+        return both / calibrated if calibrated > 0.0 else math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputStatistics:
+    """One input of the model on the debug data, by channel (last axis; one channel for inputs of rank below 3).
+
+    Attributes:
+        name: The input's key.
+        means: Mean of each channel.
+        deviations: Standard deviation of each channel.
+        minima: Smallest value of each channel.
+        maxima: Largest value of each channel.
+    """
+
+    name: str
+    means: tuple[float, ...]
+    deviations: tuple[float, ...]
+    minima: tuple[float, ...]
+    maxima: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ablation:
+    """What one node does to the model's outputs.
+
+    Both figures are the power of the outputs' error over the power of the float outputs, mean over samples;
+    0 is no divergence, 1 is an error as strong as the signal.
+
+    Attributes:
+        leave_one_in: With only this node quantized to integers.
+        leave_one_out: With all nodes quantized but this one, which is float.
+    """
+
+    leave_one_in: float
+    leave_one_out: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Travel:
+    """The error accumulated from the input to one node's output, on the whole-model debug model.
+
+    Attributes:
+        mean_squared_error: Of the node's quantized output against the float model's, mean over samples.
+        rmse_per_scale: Its root, in steps of the output.
+        nsr: Error power over signal power (0 is exact), mean over samples.
+        growth: ``nsr`` over the largest ``nsr`` of the nodes that feed this one; NaN for the first nodes.
+    """
+
+    mean_squared_error: float
+    rmse_per_scale: float
+    nsr: float
+    growth: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """All that the advice is given from; figures by node name.
+
+    Attributes:
+        layers: Layer statistics; ``node.index`` is the op's index in ``graph``.
+        graph: The float model.
+        kinds: What the diagnosed model made of each op of ``graph``, by its index: ``integer``, ``hybrid``, ``float``.
+        weights: Of the nodes that have weights.
+        activations: Of the nodes with a float output.
+        inputs: Of the model.
+        calibration_samples: Count of calibration samples.
+        debug_samples: Count of samples that the figures were measured on.
+        debug_data_given: False where the debug data are calibration samples.
+        per_channel: Whether weights were to be quantized per channel.
+        target: Name of the target.
+        ablations: Where they were measured.
+        travel: Where the whole model was verified.
+    """
+
+    layers: LayerTable
+    graph: Graph
+    kinds: Mapping[int, str]
+    weights: Mapping[str, WeightStatistics]
+    activations: Mapping[str, ActivationStatistics]
+    inputs: tuple[InputStatistics, ...]
+    calibration_samples: int
+    debug_samples: int
+    debug_data_given: bool
+    per_channel: bool
+    target: str = "integer-only"
+    ablations: Mapping[str, Ablation] = field(default_factory=dict)
+    travel: Mapping[str, Travel] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """One piece of advice.
+
+    Attributes:
+        rule: Its name, for example ``suspicious_error``.
+        title: What is wrong, in a few words.
+        subjects: Names of the nodes or inputs concerned, worst first; empty for the model as a whole.
+        evidence: The figures that triggered it.
+        threshold: What they are held against.
+        source: Where the threshold comes from.
+        action: What to do.
+    """
+
+    rule: str
+    title: str
+    subjects: tuple[str, ...]
+    evidence: str
+    threshold: str
+    source: str
+    action: str
