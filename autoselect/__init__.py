@@ -11,36 +11,45 @@ from typing import TYPE_CHECKING, Any
 from autoselect._version import __version__
 
 if TYPE_CHECKING:
-    from autoselect.api import build, demo, evaluate, inspect, pick, resume, search
+    from autoselect.api import build, classification_report, demo, diagnose, evaluate, inspect, pick, resume, search
+    from autoselect.diagnosis.result import Diagnosis, read_layer_statistics
     from autoselect.domain.recipe import Recipe
     from autoselect.errors import AutoselectError
     from autoselect.runs.run import Run, load_run
 
 _HOMES = {
     "build": "autoselect.api",
+    "classification_report": "autoselect.api",
     "demo": "autoselect.api",
+    "diagnose": "autoselect.api",
     "evaluate": "autoselect.api",
     "inspect": "autoselect.api",
     "pick": "autoselect.api",
     "resume": "autoselect.api",
     "search": "autoselect.api",
     "Recipe": "autoselect.domain.recipe",
+    "Diagnosis": "autoselect.diagnosis.result",
     "AutoselectError": "autoselect.errors",
     "Run": "autoselect.runs.run",
     "load_run": "autoselect.runs.run",
+    "read_layer_statistics": "autoselect.diagnosis.result",
 }
 
 __all__ = [
     "AutoselectError",
+    "Diagnosis",
     "Recipe",
     "Run",
     "__version__",
     "build",
+    "classification_report",
     "demo",
+    "diagnose",
     "evaluate",
     "inspect",
     "load_run",
     "pick",
+    "read_layer_statistics",
     "resume",
     "search",
 ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autoselect.domain.recipe import Recipe
 from autoselect.errors import UsageError
 from autoselect.quantize import sources
 
@@ -78,3 +79,17 @@ def calibration_of(loaded: LoadedSource, given: object) -> object:
             "an .npz or .npy file, or package.module:function."
         )
     return calibration
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Read a ``.recipe.json``.
+
+    Raises:
+        UsageError: If it cannot be read.
+        RecipeError: If it is no recipe.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as exc:
+        raise UsageError(f"The recipe {path} cannot be read: {exc.strerror}.") from exc
+    return Recipe.from_json(text)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 class StageStarted:
     """A stage begins; ``total`` counts its steps where they are known.
 
-    Stages in order: ``model``, ``data``, ``calibrate``, ``reference``, ``trials``, ``heldout``, ``write``.
+    Stages of a search in order: ``model``, ``data``, ``calibrate``, ``reference``, ``trials``, ``heldout``, ``write``;
+    of a diagnosis: ``model``, ``data``, ``calibrate``, ``measure``, ``ablation``, ``figures``.
     """
 
     stage: str

@@ -32,7 +32,7 @@ from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
 
-PREPARED_FORMAT = 3
+PREPARED_FORMAT = 4
 """Raised whenever what :func:`prepare` writes changes, so that no older cache entry is read."""
 
 _MAX_KEPT_ROW = 4096
@@ -88,7 +88,7 @@ def load_float_model(source: Path | bytes, out: Path) -> None:
 
 
 def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> None:
-    """Calibrate, find the nodes and measure them; writes what :func:`load_prepared` reads."""
+    """Calibrate, find the nodes and measure them, unless on no samples; writes what :func:`load_prepared` reads."""
     files = CaseFiles(root=root)
     store = SampleStore.open(files.samples("calibration"))
     content = files.float_model.read_bytes()
@@ -98,7 +98,11 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> Non
     calibrated_model = CalibratedModel(content=fb.serialise(model), names=name_map)
     nodes = find_nodes(calibrated_model)
     picked = (store.inputs(i) for i in range(min(debug_samples, len(store))))
-    table = layer_table(calibrated_model, nodes, picked, per_channel=per_channel)
+    table = (
+        layer_table(calibrated_model, nodes, picked, per_channel=per_channel)
+        if debug_samples
+        else LayerTable(nodes=nodes, statistics=(None,) * len(nodes))
+    )
     write_bytes(out / "calibrated.tflite", calibrated_model.content)
     write_json(out / "names.json", asdict(name_map))
     write_json(out / "layers.json", table.rows())
@@ -116,7 +120,7 @@ def load_prepared(folder: Path) -> tuple[CalibratedModel, LayerTable]:
     return calibrated, table_from_rows(json.loads((folder / "layers.json").read_text(encoding="utf-8")))
 
 
-class _OpenCase:
+class OpenCase:
     """A case as a worker holds it; everything is loaded when first needed and then kept."""
 
     def __init__(self, root: Path) -> None:
@@ -125,23 +129,36 @@ class _OpenCase:
         self._references: dict[str, evaluate.ReferenceOutputs] = {}
 
     @cached_property
+    def prepared(self) -> tuple[CalibratedModel, LayerTable]:
+        """The calibrated model and the layer table."""
+        return load_prepared(self.files.prepared)
+
+    @cached_property
     def builder(self) -> Builder:
-        calibrated, table = load_prepared(self.files.prepared)
+        """Builds recipes of the calibrated model."""
+        calibrated, table = self.prepared
         return Builder(calibrated, table.nodes)
 
     @cached_property
     def scoring(self) -> Scoring:
+        """How candidates are scored."""
         scoring: Scoring = cloudpickle.loads(self.files.scoring.read_bytes())
         return scoring
 
+    def samples(self, name: str) -> SampleStore:
+        """A folder of samples."""
+        return SampleStore.open(self.files.samples(name))
+
     def part(self, part: str) -> SampleStore:
+        """Samples of ``search`` or ``heldout``."""
         if part not in self._parts:
             split = json.loads(self.files.split(part).read_text(encoding="utf-8"))
-            store = SampleStore.open(self.files.samples(split["samples"]))
+            store = self.samples(split["samples"])
             self._parts[part] = store if split["indices"] is None else store.subset(split["indices"])
         return self._parts[part]
 
     def reference(self, part: str) -> evaluate.ReferenceOutputs | None:
+        """The float model's outputs on a part, where they were kept."""
         if not self.files.reference(part).exists():
             return None
         if part not in self._references:
@@ -150,13 +167,14 @@ class _OpenCase:
 
 
 @lru_cache(maxsize=2)
-def _open(root: Path) -> _OpenCase:
-    return _OpenCase(root)
+def open_case(root: Path) -> OpenCase:
+    """The case in a folder, opened once in a process."""
+    return OpenCase(root)
 
 
 def run_reference(root: Path, part: str, out: Path) -> None:
     """Run the float model over a part and keep its outputs."""
-    case = _open(root)
+    case = open_case(root)
     runner = Runner(case.files.float_model.read_bytes())
     samples = case.part(part)
     with storage_errors(out):
@@ -165,7 +183,7 @@ def run_reference(root: Path, part: str, out: Path) -> None:
 
 def build(root: Path, recipe_json: str) -> BuildReply:
     """Build one recipe and keep its file."""
-    case = _open(root)
+    case = open_case(root)
     start = time.perf_counter()
     candidate = case.builder.build(Recipe.from_json(recipe_json))
     path = case.files.candidate(candidate.sha256)
@@ -183,7 +201,7 @@ def build(root: Path, recipe_json: str) -> BuildReply:
 
 def describe_float(root: Path) -> BuildReply:
     """Size and fragmentation of the float model."""
-    case = _open(root)
+    case = open_case(root)
     content = case.files.float_model.read_bytes()
     graph = reader.read_graph(fb.parse(content))
     return BuildReply(
@@ -203,7 +221,7 @@ def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:
         ScoreError: If the interpreter cannot run the candidate.
         MetricError: If the metric or evaluator fails on the float model; on a candidate that is a ScoreError.
     """
-    case = _open(root)
+    case = open_case(root)
     start = time.perf_counter()
     try:
         runner = Runner(case.files.candidate(sha256).read_bytes())
@@ -221,7 +239,27 @@ def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:
         raise ScoreError(f"The candidate could not be scored: {type(exc).__name__}: {exc}") from exc
 
 
-def _score_metric(case: _OpenCase, runner: Runner, sha256: str, part: str, interval: bool, start: float) -> ScoreReply:
+def observe(root: Path, sha256: str, part: str) -> np.ndarray:
+    """The metric's evidence of a candidate (or the float model) on a part.
+
+    Returns:
+        Float64 of shape (n_samples, row_length).
+
+    Raises:
+        ScoreError: If the interpreter cannot run the candidate, or an output is not a number.
+        MetricError: If the metric does not suit the candidate's outputs.
+    """
+    case = open_case(root)
+    if case.scoring.metric is None:
+        raise ScoreError("The case has no metric to observe.")
+    try:
+        runner = Runner(case.files.candidate(sha256).read_bytes())
+        return evaluate.observe(runner, case.part(part), [case.scoring.metric], case.reference(part))[0]
+    except (ValueError, RuntimeError, MemoryError) as exc:
+        raise ScoreError(f"The model could not be run: {type(exc).__name__}: {exc}") from exc
+
+
+def _score_metric(case: OpenCase, runner: Runner, sha256: str, part: str, interval: bool, start: float) -> ScoreReply:
     metric, fidelity = case.scoring.metric, case.scoring.fidelity
     if metric is None:
         raise ScoreError("The case has neither a metric nor an evaluator.")
@@ -250,7 +288,7 @@ def _score_metric(case: _OpenCase, runner: Runner, sha256: str, part: str, inter
 
 def noise(root: Path, sha256: str) -> float:
     """Standard error of a scored candidate's difference to float on the search samples; 0 where unknown."""
-    case = _open(root)
+    case = open_case(root)
     metric = case.scoring.metric
     if metric is None:
         return 0.0
@@ -259,12 +297,12 @@ def noise(root: Path, sha256: str) -> float:
     return _noise(case, metric, rows)
 
 
-def _search_rows(case: _OpenCase, metric: Metric, sha256: str) -> np.ndarray:
+def _search_rows(case: OpenCase, metric: Metric, sha256: str) -> np.ndarray:
     runner = Runner(case.files.candidate(sha256).read_bytes())
     return evaluate.observe(runner, case.part("search"), [metric], case.reference("search"))[0]
 
 
-def _noise(case: _OpenCase, metric: Metric, rows: np.ndarray) -> float:
+def _noise(case: OpenCase, metric: Metric, rows: np.ndarray) -> float:
     reference = case.files.rows(FLOAT)
     if not reference.exists():
         return 0.0

@@ -18,7 +18,7 @@ import numpy as np
 
 from autoselect._version import __version__
 from autoselect.cases import jobs
-from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
+from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned, ignore
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.data.labelled import labelled_samples
@@ -113,21 +113,22 @@ def prepare_case(
         PreparationError: If native code dies on the model.
     """
     files = CaseFiles(root=root)
-    listener(StageStarted(stage="model"))
-    float_content = load_float(ingredients.model, files, pool, settings.trial_timeout)
-    inputs, outputs = _interface(float_content)
-    listener(StageStarted(stage="data"))
-    store = SampleStore.write(
-        files.samples("calibration"),
-        ((sample, None) for sample in representative_samples(ingredients.calibration, inputs)),
-        inputs,
-    )
     # Calibration runs in a worker while this process reads the samples to score on.
-    hashes = {"model": content_hash(float_content), "calibration": store.signature}
-    prepared = submit_prepare(files, hashes, settings, pool, cache_root)
+    started = start_calibration(
+        ingredients.model,
+        ingredients.calibration,
+        files,
+        pool,
+        cache_root,
+        debug_samples=settings.debug_samples,
+        per_channel=settings.per_channel,
+        timeout_seconds=settings.trial_timeout,
+        listener=listener,
+    )
+    inputs, outputs, store, hashes = started.inputs, started.outputs, started.calibration, started.hashes
     counts, more_hashes, warnings = _prepare_samples(ingredients, settings, files, inputs, outputs, store)
     listener(StageStarted(stage="calibrate"))
-    layers = prepared.layers(float_content)
+    layers = started.layers()
     write_scoring(files, ingredients.metric, ingredients.evaluator)
     for message in warnings:
         listener(Warned(message=message))
@@ -141,6 +142,90 @@ def prepare_case(
     )
     _reference_outputs(case, ingredients.metric, settings.trial_timeout, pool, cache_root, listener)
     return case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A case whose calibration is under way.
+
+    Attributes:
+        float_content: Bytes of the float model.
+        inputs: Of the float model.
+        outputs: Of the float model.
+        calibration: The representative samples.
+        hashes: Content hashes of ``model`` and ``calibration``.
+    """
+
+    float_content: bytes
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    calibration: SampleStore
+    hashes: Mapping[str, str]
+    prepared: _Prepared
+
+    def layers(self) -> LayerTable:
+        """Wait for the layer table.
+
+        Raises:
+            PreparationError: If the worker died, with the op and the remedy where they are known.
+        """
+        return self.prepared.layers(self.float_content)
+
+
+def start_calibration(
+    model: Path | bytes,
+    calibration: object,
+    files: CaseFiles,
+    pool: WorkerPool,
+    cache_root: Path | None,
+    *,
+    debug_samples: int,
+    per_channel: bool,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    listener: Listener = ignore,
+) -> Started:
+    """Read the model and the representative samples, and start calibration, unless the cache has its result.
+
+    Args:
+        model: Path or bytes of the source.
+        calibration: Anything that ``representative_samples`` takes.
+        files: Where the case is written.
+        pool: Where native code runs.
+        cache_root: Folder of the cache; None does without.
+        debug_samples: Representative samples to measure the layers on; 0 leaves that out.
+        per_channel: One scale per output channel of the weights, or one per tensor.
+        timeout_seconds: After which a worker counts as hung.
+        listener: Told of the stages ``model`` and ``data``.
+
+    Raises:
+        ModelError, DataError, UsageError: If an ingredient does not fit.
+        PreparationError: If native code dies on the model.
+    """
+    listener(StageStarted(stage="model"))
+    content = load_float(model, files, pool, timeout_seconds)
+    parsed = fb.parse(content)
+    inputs = reader.input_specs(parsed)
+    listener(StageStarted(stage="data"))
+    pairs = ((sample, None) for sample in representative_samples(calibration, inputs))
+    store = SampleStore.write(files.samples("calibration"), pairs, inputs)
+    hashes = {"model": content_hash(content), "calibration": store.signature}
+    prepared = _submit_prepare(
+        files,
+        hashes,
+        pool,
+        cache_root,
+        debug_samples=debug_samples,
+        per_channel=per_channel,
+        timeout_seconds=timeout_seconds,
+    )
+    return Started(
+        float_content=content,
+        inputs=inputs,
+        outputs=reader.output_specs(parsed),
+        calibration=store,
+        hashes=hashes,
+        prepared=prepared,
+    )
 
 
 def load_float(
@@ -170,11 +255,6 @@ def write_scoring(files: CaseFiles, metric: Metric | None, evaluator: Evaluator 
     write_bytes(files.scoring, content)
 
 
-def _interface(content: bytes) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    model = fb.parse(content)
-    return reader.input_specs(model), reader.output_specs(model)
-
-
 class _Prepared:
     """A preparation under way: from the cache at once, else from a worker."""
 
@@ -182,7 +262,7 @@ class _Prepared:
         self._files, self._future, self._keep = files, future, keep
 
     def layers(self, float_content: bytes) -> LayerTable:
-        """The layer table.
+        """Wait for the layer table.
 
         Raises:
             PreparationError: If the worker died, with the op and the remedy where they are known.
@@ -197,12 +277,15 @@ class _Prepared:
         return jobs.load_prepared(self._files.prepared)[1]
 
 
-def submit_prepare(
+def _submit_prepare(
     files: CaseFiles,
     hashes: Mapping[str, str],
-    settings: SearchSettings,
     pool: WorkerPool,
     cache_root: Path | None,
+    *,
+    debug_samples: int,
+    per_channel: bool,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> _Prepared:
     """Start calibration, unless the cache has its result."""
     key = cache.signature(
@@ -210,8 +293,8 @@ def submit_prepare(
             "what": f"calibrated model and layer table, format {jobs.PREPARED_FORMAT}",
             "model": hashes["model"],
             "calibration": hashes["calibration"],
-            "debug_samples": settings.debug_samples,
-            "per_channel": settings.per_channel,
+            "debug_samples": debug_samples,
+            "per_channel": per_channel,
             "versions": versions(),
         }
     )
@@ -224,9 +307,9 @@ def submit_prepare(
         jobs.prepare,
         files.root,
         files.prepared,
-        settings.debug_samples,
-        settings.per_channel,
-        timeout_seconds=settings.trial_timeout,
+        debug_samples,
+        per_channel,
+        timeout_seconds=timeout_seconds,
     )
     return _Prepared(files, future, kept)
 
@@ -297,7 +380,7 @@ def write_labelled(
     """
     pairs = labelled_samples(source, inputs, targets_required=metric.needs_targets)
     store = SampleStore.write(folder, pairs, inputs)
-    shape = _scored_shape(outputs, metric)
+    shape = scored_shape(outputs, metric)
     for i in range(len(store)) if metric.needs_targets else ():
         try:
             metric.check_target(store.target(i), shape)
@@ -306,7 +389,12 @@ def write_labelled(
     return store
 
 
-def _scored_shape(outputs: tuple[TensorSpec, ...], metric: Metric) -> tuple[int, ...]:
+def scored_shape(outputs: tuple[TensorSpec, ...], metric: Metric) -> tuple[int, ...]:
+    """Shape of the output that the metric scores.
+
+    Raises:
+        UsageError: If there is no output of the name that the metric wants.
+    """
     if metric.output is None:
         return min(outputs, key=lambda spec: (spec.key != "output_0", outputs.index(spec))).shape
     for spec in outputs:

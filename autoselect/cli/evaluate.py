@@ -3,33 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from autoselect.cli.console import reported, watching
+from autoselect.cli.console import out, reported, warn, watching
 from autoselect.cli.options import EVALUATION_HELP, METRIC_HELP, AsJson, Debug, Direction
+from autoselect.errors import PreparationError
+
+_REPORT = "Report on classifiers"
 
 
 def evaluate(
     *,
-    model: Annotated[str, typer.Argument(help="A .tflite file, quantized or not.")],
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL", help="A .tflite file, quantized or not; several with --full.")
+    ],
     evaluation: Annotated[str, typer.Option("--eval", help=EVALUATION_HELP)],
     metric: Annotated[str, typer.Option(help=METRIC_HELP)] = "accuracy",
     direction: Annotated[Direction | None, typer.Option(help="For a metric of your own.")] = None,
     output_name: Annotated[str | None, typer.Option(help="Output to score; the first by default.")] = None,
-    reference: Annotated[str | None, typer.Option(help="The float model, for metrics that compare with it.")] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="The float model, for metrics that compare with it, and for --full.")
+    ] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            rich_help_panel=_REPORT,
+            help="Accuracy, precision, recall, F1, balanced accuracy and Cohen's kappa, each class, the confusion "
+            "matrix and, with --reference, where the models leave the float model.",
+        ),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", rich_help_panel=_REPORT, help="Folder for the whole tables and the figures."),
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Score one model file: metric with its interval, size and fragmentation."""
+    """Score one model file: metric with its interval, size and fragmentation; --full reports on classifiers."""
+    if full:
+        if metric != "accuracy" or direction is not None:
+            raise typer.BadParameter("--full has figures of its own; leave out --metric", param_hint="--full")
+        _report(models, evaluation, reference, output_name, output, as_json=as_json, debug=debug)
+        return
+    if len(models) > 1 or output is not None:
+        raise typer.BadParameter("several models, and --output, need --full", param_hint="MODEL")
     with reported(debug=debug):
         from autoselect.api import evaluate as run_evaluate
         from autoselect.cli.results import print_fields, print_json
 
         with watching():
             found = run_evaluate(
-                model,
+                models[0],
                 evaluation=evaluation,
                 metric=metric,
                 direction=direction.value if direction else None,
@@ -55,3 +83,49 @@ def _fields(found: Mapping[str, Any]) -> dict[str, str]:
         "float ops": str(found["float_ops"]),
         "bytes between integer and float": str(found["crossing_bytes"]),
     }
+
+
+def _report(
+    models: list[str],
+    evaluation: str,
+    reference: str | None,
+    output_name: str | None,
+    output: Path | None,
+    *,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Print a report, then leave with the exit code of a model that could not be run, if there is one."""
+    with reported(debug=debug):
+        from autoselect.api import classification_report
+        from autoselect.cli.results import print_json
+
+        with watching():
+            found = classification_report(
+                models, evaluation=evaluation, reference=reference, output_name=output_name, output=output
+            )
+        if as_json:
+            print_json(found)
+        else:
+            _print_report(found, output)
+        failed = [model for model in found["models"] if model["error"] is not None]
+        for model in failed:
+            warn(f"{model['path']} could not be run and is left out. {model['error']}")
+        if failed:
+            raise typer.Exit(PreparationError.exit_code)
+
+
+def _print_report(found: Mapping[str, Any], output: Path | None) -> None:
+    from autoselect.report.class_tables import class_sections
+
+    console = out()
+    for section in class_sections(found, console.width):
+        console.print(section.title, style="bold", markup=False, soft_wrap=True)
+        for line in (*section.lines, ""):
+            console.print(line, markup=False, soft_wrap=True)
+    if output is None:
+        console.print("--output DIR writes the whole tables as CSV files, and the figures.", markup=False)
+        return
+    console.print(f"Files in {output}:", markup=False, soft_wrap=True)
+    for name in sorted(path.name for path in output.iterdir() if path.is_file()):
+        console.print(f"  {name}", markup=False)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from autoselect.cli.console import out, reported, results_only_on_stdout
-from autoselect.cli.options import AsJson, Debug
+from autoselect.cli.options import EVALUATION_HELP, METRIC_HELP, AsJson, Debug, Direction
 
 _COLOURS = {"integer": "green", "hybrid": "yellow", "float": "bold red", "boundary": "cyan", "neutral": "dim"}
+_SCORING = "Scoring, with --compare"
 
 
 def inspect(
@@ -19,6 +21,21 @@ def inspect(
     compare: Annotated[bool, typer.Option("--compare", help="Print the models side by side.")] = False,
     ops: Annotated[bool, typer.Option("--ops", help="Also list the ops with their tensors.")] = False,
     tensors: Annotated[bool, typer.Option("--tensors", help="Also list the tensors.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Folder for inspect.json and the ops in colours, islands.png and .svg."),
+    ] = None,
+    evaluation: Annotated[str | None, typer.Option("--eval", rich_help_panel=_SCORING, help=EVALUATION_HELP)] = None,
+    metric: Annotated[
+        str | None, typer.Option(rich_help_panel=_SCORING, help=f"{METRIC_HELP} Accuracy if left out.")
+    ] = None,
+    direction: Annotated[
+        Direction | None, typer.Option(rich_help_panel=_SCORING, help="For a metric of your own.")
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(rich_help_panel=_SCORING, help="The float model, for metrics that compare with it."),
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -27,18 +44,30 @@ def inspect(
         raise typer.BadParameter("several models are shown with --compare only", param_hint="MODEL")
     if compare and (ops or tensors):
         raise typer.BadParameter("--ops and --tensors list one model; leave out --compare", param_hint="--compare")
+    if evaluation is not None and not compare:
+        raise typer.BadParameter("is for --compare; autoselect evaluate scores one model", param_hint="--eval")
     with reported(debug=debug):
         from autoselect.api import inspect as run_inspect
         from autoselect.cli.results import print_json
 
         with results_only_on_stdout():
-            found = run_inspect(models[0], compare=tuple(models[1:]))
+            found = run_inspect(
+                models[0],
+                compare=tuple(models[1:]),
+                evaluation=evaluation,
+                metric=metric,
+                direction=direction.value if direction else None,
+                reference=reference,
+                output=output,
+            )
         if as_json:
             print_json(found)
         elif compare:
             _print_comparison([found, *found["compare"]])
         else:
             _print_model(found, ops=ops, tensors=tensors)
+        if output is not None and not as_json:
+            _print_lines(("", f"Written to {output}: inspect.json, islands.png, islands.svg"))
 
 
 def _print_comparison(models: Sequence[Mapping[str, Any]]) -> None:

@@ -9,6 +9,7 @@ import typer
 from autoselect._version import __version__
 from autoselect.cli.build import build
 from autoselect.cli.demo import demo
+from autoselect.cli.diagnose import diagnose
 from autoselect.cli.evaluate import evaluate
 from autoselect.cli.inspect import inspect
 from autoselect.cli.pick import pick
@@ -22,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (search, demo, resume, build, evaluate, inspect, pick):
+for command in (search, demo, resume, build, evaluate, inspect, diagnose, pick):
     app.command()(command)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import typer
 from autoselect.cli.console import out, warn
 from autoselect.errors import EXIT_INTERRUPTED, EXIT_NOTHING_FEASIBLE
 from autoselect.report import tables
+from autoselect.report.plain import plain
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -60,7 +60,7 @@ def run_as_json(run: Run) -> dict[str, Any]:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout, with null for what is no number."""
-    print(json.dumps(_plain(value), indent=2, allow_nan=False))
+    print(json.dumps(plain(value), indent=2, allow_nan=False))
 
 
 def print_fields(fields: Mapping[str, str]) -> None:
@@ -68,19 +68,6 @@ def print_fields(fields: Mapping[str, str]) -> None:
     width = max(map(len, fields))
     for name, value in fields.items():
         out().print(f"{name:<{width}}  {value}", markup=False, soft_wrap=True)
-
-
-def _plain(value: Any) -> Any:
-    """Make a value fit JSON: NumPy's numbers become Python's, NaN and infinities become null."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
 def _print_run(run: Run, *, in_words: bool) -> None:

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 
+_DEAD = 1e-6
+"""Magnitude of a channel, as a share of the largest, below which nothing of it reaches the output."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightStatistics:
@@ -32,9 +35,13 @@ class WeightStatistics:
 
     @property
     def channel_range_ratio(self) -> float:
-        """Largest over smallest channel magnitude, channels that are all zero left out; NaN without any."""
-        sizes = [s for low, high in zip(self.minima, self.maxima, strict=True) if (s := max(-low, high, 0.0)) > 0.0]
-        return max(sizes) / min(sizes) if sizes else math.nan
+        """Largest over smallest channel magnitude; NaN without any.
+
+        Channels below a millionth of the largest are dead, as training leaves them, and left out.
+        """
+        sizes = [max(-low, high, 0.0) for low, high in zip(self.minima, self.maxima, strict=True)]
+        largest = max(sizes, default=0.0)
+        return largest / min(s for s in sizes if s >= _DEAD * largest) if largest > 0.0 else math.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +143,7 @@ class Findings:
         per_channel: Whether weights were to be quantized per channel.
         target: Name of the target.
         ablations: Where they were measured.
+        divergence: Of the outputs with all nodes quantized, in the unit of the ablations; NaN where not measured.
         travel: Where the whole model was verified.
     """
 
@@ -151,6 +159,7 @@ class Findings:
     per_channel: bool
     target: str = "integer-only"
     ablations: Mapping[str, Ablation] = field(default_factory=dict)
+    divergence: float = math.nan
     travel: Mapping[str, Travel] = field(default_factory=dict)
 
 

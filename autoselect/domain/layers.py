@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -50,10 +50,12 @@ class LayerStatistics:
         mean_error: Mean of (quantized - float).
         max_abs_error: Largest magnitude of the error.
         mean_squared_error: Mean of the squared error.
-        scale: Step of the output's quantization.
+        scale: Step of the output's quantization; NaN where the output is float.
         zero_point: Level that stands for 0.
+        sqnr_db: Power of the float output over power of the error, decibels; infinite where there is no error.
         verified: True where the debug model verifies the node (error of this node alone), False where the
-            figures compare the float model's with the all-integer model's output (accumulated error).
+            figures compare the float model's with the measured model's output (accumulated error).
+        metrics: The user's own, by name.
     """
 
     tensor_index: int
@@ -64,7 +66,9 @@ class LayerStatistics:
     mean_squared_error: float
     scale: float
     zero_point: int
+    sqnr_db: float
     verified: bool
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def range(self) -> float:
@@ -127,7 +131,8 @@ class LayerTable:
         return [_row(node, stat) for node, stat in zip(self.nodes, self.statistics, strict=True)]
 
 
-_MEASURED = tuple(f.name for f in fields(LayerStatistics) if f.name not in ("tensor_index", "verified"))
+_NOT_RANKED = ("tensor_index", "verified", "metrics")
+_MEASURED = tuple(f.name for f in fields(LayerStatistics) if f.name not in _NOT_RANKED)
 STATISTICS: tuple[str, ...] = (*_MEASURED, "range", "rmse_per_scale")
 """Statistics that a search space may rank by."""
 
@@ -145,6 +150,7 @@ COLUMNS: tuple[str, ...] = (
     "tensor_name",
     "range",
     "rmse/scale",
+    "sqnr_db",
     "verified",
     "macs",
     "unreachable_reason",
@@ -188,11 +194,13 @@ def table_from_rows(rows: Sequence[Mapping[str, object]]) -> LayerTable:
 
 
 def _statistics_from_row(row: Mapping[str, object]) -> LayerStatistics | None:
-    if str(row["scale"]) in ("", "nan"):
+    if str(row["num_elements"]) in ("", "nan"):
         return None
+    figures = {name: float(str(row[name])) for name in _MEASURED if name != "zero_point"}
     return LayerStatistics(
         tensor_index=int(float(str(row["tensor_idx"]))),
         zero_point=int(float(str(row["zero_point"]))),
         verified=str(row["verified"]) == "True",
-        **{n: float(str(row[n])) for n in _MEASURED if n != "zero_point"},
+        metrics={},
+        **figures,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.graph import Graph, OpKind
@@ -35,6 +35,7 @@ class Candidate:
         graph: The model as a graph.
         kinds: What became of each node: by node name, ``integer``, ``hybrid`` or ``float``.
         fallbacks: For each denylisted node that is not what the recipe's fallback says, why.
+        places: Where each op of the float model is in ``graph``; more than one place for an op that became several.
     """
 
     content: bytes
@@ -42,6 +43,7 @@ class Candidate:
     graph: Graph
     kinds: Mapping[str, str]
     fallbacks: Mapping[str, str]
+    places: Mapping[int, tuple[int, ...]]
 
 
 class Builder:
@@ -52,7 +54,6 @@ class Builder:
         self._calibrated = calibrated
         self._float_model = fb.parse(calibrated.content)
         self._nodes = nodes
-        self._op_types = {node.name: node.op_type for node in nodes}
 
     def build(self, recipe: Recipe) -> Candidate:
         """Build one recipe.
@@ -61,8 +62,7 @@ class Builder:
             RecipeError: If the recipe names what the model does not have.
             BuildError: If the quantizer refuses, or a node did not become what the recipe says.
         """
-        recipe = resolve(recipe, self._op_types)
-        denied = {n.index: n for n in self._nodes if n.name in recipe.denylisted_nodes}
+        denied = denied_nodes(recipe, self._nodes)
         content = converter.quantize(
             self._calibrated.content,
             denylisted=[names.canonical_name(i) for i in sorted(denied)],
@@ -87,6 +87,7 @@ class Builder:
             graph=graph,
             kinds=kinds,
             fallbacks=fallbacks,
+            places={index: tuple(at) for index, at in places.items()},
         )
 
     def _apply_fallback(self, model: fb.Model, recipe: Recipe, float_ops: Mapping[int, int]) -> dict[int, str]:
@@ -95,6 +96,16 @@ class Builder:
             return {}
         kept = dynamic_range.to_hybrid(model, float_ops)
         return {float_ops[place]: reason for place, reason in kept.items()}
+
+
+def denied_nodes(recipe: Recipe, nodes: Sequence[Node]) -> dict[int, Node]:
+    """The nodes that a recipe leaves out of integers, by index, in graph order.
+
+    Raises:
+        RecipeError: If the recipe names what the model does not have.
+    """
+    chosen = resolve(recipe, {node.name: node.op_type for node in nodes}).denylisted_nodes
+    return {node.index: node for node in nodes if node.name in chosen}
 
 
 def op_places(model: fb.Model) -> dict[int, list[int]]:

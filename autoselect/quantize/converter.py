@@ -6,6 +6,7 @@ Everything that this module calls is native code and may kill the process, so ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -36,8 +37,18 @@ def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
         raise PreparationError(f"TensorFlow's calibrator refuses the model: {first_line(exc)}") from exc
 
 
-def quantize(calibrated: bytes, *, denylisted: Sequence[str], recipe: Recipe, numeric_verify: bool = False) -> bytes:
+Verify = Literal["layer", "model"]
+
+
+def quantize(calibrated: bytes, *, denylisted: Sequence[str], recipe: Recipe, verify: Verify | None = None) -> bytes:
     """Quantize a calibrated model, leaving out the ops whose canonical names are in ``denylisted``.
+
+    Args:
+        calibrated: Bytes of the calibrated model.
+        denylisted: Canonical names.
+        recipe: For its granularity and the types of inputs and outputs.
+        verify: Make a debug model, which compares integer with float outputs: ``layer`` on the same inputs, node by
+            node; ``model`` with a float copy of the whole model.
 
     Raises:
         BuildError: If the converter refuses the recipe.
@@ -53,7 +64,8 @@ def quantize(calibrated: bytes, *, denylisted: Sequence[str], recipe: Recipe, nu
                 disable_per_channel=not recipe.per_channel,
                 input_data_type=io_type,
                 output_data_type=io_type,
-                enable_numeric_verify=numeric_verify,
+                enable_numeric_verify=verify is not None,
+                enable_whole_model_verify=verify == "model",
                 denylisted_nodes=list(denylisted) or None,
             )
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from autoselect.report.tables import format_score, largest
+from autoselect.report.tables import format_score, largest, metric_label
 
 Analysis = Mapping[str, Any]
 """One model, as ``autoselect.inspect`` returns it."""
@@ -132,14 +133,15 @@ def comparison_rows(models: Sequence[Analysis]) -> tuple[Row, ...]:
 
     Returns:
         A heading with the models' names, then rows of a measure's name and its value for each model: sizes, tensors by
-        dtype, ops by type, ops by kind, fragmentation. What only some models have is 0 for the others.
+        dtype, ops by type, ops by kind, fragmentation, and the score with its interval where the models were scored.
+        What only some models have is 0 for the others.
     """
     rows: list[Row] = [("", *labels([str(model["path"]) for model in models]))]
     rows += [_values("file bytes", models, lambda m: m["size_bytes"])]
     rows += [_values("weights bytes", models, lambda m: m["sizes"]["weights_bytes"])]
     for key, words in (("tensors_by_dtype", "tensors"), ("ops_by_type", "ops"), ("ops_by_kind", "kind")):
         rows += _histogram_rows(models, key, words)
-    return (*rows, *fragmentation_rows(*models))
+    return (*rows, *fragmentation_rows(*models), *_score_rows(models))
 
 
 def labels(paths: Sequence[str]) -> tuple[str, ...]:
@@ -191,6 +193,20 @@ def clean(text: str) -> str:
 
 def _values(label: str, models: Sequence[Analysis], value: Callable[[Analysis], object]) -> Row:
     return (label, *(str(value(model)) for model in models))
+
+
+def _score_rows(models: Sequence[Analysis]) -> tuple[Row, ...]:
+    scores = [model.get("score") for model in models]
+    found = [score for score in scores if score is not None]
+    if len(found) < len(models):
+        return ()
+    scale = largest(score["value"] for score in found)
+    ends = {metric_label(str(found[0]["metric"])): "value", "  95 % from": "low", "  95 % to": "high"}
+    return tuple((label, *(_score(score[end], scale) for score in found)) for label, end in ends.items())
+
+
+def _score(value: float, scale: float | None) -> str:
+    return format_score(value if math.isfinite(value) else None, scale=scale)
 
 
 def _histogram_rows(models: Sequence[Analysis], key: str, words: str) -> list[Row]:

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 MARKS: Mapping[str, str] = {"integer": "-", "hybrid": "h", "float": "F", "boundary": "|", "neutral": "."}
 """The character of each kind of op: calm water for integers, letters for the islands, a shore between them."""
 
-_WORDS: Mapping[str, str] = {
+WORDS: Mapping[str, str] = {
     "integer": "integer",
     "hybrid": "hybrid",
     "float": "float",
     "boundary": "conversion",
     "neutral": "shapes and indices",
 }
+"""What a reader sees for each kind of op."""
 _ROUND = 10
 
 
@@ -39,4 +40,4 @@ def strip_rows(kinds: Sequence[str], width: int) -> tuple[str, ...]:
 def strip_legend(kinds: Sequence[str]) -> str:
     """Say what the characters mean and how many there are of each; kinds that do not occur are left out."""
     counts = Counter(kinds)
-    return "   ".join(f"{mark} {counts[kind]} {_WORDS[kind]}" for kind, mark in MARKS.items() if counts[kind])
+    return "   ".join(f"{mark} {counts[kind]} {WORDS[kind]}" for kind, mark in MARKS.items() if counts[kind])

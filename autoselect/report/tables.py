@@ -62,11 +62,11 @@ def reference_rows(summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
     """The references that could be scored, in the order float, all-integer, all-DRQ."""
     metric, direction = str(summary["metric"]), _direction(summary)
     references = summary.get("references") or {}
-    base = _number((references.get("float") or {}).get(metric))
+    base = number((references.get("float") or {}).get(metric))
     rows = []
     for key, label in REFERENCE_LABELS.items():
         found = references.get(key) or {}
-        score = _number(found.get(metric))
+        score = number(found.get(metric))
         drop = None if base is None or score is None else drop_from(base, score, direction)
         rows.append(_row({**found, "drop": drop}, metric, label=label, heldout="heldout"))
     return tuple(row for row in rows if row is not None)
@@ -178,19 +178,19 @@ def _rows(table: pd.DataFrame, metric: str, heldout: str = "") -> list[ModelRow]
 
 
 def _row(record: Mapping[Any, Any], metric: str, *, label: str, heldout: str) -> ModelRow | None:
-    score, size = _number(record.get(metric)), _number(record.get("size_bytes"))
-    penalty = _number(record.get("penalty"))
+    score, size = number(record.get(metric)), number(record.get("size_bytes"))
+    penalty = number(record.get("penalty"))
     if score is None or size is None or penalty is None:
         return None
     return ModelRow(
         label=label,
         score=score,
-        drop=_number(record.get("drop")),
+        drop=number(record.get("drop")),
         size_bytes=size,
         penalty=penalty,
-        heldout=_number(record.get(heldout)),
-        heldout_low=_number(record.get("heldout_low")),
-        heldout_high=_number(record.get("heldout_high")),
+        heldout=number(record.get(heldout)),
+        heldout_low=number(record.get("heldout_low")),
+        heldout_high=number(record.get("heldout_high")),
         picks=_pick_names(record.get("pick")),
         feasible=str(record.get("feasible", True)) != "False",
     )
@@ -205,7 +205,7 @@ def _pick_order(name: str) -> tuple[int, str]:
     return (PICK_NAMES.index(name) if name in PICK_NAMES else len(PICK_NAMES), name)
 
 
-def _number(value: object) -> float | None:
+def number(value: object) -> float | None:
     """A finite number, else None: an empty cell, a NaN, a missing key."""
     if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)

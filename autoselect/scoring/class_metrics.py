@@ -35,7 +35,7 @@ class _LabelMetric(Metric):
     needs_targets = True
 
     def _check_target(self, target: object | None, output_shape: tuple[int, ...]) -> None:
-        self._label(target, _class_count(output_shape, self.name))
+        self._label(target, count_classes(output_shape, self.name))
 
     def _label(self, target: object | None, class_count: int) -> int:
         array = target_array(target, self.name)
@@ -78,7 +78,7 @@ class Top5Accuracy(_LabelMetric, MeanMetric):
         return np.array([ahead < _TOP], dtype=np.float64)
 
 
-class _PairMetric(_LabelMetric):
+class PairMetric(_LabelMetric):
     """A metric of the true and predicted labels of all samples; rows [y_true, y_pred]."""
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
@@ -95,7 +95,7 @@ class _PairMetric(_LabelMetric):
         raise NotImplementedError
 
 
-class BalancedAccuracy(_PairMetric):
+class BalancedAccuracy(PairMetric):
     """Mean over the classes that occur as labels of the share of their samples that are recognised."""
 
     name = "balanced_accuracy"
@@ -106,7 +106,7 @@ class BalancedAccuracy(_PairMetric):
         return balanced_accuracy_score(y_true, y_pred)
 
 
-class F1Macro(_PairMetric):
+class F1Macro(PairMetric):
     """Mean F1 over the classes that occur as label or prediction; a class never both counts 0."""
 
     name = "f1_macro"
@@ -117,7 +117,7 @@ class F1Macro(_PairMetric):
         return f1_score(y_true, y_pred, average="macro", zero_division=0)
 
 
-class CohenKappa(_PairMetric):
+class CohenKappa(PairMetric):
     """Agreement with the labels beyond chance; 1 where only one class occurs, which is all agreement."""
 
     name = "cohen_kappa"
@@ -187,7 +187,12 @@ class Agreement(MeanMetric):
         return np.array([np.mean(winners[0] == winners[1])])
 
 
-def _class_count(output_shape: Sequence[int], name: str) -> int:
+def count_classes(output_shape: Sequence[int], name: str) -> int:
+    """Return how many scores an output holds, 1 for a single unit.
+
+    Raises:
+        MetricError: If it is no output of one score per class.
+    """
     sizes = squeezed(output_shape)
     if len(sizes) > 1:
         raise MetricError(
@@ -199,7 +204,7 @@ def _class_count(output_shape: Sequence[int], name: str) -> int:
 
 def _class_scores(values: np.ndarray, name: str) -> np.ndarray:
     """Return shape (n_classes,)."""
-    _class_count(values.shape, name)
+    count_classes(values.shape, name)
     return values.ravel()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,13 +29,17 @@ class Runner:
         inference_seconds: Time spent in the interpreter so far, nothing else.
     """
 
-    def __init__(self, content: bytes, *, num_threads: int = 1, preserve_all_tensors: bool = False) -> None:
+    def __init__(
+        self, content: bytes, *, num_threads: int = 1, preserve_all_tensors: bool = False, delegates: bool | None = None
+    ) -> None:
         """Load the model.
 
         Args:
             content: Bytes of a TFLite file.
             num_threads: Threads of the interpreter.
-            preserve_all_tensors: Keep intermediate tensors readable (slower, no delegates).
+            preserve_all_tensors: Keep intermediate tensors readable (slower).
+            delegates: Let LiteRT hand ops to XNNPACK, as it does by default. Tensors inside of what a delegate took are
+                not readable, so None means no delegates where all tensors are to be preserved.
 
         Raises:
             ScoreError: If the interpreter refuses the model.
@@ -44,7 +49,9 @@ class Runner:
         self.inputs = reader.input_specs(model)
         self.outputs = reader.output_specs(model)
         self._stateful = any(t.isVariable for t in model.subgraphs[0].tensors)
-        self._interpreter = _load(content, num_threads, preserve_all_tensors)
+        self._interpreter = _load(
+            content, num_threads, preserve_all_tensors, not preserve_all_tensors if delegates is None else delegates
+        )
         self._feeds = list(zip(self.inputs, self._interpreter.get_input_details(), strict=True))
         self._fetches = sorted(
             zip(self.outputs, self._interpreter.get_output_details(), strict=True),
@@ -106,17 +113,20 @@ def _rank(key: str) -> int:
     return int(number) if prefix == "output" and number.isdigit() else 0
 
 
-def _load(content: bytes, num_threads: int, preserve_all_tensors: bool) -> Any:
+def _load(content: bytes, num_threads: int, preserve_all_tensors: bool, delegates: bool) -> Any:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if preserve_all_tensors else OpResolverType.AUTO
+    resolver = OpResolverType.AUTO if delegates else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     try:
-        interpreter = Interpreter(
-            model_content=content,
-            num_threads=num_threads,
-            experimental_op_resolver_type=resolver,
-            experimental_preserve_all_tensors=preserve_all_tensors,
-        )
+        with warnings.catch_warnings():
+            # It says that preserving tensors is for debugging and costs memory: both are so.
+            warnings.filterwarnings("ignore", message=".*experimental_preserve_all_tensors")
+            interpreter = Interpreter(
+                model_content=content,
+                num_threads=num_threads,
+                experimental_op_resolver_type=resolver,
+                experimental_preserve_all_tensors=preserve_all_tensors,
+            )
         interpreter.allocate_tensors()
     except (ValueError, RuntimeError) as exc:
         raise ScoreError(f"The LiteRT interpreter refuses the model: {str(exc).strip()}") from exc

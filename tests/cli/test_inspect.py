@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import zoo
 from typer.testing import CliRunner
@@ -118,6 +119,28 @@ def test_comparison(folder: Path, flag_first: bool) -> None:
     assert [float(cell) > 0 for cell in cells["penalty"]] == [True, True, False, True]
 
 
+def test_a_comparison_with_scores(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (sample,) = zoo.random_samples(zoo.cnn().float_model, 1)
+    np.savez("unlabelled.npz", **{f"x{i}": np.repeat(value, 8, axis=0) for i, value in enumerate(sample)})
+    options = ["--eval", "unlabelled.npz", "--metric", "sqnr_db", "--reference", "float.tflite"]
+    done = invoke("--compare", "drq.tflite", "fiq.tflite", *options, "--output", "out")
+    assert done.exit_code == 0, done.output
+    cells = {line[:16].strip(): line.split()[-2:] for line in done.stdout.splitlines()[:-2]}
+    alone = autoselect.evaluate("fiq.tflite", evaluation="unlabelled.npz", metric="sqnr_db", reference="float.tflite")
+    assert float(cells["sqnr_db"][1]) == pytest.approx(alone["score"], abs=1e-3)
+    assert float(cells["sqnr_db"][0]) > float(cells["sqnr_db"][1])
+    assert (len(cells["95 % from"]), len(cells["95 % to"])) == (2, 2)
+    assert done.stdout.splitlines()[-1] == "Written to out: inspect.json, islands.png, islands.svg"
+    assert json.loads(Path("out/inspect.json").read_text())["compare"][0]["score"]["metric"] == "sqnr_db"
+
+
+def test_one_model_can_be_drawn(folder: Path, tmp_path: Path) -> None:
+    done = invoke(folder / "mixed.tflite", "--output", tmp_path / "out", "--json")
+    assert json.loads(done.stdout) == json.loads((tmp_path / "out" / "inspect.json").read_text())
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"inspect.json", "islands.png", "islands.svg"}
+
+
 def test_json_of_a_comparison(folder: Path) -> None:
     paths = [str(folder / f"{name}.tflite") for name in NAMES]
     told = json.loads(invoke("--compare", *paths, "--json").stdout)
@@ -162,6 +185,8 @@ def test_bad_files(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, wor
         pytest.param([], id="no model"),
         pytest.param(["float.tflite", "fiq.tflite"], id="several without --compare"),
         pytest.param(["float.tflite", "fiq.tflite", "--compare", "--ops"], id="a long table of several"),
+        pytest.param(["float.tflite", "--eval", "e.npz"], id="scores without --compare"),
+        pytest.param(["float.tflite", "--compare", "--metric", "mse"], id="a metric without --eval"),
     ],
 )
 def test_wrong_options_exit_with_2(folder: Path, monkeypatch: pytest.MonkeyPatch, args: list[str]) -> None:

@@ -29,6 +29,7 @@ def measured(mse: float, scale: float = 1.0, **changes: object) -> LayerStatisti
         "mean_squared_error": mse,
         "scale": scale,
         "zero_point": -4,
+        "sqnr_db": 20.0,
         "verified": True,
     }
     return LayerStatistics(**{**values, **changes})  # type: ignore[arg-type]
@@ -63,7 +64,7 @@ def test_ranking(layers: LayerTable, order: list[str]) -> None:
 
 def test_every_statistic_is_a_column_of_numbers() -> None:
     layers = table(0.25, None)
-    expected = [8.0, 0.1, 0.0, 0.5, 0.25, 1.0, -4.0, 255.0, 0.5]
+    expected = [8.0, 0.1, 0.0, 0.5, 0.25, 1.0, -4.0, 20.0, 255.0, 0.5]
     found = [layers.statistic(name) for name in STATISTICS]
     assert [column[0] for column in found] == expected
     assert all(np.isnan(column[1]) for column in found)

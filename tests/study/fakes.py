@@ -24,6 +24,7 @@ def statistics(rmse_per_scale: float, *, scale: float = 1.0) -> LayerStatistics:
         mean_squared_error=(rmse_per_scale * scale) ** 2,
         scale=scale,
         zero_point=0,
+        sqnr_db=20.0,
         verified=True,
     )
 

@@ -1,0 +1,319 @@
+"""Finished model files on labelled samples: one score each, or everything there is to say of a classifier."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from autoselect.api.source import LIVE
+from autoselect.cases import jobs
+from autoselect.cases import prepare as preparation
+from autoselect.cases.files import FLOAT, CaseFiles
+from autoselect.errors import MetricError, ModelError, PreparationError, TrialError, UsageError
+from autoselect.isolation.pool import WorkerPool
+from autoselect.runs.files import write_bytes
+from autoselect.scoring import classification
+from autoselect.scoring.classification import Answers, Prediction
+from autoselect.scoring.metric_base import Metric
+from autoselect.scoring.metrics import make_metric
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+ModelFile = str | Path | bytes
+"""A finished ``.tflite``, as path or bytes."""
+
+_PART = "heldout"
+
+
+def evaluate(
+    model: ModelFile,
+    *,
+    evaluation: object,
+    metric: str | Callable[..., float] = "accuracy",
+    direction: str | None = None,
+    output_name: str | None = None,
+    reference: ModelFile | None = None,
+) -> dict[str, Any]:
+    """Score any ``.tflite``, quantized or not.
+
+    Args:
+        model: Path or bytes.
+        evaluation: See :func:`search`.
+        metric: See :func:`search`.
+        direction: See :func:`search`.
+        output_name: See :func:`search`.
+        reference: The float model, for metrics that compare with it (``agreement``, ``sqnr_db``, ``kl_divergence``).
+
+    Returns:
+        ``metric``, ``score``, ``low`` and ``high`` (95 % interval), ``samples``, ``size_bytes``, and the
+        fragmentation: ``penalty``, ``segments``, ``float_ops``, ``crossing_tensors``, ``crossing_bytes`` and
+        ``float_macs_share``.
+    """
+    (found,) = score_models(
+        [model],
+        evaluation=evaluation,
+        metric=metric,
+        direction=direction,
+        output_name=output_name,
+        reference=reference,
+    )
+    return found
+
+
+def score_models(
+    models: Sequence[ModelFile],
+    *,
+    evaluation: object,
+    metric: str | Callable[..., float],
+    direction: str | None = None,
+    output_name: str | None = None,
+    reference: ModelFile | None = None,
+) -> list[dict[str, Any]]:
+    """Score several models on the same samples, which are read once; see :func:`evaluate`.
+
+    Raises:
+        PreparationError: If one of them cannot be run, with its name.
+    """
+    chosen = make_metric(metric, direction=direction, output=output_name)
+    if chosen.needs_reference and reference is None:
+        raise UsageError(f"Metric {chosen.name!r} compares with the float model: pass it as reference (--reference).")
+    contents = [_read(model) for model in models]
+    with _bench(models, contents, reference) as bench:
+        _write_samples(bench, evaluation, chosen)
+        if reference is not None:
+            with _preparing("The float model"):
+                bench.pool.call(jobs.run_reference, bench.files.root, _PART, bench.files.reference(_PART))
+        return [_scored(bench, chosen, *pair) for pair in zip(models, contents, strict=True)]
+
+
+def _scored(bench: _Bench, metric: Metric, model: ModelFile, content: bytes) -> dict[str, Any]:
+    """Score one model in the float model's place, where a metric's own failure is told as such."""
+    write_bytes(bench.files.float_model, content)
+    with _preparing(f"The model {_name(model)}"):
+        described = bench.pool.call(jobs.describe_float, bench.files.root)
+        scored = bench.pool.call(jobs.score, bench.files.root, FLOAT, _PART, True)
+    return {
+        "metric": metric.name,
+        "score": scored.value,
+        "low": scored.low,
+        "high": scored.high,
+        "samples": scored.samples,
+        "size_bytes": described.size_bytes,
+        **described.fragmentation,
+    }
+
+
+@contextlib.contextmanager
+def _preparing(subject: str) -> Iterator[None]:
+    try:
+        yield
+    except TrialError as exc:
+        raise PreparationError(f"{subject} could not be scored. {exc}") from exc
+
+
+def classification_report(
+    models: ModelFile | Iterable[ModelFile],
+    *,
+    evaluation: object,
+    reference: ModelFile | None = None,
+    output_name: str | None = None,
+    output: str | Path | None = None,
+) -> dict[str, Any]:
+    """Tell how classifiers answer: figures with intervals, class by class, and where they leave the float model.
+
+    A model that dies or gives no numbers is left out, and the report says why; the others are reported.
+
+    Args:
+        models: One or several ``.tflite``, path or bytes, quantized or not.
+        evaluation: Labelled samples; see :func:`search`. They are given to all models as the float model takes them
+            (the first model with float inputs where there is no ``reference``), and quantized for integer inputs.
+        reference: The float model; it is reported first, and the others are compared with it.
+        output_name: See :func:`search`.
+        output: Folder for ``report.json``, ``measures.csv``, ``per_class.csv``, ``confusion.csv``,
+            ``disagreements.csv``, and the figures ``measures`` and ``confusion`` as ``.png`` and ``.svg``.
+
+    Returns:
+        Counts ``samples`` and ``classes``, the name of the ``reference`` (or None), and tables as lists of rows, which
+        ``pandas.DataFrame`` takes as they are and which name the ``model`` in their first column:
+
+        * ``models``: ``path``, ``size_bytes``, ``error`` (None where it ran).
+        * ``measures``: ``metric``, ``value``, ``low``, ``high`` (95 % interval); with a reference, also ``agreement``.
+        * ``per_class``: see :class:`autoselect.scoring.classification.ClassRow`.
+        * ``confusion``: ``label``, ``answer``, ``count``, for the cells that are not 0.
+        * ``disagreements``: see :class:`autoselect.scoring.classification.Disagreement`; empty without a reference.
+
+    Raises:
+        ModelError: If a file is missing or no TFLite file.
+        MetricError: If a model's output is not one score per class, or the models differ in their classes.
+        DataError: If there are no labels, or one is out of range.
+        PreparationError: If the float model, or every model, cannot be run.
+    """
+    chosen = [models] if isinstance(models, (str, Path, bytes)) else list(models)
+    if not chosen:
+        raise UsageError("Expected at least one model to report on, got none.")
+    contents, metric = [_read(model) for model in chosen], Prediction(output=output_name)
+    with _bench(chosen, contents, reference) as bench:
+        class_count = _class_count(bench, metric, chosen)
+        _write_samples(bench, evaluation, metric)
+        entries = _run_all(bench, chosen, contents, reference)
+    report = _report(entries, class_count, has_reference=reference is not None)
+    if output is not None:
+        from autoselect.report.class_files import write_class_report
+
+        write_class_report(report, Path(output))
+    return report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One model of a report; exactly one of answers and error is set."""
+
+    name: str
+    path: str
+    size_bytes: int
+    answers: Answers | None
+    error: str | None
+
+
+def _class_count(bench: _Bench, metric: Prediction, models: Sequence[ModelFile]) -> int:
+    """The number of classes of all models.
+
+    Raises:
+        MetricError: If one is no classifier, or they differ.
+    """
+    names = [*(["the reference"] if len(bench.parsed) > len(models) else []), *map(_name, models)]
+    counts: dict[str, int] = {}
+    for name, parsed in zip(names, bench.parsed, strict=True):
+        shape = preparation.scored_shape(reader.output_specs(parsed), metric)
+        try:
+            counts[name] = metric.class_count(shape)
+        except MetricError as exc:
+            raise MetricError(
+                f"{name}: {exc} This report is for classifiers; evaluate with such a metric scores other models."
+            ) from exc
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise MetricError(
+            f"Expected models that tell the same classes apart, got {told} classes. "
+            "Report on each kind of model by itself, or choose the output to compare (--output-name)."
+        )
+    return next(iter(counts.values()))
+
+
+def _run_all(
+    bench: _Bench, models: Sequence[ModelFile], contents: Sequence[bytes], reference: ModelFile | None
+) -> list[_Entry]:
+    names = unique_names([_name(model) for model in models], taken=("float",) if reference is not None else ())
+    entries = []
+    if reference is not None:
+        entries.append(_run(bench, FLOAT, name="float", path=_name(reference)))
+        if entries[0].error is not None:
+            raise PreparationError(f"The float model could not be run. {entries[0].error}")
+    for name, model, content in zip(names, models, contents, strict=True):
+        sha256 = preparation.content_hash(content)
+        write_bytes(bench.files.candidate(sha256), content)
+        entries.append(_run(bench, sha256, name=name, path=_name(model)))
+    if all(entry.error is not None for entry in entries):
+        raise PreparationError(f"No model could be run. {entries[-1].path}: {entries[-1].error}")
+    return entries
+
+
+def _run(bench: _Bench, sha256: str, *, name: str, path: str) -> _Entry:
+    size_bytes = bench.files.candidate(sha256).stat().st_size
+    try:
+        rows = bench.pool.call(jobs.observe, bench.files.root, sha256, _PART)
+    except TrialError as exc:
+        return _Entry(name=name, path=path, size_bytes=size_bytes, answers=None, error=str(exc))
+    return _Entry(name=name, path=path, size_bytes=size_bytes, answers=classification.read_answers(rows), error=None)
+
+
+def _report(entries: Sequence[_Entry], class_count: int, *, has_reference: bool) -> dict[str, Any]:
+    base = entries[0].answers if has_reference else None
+    found: dict[str, list[dict[str, Any]]] = {
+        name: [] for name in ("measures", "per_class", "confusion", "disagreements")
+    }
+    samples = 0
+    for entry in entries:
+        if entry.answers is None:
+            continue
+        samples, other = len(entry.answers.y_true), None if entry is entries[0] else base
+        tables: dict[str, Iterable[Any]] = {
+            "measures": [
+                *classification.measures(entry.answers),
+                *([classification.agreement(entry.answers, other)] if other else []),
+            ],
+            "per_class": classification.class_rows(entry.answers, class_count, other),
+            "confusion": classification.confusion(entry.answers),
+            "disagreements": classification.disagreements(entry.answers, other) if other else [],
+        }
+        for table, rows in tables.items():
+            found[table] += [{"model": entry.name, **asdict(row)} for row in rows]
+    models = [{"model": e.name, "path": e.path, "size_bytes": e.size_bytes, "error": e.error} for e in entries]
+    reference = entries[0].name if has_reference else None
+    return {"samples": samples, "classes": class_count, "reference": reference, "models": models, **found}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bench:
+    """Where models are run; the float model is written, if there is one.
+
+    ``parsed`` holds the reference, if there is one, then the models.
+    """
+
+    files: CaseFiles
+    pool: WorkerPool
+    parsed: tuple[fb.Model, ...]
+
+
+@contextlib.contextmanager
+def _bench(models: Sequence[ModelFile], contents: Sequence[bytes], reference: ModelFile | None) -> Iterator[_Bench]:
+    with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
+        files = CaseFiles(root=Path(name))
+        with WorkerPool(1, log=files.root / "worker.log") as pool:
+            parsed = [_parsed(model, content) for model, content in zip(models, contents, strict=True)]
+            if reference is not None:
+                source = reference if isinstance(reference, bytes) else Path(reference)
+                parsed.insert(0, fb.parse(preparation.load_float(source, files, pool)))
+            yield _Bench(files=files, pool=pool, parsed=tuple(parsed))
+
+
+def _write_samples(bench: _Bench, evaluation: object, metric: Metric) -> None:
+    """Write the samples as the first model with float inputs takes them; integer inputs are quantized from these."""
+    specs = [reader.input_specs(model) for model in bench.parsed]
+    inputs = next((spec for spec in specs if all(one.dtype.kind == "f" for one in spec)), specs[0])
+    outputs = reader.output_specs(bench.parsed[-1])
+    preparation.write_labelled(evaluation, bench.files.samples("evaluation"), inputs, outputs, metric)
+    preparation.write_whole_split(bench.files)
+    preparation.write_scoring(bench.files, metric, None)
+
+
+def unique_names(paths: Sequence[str], *, taken: Sequence[str] = ()) -> tuple[str, ...]:
+    """Short names for model files: without folder and ending, numbered where that is not enough to tell them apart."""
+    names: list[str] = []
+    for path in paths:
+        stem, number = Path(path).stem, 1
+        name = stem
+        while name in (*names, *taken):
+            number += 1
+            name = f"{stem}-{number}"
+        names.append(name)
+    return tuple(names)
+
+
+def _read(model: ModelFile) -> bytes:
+    return model if isinstance(model, bytes) else fb.read_model_file(Path(model))
+
+
+def _parsed(model: ModelFile, content: bytes) -> fb.Model:
+    try:
+        return fb.parse(content)
+    except ModelError as exc:
+        raise ModelError(f"{_name(model)}: {exc}") from exc
+
+
+def _name(model: ModelFile) -> str:
+    return LIVE if isinstance(model, bytes) else str(model)

@@ -1,0 +1,139 @@
+"""What flows through the float model, against what calibration saw and integers can hold; passes no judgement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autoselect.diagnosis.moments import OUTLIER_DEVIATIONS, Distances, Moments
+from autoselect.domain.findings import ActivationStatistics, InputStatistics
+from autoselect.domain.layers import Node
+from autoselect.domain.tensors import TensorSpec
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.runner import Runner
+
+_STEPS = 255
+_CHANNELS_FROM_RANK = 3
+
+
+def activation_statistics(
+    calibrated_content: bytes,
+    nodes: Sequence[Node],
+    samples: Iterable[Mapping[str, np.ndarray]],
+    limits: Mapping[str, tuple[float, float]],
+) -> dict[str, ActivationStatistics]:
+    """Run the float model once over the samples and describe every node's float outputs.
+
+    Nothing is kept of a sample but sums and counts, so memory does not grow with their number. The mean and the
+    deviation that outliers are held against are those of all samples; the border at 6 deviations is met to
+    about 0.1 deviations, as values are counted in bins by their distance from the first sample's mean.
+
+    The outputs of a node with several (a SPLIT's share one scale) count as one population.
+
+    Args:
+        calibrated_content: The calibrated float model; its tensors hold the calibrated minimum and maximum.
+        nodes: ``node.index`` is the op's index in the float model.
+        samples: Inputs by key, batch 1; each is run once, from a fresh state.
+        limits: By node name, the lowest and highest value that the node's int8 output can hold. A value
+            counts as clipped where it lies beyond by more than half a step, which rounding would not have
+            bridged. A node without limits has ``clipped_share`` NaN.
+
+    Returns:
+        By node name, in the order of ``nodes``; nodes without a float output or without values are left out.
+    """
+    graph = fb.parse(calibrated_content).subgraphs[0]
+    observers = {n.name: o for n in nodes if (o := _Observer(graph, n, limits.get(n.name))).tensors}
+    runner = Runner(calibrated_content, preserve_all_tensors=True)
+    for sample in samples:
+        runner(sample)
+        for observer in observers.values():
+            for index in observer.tensors:
+                observer.add(runner.tensor(index))
+    return {name: observer.statistics() for name, observer in observers.items() if observer.moments.count}
+
+
+class _Observer:
+    """The float outputs of one node: their tensors, what calibration saw, and what has been seen since."""
+
+    def __init__(self, graph: Any, node: Node, limits: tuple[float, float] | None) -> None:
+        outputs = [int(i) for i in graph.operators[node.index].outputs]
+        self.tensors = [i for i in outputs if fb.TENSOR_DTYPES[graph.tensors[i].type] == "float32"]
+        self.moments = Moments()
+        self._calibrated = [_calibrated_range(graph.tensors[i]) for i in self.tensors]
+        self._limits = limits
+        self._clipped = 0
+        self._distances: Distances | None = None
+
+    def add(self, values: np.ndarray) -> None:
+        self.moments.add(values.reshape(-1, 1))
+        if self._distances is None and self.moments.count:
+            self._distances = Distances(float(self.moments.mean[0]))
+        if self._distances is not None:
+            self._distances.add(values)
+        if self._limits is not None:
+            low, high = self._limits
+            half_step = (high - low) / _STEPS / 2
+            self._clipped += int(np.count_nonzero((values < low - half_step) | (values > high + half_step)))
+
+    def statistics(self) -> ActivationStatistics:
+        found = self.moments
+        reach = OUTLIER_DEVIATIONS * float(found.deviation[0])
+        far = math.nan if self._distances is None else self._distances.share_beyond(float(found.mean[0]), reach)
+        return ActivationStatistics(
+            minimum=float(found.minimum[0]),
+            maximum=float(found.maximum[0]),
+            calibrated_minimum=min(low for low, _ in self._calibrated),
+            calibrated_maximum=max(high for _, high in self._calibrated),
+            kurtosis=float(found.kurtosis[0]),
+            outlier_share=far,
+            clipped_share=math.nan if self._limits is None else self._clipped / found.count,
+        )
+
+
+def _calibrated_range(tensor: Any) -> tuple[float, float]:
+    """What calibration wrote down; NaN for a tensor that it did not see."""
+    parameters = tensor.quantization
+    if parameters is None or parameters.min is None or parameters.max is None or len(parameters.min) == 0:
+        return math.nan, math.nan
+    return float(parameters.min[0]), float(parameters.max[0])
+
+
+def input_statistics(
+    samples: Iterable[Mapping[str, np.ndarray]], specs: Sequence[TensorSpec]
+) -> tuple[InputStatistics, ...]:
+    """Describe the model's float inputs by channel.
+
+    Args:
+        samples: Inputs by key (or tensor name), batch 1.
+        specs: The model's inputs. Channels are the last axis; an input of rank below 3, its batch axis
+            counted, has one channel. Integer inputs are left out.
+
+    Returns:
+        In the order of ``specs``; inputs without values are left out.
+    """
+    specs = [s for s in specs if s.dtype.kind == "f"]
+    columns = {s.key: s.shape[-1] if len(s.shape) >= _CHANNELS_FROM_RANK else 1 for s in specs}
+    moments = {s.key: Moments(columns[s.key]) for s in specs}
+    for sample in samples:
+        for spec in specs:
+            values = sample.get(spec.key, sample.get(spec.name))
+            if values is not None:
+                moments[spec.key].add(np.asarray(values).reshape(-1, columns[spec.key]))
+    return tuple(
+        InputStatistics(
+            name=key,
+            means=_floats(found.mean),
+            deviations=_floats(found.deviation),
+            minima=_floats(found.minimum),
+            maxima=_floats(found.maximum),
+        )
+        for key, found in moments.items()
+        if found.count
+    )
+
+
+def _floats(values: np.ndarray) -> tuple[float, ...]:
+    return tuple(float(v) for v in values)

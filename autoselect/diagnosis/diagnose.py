@@ -1,0 +1,312 @@
+"""Runs a diagnosis: calibrate, measure, leave in and out, and gather the findings; draws and prints nothing."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
+from autoselect.cases.files import CaseFiles
+from autoselect.cases.prepare import Started, start_calibration
+from autoselect.data.representative import representative_samples
+from autoselect.data.samples import SampleStore
+from autoselect.diagnosis import jobs
+from autoselect.diagnosis.activations import input_statistics
+from autoselect.diagnosis.names import node_named
+from autoselect.diagnosis.travel import travel
+from autoselect.diagnosis.weights import weight_statistics
+from autoselect.domain.findings import Ablation, ActivationStatistics, Findings, Travel
+from autoselect.domain.layers import LayerTable, Node
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import DataError, PreparationError, TrialError
+from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS, WorkerPool, result_of
+from autoselect.quantize import converter
+from autoselect.quantize.build import denied_nodes
+from autoselect.quantize.statistics import NO_METRICS, LayerMetrics, table
+from autoselect.quantize.verification import Plan
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+T = TypeVar("T")
+
+_INT8_LEVELS = (-128, 127)
+_PART = 8
+"""Samples of one measuring job, at least: below that, handing them out costs more than it gains."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to diagnose.
+
+    Attributes:
+        model: Path or bytes of the source.
+        calibration: Anything that ``representative_samples`` takes.
+        debug_data: Samples to measure on, likewise; None for the calibration samples.
+        recipe: The model to diagnose; ``Recipe()`` is the all-integer one.
+        layer_metrics: The user's own metrics of layers.
+        model_metrics: The user's own metrics of the model's outputs.
+        whole_model: Also measure how the error travels.
+        ablate: Samples for leaving each node in and out; 0 leaves that out.
+        debug_samples: Most samples to measure on; None for all.
+        target: Name of the target that the advice is for.
+        node: A node to look at closely, as the user names it.
+        workers: Processes.
+        timeout_seconds: After which one job counts as hung.
+        cache_root: Folder of the cache; None does without.
+    """
+
+    model: Path | bytes
+    calibration: object
+    debug_data: object | None
+    recipe: Recipe
+    layer_metrics: LayerMetrics
+    model_metrics: Mapping[str, jobs.ModelDebugMetric]
+    whole_model: bool
+    ablate: int
+    debug_samples: int | None
+    target: str
+    node: str | None
+    workers: int
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    cache_root: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a diagnosis found.
+
+    Attributes:
+        findings: What the advice is given from.
+        model_metrics: The user's metrics of the model's outputs.
+        kinds: What became of each node, by name.
+        node: Full name of the node that was asked for.
+        seconds: By stage.
+        warnings: What the user was told.
+    """
+
+    findings: Findings
+    model_metrics: Mapping[str, float]
+    kinds: Mapping[str, str]
+    node: str | None
+    seconds: Mapping[str, float]
+    warnings: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Desk:
+    """What the steps share while a diagnosis runs."""
+
+    request: Request
+    files: CaseFiles
+    pool: WorkerPool
+    listener: Listener
+    samples: str = "calibration"
+    rows: range = range(0)
+    seconds: dict[str, float] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def stage(self, name: str, total: int | None = None) -> Iterator[None]:
+        self.listener(StageStarted(stage=name, total=total))
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - start
+
+    def submit(self, function: object, *args: object) -> Future[T]:
+        return self.pool.submit(function, self.files.root, *args, timeout_seconds=self.request.timeout_seconds)  # type: ignore[arg-type]
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
+        self.listener(Warned(message=message))
+
+
+def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
+    """Diagnose one model.
+
+    Args:
+        request: What to diagnose.
+        root: An empty folder to work in.
+        listener: Told of the stages ``model``, ``data``, ``calibrate``, ``measure`` and ``ablation``.
+
+    Raises:
+        ModelError, DataError, RecipeError, UsageError: If an ingredient does not fit.
+        MetricError: If a metric of the user's fails, with its name and the node's.
+        PreparationError: If native code dies.
+    """
+    files = CaseFiles(root=root)
+    with WorkerPool(request.workers, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
+        desk = _Desk(request, files, pool, listener)
+        started = start_calibration(
+            request.model,
+            request.calibration,
+            files,
+            pool,
+            request.cache_root,
+            debug_samples=0,
+            per_channel=request.recipe.per_channel,
+            timeout_seconds=request.timeout_seconds,
+            listener=listener,
+        )
+        _choose_samples(desk, started)
+        with desk.stage("calibrate"):
+            nodes = started.layers().nodes
+        node = None if request.node is None else node_named(request.node, [n.name for n in nodes])
+        _say_what_is_left(desk, nodes)
+        try:
+            with desk.stage("measure"):
+                measured = _measure(desk, nodes, started)
+            ablated = _ablate(desk, nodes)
+        except TrialError as exc:
+            raise PreparationError(f"The diagnosis failed. {exc}") from exc
+    return _outcome(desk, started, measured, ablated, node)
+
+
+def _choose_samples(desk: _Desk, started: Started) -> None:
+    store = started.calibration
+    if desk.request.debug_data is not None:
+        try:
+            pairs = ((sample, None) for sample in representative_samples(desk.request.debug_data, started.inputs))
+            store = SampleStore.write(desk.files.samples("debug"), pairs, started.inputs)
+        except DataError as exc:
+            raise DataError(f"The data for debugging do not fit the model: {exc}") from exc
+        desk.samples = "debug"
+    limit = desk.request.debug_samples
+    desk.rows = range(len(store) if limit is None else min(limit, len(store)))
+
+
+def _say_what_is_left(desk: _Desk, nodes: Sequence[Node]) -> None:
+    denied = denied_nodes(desk.request.recipe, nodes)
+    if len(denied) == len(nodes):
+        desk.warn(
+            f"The recipe denylists all {len(nodes)} nodes, so nothing of this model is quantized to integers. The "
+            "figures compare each node's output with the float model's; leave some nodes out of the denylist to see "
+            "errors of integer nodes."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    layers: LayerTable
+    travel: Mapping[str, Travel]
+    activations: Mapping[str, ActivationStatistics]
+    diagnosed: jobs.Diagnosed
+    model_metrics: Mapping[str, float]
+
+
+def _measure(desk: _Desk, nodes: Sequence[Node], started: Started) -> _Measured:
+    request = desk.request
+    recipe_json = request.recipe.to_json()
+    building: Future[jobs.Diagnosed] = desk.submit(jobs.build, recipe_json)
+    planning: Future[Path] = desk.submit(jobs.plan, recipe_json, False)
+    path = result_of(planning)
+    running = _submit_measuring(desk, path, request.layer_metrics)
+    describing: Future[Mapping[str, ActivationStatistics]] = desk.submit(
+        jobs.activations, desk.samples, desk.rows, _limits(jobs.read_plan(path))
+    )
+    layers = _layer_table(nodes, path, running, request.layer_metrics)
+    travelling: Mapping[str, Travel] = {}
+    if request.whole_model:
+        path = desk.pool.call(jobs.plan, desk.files.root, recipe_json, True, timeout_seconds=request.timeout_seconds)
+        accumulated = _layer_table(nodes, path, _submit_measuring(desk, path, NO_METRICS), NO_METRICS)
+        travelling = travel(reader.read_graph(fb.parse(started.float_content)), accumulated)
+    diagnosed = result_of(building)
+    own: Mapping[str, float] = {}
+    if request.model_metrics:
+        scoring: Future[Mapping[str, float]] = desk.submit(
+            jobs.model_metrics, diagnosed.content, desk.samples, desk.rows, dict(request.model_metrics)
+        )
+        own = result_of(scoring)
+    return _Measured(
+        layers=layers,
+        travel=travelling,
+        activations=result_of(describing),
+        diagnosed=diagnosed,
+        model_metrics=own,
+    )
+
+
+def _submit_measuring(desk: _Desk, path: Path, metrics: LayerMetrics) -> list[Future[np.ndarray]]:
+    """Share the samples out among the workers."""
+    count = min(desk.request.workers, max(len(desk.rows) // _PART, 1))
+    parts = [part.tolist() for part in np.array_split(np.asarray(desk.rows), count)]
+    return [desk.submit(jobs.measure_part, path, desk.samples, part, metrics) for part in parts]
+
+
+def _layer_table(
+    nodes: Sequence[Node], path: Path, measuring: Sequence[Future[np.ndarray]], metrics: LayerMetrics
+) -> LayerTable:
+    figures = np.concatenate([result_of(future) for future in measuring])
+    return table(jobs.read_plan(path), nodes, figures, metrics)
+
+
+def _limits(plan: Plan) -> dict[str, tuple[float, float]]:
+    """What each quantized output can hold."""
+    found = {}
+    for place in (*plan.verified, *plan.compared):
+        if not math.isnan(place.scale):
+            low, high = ((level - place.zero_point) * place.scale for level in _INT8_LEVELS)
+            found[place.name] = (low, high)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ablated:
+    nodes: Mapping[str, Ablation] = field(default_factory=dict)
+    divergence: float = math.nan
+
+
+def _ablate(desk: _Desk, nodes: Sequence[Node]) -> _Ablated:
+    """Leave every node in and out; one whose job dies has no figures."""
+    if not desk.request.ablate:
+        return _Ablated()
+    found: dict[str, Ablation] = {}
+    arguments = desk.samples, list(desk.rows[: desk.request.ablate]), desk.request.recipe.per_channel
+    with desk.stage("ablation", len(nodes)):
+        whole: Future[float] = desk.submit(jobs.divergence, frozenset(), *arguments)
+        running: list[tuple[str, Future[Ablation]]] = [
+            (n.name, desk.submit(jobs.ablate, n.name, *arguments)) for n in nodes
+        ]
+        for name, future in running:
+            try:
+                found[name] = result_of(future)
+            except TrialError as exc:
+                desk.warn(f"Leaving {name!r} in and out failed: {exc}")
+            desk.listener(StepFinished(stage="ablation"))
+        return _Ablated(nodes=found, divergence=result_of(whole))
+
+
+def _outcome(desk: _Desk, started: Started, measured: _Measured, ablated: _Ablated, node: str | None) -> Outcome:
+    request, diagnosed, layers = desk.request, measured.diagnosed, measured.layers
+    store = SampleStore.open(desk.files.samples(desk.samples))
+    findings = Findings(
+        layers=layers,
+        graph=reader.read_graph(fb.parse(started.float_content)),
+        kinds=diagnosed.kinds,
+        weights=weight_statistics(started.float_content, diagnosed.content, diagnosed.places, layers.nodes),
+        activations=measured.activations,
+        inputs=input_statistics((store.inputs(i) for i in desk.rows), started.inputs),
+        calibration_samples=len(started.calibration),
+        debug_samples=len(desk.rows),
+        debug_data_given=request.debug_data is not None,
+        per_channel=request.recipe.per_channel,
+        target=request.target,
+        ablations=ablated.nodes,
+        divergence=ablated.divergence,
+        travel=measured.travel,
+    )
+    return Outcome(
+        findings=findings,
+        model_metrics=measured.model_metrics,
+        kinds={n.name: diagnosed.kinds.get(n.index, "folded") for n in layers.nodes},
+        node=node,
+        seconds=dict(desk.seconds),
+        warnings=tuple(desk.warnings),
+    )

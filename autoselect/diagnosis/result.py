@@ -1,0 +1,194 @@
+"""A finished diagnosis: one wide table, the advice, and both in files."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from autoselect.diagnosis.diagnose import Outcome
+from autoselect.domain.findings import Advice, Findings
+from autoselect.domain.layers import LayerStatistics
+from autoselect.errors import DataError, RunFolderError
+from autoselect.runs.files import write_json, write_text
+
+LIST_COLUMNS = ("weight_minima", "weight_maxima", "weight_scales", "weight_zero_points")
+"""Columns of ``layer_statistics.csv`` that hold one value a channel, as JSON."""
+
+_TABLE, _SUMMARY = "layer_statistics.csv", "diagnosis.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What a diagnosis found.
+
+    Attributes:
+        layer_statistics: One row a node, in graph order. The Quantization Debugger's columns, then ours; columns that
+            hold one value a channel hold lists. ``weight_*`` columns are empty for nodes without weights,
+            ``leave_one_*`` are there with ``ablate``, ``travel_*`` with ``whole_model``, and the user's metrics last.
+        advice: What to do, most important first.
+        model_metrics: The user's metrics of the model's outputs, mean over samples.
+        facts: What was diagnosed: ``model``, ``nodes``, sample counts, ``seconds`` by stage, ``warnings``.
+        directory: Where the files are; None where none were asked for.
+        figures: The pictures.
+        node: Full name of the node that was asked for.
+    """
+
+    layer_statistics: pd.DataFrame
+    advice: tuple[Advice, ...]
+    model_metrics: Mapping[str, float]
+    facts: Mapping[str, Any]
+    directory: Path | None = None
+    figures: tuple[Path, ...] = ()
+    node: str | None = None
+
+
+def wide_rows(outcome: Outcome) -> list[dict[str, object]]:
+    """The layer table with everything else that was found about each node."""
+    layers = outcome.findings.layers
+    return [_wide(row, figures, outcome) for row, figures in zip(layers.rows(), layers.statistics, strict=True)]
+
+
+def _wide(row: Mapping[str, object], figures: LayerStatistics | None, outcome: Outcome) -> dict[str, object]:
+    name, findings = str(row["tensor_name"]), outcome.findings
+    return {
+        **{key: math.nan if value == "" and key not in _TEXTS else value for key, value in row.items()},
+        "kind": outcome.kinds[name],
+        **_of_weights(findings, name),
+        **_of_activations(findings, name),
+        **_of_ablation(findings, name),
+        **_of_travel(findings, name),
+        **({} if figures is None else figures.metrics),
+    }
+
+
+_TEXTS = ("op_name", "tensor_name", "unreachable_reason", "bound_reason")
+
+
+def _of_weights(findings: Findings, name: str) -> dict[str, object]:
+    found = findings.weights.get(name)
+    if found is None:
+        return {
+            "weight_range_ratio": math.nan,
+            "weight_kurtosis": math.nan,
+            "weight_outlier_share": math.nan,
+            **{column: [] for column in LIST_COLUMNS},
+        }
+    return {
+        "weight_range_ratio": found.channel_range_ratio,
+        "weight_kurtosis": found.kurtosis,
+        "weight_outlier_share": found.outlier_share,
+        "weight_minima": list(found.minima),
+        "weight_maxima": list(found.maxima),
+        "weight_scales": list(found.scales),
+        "weight_zero_points": list(found.zero_points),
+    }
+
+
+def _of_activations(findings: Findings, name: str) -> dict[str, object]:
+    found = findings.activations.get(name)
+    nothing = math.nan
+    return {
+        "activation_minimum": found.minimum if found else nothing,
+        "activation_maximum": found.maximum if found else nothing,
+        "calibrated_minimum": found.calibrated_minimum if found else nothing,
+        "calibrated_maximum": found.calibrated_maximum if found else nothing,
+        "activation_kurtosis": found.kurtosis if found else nothing,
+        "activation_outlier_share": found.outlier_share if found else nothing,
+        "clipped_share": found.clipped_share if found else nothing,
+        "range_growth": found.range_growth if found else nothing,
+    }
+
+
+def _of_ablation(findings: Findings, name: str) -> dict[str, object]:
+    if not findings.ablations:
+        return {}
+    found = findings.ablations.get(name)
+    return {
+        "leave_one_in": found.leave_one_in if found else math.nan,
+        "leave_one_out": found.leave_one_out if found else math.nan,
+    }
+
+
+def _of_travel(findings: Findings, name: str) -> dict[str, object]:
+    if not findings.travel:
+        return {}
+    found = findings.travel.get(name)
+    return {
+        "travel_mean_squared_error": found.mean_squared_error if found else math.nan,
+        "travel_rmse/scale": found.rmse_per_scale if found else math.nan,
+        "travel_nsr": found.nsr if found else math.nan,
+        "error_growth": found.growth if found else math.nan,
+    }
+
+
+def check_directory(directory: Path) -> None:
+    """Refuse a folder that holds something else than a diagnosis.
+
+    Raises:
+        RunFolderError: If it does.
+    """
+    if directory.is_file():
+        raise RunFolderError(f"{directory} is a file. Choose a new folder with --output.")
+    if directory.is_dir() and any(directory.iterdir()) and not (directory / _SUMMARY).exists():
+        raise RunFolderError(f"{directory} holds other files. Choose a new or empty folder with --output.")
+
+
+def write(diagnosis: Diagnosis, directory: Path) -> None:
+    """Write the table and the summary.
+
+    Raises:
+        StorageError: If a file cannot be written.
+    """
+    table = diagnosis.layer_statistics.copy()
+    for column in LIST_COLUMNS:
+        table[column] = [json.dumps(value) for value in table[column]]
+    write_text(directory / _TABLE, table.to_csv(index=False))
+    summary = {
+        "facts": dict(diagnosis.facts),
+        "model_metrics": dict(diagnosis.model_metrics),
+        "advice": [asdict(advice) for advice in diagnosis.advice],
+    }
+    write_json(directory / _SUMMARY, summary)
+
+
+def read_layer_statistics(path: str | Path) -> pd.DataFrame:
+    """Read a ``layer_statistics.csv`` of a diagnosis or of a run back, exactly.
+
+    Args:
+        path: The file, or the folder that holds it.
+
+    Returns:
+        One row a node; columns that hold one value a channel hold lists of numbers.
+
+    Raises:
+        DataError: If there is no such file, or it is no table of layer statistics.
+    """
+    file = Path(path) / _TABLE if Path(path).is_dir() else Path(path)
+    try:
+        # Tensor names are data: none of them means "missing".
+        table = pd.read_csv(file, dtype=str, keep_default_na=False)
+        if "tensor_name" not in table:
+            raise ValueError("it has no column tensor_name")
+        for column in table.columns:
+            table[column] = _parsed(str(column), table[column].tolist())
+    except (OSError, ValueError) as exc:
+        raise DataError(f"{file} cannot be read as layer statistics: {exc}. Pass the CSV that diagnose wrote.") from exc
+    return table
+
+
+def _parsed(column: str, values: list[str]) -> list[Any]:
+    if column in (*_TEXTS, "kind"):
+        return values
+    if column == "verified":
+        return [{"True": True, "False": False}.get(value, math.nan) for value in values]
+    if column in LIST_COLUMNS:
+        return [json.loads(value) for value in values]
+    if all(value.removeprefix("-").isdigit() for value in values):
+        return [int(value) for value in values]
+    return [float(value) if value else math.nan for value in values]

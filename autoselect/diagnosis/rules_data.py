@@ -1,0 +1,143 @@
+"""Advice from data: how the inputs are scaled, and whether calibration saw enough of what the model will see."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from autoselect.diagnosis.rules_error import FIXED_SCALE_OPS
+from autoselect.diagnosis.sources import (
+    KERAS_PREPROCESSING,
+    LECUN,
+    OWN,
+    POST_TRAINING_GUIDE,
+    WU,
+    counted,
+    listed,
+)
+from autoselect.domain.findings import ActivationStatistics, Advice, Findings, InputStatistics
+
+OFF_CENTRE = 1.0
+"""Distance of a channel's mean from 0, in its own standard deviations. Pixels in 0..1 lie at about 1.7."""
+LARGEST_PEAK = 6.0
+"""Largest magnitude: standardised values stay within 6 deviations, normalised ones within 1."""
+SMALLEST_PEAK = 0.1
+"""Below, a channel beside another one at -1..1 would have less than a tenth of the levels."""
+ALIKE = 2.0
+"""Channels whose ranges differ by less than this factor are normalised by one constant."""
+_CHANNELS_SHOWN = 16
+
+FEWEST_CALIBRATION_SAMPLES = 100
+LARGEST_RANGE_GROWTH = 1.1
+"""Width of the range on calibration and debug data together, over that on calibration alone."""
+LARGEST_CLIPPED_SHARE = 1e-3
+"""What calibration to the 99.9th percentile would clip on purpose."""
+
+
+def input_not_normalised(findings: Findings) -> Advice | None:
+    """Inputs that are not centred, or whose channels are not near -1..1."""
+    found = [(i, bad) for i in findings.inputs if (bad := _unfit_channels(i))]
+    if not found:
+        return None
+    return Advice(
+        rule="input_not_normalised",
+        title="The input is not normalised",
+        subjects=tuple(i.name for i, _ in found),
+        evidence=" ".join(f"{i.name!r}: {listed([_channel_text(i, c) for c in bad])}." for i, bad in found),
+        threshold=f"mean of a channel within {OFF_CENTRE:g} standard deviation of 0, largest magnitude "
+        f"{SMALLEST_PEAK:g} to {LARGEST_PEAK:g}",
+        source=f"{KERAS_PREPROCESSING}; {LECUN}; {OWN}",
+        action=" ".join(f"{i.name!r}: {_remedy(i)}." for i, _ in found)
+        + " Train on inputs prepared so, and prepare calibration data and the application's inputs alike. If the "
+        "model is trained already and normalises inside, cut that part off and do it before the model, or leave the "
+        "first nodes out of integers.",
+    )
+
+
+def _unfit_channels(found: InputStatistics) -> list[int]:
+    """Channels off centre or off scale; constant ones and those with NaN are not judged."""
+    unfit = []
+    for channel, (mean, deviation) in enumerate(zip(found.means, found.deviations, strict=True)):
+        peak = max(abs(found.minima[channel]), abs(found.maxima[channel]))
+        if not deviation > 0.0 or not math.isfinite(peak):
+            continue
+        if abs(mean) > OFF_CENTRE * deviation or not SMALLEST_PEAK <= peak <= LARGEST_PEAK:
+            unfit.append(channel)
+    return unfit
+
+
+def _channel_text(found: InputStatistics, channel: int) -> str:
+    return (
+        f"channel {channel} mean {found.means[channel]:.4g}, standard deviation {found.deviations[channel]:.4g}, "
+        f"range {found.minima[channel]:.4g} to {found.maxima[channel]:.4g}"
+    )
+
+
+def _remedy(found: InputStatistics) -> str:
+    """One constant where the channels are alike, else a mean and a deviation for each."""
+    used = [c for c, d in enumerate(found.deviations) if d > 0.0]
+    low, high = min(found.minima[c] for c in used), max(found.maxima[c] for c in used)
+    if all(high - low <= ALIKE * (found.maxima[c] - found.minima[c]) for c in used):
+        half = (high - low) / 2.0
+        offset = (high + low) / (high - low)
+        shift = f" - {offset:.4g}" if offset >= 0.0 else f" + {-offset:.4g}"
+        return f"x / {half:.4g}{shift} takes these data to -1..1"
+    means = listed([f"{found.means[c]:.4g}" for c in used], _CHANNELS_SHOWN)
+    deviations = listed([f"{found.deviations[c]:.4g}" for c in used], _CHANNELS_SHOWN)
+    return f"(x - mean) / deviation by channel, means {means}, deviations {deviations}"
+
+
+def small_calibration(findings: Findings) -> Advice | None:
+    """Too few calibration samples."""
+    if findings.calibration_samples >= FEWEST_CALIBRATION_SAMPLES:
+        return None
+    return Advice(
+        rule="small_calibration",
+        title="Few calibration samples",
+        subjects=(),
+        evidence=f"{counted(findings.calibration_samples, 'calibration sample')}.",
+        threshold=f"at least {FEWEST_CALIBRATION_SAMPLES}",
+        source=f"{POST_TRAINING_GUIDE}: around 100 to 500 samples",
+        action="Calibrate on more samples, drawn at random from the training or validation data: every class, and the "
+        "extremes that occur in use.",
+    )
+
+
+def calibration_unlike_data(findings: Findings) -> Advice | None:
+    """Debug data that leave the calibrated ranges; outputs whose int8 scale is fixed anyway are not judged."""
+    if not findings.debug_data_given:
+        return None
+    op_types = findings.layers.op_types
+    judged = {n: a for n, a in findings.activations.items() if op_types.get(n) not in FIXED_SCALE_OPS}
+    found = [(name, a) for name, a in judged.items() if _leaves_calibration(a)]
+    if not found:
+        return None
+    found.sort(key=lambda pair: _severity(pair[1]), reverse=True)
+    return Advice(
+        rule="calibration_unlike_data",
+        title="The data leave the calibrated ranges",
+        subjects=tuple(name for name, _ in found),
+        evidence=f"{counted(len(found), 'node')}: {listed(_growth_texts(found))}.",
+        threshold=f"range growth above {LARGEST_RANGE_GROWTH:g}, or more than {LARGEST_CLIPPED_SHARE:.1%} of the "
+        "values clipped",
+        source=f"Percentile calibration: {WU}; {OWN}",
+        action="Values beyond the calibrated range are cut off. Add samples like these to the calibration data; if "
+        "they are rare errors of measurement, keep them out of both.",
+    )
+
+
+def _leaves_calibration(found: ActivationStatistics) -> bool:
+    return found.range_growth > LARGEST_RANGE_GROWTH or found.clipped_share > LARGEST_CLIPPED_SHARE
+
+
+def _severity(found: ActivationStatistics) -> tuple[float, float]:
+    clipped, growth = found.clipped_share, found.range_growth
+    return (-1.0 if math.isnan(clipped) else clipped, -1.0 if math.isnan(growth) else growth)
+
+
+def _growth_texts(found: Sequence[tuple[str, ActivationStatistics]]) -> list[str]:
+    return [
+        f"{name!r} {a.minimum:.4g} to {a.maximum:.4g} against {a.calibrated_minimum:.4g} to {a.calibrated_maximum:.4g} "
+        f"in calibration, {'unknown' if math.isnan(a.clipped_share) else f'{a.clipped_share:.2%}'} clipped"
+        for name, a in found
+    ]

@@ -1,0 +1,215 @@
+"""Advice from the model itself: what stands in the graph, what its weights look like, and what the target can run."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from autoselect.diagnosis.sources import KRISHNAMOORTHI, NAGEL, OWN, counted, listed
+from autoselect.domain.findings import Advice, Findings, WeightStatistics
+from autoselect.domain.graph import Graph, Op
+
+WEIGHT_OPS = frozenset({"CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"})
+"""Op types into whose weights a batch normalization behind them folds."""
+BOUNDING_OPS = frozenset(
+    {"L2_NORMALIZATION", "LOCAL_RESPONSE_NORMALIZATION", "LOGISTIC", "RELU6", "RSQRT", "SOFTMAX", "TANH"}
+)
+"""Op types behind which a range starts anew: they normalise or bound it."""
+
+MIN_CHAIN = 3
+MIN_GROWTH = 10.0
+"""Largest growth of the range over a chain, in all."""
+MAX_CHANNEL_RATIO = 10.0
+"""Ratio of channel magnitudes at which the smallest channel has a tenth of the 127 levels."""
+
+UNSUPPORTED_KINDS: dict[str, frozenset[str]] = {"integer-only": frozenset({"float", "hybrid"})}
+"""Kinds of ops that each target cannot run; a target that is not named here is not judged."""
+
+
+def _op_name(findings: Findings, index: int) -> str:
+    """A node's name, else the name of the op's first output."""
+    names = {n.index: n.name for n in findings.layers.nodes}
+    graph = findings.graph
+    outputs = graph.ops[index].outputs
+    return names.get(index) or (graph.tensors[outputs[0]].name if outputs else f"op {index}")
+
+
+def _is_per_channel(graph: Graph, op: Op) -> bool:
+    """One constant operand with a value for each channel (last axis) of the output, and nothing else."""
+    if len(op.constants) != 1 or len(op.inputs) != 1 or not op.outputs:
+        return False
+    shape, output = graph.tensors[op.constants[0]].shape, graph.tensors[op.outputs[0]].shape
+    return bool(shape) and bool(output) and shape[-1] == output[-1] > 1 and math.prod(shape) == shape[-1]
+
+
+def batch_normalizations(graph: Graph) -> list[tuple[int, int]]:
+    """Indices of each MUL by a constant per channel and the ADD or SUB of one that alone reads it."""
+    consumers = graph.consumers()
+    found = []
+    for index, op in enumerate(graph.ops):
+        if op.op_type != "MUL" or not _is_per_channel(graph, op):
+            continue
+        readers = consumers.get(op.outputs[0], [])
+        shifts = [i for i in readers if graph.ops[i].op_type in ("ADD", "SUB") and _is_per_channel(graph, graph.ops[i])]
+        if shifts and len(readers) == 1:
+            found.append((index, shifts[0]))
+    return found
+
+
+def unfolded_batch_normalization(findings: Findings) -> Advice | None:
+    """Batch normalization that the converter could not fold into a layer's weights."""
+    found = batch_normalizations(findings.graph)
+    if not found:
+        return None
+    texts = [f"{_op_name(findings, m)!r} and {_op_name(findings, a)!r}: {_obstacle(findings, m)}" for m, a in found]
+    return Advice(
+        rule="unfolded_batch_normalization",
+        title="Batch normalization is left in the graph",
+        subjects=tuple(_op_name(findings, mul) for mul, _ in found),
+        evidence=f"{counted(len(found), 'pair')} of MUL and ADD by constants per channel: {'; '.join(texts[:5])}.",
+        threshold="any",
+        source=f"Batch normalization folding: {NAGEL}; {KRISHNAMOORTHI}",
+        action="Each such op rounds its output once more, and its constants share one scale. Train with the order "
+        "convolution (or dense layer), batch normalization, activation: then the converter folds the "
+        "normalization into the weights. An activation, pooling or second reader between the two prevents it.",
+    )
+
+
+def _obstacle(findings: Findings, mul: int) -> str:
+    """What stands between a normalization and the weights that it would fold into."""
+    graph, producers, consumers = findings.graph, findings.graph.producers(), findings.graph.consumers()
+    between: list[str] = []
+    tensor = graph.ops[mul].inputs[0]
+    while tensor in producers:
+        op = graph.ops[producers[tensor]]
+        name = _op_name(findings, producers[tensor])
+        if op.op_type in WEIGHT_OPS:
+            if between:
+                return f"{' and '.join(reversed(between))} after {op.op_type} {name!r}"
+            if len(consumers[tensor]) > 1:
+                return f"the output of {op.op_type} {name!r} is read by other ops too"
+            return f"the activation (or the bias's own op) fused into {op.op_type} {name!r}"
+        between.append(op.op_type)
+        if len(op.inputs) != 1:
+            return f"{op.op_type} {name!r}, which has several inputs"
+        tensor = op.inputs[0]
+    return "no layer with weights before it"
+
+
+def missing_normalization(findings: Findings) -> Advice | None:
+    """Layers in a row whose ranges grow from one to the next."""
+    chain = _longest_growth(findings)
+    if not chain:
+        return None
+    texts = [f"{name!r} {width:.4g}" for name, width in chain]
+    return Advice(
+        rule="missing_normalization",
+        title="Ranges grow from layer to layer",
+        subjects=tuple(name for name, _ in reversed(chain)),
+        evidence=f"Calibrated range of {len(chain)} layers in a row, {chain[-1][1] / chain[0][1]:.3g} times in all: "
+        f"{' -> '.join(texts)}.",
+        threshold=f"{MIN_CHAIN} or more layers with weights, each wider than the one before, by {MIN_GROWTH:g} times "
+        "in all, without a normalization or a bounded activation between",
+        source=f"Ranges and batch normalization: {KRISHNAMOORTHI}; {OWN}",
+        action="Put batch normalization between these layers (convolution, normalization, activation, so that it "
+        "folds), or bounded activations such as RELU6, and train again; without training, leave the widest nodes out "
+        "of integers.",
+    )
+
+
+def _longest_growth(findings: Findings) -> list[tuple[str, float]]:
+    """The chain of weight layers whose range grows most, as (name, width); empty if none grows enough."""
+    widths = _widths(findings)
+    feeders = _feeding_layers(findings.graph)
+    chains: dict[int, list[int]] = {}
+    for index in sorted(widths):
+        before = [chains[f] for f in feeders[index] if f in chains and widths[f] < widths[index]]
+        # Of several branches, the one that started narrowest.
+        chains[index] = [*min(before, key=lambda c: widths[c[0]], default=[]), index]
+    grown = [c for c in chains.values() if len(c) >= MIN_CHAIN and widths[c[-1]] >= MIN_GROWTH * widths[c[0]]]
+    best = max(grown, key=lambda c: widths[c[-1]] / widths[c[0]], default=[])
+    return [(_op_name(findings, i), widths[i]) for i in best]
+
+
+def _widths(findings: Findings) -> dict[int, float]:
+    """Calibrated range of each weight layer's output, by op index; layers without one are left out."""
+    found = {}
+    for node in findings.layers.nodes:
+        if node.op_type in WEIGHT_OPS and node.name in findings.activations:
+            figures = findings.activations[node.name]
+            width = figures.calibrated_maximum - figures.calibrated_minimum
+            if width > 0.0 and math.isfinite(width):
+                found[node.index] = width
+    return found
+
+
+def _feeding_layers(graph: Graph) -> list[set[int]]:
+    """For each op, the weight layers that reach it through neither another layer nor a normalization."""
+    normalising = {add for _, add in batch_normalizations(graph)}
+    producers = graph.producers()
+    feeders: list[set[int]] = []
+    for op in graph.ops:
+        found: set[int] = set()
+        for source in (producers[t] for t in op.inputs if t in producers):
+            kind = graph.ops[source].op_type
+            if kind in WEIGHT_OPS:
+                found.add(source)
+            elif kind not in BOUNDING_OPS and source not in normalising and source < len(feeders):
+                found |= feeders[source]
+        feeders.append(found)
+    return feeders
+
+
+def per_channel_disabled(findings: Findings) -> Advice | None:
+    """Weights with fewer scales than channels, though the channels are of different size."""
+    found = [(name, w) for name, w in findings.weights.items() if _suffers_per_tensor(w)]
+    if not found:
+        return None
+    found.sort(key=lambda pair: -pair[1].channel_range_ratio)
+    texts = [f"{name!r} {w.channel_range_ratio:.3g} times over {len(w.minima)} channels" for name, w in found]
+    if findings.per_channel:
+        action = (
+            "Per-channel quantization is on, but these ops' kernels know one scale a tensor: train with weights of "
+            "even size, or leave the nodes out of integers."
+        )
+    else:
+        action = "Quantize weights per channel, if the target can: leave --per-tensor away. Else equalize the channels."
+    return Advice(
+        rule="per_channel_disabled",
+        title="One scale for channels of different size",
+        subjects=tuple(name for name, _ in found),
+        evidence=f"Largest over smallest channel: {listed(texts)}.",
+        threshold=f"one scale for the tensor, channel magnitudes apart by more than {MAX_CHANNEL_RATIO:g} times",
+        source=f"Per-channel weights: {KRISHNAMOORTHI}; {NAGEL}, which also describes equalization; {OWN}",
+        action=action,
+    )
+
+
+def _suffers_per_tensor(found: WeightStatistics) -> bool:
+    return 0 < len(found.scales) < len(found.minima) and found.channel_range_ratio > MAX_CHANNEL_RATIO
+
+
+def unsupported_by_target(findings: Findings) -> Advice | None:
+    """Ops that the target cannot run."""
+    kinds = UNSUPPORTED_KINDS.get(findings.target, frozenset())
+    found = [i for i, kind in sorted(findings.kinds.items()) if kind in kinds]
+    if not found:
+        return None
+    nodes = {n.index for n in findings.layers.nodes}
+    counts = Counter(f"{findings.kinds[i]} {findings.graph.ops[i].op_type}" for i in found)
+    without_kernel = sorted({findings.graph.ops[i].op_type for i in found if i not in nodes})
+    left_out = [repr(_op_name(findings, i)) for i in found if i in nodes]
+    parts = (
+        [f"Replace op types that the quantizer leaves float: {', '.join(without_kernel)}."] if without_kernel else []
+    )
+    if left_out:
+        parts.append(f"Take off the denylist what accuracy allows: {listed(left_out)}.")
+    return Advice(
+        rule="unsupported_by_target",
+        title=f"Ops that the target {findings.target!r} cannot run",
+        subjects=tuple(_op_name(findings, i) for i in found),
+        evidence=f"{counted(len(found), 'op')}: {listed([f'{n} x {name}' for name, n in counts.most_common()])}.",
+        threshold=f"any op of kind {' or '.join(sorted(kinds))}",
+        source=f"The definition of the target {findings.target!r}",
+        action=" ".join([*parts, "What remains runs on the host, and its tensors are converted and moved."]),
+    )

@@ -1,0 +1,25 @@
+"""Where the advice's thresholds come from: titles to look up, and how figures are put into words; knows no rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+DEBUGGER_GUIDE = "TensorFlow guide “Inspecting Quantization Errors with Quantization Debugger”"
+POST_TRAINING_GUIDE = "TensorFlow guide “Post-training quantization”"
+KERAS_PREPROCESSING = "Keras Applications, `preprocess_input` of MobileNet (pixels to -1..1)"
+LECUN = "LeCun et al. 1998, “Efficient BackProp”, on normalizing the inputs"
+KRISHNAMOORTHI = "Krishnamoorthi 2018, “Quantizing deep convolutional networks for efficient inference: A whitepaper”"
+NAGEL = "Nagel et al. 2021, “A White Paper on Neural Network Quantization”"
+WU = "Wu et al. 2020, “Integer Quantization for Deep Learning Inference: Principles and Empirical Evaluation”"
+OWN = "the limit is autoselect's own choice"
+
+
+def listed(items: Sequence[str], shown: int = 5) -> str:
+    """The first few, and how many more there are."""
+    rest = len(items) - shown
+    return ", ".join(items[:shown]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 node``, ``2 nodes``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,118 @@
+"""What a node's weights look like in float and how the diagnosed model quantized them; passes no judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autoselect.diagnosis.moments import OUTLIER_DEVIATIONS, Moments
+from autoselect.domain.findings import WeightStatistics
+from autoselect.domain.layers import Node
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+_OPERANDS: dict[str, tuple[int, ...]] = {
+    "CONV_2D": (1,),
+    "CONV_3D": (1,),
+    "DEPTHWISE_CONV_2D": (1,),
+    "TRANSPOSE_CONV": (1,),
+    "FULLY_CONNECTED": (1,),
+    "BATCH_MATMUL": (1,),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (1, 2, 3, 4, 5, 6, 7, 8, 16),
+    "EMBEDDING_LOOKUP": (1,),
+    "GATHER": (0,),
+}
+"""Positions of the weights among an op's inputs; of the LSTM the input, recurrent and projection matrices."""
+
+_CHANNEL_AXIS = {"DEPTHWISE_CONV_2D": 3, "CONV_3D": 4}
+"""Axis of the output channels where it is not 0; the rows of a table count as channels."""
+
+
+def weight_statistics(
+    float_content: bytes, built_content: bytes, places: Mapping[int, int], nodes: Sequence[Node]
+) -> dict[str, WeightStatistics]:
+    """Describe the weights of every node that has constant ones.
+
+    The matrices of an LSTM count as one population: their rows one after the other are the channels, and so with
+    their scales, of which integer LSTMs have one a matrix.
+
+    Args:
+        float_content: The float model.
+        built_content: The diagnosed model, all-integer, mixed or float.
+        places: Index of each float op in the built model; an op that is missing there has no scales.
+        nodes: ``node.index`` is the op's index in the float model.
+
+    Returns:
+        By node name, in the order of ``nodes``.
+    """
+    model, built = fb.parse(float_content), fb.parse(built_content)
+    found = {}
+    for node in nodes:
+        op = model.subgraphs[0].operators[node.index]
+        operands = _weight_operands(model, op)
+        if operands:
+            twin = built.subgraphs[0].operators[places[node.index]] if node.index in places else None
+            found[node.name] = _statistics(model, op, operands, _quantization(built, twin, operands))
+    return found
+
+
+def _weight_operands(model: fb.Model, op: Any) -> dict[int, np.ndarray]:
+    """Float constants of at least one element among the weight operands, by position."""
+    tensors = model.subgraphs[0].tensors
+    found = {}
+    for position in _OPERANDS.get(fb.op_type(model, op), ()):
+        if position >= len(op.inputs) or op.inputs[position] < 0:
+            continue
+        tensor = tensors[op.inputs[position]]
+        if fb.is_constant(model, tensor) and fb.TENSOR_DTYPES[tensor.type] == "float32":
+            found[position] = fb.constant_values(model, tensor)
+    return found
+
+
+def _channels(values: np.ndarray, op_type: str, op: Any) -> np.ndarray:
+    """The weights as rows, one a channel: shape (channels, weights of each)."""
+    axis = _CHANNEL_AXIS.get(op_type, 0)
+    if op_type == "BATCH_MATMUL":
+        axis = values.ndim - 2 if op.builtinOptions is not None and op.builtinOptions.adjY else values.ndim - 1
+    return np.moveaxis(np.atleast_1d(values), axis, 0).reshape(values.shape[axis] if values.ndim else 1, -1)
+
+
+def _quantization(built: fb.Model, op: Any, positions: Mapping[int, np.ndarray]) -> tuple[list[float], list[int]]:
+    """Scales and zero points of the quantized operands of a built op, one after the other."""
+    scales: list[float] = []
+    zero_points: list[int] = []
+    for position in positions if op is not None else ():
+        if position >= len(op.inputs) or op.inputs[position] < 0:
+            continue
+        tensor = built.subgraphs[0].tensors[op.inputs[position]]
+        if fb.TENSOR_DTYPES[tensor.type] in reader.QUANTIZED_DTYPES and tensor.quantization is not None:
+            own = [float(s) for s in _listed(tensor.quantization.scale)]
+            levels = [int(z) for z in _listed(tensor.quantization.zeroPoint)]
+            scales += own
+            zero_points += levels if len(levels) == len(own) else [0] * len(own)
+    return scales, zero_points
+
+
+def _listed(values: Any) -> list[Any]:
+    return [] if values is None else list(values)
+
+
+def _statistics(
+    model: fb.Model, op: Any, operands: Mapping[int, np.ndarray], quantization: tuple[list[float], list[int]]
+) -> WeightStatistics:
+    rows = [_channels(values, fb.op_type(model, op), op) for values in operands.values()]
+    everything = np.concatenate([r.reshape(-1) for r in rows]).astype(np.float64)
+    moments = Moments()
+    moments.add(everything[:, None])
+    far = np.abs(everything - moments.mean[0]) > OUTLIER_DEVIATIONS * moments.deviation[0]
+    return WeightStatistics(
+        minima=tuple(float(v) for r in rows for v in r.min(axis=1)),
+        maxima=tuple(float(v) for r in rows for v in r.max(axis=1)),
+        kurtosis=float(moments.kurtosis[0]),
+        # Where all weights are equal, the mean's own rounding is no distance.
+        outlier_share=float(far.mean()) if moments.deviation[0] > 0.0 else 0.0,
+        scales=tuple(quantization[0]),
+        zero_points=tuple(quantization[1]),
+    )

@@ -1,0 +1,94 @@
+"""What a diagnosis costs beside TensorFlow's Quantization Debugger, paired in one run."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import loaders
+import numpy as np
+import tensorflow as tf
+import train
+
+import autoselect
+from autoselect.cases import jobs, prepare
+from autoselect.cases.files import CaseFiles
+from autoselect.domain.recipe import Recipe
+from autoselect.isolation.pool import WorkerPool
+from autoselect.quantize import converter, verification
+from autoselect.quantize.statistics import measure, table
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+warnings.simplefilter("ignore")
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def upstream(debug: bytes, samples: list[list[np.ndarray]]) -> None:
+    """The debugger's own run() on the same debug model."""
+    tf.lite.experimental.QuantizationDebugger(
+        quant_debug_model_content=debug, debug_dataset=lambda: iter(samples)
+    ).run()
+
+
+def upstream_whole(model: Any, samples: list[list[np.ndarray]]) -> None:
+    """The debugger as its guide uses it: convert, calibrate, build the debug model, run."""
+    work = tf.lite.TFLiteConverter.from_keras_model(model)
+    work.optimizations = [tf.lite.Optimize.DEFAULT]
+    work.representative_dataset = lambda: iter(samples)
+    tf.lite.experimental.QuantizationDebugger(converter=work, debug_dataset=lambda: iter(samples)).run()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", type=Path, required=True, help="A float .tflite.")
+    parser.add_argument("--calibration", default="cifar_calibration", help="Function of loaders.py.")
+    parser.add_argument("--runs", type=int, default=5)
+    arguments = parser.parse_args()
+    samples = list(getattr(loaders, arguments.calibration)())
+    with tempfile.TemporaryDirectory() as folder:
+        files = CaseFiles(root=Path(folder))
+        with WorkerPool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
+            started = prepare.start_calibration(
+                arguments.model, samples, files, pool, None, debug_samples=0, per_channel=True
+            )
+            started.layers()
+        calibrated, layers = jobs.load_prepared(files.prepared)
+    plan = verification.plan(calibrated, layers.nodes, Recipe())
+    [key] = [spec.key for spec in reader.input_specs(fb.parse(calibrated.content))]
+    named = [{key: sample[0]} for sample in samples]
+    ratios = []
+    for _ in range(arguments.runs):
+        theirs = seconds(lambda: upstream(plan.debug, samples))
+        ours = seconds(lambda: table(plan, layers.nodes, measure(plan, named)))
+        ratios.append(ours / theirs)
+    print(f"{len(layers)} nodes, {len(samples)} samples, {len(plan.verified)} verified")
+    print(f"measuring / run(): median {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
+    stages = [
+        autoselect.diagnose(arguments.model, calibration=samples, cache=False).facts["seconds"]["measure"]
+        for _ in range(arguments.runs)
+    ]
+    theirs = statistics.median(seconds(lambda: upstream(plan.debug, samples)) for _ in range(arguments.runs))
+    print(f"stage measure of a diagnosis, 2 workers / run(): median {statistics.median(stages) / theirs:.2f}")
+    model = train.make_model()
+    ratios = []
+    for _ in range(3):
+        theirs = seconds(lambda: upstream_whole(model, samples))
+        ours = seconds(lambda: autoselect.diagnose(model, calibration=samples, cache=False))
+        ratios.append(ours / theirs)
+    print(f"diagnose(keras model) / QuantizationDebugger(converter) and run(): median {statistics.median(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()

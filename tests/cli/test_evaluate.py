@@ -1,0 +1,105 @@
+"""``autoselect evaluate --full`` on the embedded model."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from autoselect.cli.main import app
+from autoselect.embedded import make_windows, model_path
+
+MODEL = str(model_path())
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    windows, labels = make_windows(np.random.default_rng(0), 60)
+    np.savez("labelled.npz", x=windows, y=labels)
+    return tmp_path
+
+
+def invoke(*args: str) -> Any:
+    return CliRunner().invoke(app, ["evaluate", *args], prog_name="autoselect")
+
+
+def test_the_report_fits_80_columns_and_names_its_files(folder: Path) -> None:
+    done = invoke(MODEL, "--eval", "labelled.npz", "--full", "--reference", MODEL, "--output", "report")
+    assert (done.exit_code, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "60 samples, 8 classes (95 % intervals)"
+    assert lines[1].split() == ["float", "pump_monitor"]
+    assert "agreement with float                    –  1.000 (0.940–1.000)" in lines
+    assert "0 of 60 samples; float is right on 0 of them, pump_monitor on 0." in lines
+    listed = [line.strip() for line in lines[lines.index("Files in report:") + 1 :]]
+    assert listed == sorted(path.name for path in (folder / "report").iterdir())
+    assert "disagreements.csv" in listed
+
+
+def test_json_and_the_hint_where_the_rest_is() -> None:
+    done = invoke(MODEL, "--eval", "labelled.npz", "--full", "--json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["samples"], told["reference"]) == (0, 60, None)
+    assert told["per_class"][0]["agreement"] is None
+
+
+class OneFailed(ModuleType):
+    """An api whose report has one model that died."""
+
+    @staticmethod
+    def classification_report(models: list[str], **_: Any) -> dict[str, Any]:
+        row = {"model": "good", "number": 0, "support": 1, "answered": 1}
+        return {
+            "samples": 1,
+            "classes": 2,
+            "reference": None,
+            "models": [
+                {"model": "good", "path": "good.tflite", "size_bytes": 10, "error": None},
+                {"model": "bad", "path": "bad.tflite", "size_bytes": 10, "error": "It died of SIGSEGV."},
+            ],
+            "measures": [{"model": "good", "metric": "accuracy", "value": 1.0, "low": float("nan"), "high": 1.0}],
+            "per_class": [{**row, "precision": 1.0, "recall": 1.0, "f1": 1.0, "agreement": float("nan")}],
+            "confusion": [{"model": "good", "label": 0, "answer": 0, "count": 1}],
+            "disagreements": [],
+        }
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["table", "json"])
+def test_a_failed_model_is_told_once_and_sets_the_exit_code(monkeypatch: pytest.MonkeyPatch, flags: list[str]) -> None:
+    monkeypatch.setitem(sys.modules, "autoselect.api", OneFailed("autoselect.api"))
+    done = invoke("good.tflite", "bad.tflite", "--eval", "labelled.npz", "--full", *flags)
+    assert done.exit_code == 9
+    assert done.stderr == "Warning: bad.tflite could not be run and is left out. It died of SIGSEGV.\n"
+    assert ("good" in done.stdout, "Traceback" in done.output) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        pytest.param([MODEL, MODEL], "--full", id="several without --full"),
+        pytest.param([MODEL, "--output", "report"], "--full", id="a folder without --full"),
+        pytest.param([MODEL, "--full", "--metric", "mse"], "--metric", id="a metric with --full"),
+        pytest.param([MODEL, "--full", "--direction", "minimize"], "--metric", id="a direction with --full"),
+        pytest.param([], "MODEL", id="no model"),
+    ],
+)
+def test_wrong_options_exit_with_2(args: list[str], words: str) -> None:
+    done = invoke(*args, "--eval", "labelled.npz")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert words in done.stderr
+
+
+def test_a_missing_model_is_named() -> None:
+    done = invoke(MODEL, "none.tflite", "--eval", "labelled.npz", "--full")
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "none.tflite" in done.stderr
