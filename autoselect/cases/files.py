@@ -49,3 +49,12 @@ class CaseFiles:
     def rows(self, sha256: str) -> Path:
         """The metric's evidence of a candidate on the search samples."""
         return self.root / "rows" / f"{sha256}.npy"
+
+    def fidelity_rows(self, sha256: str) -> Path:
+        """How close each of a candidate's outputs on the search samples is to the float model's, in dB."""
+        return self.root / "fidelity_rows" / f"{sha256}.npy"
+
+    @property
+    def schedule(self) -> Path:
+        """In which order candidates see the search samples when they race."""
+        return self.root / "schedule.npz"

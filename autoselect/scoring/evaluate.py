@@ -48,6 +48,7 @@ def observe(
     samples: SampleStore,
     metrics: Sequence[Metric],
     reference: Callable[[int], Outputs] | None = None,
+    numbers: Iterable[int] | None = None,
 ) -> list[np.ndarray]:
     """Run the samples one at a time and collect the evidence of every metric.
 
@@ -56,12 +57,13 @@ def observe(
         samples: Inputs and targets.
         metrics: Say what counts.
         reference: Gives the float model's outputs by sample number, for metrics that need them.
+        numbers: Of the samples to run, at least one, in this order; None runs all.
 
     Returns:
-        For each metric float64 evidence of shape (n_samples, n_values).
+        For each metric float64 evidence of shape (n_samples, n_values), a row for each sample run.
     """
     rows: list[list[np.ndarray]] = [[] for _ in metrics]
-    for i in range(len(samples)):
+    for i in range(len(samples)) if numbers is None else numbers:
         outputs = runner(samples.inputs(i))
         target = samples.target(i)
         float_outputs = reference(i) if reference else None

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import takewhile
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from autoselect.data.bundled import read_toml
 from autoselect.domain.layers import STATISTICS, LayerTable, Node
-from autoselect.domain.search_space import BoundSpace, Dimension, Toggle, ranked_cut
+from autoselect.domain.search_space import BoundSpace, Cut, Dimension, Toggle, ranked_cut
 from autoselect.errors import UsageError
 
 Amount = Annotated[float, Field(gt=0)]
+
+FUSED = ";"
+"""Stands between the names of the ops that one fused op was made of."""
 
 
 class _Strict(BaseModel):
@@ -57,10 +62,37 @@ class NodesChoice(Selection):
     kind: Literal["nodes"]
 
 
+class UnitsChoice(Selection):
+    """One yes-or-no choice for each unit, nodes that only make sense together; one selected node selects its unit."""
+
+    kind: Literal["units"]
+
+
 class OpTypesChoice(Selection):
     """One yes-or-no choice for each op type among the selected nodes."""
 
     kind: Literal["op_types"]
+
+
+class BlocksChoice(Selection):
+    """One yes-or-no choice for each named block among the selected nodes.
+
+    Attributes:
+        separator: What parts a name; of a fused op's name only what comes before the first ``;`` is parted.
+        depth: How many parts name the block, after the leading parts that all names of several parts have in common.
+        pattern: Regular expression whose one group names the block, sought in the whole name; where it is not found,
+            the parts name the block.
+    """
+
+    kind: Literal["blocks"]
+    separator: Annotated[str, Field(min_length=1)] = "/"
+    depth: Annotated[int, Field(ge=1, strict=True)] = 1
+    pattern: str | None = None
+
+    @field_validator("pattern")
+    @classmethod
+    def _names_a_block(cls, value: str | None) -> str | None:
+        return value if value is None else _of_one_group(value)
 
 
 class WorstChoice(Selection):
@@ -83,7 +115,9 @@ class EdgeChoice(Selection):
     at_most: Amount = 0.25
 
 
-Choice = Annotated[NodesChoice | OpTypesChoice | WorstChoice | EdgeChoice, Field(discriminator="kind")]
+Choice = Annotated[
+    NodesChoice | UnitsChoice | OpTypesChoice | BlocksChoice | WorstChoice | EdgeChoice, Field(discriminator="kind")
+]
 
 
 class SearchSpaceFile(_Strict):
@@ -102,6 +136,19 @@ def _known_statistic(value: str) -> str:
     return value
 
 
+def _of_one_group(value: str) -> str:
+    try:
+        groups = re.compile(value).groups
+    except re.error as exc:
+        raise ValueError(f"{value!r} is not a regular expression: {exc}") from exc
+    if groups != 1:
+        raise ValueError(
+            f"{value!r} must have exactly one group, the block's name, but has {groups}; "
+            "(?:...) groups without counting"
+        )
+    return value
+
+
 def read_space(name_or_path: str) -> SearchSpaceFile:
     """Read a bundled search space by name, or a user's own ``.toml`` by path.
 
@@ -117,7 +164,12 @@ def read_space(name_or_path: str) -> SearchSpaceFile:
 
 
 def bind(
-    space: SearchSpaceFile, layers: LayerTable, *, keep_float: frozenset[str], keep_int: frozenset[str]
+    space: SearchSpaceFile,
+    layers: LayerTable,
+    *,
+    keep_float: frozenset[str],
+    keep_int: frozenset[str],
+    units: Sequence[Sequence[str]] | None = None,
 ) -> BoundSpace:
     """Bind a search space to a model.
 
@@ -126,15 +178,17 @@ def bind(
         layers: The model's layer table.
         keep_float: Names of nodes that every candidate leaves out of integers.
         keep_int: Names of nodes that none leaves out.
+        units: Names of the nodes that only make sense together, each node in one unit; None where each is its own.
 
     Raises:
         UsageError: If nothing is left to choose.
+        ValueError: If the units do not hold each node of the layer table once.
     """
-    pinned = keep_float | keep_int
+    model = _Model(layers, _partition(layers, units), pinned=keep_float | keep_int)
     dimensions: dict[str, Dimension] = {}
     alternatives: dict[str, tuple[str, ...]] = {}
     for number, choice in enumerate(space.choices):
-        found = [_named_apart(d, dimensions, number) for d in _dimensions(choice, layers, pinned)]
+        found = [_named_apart(d, dimensions, number) for d in _dimensions(choice, model)]
         dimensions |= {d.name: d for d in found}
         if found and space.combine == "one":
             alternatives[f"{number}:{choice.kind}"] = tuple(d.name for d in found)
@@ -151,6 +205,27 @@ def bind(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """What choices are bound to."""
+
+    layers: LayerTable
+    units: Sequence[Sequence[str]]
+    pinned: frozenset[str]
+
+    def is_free(self, node: Node) -> bool:
+        return node.unreachable_reason is None and node.name not in self.pinned
+
+
+def _partition(layers: LayerTable, units: Sequence[Sequence[str]] | None) -> Sequence[Sequence[str]]:
+    names = [node.name for node in layers.nodes]
+    if units is None:
+        return [(name,) for name in names]
+    if sorted(name for unit in units for name in unit) != sorted(names):
+        raise ValueError("units must hold each node of the layer table once")
+    return units
+
+
 def _named_apart(dimension: Dimension, taken: Mapping[str, Dimension], number: int) -> Dimension:
     """The dimension, under a name with its choice's number if another dimension has its name."""
     if taken.get(dimension.name, dimension) == dimension:
@@ -158,23 +233,72 @@ def _named_apart(dimension: Dimension, taken: Mapping[str, Dimension], number: i
     return replace(dimension, name=f"{dimension.name}#{number}")
 
 
-def _dimensions(choice: Choice, layers: LayerTable, pinned: frozenset[str]) -> list[Dimension]:
-    nodes = _selected(choice, layers, pinned)
-    if not nodes:
-        return []
+def _dimensions(choice: Choice, model: _Model) -> list[Dimension]:
+    selected = _selected(choice, model.layers)
+    nodes = [node for node in selected if model.is_free(node)]
+    if isinstance(choice, UnitsChoice):
+        return [*_unit_toggles(frozenset(n.name for n in selected), model)]
     if isinstance(choice, NodesChoice):
         return [Toggle(name=f"node:{n.name}", nodes=frozenset({n.name})) for n in nodes]
     if isinstance(choice, OpTypesChoice):
-        kinds = sorted({n.op_type for n in nodes})
-        return [Toggle(name=f"op:{k}", nodes=frozenset(n.name for n in nodes if n.op_type == k)) for k in kinds]
+        return [*_group_toggles("op", {n.name: n.op_type for n in sorted(nodes, key=lambda n: n.op_type)})]
+    if isinstance(choice, BlocksChoice):
+        blocks = _block_names(choice, [n.name for n in model.layers.nodes])
+        return [*_group_toggles("block", {n.name: blocks[n.name] for n in nodes})]
+    return [_cut(choice, nodes, model.layers)] if nodes else []
+
+
+def _cut(choice: WorstChoice | EdgeChoice, nodes: Sequence[Node], layers: LayerTable) -> Cut:
+    ranking = [node.name for node in nodes]
+    at_most = _count(choice.at_most, len(ranking))
     if isinstance(choice, WorstChoice):
-        names = {n.name for n in nodes}
-        ranking = [name for name in layers.ranked_by(choice.by) if name in names]
-        return [ranked_cut(f"worst:{choice.by}", ranking, _count(choice.at_most, len(ranking)))]
-    ranking = [n.name for n in nodes]
+        names = frozenset(ranking)
+        return ranked_cut(f"worst:{choice.by}", [n for n in layers.ranked_by(choice.by) if n in names], at_most)
     if choice.kind == "trailing":
         ranking.reverse()
-    return [ranked_cut(choice.kind, ranking, _count(choice.at_most, len(ranking)))]
+    return ranked_cut(choice.kind, ranking, at_most)
+
+
+def _unit_toggles(selected: frozenset[str], model: _Model) -> list[Toggle]:
+    """A toggle for each unit of which a node is selected, over those of its nodes that may be chosen."""
+    free = frozenset(node.name for node in model.layers.nodes if model.is_free(node))
+    found = [Toggle(name=f"unit:{u[0]}", nodes=free.intersection(u)) for u in model.units if not selected.isdisjoint(u)]
+    return [toggle for toggle in found if toggle.nodes]
+
+
+def _group_toggles(label: str, groups: Mapping[str, str]) -> list[Toggle]:
+    """A toggle for each group, in order of appearance; ``groups`` gives that of each node by name."""
+    members: dict[str, list[str]] = {}
+    for node, group in groups.items():
+        members.setdefault(group, []).append(node)
+    return [Toggle(name=f"{label}:{group}", nodes=frozenset(nodes)) for group, nodes in members.items()]
+
+
+def _block_names(choice: BlocksChoice, names: Sequence[str]) -> dict[str, str]:
+    """The block of each node, by the names of all: so that it does not depend on the selection."""
+    parts = {name: _parts(name, choice.separator) for name in names}
+    skipped = _common_start([p[:-1] for p in parts.values() if len(p) > 1])
+    blocks = {}
+    for name, own in parts.items():
+        inside = own[skipped:] if len(own) > 1 else own
+        blocks[name] = _group_of(choice.pattern, name) or choice.separator.join(inside[: choice.depth])
+    return blocks
+
+
+def _parts(name: str, separator: str) -> list[str]:
+    parts = name.partition(FUSED)[0].split(separator)
+    return [part for part in parts if part] or [name]
+
+
+def _common_start(paths: Sequence[Sequence[str]]) -> int:
+    """How many leading parts all paths have in common."""
+    together = zip(*paths, strict=False)  # as far as the shortest goes
+    return sum(1 for _ in takewhile(lambda parts: len(set(parts)) == 1, together))
+
+
+def _group_of(pattern: str | None, name: str) -> str | None:
+    found = re.search(pattern, name) if pattern is not None else None
+    return found.group(1) if found else None
 
 
 def _count(amount: float, total: int) -> int:
@@ -182,13 +306,11 @@ def _count(amount: float, total: int) -> int:
     return max(1, math.ceil(amount * total)) if amount <= 1 else int(amount)
 
 
-def _selected(choice: Selection, layers: LayerTable, pinned: frozenset[str]) -> list[Node]:
+def _selected(choice: Selection, layers: LayerTable) -> list[Node]:
     values = layers.statistic(choice.where.statistic) if choice.where else None
     last = max(len(layers) - 1, 1)
     found = []
     for place, node in enumerate(layers.nodes):
-        if node.unreachable_reason is not None or node.name in pinned:
-            continue
         if not (_matches(node.op_type, choice.op_types) and _matches(node.name, choice.names)):
             continue
         if not choice.position.start <= place / last <= choice.position.end:

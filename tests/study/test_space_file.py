@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from fakes import table
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autoselect.data.bundled import bundled_directory
 from autoselect.domain.layers import LayerTable
@@ -14,6 +17,7 @@ from autoselect.study.space_file import SearchSpaceFile, bind, read_space
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
+ROOT = Path(__file__).resolve().parents[2]
 BUNDLED = sorted(path.stem for path in bundled_directory().glob("*.toml"))
 NOTHING: frozenset[str] = frozenset()
 
@@ -38,8 +42,16 @@ def space(*choices: dict[str, object]) -> SearchSpaceFile:
     return SearchSpaceFile.model_validate({"schema_version": 1, "name": "s", "why": "w", "choices": list(choices)})
 
 
-def bound(*choices: dict[str, object], layers: LayerTable = SIX, **pins: frozenset[str]) -> BoundSpace:
-    return bind(space(*choices), layers, **{"keep_float": NOTHING, "keep_int": NOTHING, **pins})
+def bound(
+    *choices: dict[str, object],
+    layers: LayerTable = SIX,
+    keep_float: str = "",
+    keep_int: str = "",
+    units: Sequence[Sequence[str]] | None = None,
+) -> BoundSpace:
+    """Bind to a model; pins are names with spaces between."""
+    pins = {"keep_float": frozenset(keep_float.split()), "keep_int": frozenset(keep_int.split())}
+    return bind(space(*choices), layers, **pins, units=units)
 
 
 def toggles(found: BoundSpace) -> dict[str, set[str]]:
@@ -50,7 +62,13 @@ def toggles(found: BoundSpace) -> dict[str, set[str]]:
 
 
 def test_there_are_bundled_spaces() -> None:
-    assert {"default", "op_types", "per_node"} <= set(BUNDLED)
+    assert {"blocks", "default", "edges", "op_types", "per_node", "top_k"} <= set(BUNDLED)
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_the_docs_give_the_reason_of_each_bundled_space(name: str) -> None:
+    text = (ROOT / "docs" / "how-to.md").read_text(encoding="utf-8")
+    assert f"| `{name}` | {read_space(name).why} |" in text
 
 
 @pytest.mark.parametrize("name", BUNDLED)
@@ -76,7 +94,7 @@ def test_bundled_spaces_fit_any_model(name: str, layers: LayerTable) -> None:
 def test_the_default_space_of_six_nodes_by_hand() -> None:
     found = bind(read_space("default"), SIX, keep_float=NOTHING, keep_int=NOTHING)
     assert toggles(found) == {
-        **{f"node:{n.name}": {n.name} for n in SIX.nodes},
+        **{f"unit:{n.name}": {n.name} for n in SIX.nodes},
         "op:CONV_2D": {"in/a", "in/b", "mid/d"},
         "op:ADD": {"mid/c", "out/f"},
         "op:MEAN": {"out/e"},
@@ -91,13 +109,34 @@ def test_the_default_space_of_six_nodes_by_hand() -> None:
         "trailing": (order[::-1], 6),
     }
     assert [name for name, _ in found.alternatives] == [
-        "0:nodes",
+        "0:units",
         "1:op_types",
         "2:worst",
         "3:worst",
         "4:leading",
         "5:trailing",
     ]
+
+
+RANGES = table(("a", "CONV_2D", 0.3), ("b", "ADD", 2.0), ("c", "CONV_2D", None), ("d", "ADD", 1.0))
+"""The scale is 1 everywhere, so that all ranges are equal: graph order, c without statistics last."""
+
+BY_HAND = {
+    "edges": ("edges", {"leading": ("abcd", 2), "trailing": ("dcba", 2)}, []),
+    "top_k": (
+        "top_k",
+        {"worst:rmse_per_scale": ("bdac", 4), "worst:mean_squared_error": ("bdac", 4), "worst:range": ("abdc", 4)},
+        ["0:worst", "1:worst", "2:worst"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "cuts", "alternatives"), BY_HAND.values(), ids=BY_HAND)
+def test_bundled_counts_by_hand(name: str, cuts: dict[str, tuple[str, int]], alternatives: list[str]) -> None:
+    found = bind(read_space(name), RANGES, keep_float=NOTHING, keep_int=NOTHING)
+    assert {d.name: ("".join(d.ranking), d.at_most) for d in found.dimensions if isinstance(d, Cut)} == cuts
+    assert len(found.dimensions) == len(cuts)
+    assert [name for name, _ in found.alternatives] == alternatives
 
 
 def test_a_prefix_is_told_as_a_prefix_where_choices_are_alternatives() -> None:
@@ -175,7 +214,7 @@ def test_at_most(kind: str, at_most: float, count: int) -> None:
 
 def test_pinned_and_unreachable_nodes_are_no_choice() -> None:
     layers = table(*((n, "ADD", 0.1) for n in "abcd"), unreachable=["b"])
-    found = bound({"kind": "nodes"}, layers=layers, keep_float=frozenset("a"), keep_int=frozenset("d"))
+    found = bound({"kind": "nodes"}, layers=layers, keep_float="a", keep_int="d")
     assert toggles(found) == {"node:c": {"c"}}
     assert found.decode({"node:c": True}) == {"a", "c"}
 
@@ -189,7 +228,170 @@ def test_nothing_to_choose_is_refused() -> None:
     with pytest.raises(UsageError, match="nothing to choose"):
         bound({"kind": "nodes", "op_types": ["LSTM"]})
     with pytest.raises(UsageError, match="nothing to choose"):
-        bound({"kind": "nodes"}, keep_int=frozenset(n.name for n in SIX.nodes))
+        bound({"kind": "nodes"}, keep_int=" ".join(n.name for n in SIX.nodes))
+
+
+# --------------------------------------------------------------------------------------------------- units
+
+FIVE = table(*zip("abcde", ("CONV_2D", "RELU", "ADD", "RESHAPE", "ADD"), (0.1, 0.2, 0.3, 0.4, None), strict=True))
+
+UNITS = {
+    "each its own": ({}, {}, None, {"a": "a", "b": "b", "c": "c", "d": "d", "e": "e"}),
+    "given": ({}, {}, ("ab", "cd", "e"), {"a": "ab", "c": "cd", "e": "e"}),
+    "not neighbours": ({}, {}, ("ae", "b", "cd"), {"a": "ae", "b": "b", "c": "cd"}),
+    "one node pinned": ({}, {"keep_float": "a", "keep_int": "c"}, ("ab", "cd", "e"), {"a": "b", "c": "d", "e": "e"}),
+    "all nodes pinned": ({}, {"keep_float": "a b", "keep_int": "e"}, ("ab", "cd", "e"), {"c": "cd"}),
+    "first node selected": ({"op_types": ["CONV_2D"]}, {}, ("ab", "cd", "e"), {"a": "ab"}),
+    "another node selected": ({"op_types": ["RESHAPE"]}, {}, ("ab", "cd", "e"), {"c": "cd"}),
+    "by name": ({"names": ["b", "e"]}, {}, ("ab", "cd", "e"), {"a": "ab", "e": "e"}),
+    "by statistic": ({"where": {"statistic": "rmse_per_scale", "above": 0.35}}, {}, ("ab", "cd", "e"), {"c": "cd"}),
+    "by position": ({"position": {"from": 0.25, "to": 0.5}}, {}, ("ab", "cd", "e"), {"a": "ab", "c": "cd"}),
+    "the selected node pinned": ({"names": ["b"]}, {"keep_float": "b"}, ("ab", "cd", "e"), {"a": "a"}),
+}
+
+
+@pytest.mark.parametrize(("selection", "pins", "units", "expected"), UNITS.values(), ids=UNITS)
+def test_units(
+    selection: dict[str, object], pins: dict[str, str], units: tuple[str, ...] | None, expected: dict[str, str]
+) -> None:
+    found = toggles(bound({"kind": "units", **selection}, layers=FIVE, units=units, **pins))
+    assert found == {f"unit:{first}": set(nodes) for first, nodes in expected.items()}
+
+
+def test_unreachable_nodes_of_a_unit_are_left_out() -> None:
+    layers = table(*((n, "ADD", 0.1) for n in "abcd"), unreachable=["b", "d"])
+    found = bound({"kind": "units"}, layers=layers, units=("ab", "c", "d"))
+    assert toggles(found) == {"unit:a": {"a"}, "unit:c": {"c"}}
+
+
+@pytest.mark.parametrize("kind", ["nodes", "op_types", "leading"])
+def test_other_kinds_know_no_units(kind: str) -> None:
+    assert bound({"kind": kind}, layers=FIVE, units=("ab", "cd", "e")) == bound({"kind": kind}, layers=FIVE)
+
+
+@pytest.mark.parametrize(
+    "units",
+    [
+        pytest.param(("ab", "cd"), id="a node in none"),
+        pytest.param(("ab", "bcd", "e"), id="a node in two"),
+        pytest.param(("ab", "cd", "ef"), id="an unknown node"),
+    ],
+)
+def test_units_must_hold_each_node_once(units: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="each node of the layer table once"):
+        bound({"kind": "units"}, layers=FIVE, units=units)
+
+
+# -------------------------------------------------------------------------------------------------- blocks
+
+MOBILENET_V1 = {
+    "model/mobilenet_0.25_224/conv1_relu/Relu6;model/mobilenet_0.25_224/conv1_bn/FusedBatchNormV3;"
+    "model/mobilenet_0.25_224/conv1/Conv2D1": ("conv1_relu", "conv1_relu", "conv1_relu/Relu6"),
+    "model/mobilenet_0.25_224/conv_dw_2_relu/Relu6;model/mobilenet_0.25_224/conv_dw_2_bn/FusedBatchNormV3;"
+    "model/mobilenet_0.25_224/conv_dw_2/depthwise;;model/mobilenet_0.25_224/conv_pad_2/Pad1": (
+        "conv_dw_2_relu",
+        "2",
+        "conv_dw_2_relu/Relu6",
+    ),
+    "model/mobilenet_0.25_224/conv_pw_2_relu/Relu6;model/mobilenet_0.25_224/conv_pw_2_bn/FusedBatchNormV3;"
+    "model/mobilenet_0.25_224/conv_pw_2/Conv2D1": ("conv_pw_2_relu", "2", "conv_pw_2_relu/Relu6"),
+    "model/mobilenet_0.25_224/global_average_pooling2d_1/Mean": (
+        "global_average_pooling2d_1",
+        "global_average_pooling2d_1",
+        "global_average_pooling2d_1/Mean",
+    ),
+    "StatefulPartitionedCall:0": ("StatefulPartitionedCall:0",) * 3,
+}
+"""By name: its block, that by the pattern below, and that of depth 2."""
+
+MOBILENET_V3 = {
+    "MobilenetV3small/Conv/Conv2D1": "Conv",
+    "MobilenetV3small/re_lu_1/Relu;MobilenetV3small/expanded_conv/depthwise/BatchNorm/FusedBatchNormV3;"
+    "MobilenetV3small/expanded_conv/depthwise/depthwise;;MobilenetV3small/expanded_conv/depthwise/pad/Pad1": "re_lu_1",
+    "MobilenetV3small/expanded_conv/squeeze_excite/AvgPool/Mean": "expanded_conv",
+    "MobilenetV3small/expanded_conv/project/Conv2D1": "expanded_conv",
+    "MobilenetV3small/expanded_conv_1/project/Conv2D1": "expanded_conv_1",
+    "StatefulPartitionedCall:0": "StatefulPartitionedCall:0",
+}
+DS_CNN = {
+    "functional_1/activation/Relu;functional_1/activation/Relu;functional_1/batch_normalization/"
+    "FusedBatchNormV3": "activation",
+    "functional_1/activation_1/Relu;functional_1/activation_1/Relu;functional_1/batch_normalization_1/"
+    "FusedBatchNormV3": "activation_1",
+    "functional_1/average_pooling2d/AvgPool;functional_1/average_pooling2d/AvgPool": "average_pooling2d",
+    "StatefulPartitionedCall:0": "StatefulPartitionedCall:0",
+}
+TFL_NAMES = {
+    "sequential/conv2d/Relu;sequential/conv2d/Conv2D": "conv2d",
+    "sequential/dense/MatMul1": "dense",
+    "tfl.unidirectional_sequence_lstm": "tfl.unidirectional_sequence_lstm",
+    "tfl.unidirectional_sequence_lstm1": "tfl.unidirectional_sequence_lstm1",
+}
+PUMP = {
+    "pump_monitor_1/normalization_1/Sub": "normalization_1",
+    "pump_monitor_1/normalization_1/truediv;pump_monitor_1/normalization_1/Maximum1": "normalization_1",
+    "pump_monitor_1/energy_bn_1/batchnorm/mul_1": "energy_bn_1",
+    "pump_monitor_1/energy_bn_1/batchnorm/add_1": "energy_bn_1",
+    "pump_monitor_1/stem_swish_1/Sigmoid": "stem_swish_1",
+    "StatefulPartitionedCall_1:0": "StatefulPartitionedCall_1:0",
+}
+PAIRS: dict[str, object] = {"pattern": r"/conv_(?:dw|pw)_(\d+)_"}
+
+BLOCKS: dict[str, tuple[dict[str, object], dict[str, str]]] = {
+    "MobileNetV1": ({}, {n: b[0] for n, b in MOBILENET_V1.items()}),
+    "MobileNetV1 by a pattern": (PAIRS, {n: b[1] for n, b in MOBILENET_V1.items()}),
+    "MobileNetV1, two parts deep": ({"depth": 2}, {n: b[2] for n, b in MOBILENET_V1.items()}),
+    "MobileNetV3": ({}, MOBILENET_V3),
+    "a pattern found behind the first semicolon": (
+        {"pattern": r"(expanded_conv(?:_\d+)?)/"},
+        {n: "expanded_conv" if b == "re_lu_1" else b for n, b in MOBILENET_V3.items()},
+    ),
+    "DS-CNN": ({}, DS_CNN),
+    "ops that the converter named": ({}, TFL_NAMES),
+    "pump monitor": ({}, PUMP),
+    "the common part is never all of a name": ({}, {"m/a": "a", "m/a/x": "a", "m/b": "b"}),
+    "one block is skipped, so that there is a choice": ({}, {"m/b/x": "x", "m/b/y": "y"}),
+    "nothing in common": ({}, {"m/x": "m", "n/x": "n", "n/y": "n"}),
+    "a name without parts is no obstacle": ({}, {"m/a/x": "a", "m/b/x": "b", "m": "m"}),
+    "leading separators": ({}, {"/m/a/x": "a", "/m/b/x": "b"}),
+    "another separator": ({"separator": "."}, {"m.a.x": "a", "m.a/y": "a/y", "m.b.x": "b"}),
+    "a separator of two characters": ({"separator": "::"}, {"m::a::x": "a", "m::b:c::x": "b:c"}),
+    "deeper than some names": ({"depth": 2}, {"m/a/b/x": "a/b", "m/a/b/y": "a/b", "m/c": "c"}),
+    "an empty group names nothing": ({"pattern": r"^m/(q?)"}, {"m/q1/x": "q", "m/q2/x": "q", "m/r/x": "r"}),
+    "a group that takes no part names nothing": ({"pattern": "m/(?:(q)|r)"}, {"m/q/x": "q", "m/r/x": "r"}),
+}
+
+
+@pytest.mark.parametrize(("options", "blocks"), BLOCKS.values(), ids=BLOCKS)
+def test_blocks(options: dict[str, object], blocks: dict[str, str]) -> None:
+    found = toggles(bound({"kind": "blocks", **options}, layers=table(*((n, "CONV_2D", 0.5) for n in blocks))))
+    assert found == {f"block:{b}": {n for n, own in blocks.items() if own == b} for b in blocks.values()}
+    assert list(found) == list(dict.fromkeys(f"block:{b}" for b in blocks.values())), "not in graph order"
+
+
+def test_blocks_hold_the_nodes_that_may_be_chosen_under_the_names_that_all_nodes_give() -> None:
+    rows = [("m/a/x", "CONV_2D"), ("m/a/y", "ADD"), ("m/b/x", "CONV_2D"), ("m/b/y", "ADD"), ("m/c/x", "CONV_2D")]
+    layers = table(*((n, kind, 0.5) for n, kind in rows), unreachable=["m/c/x"])
+    assert toggles(bound({"kind": "blocks"}, layers=layers, keep_float="m/b/y")) == {
+        "block:a": {"m/a/x", "m/a/y"},
+        "block:b": {"m/b/x"},
+    }
+    assert toggles(bound({"kind": "blocks", "names": ["m/a/*"]}, layers=layers)) == {"block:a": {"m/a/x", "m/a/y"}}
+    assert toggles(bound({"kind": "blocks", "op_types": ["ADD"]}, layers=layers)) == {
+        "block:a": {"m/a/y"},
+        "block:b": {"m/b/y"},
+    }
+
+
+NAMES = st.lists(st.text("ab/;", min_size=1, max_size=8), min_size=1, max_size=8, unique=True)
+
+
+@given(names=NAMES, depth=st.integers(1, 3), pattern=st.sampled_from([None, "(a+)", "b(/?)"]))
+def test_every_node_is_in_one_block(names: list[str], depth: int, pattern: str | None) -> None:
+    layers = table(*((name, "CONV_2D", 0.5) for name in names))
+    found = bound({"kind": "blocks", "depth": depth, "pattern": pattern}, layers=layers)
+    assert sorted(n for nodes in toggles(found).values() for n in nodes) == sorted(names)
+    assert all(d.name.removeprefix("block:") for d in found.dimensions)
 
 
 # --------------------------------------------------------------------------------------------------- files
@@ -224,6 +426,39 @@ FILES = {
     "position beyond the end": (
         GOOD + '[[choices]]\nkind = "nodes"\nposition = {from = 1.5}\n',
         r"choices\.0\.nodes\.position\.from: ",
+    ),
+    "units with a count": (GOOD + '[[choices]]\nkind = "units"\nat_most = 3\n', r"choices\.0\.units\.at_most: "),
+    "unknown statistic to select units by": (
+        GOOD + '[[choices]]\nkind = "units"\nwhere = {statistic = "mse"}\n',
+        r"choices\.0\.units\.where\.statistic: .*'mse'",
+    ),
+    "blocks without a separator": (
+        GOOD + '[[choices]]\nkind = "blocks"\nseparator = ""\n',
+        r"choices\.0\.blocks\.separator: .*at least 1",
+    ),
+    "blocks of no depth": (
+        GOOD + '[[choices]]\nkind = "blocks"\ndepth = 0\n',
+        r"choices\.0\.blocks\.depth: .*greater than or equal to 1",
+    ),
+    "blocks of half a depth": (
+        GOOD + '[[choices]]\nkind = "blocks"\ndepth = 1.5\n',
+        r"choices\.0\.blocks\.depth: .*integer",
+    ),
+    "blocks of a depth that is no number": (
+        GOOD + '[[choices]]\nkind = "blocks"\ndepth = true\n',
+        r"choices\.0\.blocks\.depth: .*integer",
+    ),
+    "a pattern that is none": (
+        GOOD + '[[choices]]\nkind = "nodes"\n[[choices]]\nkind = "blocks"\npattern = "block_(["\n',
+        r"choices\.1\.blocks\.pattern: .*'block_\(\['.*not a regular expression",
+    ),
+    "a pattern without a group": (
+        GOOD + '[[choices]]\nkind = "blocks"\npattern = "block_(?:1|2)"\n',
+        r"choices\.0\.blocks\.pattern: .*exactly one group.*has 0",
+    ),
+    "a pattern of two groups": (
+        GOOD + '[[choices]]\nkind = "blocks"\npattern = "(block)_(1|2)"\n',
+        r"choices\.0\.blocks\.pattern: .*exactly one group.*has 2",
     ),
     "no choices": (GOOD + "choices = []\n", r"choices: .*at least 1"),
     "no reason": ('schema_version = 1\nname = "x"\n[[choices]]\nkind = "nodes"\n', r"why: .*required"),

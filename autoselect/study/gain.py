@@ -1,0 +1,136 @@
+"""What a candidate of known size and penalty is expected to add to the hypervolume; knows numbers, no models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+from sklearn.isotonic import IsotonicRegression
+
+from autoselect.study.surrogate import Belief
+
+_QUANTILES = np.array([0.04, 0.15, 0.3, 0.5, 0.7, 0.85, 0.96])
+_LEVELS = 64
+_BELOW = 3.0
+"""A divergence smaller by this much on the log scale than any seen is taken to lose nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """From log divergence to the loss of the metric: monotone, with what it leaves over."""
+
+    xs: np.ndarray
+    ys: np.ndarray
+    deviation: float
+
+    def losses(self, belief: Belief) -> np.ndarray:
+        """Losses at fixed quantiles of the belief, shape (n, n_quantiles)."""
+        from scipy.special import ndtri
+
+        points = belief.mean[:, None] + belief.deviation[:, None] * ndtri(_QUANTILES)[None, :]
+        return np.asarray(np.interp(points, self.xs, self.ys))
+
+
+def fit_link(log_divergences: np.ndarray, losses: np.ndarray) -> Link:
+    """Fit the loss of scored candidates as a rising function of their log divergence.
+
+    Args:
+        log_divergences: Shape (n,), n at least 1.
+        losses: Shape (n,), in the metric's unit; 0 is as good as float.
+    """
+    order = np.argsort(log_divergences, kind="stable")
+    x = np.concatenate([[log_divergences.min() - _BELOW], log_divergences[order]])
+    y = np.concatenate([[min(0.0, float(losses.min()))], losses[order]])
+    fitted = IsotonicRegression(increasing=True).fit(x, y)
+    smooth = fitted.predict(x)
+    # Through the middles of the steps: a staircase has no slope to go by.
+    xs, ys = _middles(x, smooth)
+    spread = float(np.std(y[1:] - np.interp(x[1:], xs, ys))) if len(losses) > 2 else 0.0
+    return Link(xs=xs, ys=ys, deviation=max(spread, 1e-3 * float(np.ptp(losses)), 1e-9))
+
+
+def _middles(x: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    edges = np.flatnonzero(np.diff(steps)) + 1
+    blocks = np.split(np.arange(len(x)), edges)
+    xs = np.array([x[block].mean() for block in blocks])
+    ys = np.array([steps[block[0]] for block in blocks])
+    return xs, ys
+
+
+class FrontVolume:
+    """The space that a front leaves undominated below a reference point, ready for many questions.
+
+    Objectives in order: loss, size, penalty, each in units of the reference, so that (1, 1, 1) is the corner.
+    """
+
+    def __init__(self, front: np.ndarray) -> None:
+        """Cut the (size, penalty) plane at the front's values, for each level of loss.
+
+        Args:
+            front: Shape (n, 3), in units of the reference; rows beyond it are left out.
+        """
+        front = front[np.all(front < 1.0, axis=1)]
+        low = min(0.0, float(front[:, 0].min())) if len(front) else 0.0
+        # Between two losses of the front nothing changes: these are the levels, with even ones between.
+        self._levels = np.unique(np.concatenate([front[:, 0], np.linspace(low, 1.0, _LEVELS)]))
+        self._sizes = np.unique(np.concatenate([[0.0], front[:, 1], [1.0]]))
+        self._penalties = np.unique(np.concatenate([[0.0], front[:, 2], [1.0]]))
+        self._areas = np.stack([self._area(front[front[:, 0] <= level]) for level in self._levels[:-1]])
+        self._steps = np.diff(self._levels)
+
+    def _area(self, front: np.ndarray) -> np.ndarray:
+        """Undominated area to the upper right of each grid point."""
+        free = np.ones((len(self._sizes) - 1, len(self._penalties) - 1))
+        for _, size, penalty in front:
+            i, j = np.searchsorted(self._sizes, size), np.searchsorted(self._penalties, penalty)
+            free[i:, j:] = 0.0
+        cells = free * np.diff(self._sizes)[:, None] * np.diff(self._penalties)[None, :]
+        total = np.zeros((len(self._sizes), len(self._penalties)))
+        total[:-1, :-1] = cells[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1]
+        return total
+
+    def exclusive_areas(self, sizes: np.ndarray, penalties: np.ndarray) -> np.ndarray:
+        """Area that a point of each size and penalty would add at each level of loss, shape (n, n_levels - 1)."""
+        i, u = _cell(self._sizes, sizes)
+        j, v = _cell(self._penalties, penalties)
+        areas = self._areas
+        found = (
+            areas[:, i, j] * (1 - u) * (1 - v)
+            + areas[:, i + 1, j] * u * (1 - v)
+            + areas[:, i, j + 1] * (1 - u) * v
+            + areas[:, i + 1, j + 1] * u * v
+        )
+        beyond = (sizes >= 1.0) | (penalties >= 1.0)
+        return np.where(beyond[:, None], 0.0, found.T)
+
+    def expected_gain(
+        self, losses: np.ndarray, deviation: float, sizes: np.ndarray, penalties: np.ndarray
+    ) -> np.ndarray:
+        """Expected growth of the dominated volume.
+
+        Args:
+            losses: Shape (n, n_quantiles), equally likely in their bins, in units of the reference.
+            deviation: Of a measured loss around each.
+            sizes: Shape (n,), in units of the reference.
+            penalties: Shape (n,), in units of the reference.
+
+        Returns:
+            Shape (n,).
+        """
+        areas = self.exclusive_areas(sizes, penalties)
+        middles = (self._levels[:-1] + self._levels[1:]) / 2
+        reached = ndtr((middles[None, None, :] - losses[:, :, None]) / max(deviation, 1e-9))
+        return np.asarray(np.einsum("nk,nqk,k,q->n", areas, reached, self._steps, _quantile_weights()))
+
+
+def _cell(edges: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    index = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+    share = (values - edges[index]) / (edges[index + 1] - edges[index])
+    return index, np.clip(share, 0.0, 1.0)
+
+
+def _quantile_weights() -> np.ndarray:
+    """What each quantile stands for: from half way to the one below to half way to the one above."""
+    borders = np.concatenate([[0.0], (_QUANTILES[:-1] + _QUANTILES[1:]) / 2, [1.0]])
+    return np.asarray(np.diff(borders))

@@ -1,0 +1,217 @@
+"""What is known of a search before anything is scored: atoms, neighbours, exact size and penalty of any proposal.
+
+Knows nothing of accuracy but the priors that the layer statistics and a few probes give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from autoselect.domain.graph import Graph
+from autoselect.domain.layers import LayerTable
+from autoselect.domain.search_space import BoundSpace, Cut, Toggle
+
+Mask = int
+"""A set of atoms as bits: bit i is set where atom i is left out of integers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Atom:
+    """Nodes that the search moves together, the smallest step that it can take.
+
+    Attributes:
+        nodes: Names of its nodes.
+        op_type: Of the node with the most multiply-accumulates.
+        position: Index of its first op in the graph.
+        sensitivity: Estimated error power over signal power of the model's outputs with only this atom in integers.
+    """
+
+    nodes: frozenset[str]
+    op_type: str
+    position: int
+    sensitivity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Exact size and penalty of a candidate that need not be built; ``key`` is equal where the bytes must be."""
+
+    size_bytes: int
+    penalty: float
+    key: object
+
+
+class Problem:
+    """One search as a sampler sees it.
+
+    Attributes:
+        atoms: In graph order.
+        neighbours: For each atom the atoms that it reads from or writes to.
+        pinned: Nodes that every candidate leaves out.
+        limits: Largest drop, size and penalty that are worth anything: the reference point of the hypervolume.
+        max_drop: The user's limits; None where there is none. Likewise the two that follow.
+    """
+
+    def __init__(
+        self,
+        atoms: Sequence[Atom],
+        neighbours: Sequence[frozenset[int]],
+        forecast: Callable[[frozenset[str]], Forecast],
+        *,
+        pinned: frozenset[str] = frozenset(),
+        heuristic: frozenset[str] = frozenset(),
+        ladders: Sequence[Sequence[int]] = (),
+        hybrid: bool = True,
+    ) -> None:
+        """Keep what is known.
+
+        Args:
+            atoms: In graph order.
+            neighbours: For each atom the indices of the atoms next to it.
+            forecast: Exact size and penalty by the denylisted nodes.
+            pinned: Nodes that every candidate leaves out.
+            heuristic: The guide's choice, for the baseline of that name.
+            ladders: Rankings of atoms whose prefixes are worth a thought.
+            hybrid: Whether what is left out becomes hybrid, which is not without error.
+        """
+        self.atoms = tuple(atoms)
+        self.neighbours = tuple(neighbours)
+        self.pinned = pinned
+        self.heuristic = heuristic
+        self.ladders = tuple(tuple(ladder) for ladder in ladders)
+        self.hybrid = hybrid
+        self._forecast = forecast
+        self._forecasts: dict[Mask, Forecast] = {}
+
+    @property
+    def everything(self) -> Mask:
+        """All atoms left out."""
+        return (1 << len(self.atoms)) - 1
+
+    def nodes_of(self, mask: Mask) -> frozenset[str]:
+        """The nodes that a mask leaves out, with the pinned ones."""
+        chosen: set[str] = set(self.pinned)
+        for i in bits(mask):
+            chosen |= self.atoms[i].nodes
+        return frozenset(chosen)
+
+    def mask_of(self, nodes: Iterable[str]) -> Mask:
+        """The atoms of which more than half is left out; exact for what the atoms can express."""
+        chosen = frozenset(nodes)
+        return sum(1 << i for i, atom in enumerate(self.atoms) if 2 * len(atom.nodes & chosen) > len(atom.nodes))
+
+    def forecast(self, mask: Mask) -> Forecast:
+        """Exact size and penalty, worked out once."""
+        if mask not in self._forecasts:
+            self._forecasts[mask] = self._forecast(self.nodes_of(mask))
+        return self._forecasts[mask]
+
+    @cached_property
+    def sensitivities(self) -> np.ndarray:
+        """Of the atoms, shape (n_atoms,)."""
+        return np.array([atom.sensitivity for atom in self.atoms])
+
+    def islands(self, mask: Mask) -> list[Mask]:
+        """The connected groups of atoms that a mask leaves out, in graph order."""
+        left, found = mask, []
+        while left:
+            island = frontier = left & -left
+            while frontier:
+                reached = 0
+                for i in bits(frontier):
+                    for j in self.neighbours[i]:
+                        reached |= 1 << j
+                frontier = reached & left & ~island
+                island |= frontier
+            found.append(island)
+            left &= ~island
+        return found
+
+
+def bits(mask: Mask) -> list[int]:
+    """Indices of the set bits, ascending."""
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
+def indicator(masks: Sequence[Mask], count: int) -> np.ndarray:
+    """Float rows, shape (n_masks, count): 1 where the atom is in integers, 0 where it is left out."""
+    if not len(masks):
+        return np.zeros((0, count))
+    size = (count + 7) // 8
+    raw = np.frombuffer(b"".join(mask.to_bytes(size, "little") for mask in masks), dtype=np.uint8)
+    left_out = np.unpackbits(raw.reshape(len(masks), size), axis=1, bitorder="little")[:, :count]
+    return 1.0 - left_out.astype(np.float64)
+
+
+def atoms_of(space: BoundSpace, layers: LayerTable, sensitivities: Mapping[str, float]) -> tuple[Atom, ...]:
+    """The smallest steps that a search space allows: its toggles without those that others make up.
+
+    Args:
+        space: Of several alternatives the one with the most toggles counts; a space of cuts only has one atom a node
+            of its rankings.
+        layers: For op types and positions.
+        sensitivities: By node name; an atom has the largest of its nodes.
+    """
+    groups = _smallest_groups(space)
+    places = {node.name: node for node in layers.nodes}
+    atoms = []
+    for group in groups:
+        members = sorted((places[name] for name in group), key=lambda node: node.index)
+        heaviest = max(members, key=lambda node: node.macs)
+        known = [sensitivities[name] for name in group if name in sensitivities]
+        atoms.append(
+            Atom(
+                nodes=group,
+                op_type=heaviest.op_type,
+                position=members[0].index,
+                sensitivity=max([v for v in known if np.isfinite(v)], default=0.0),
+            )
+        )
+    return tuple(sorted(atoms, key=lambda atom: (atom.position, sorted(atom.nodes))))
+
+
+def _smallest_groups(space: BoundSpace) -> list[frozenset[str]]:
+    choices = [space.of_alternative(name) for name, _ in space.alternatives] or [space.dimensions]
+    toggles = max(([d for d in c if isinstance(d, Toggle)] for c in choices), key=len)
+    if not toggles:
+        names = {name for d in space.dimensions if isinstance(d, Cut) for name in d.ranking[: d.at_most]}
+        return [frozenset({name}) for name in sorted(names - space.keep_float - space.keep_int)]
+    found: list[frozenset[str]] = []
+    taken: set[str] = set()
+    for toggle in sorted(toggles, key=lambda t: (len(t.nodes), t.name)):
+        if toggle.nodes and not toggle.nodes <= taken:
+            found.append(toggle.nodes - taken)
+            taken |= toggle.nodes
+    return found
+
+
+def neighbours_of(graph: Graph, layers: LayerTable, atoms: Sequence[Atom]) -> tuple[frozenset[int], ...]:
+    """For each atom the atoms that it reads from or writes to, looking through ops that are no nodes."""
+    owner = {name: i for i, atom in enumerate(atoms) for name in atom.nodes}
+    atom_at = {node.index: owner.get(node.name) for node in layers.nodes}
+    producers = graph.producers()
+    reached: list[frozenset[int]] = []
+    found: list[set[int]] = [set() for _ in atoms]
+    for index, op in enumerate(graph.ops):
+        before: set[int] = set()
+        for tensor in op.inputs:
+            if tensor in producers:
+                before |= reached[producers[tensor]]
+        here = atom_at.get(index)
+        if here is None:
+            reached.append(frozenset(before))
+            continue
+        for other in before - {here}:
+            found[here].add(other)
+            found[other].add(here)
+        reached.append(frozenset({here}))
+    return tuple(frozenset(s) for s in found)

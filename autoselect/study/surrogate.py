@@ -1,0 +1,155 @@
+"""A model of how far a candidate's outputs are from the float model's, learned from every sample scored so far.
+
+The log of the divergence (error power over signal power) is that of a sum of one positive term an atom, whose priors
+come from the debugger's statistics and a few probes: independent errors add up. What that leaves over is a Gaussian
+process with terms for each atom, each op type and each pair of neighbours, and one for candidates that are alike.
+Damage that several atoms each do alone is a sum too: its largest term decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from autoselect.study.problem import Mask, Problem, indicator
+
+_PRIOR_SD = 1.2
+"""Of the log of a term around its prior: probes on few samples are off by a factor of three now and then."""
+_HYBRID_SHARE = 0.1
+"""A hybrid atom's error power is expected to be this share of its integer form's."""
+_FLOOR = 1e-9
+_ROUNDS = 12
+_NOISE_SD = 0.08
+_UNIT_SD, _TYPE_SD, _PAIR_SD, _ALIKE_SD = 0.10, 0.10, 0.10, 0.35
+_SCALES = (0.5, 1.0, 2.0)
+_LENGTHS = (0.1, 0.3)
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What the surrogate expects of candidates: mean and standard deviation of the log divergence, shape (n,)."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+
+class Surrogate:
+    """Fits the candidates scored so far and predicts any other."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Start from the priors of the problem's atoms."""
+        self._problem = problem
+        count = len(problem.atoms)
+        prior = np.log(np.maximum(problem.sensitivities, _FLOOR))
+        # What is left out has a term of its own where it becomes hybrid; in float it has none.
+        self._prior = np.concatenate([prior, prior + np.log(_HYBRID_SHARE)]) if problem.hybrid else prior
+        self._theta = self._prior.copy()
+        self._types = _type_shares(problem)
+        self._pairs = np.array(
+            [(i, j) for i in range(count) for j in problem.neighbours[i] if i < j], dtype=np.int64
+        ).reshape(-1, 2)
+        self._known = np.zeros((0, count))
+        self._weights = np.zeros(0)
+        self._factor: tuple[np.ndarray, bool] | None = None
+        self._scale, self._length = 1.0, 0.3
+
+    def fit(self, masks: Sequence[Mask], log_divergences: np.ndarray, noise: np.ndarray) -> None:
+        """Learn from scored candidates.
+
+        Args:
+            masks: What each left out.
+            log_divergences: Natural logs, shape (n,).
+            noise: Standard deviation of each, shape (n,); larger for those scored on part of the samples.
+        """
+        self._known = indicator(masks, len(self._problem.atoms))
+        self._theta = self._map(self._known, log_divergences, noise)
+        left = log_divergences - self._base(self._known)
+        self._choose_kernel(left, noise)
+
+    def believe(self, masks: Sequence[Mask]) -> Belief:
+        """Predict candidates."""
+        rows = indicator(masks, len(self._problem.atoms))
+        mean = self._base(rows)
+        variance = self._prior_variance(rows)
+        if self._factor is not None:
+            cross = self._kernel(rows, self._known)
+            mean = mean + cross @ self._weights
+            variance = variance - np.einsum("ij,ji->i", cross, cho_solve(self._factor, cross.T))
+        return Belief(mean, np.sqrt(np.maximum(variance, 1e-4)))
+
+    @property
+    def terms(self) -> np.ndarray:
+        """Estimated divergence that each atom gives in integers, shape (n_atoms,)."""
+        return np.asarray(np.exp(self._theta[: len(self._problem.atoms)]))
+
+    def _design(self, rows: np.ndarray) -> np.ndarray:
+        return np.hstack([rows, 1.0 - rows]) if self._problem.hybrid else rows
+
+    def _base(self, rows: np.ndarray) -> np.ndarray:
+        return np.asarray(np.log(self._design(rows) @ np.exp(self._theta) + _FLOOR))
+
+    def _map(self, rows: np.ndarray, target: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """The most likely terms, by Gauss-Newton steps in the space of the data, which are fewer than the terms."""
+        design, theta = self._design(rows), self._theta
+        spread = (noise**2 + _ALIKE_SD**2) * np.eye(len(rows))
+        for _ in range(_ROUNDS):
+            parts = design * np.exp(theta)
+            total = parts.sum(axis=1) + _FLOOR
+            slope = parts / total[:, None]
+            residual = target - np.log(total) + slope @ (theta - self._prior)
+            system = _PRIOR_SD**2 * slope @ slope.T + spread
+            wanted = self._prior + _PRIOR_SD**2 * slope.T @ np.linalg.solve(system, residual)
+            step = np.clip(wanted - theta, -1.0, 1.0)
+            theta = theta + step
+            if np.abs(step).max() < 1e-3:
+                break
+        return np.asarray(theta)
+
+    def _choose_kernel(self, left: np.ndarray, noise: np.ndarray) -> None:
+        """The scale and the reach of likeness that explain best what the sum leaves over."""
+        best = -np.inf
+        for scale in _SCALES:
+            for length in _LENGTHS:
+                self._scale, self._length = scale, length
+                system = self._kernel(self._known, self._known) + np.diag(noise**2 + _NOISE_SD**2)
+                factor = cho_factor(system, lower=True)
+                weights = cho_solve(factor, left)
+                evidence = -0.5 * left @ weights - np.log(np.diag(factor[0])).sum()
+                if evidence > best:
+                    best, chosen = evidence, (scale, length, factor, weights)
+        self._scale, self._length, self._factor, self._weights = chosen
+
+    def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        count = max(a.shape[1], 1)
+        unlike = (a @ (1.0 - b).T + (1.0 - a) @ b.T) / count
+        centred_a, centred_b = a - 0.5, b - 0.5
+        kernel = _ALIKE_SD**2 * np.exp(-unlike / self._length)
+        kernel += _UNIT_SD**2 * centred_a @ centred_b.T
+        kernel += _TYPE_SD**2 * (centred_a @ self._types) @ (centred_b @ self._types).T
+        if len(self._pairs):
+            kernel += _PAIR_SD**2 * self._paired(a) @ self._paired(b).T / np.sqrt(len(self._pairs))
+        return np.asarray(self._scale**2 * kernel)
+
+    def _prior_variance(self, rows: np.ndarray) -> np.ndarray:
+        centred = rows - 0.5
+        variance = np.full(len(rows), _ALIKE_SD**2) + _UNIT_SD**2 * (centred**2).sum(axis=1)
+        variance += _TYPE_SD**2 * ((centred @ self._types) ** 2).sum(axis=1)
+        if len(self._pairs):
+            variance += _PAIR_SD**2 * (self._paired(rows) ** 2).sum(axis=1) / np.sqrt(len(self._pairs))
+        return np.asarray(self._scale**2 * variance)
+
+    def _paired(self, rows: np.ndarray) -> np.ndarray:
+        """1 where neighbours are on different sides, else 0; one column a pair."""
+        return np.asarray(np.abs(rows[:, self._pairs[:, 0]] - rows[:, self._pairs[:, 1]]))
+
+
+def _type_shares(problem: Problem) -> np.ndarray:
+    """Shape (n_atoms, n_types): columns sum to 1."""
+    kinds = sorted({atom.op_type for atom in problem.atoms})
+    shares = np.zeros((len(problem.atoms), len(kinds)))
+    for i, atom in enumerate(problem.atoms):
+        shares[i, kinds.index(atom.op_type)] = 1.0
+    return np.asarray(shares / np.maximum(shares.sum(axis=0), 1.0))

@@ -1,0 +1,140 @@
+"""Runs samplers x cases x seeds; each run in a folder of its own, finished runs are skipped, others start again.
+
+Each run is a process of its own with one worker, so that the order of trials, and with it the whole run, depends on
+the seed alone; ``--jobs`` runs go on at the same time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from cases import BenchmarkCase, chosen_cases
+
+import autoselect
+from autoselect.runs.files import write_json
+
+SAMPLERS = ("surrogate", "random", "tpe", "nsga2", "prefix", "greedy", "heuristic", "exhaustive")
+FINISHED = "benchmark.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One run."""
+
+    case: BenchmarkCase
+    sampler: str
+    seed: int
+    trials: int
+    root: Path
+    workers: int
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return self.root / self.case.name / self.sampler / f"seed_{self.seed}"
+
+    @property
+    def finished(self) -> bool:
+        """Whether it ran to its end with as many trials."""
+        note = self.folder / FINISHED
+        return note.exists() and json.loads(note.read_text(encoding="utf-8"))["trials"] == self.trials
+
+    def command(self) -> list[str]:
+        """The command of its process."""
+        own = ["--one", "--case", self.case.name, "--sampler", self.sampler, "--seed", str(self.seed)]
+        model = ["--model", f"{self.case.name}={self.case.model}"]
+        sizes = ["--trials", str(self.trials), "--workers", str(self.workers), "--output", str(self.root)]
+        return [sys.executable, str(Path(__file__).resolve()), *own, *model, *sizes]
+
+
+def perform(task: Task) -> None:
+    """Run one search; what a killed run left is removed first."""
+    if task.folder.exists():
+        shutil.rmtree(task.folder)
+    start = time.perf_counter()
+    run = autoselect.search(
+        task.case.model,
+        **task.case.sources,
+        metric=task.case.metric,
+        sampler=task.sampler,
+        trials=task.trials,
+        seed=task.seed,
+        workers=task.workers,
+        output=task.folder,
+        **task.case.options,
+    )
+    shutil.rmtree(task.folder / "front", ignore_errors=True)  # Model files of hundreds of runs would fill the disk.
+    counts = run.summary["counts"]
+    note = {
+        "case": task.case.name,
+        "sampler": task.sampler,
+        "seed": task.seed,
+        "trials": task.trials,
+        "seconds": round(time.perf_counter() - start, 1),
+        "search_samples": run.summary["evaluated"]["search"],
+        "counts": counts,
+        "versions": run.manifest["versions"],
+    }
+    write_json(task.folder / FINISHED, note)
+
+
+def start(task: Task) -> bool:
+    """Run a task in a process of its own; False if it failed."""
+    begun = time.perf_counter()
+    done = subprocess.run(task.command(), capture_output=True, text=True, check=False)
+    what = f"{task.case.name} {task.sampler} seed {task.seed}"
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        print(f"failed: {what}: {lines[-1]}", flush=True)
+        return False
+    print(f"{time.strftime('%H:%M:%S')} {what}: {time.perf_counter() - begun:.0f} s", flush=True)
+    return True
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run all that is not finished; exit code 1 if a run failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--case", action="append", default=[], help="A case; repeat it. All with a model by default.")
+    parser.add_argument("--model", action="append", default=[], help="NAME=PATH of a model trained elsewhere.")
+    parser.add_argument("--sampler", action="append", default=[], help="A sampler; repeat it. All by default.")
+    parser.add_argument("--seed", action="append", type=int, default=[], help="A seed; repeat it. 0 to 4 by default.")
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--workers", type=int, default=1, help="Of each run.")
+    parser.add_argument("--jobs", type=int, default=2, help="Runs at a time.")
+    parser.add_argument("--output", type=Path, default=Path("benchmark-runs"), help="Folder of the runs.")
+    parser.add_argument("--one", action="store_true", help="Perform the one run named here, in this process.")
+    options = parser.parse_args(arguments)
+    tasks = [
+        Task(
+            case=case,
+            sampler=sampler,
+            seed=seed,
+            trials=options.trials,
+            root=options.output.resolve(),
+            workers=options.workers,
+        )
+        for seed in options.seed or range(5)
+        for case in chosen_cases(options.case, options.model)
+        for sampler in options.sampler or SAMPLERS
+    ]
+    if options.one:
+        perform(tasks[0])
+        return
+    left = [task for task in tasks if not task.finished]
+    print(f"{len(tasks)} runs, {len(tasks) - len(left)} of them finished", flush=True)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        if not all(list(pool.map(start, left))):
+            raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""Builds and scores random candidates of a case on all cores: what a search could have found; knows no sampler.
+
+Candidates with equal bytes are scored once. Rows are appended as they come, and a second start goes on where the
+first ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
+from itertools import chain, combinations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cases import BenchmarkCase, chosen_cases
+
+from autoselect.cases import jobs
+from autoselect.cases.events import ignore
+from autoselect.cases.files import FLOAT
+from autoselect.cases.prepare import Case, Ingredients, prepare_case
+from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.domain.layers import LayerTable
+from autoselect.domain.objectives import drop_from
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import TrialError
+from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.quantize import converter
+from autoselect.runs.cache import cache_directory
+from autoselect.scoring.metrics import make_metric
+from autoselect.study.baselines import recipe_for
+
+COLUMNS = ("sha256", "mask", "metric", "drop", "sqnr_db", "size_bytes", "penalty", "segments", "float_ops")
+FEW_MASKS = 4096
+"""Models with at most so many masks are swept whole."""
+
+RANKINGS = ("rmse_per_scale", "mean_squared_error", "range", "sqnr_db")
+LEAST_DROP = {"accuracy": 0.01, "agreement": 0.01, "psnr": 0.1}
+"""The drop's reference lies at least this far out, so that noise on a model that loses nothing does not fill it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A prepared case with workers at hand, and the float model's figures."""
+
+    case: Case
+    settings: SearchSettings
+    pool: WorkerPool
+    direction: Any
+    float_score: float
+    float_built: jobs.BuildReply
+
+    @property
+    def root(self) -> Path:
+        """The case folder."""
+        return self.case.files.root
+
+    def recipe(self, mask: Sequence[bool]) -> Recipe:
+        """The recipe that denylists the reachable nodes marked in ``mask``."""
+        names = frozenset(n.name for n, on in zip(self.case.layers.reachable, mask, strict=True) if on)
+        return recipe_for(names, self.settings.template)
+
+    def row(self, mask: str, built: jobs.BuildReply, score: jobs.ScoreReply) -> dict[str, object]:
+        """One row of the sweep."""
+        drop = drop_from(self.float_score, score.value, self.direction)
+        figures = {name: built.fragmentation[name] for name in ("penalty", "segments", "float_ops")}
+        own = {"sha256": built.sha256, "mask": mask, "metric": score.value, "drop": drop, "sqnr_db": score.sqnr_db}
+        return own | {"size_bytes": built.size_bytes} | figures
+
+
+def opened(chosen: BenchmarkCase, pool: WorkerPool, root: Path) -> Opened:
+    """Prepare a case as a search does."""
+    metric = make_metric(chosen.metric)
+    settings = make_settings(metric=chosen.metric, **chosen.options)
+    ingredients = Ingredients(model=chosen.model or Path(), metric=metric, evaluator=None, **chosen.sources)
+    case = prepare_case(ingredients, settings, root=root, pool=pool, cache_root=cache_directory(), listener=ignore)
+    return Opened(
+        case=case,
+        settings=settings,
+        pool=pool,
+        direction=metric.direction,
+        float_score=pool.call(jobs.score, root, FLOAT, "search", False).value,
+        float_built=pool.call(jobs.describe_float, root),
+    )
+
+
+def masks(layers: LayerTable, seed: int) -> Iterator[tuple[bool, ...]]:
+    """Which reachable nodes to denylist: all masks where they are few, else structured ones and random ones in turn."""
+    count = len(layers.reachable)
+    if 2**count <= FEW_MASKS:
+        yield from product((False, True), repeat=count)
+        return
+    ends = [ends_of(place_ranking, count) for place_ranking in rankings(layers)]
+    structured = chain(chain.from_iterable(ends), contiguous(count))
+    at_random = random_masks(rankings(layers), count, np.random.default_rng(seed))
+    for mask in structured:
+        yield mask
+        yield next(at_random)
+    yield from at_random
+
+
+def rankings(layers: LayerTable) -> list[list[int]]:
+    """Places of the reachable nodes in graph order and by each statistic."""
+    place = {node.name: i for i, node in enumerate(layers.reachable)}
+    return [list(range(len(place))), *[[place[name] for name in layers.ranked_by(by)] for by in RANKINGS]]
+
+
+def ends_of(ranking: Sequence[int], count: int) -> Iterator[tuple[bool, ...]]:
+    """All prefixes and suffixes of a ranking."""
+    for k in range(count + 1):
+        yield _mask(ranking[:k], count)
+        yield _mask(ranking[k:], count)
+
+
+def contiguous(count: int) -> Iterator[tuple[bool, ...]]:
+    """All contiguous runs, and all but such a run; long models have so many that only every few ends are taken."""
+    step = max(1, count // 32)
+    for first, last in combinations(range(0, count + 1, step), 2):
+        inside = range(first, min(last, count))
+        yield _mask(inside, count)
+        yield _mask(set(range(count)) - set(inside), count)
+
+
+def random_masks(ranked: list[list[int]], count: int, rng: np.random.Generator) -> Iterator[tuple[bool, ...]]:
+    """In turn: a random density, one to three random runs, a random density among the ends of a ranking."""
+    while True:
+        yield tuple(bool(v) for v in rng.random(count) < rng.random())
+        runs = [sorted(rng.integers(0, count + 1, 2)) for _ in range(rng.integers(1, 4))]
+        yield _mask({i for first, last in runs for i in range(first, last)}, count)
+        ranking = ranked[rng.integers(len(ranked))]
+        end = list(ranking if rng.random() < 0.5 else reversed(ranking))[: rng.integers(1, count + 1)]
+        density = rng.random()
+        yield _mask([i for i in end if rng.random() < density], count)
+
+
+def _mask(places: Sequence[int] | set[int] | range, count: int) -> tuple[bool, ...]:
+    chosen = set(places)
+    return tuple(i in chosen for i in range(count))
+
+
+class Sweep:
+    """Keeps the workers busy and the table growing."""
+
+    def __init__(self, opened_case: Opened, table: Path) -> None:
+        self.opened, self.table = opened_case, table
+        self.known: dict[str, dict[str, object]] = {}
+        self.masks: set[str] = set()
+        if table.exists():
+            with table.open(encoding="utf-8", newline="") as file:
+                for row in csv.DictReader(file):
+                    self.known[row["sha256"]] = dict(row)
+                    self.masks.add(row["mask"])
+        self.running: dict[Future[Any], tuple[str, jobs.BuildReply | None]] = {}
+        self.scoring: set[str] = set()
+        self.failed = 0
+
+    def run(self, proposals: Iterator[tuple[bool, ...]], distinct: int, seconds: float, slots: int) -> None:
+        """Go on until there are so many distinct candidates, no more masks, or no more time."""
+        self.table.parent.mkdir(parents=True, exist_ok=True)
+        end = time.monotonic() + seconds
+        with self.table.open("a", encoding="utf-8", newline="") as file:
+            self.writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            if file.tell() == 0:
+                self.writer.writeheader()
+            self._fill(proposals, slots)
+            while self.running:
+                done, _ = wait(self.running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    self._advance(future, *self.running.pop(future))
+                file.flush()
+                if len(self.known) < distinct and time.monotonic() < end:
+                    self._fill(proposals, slots)
+
+    def _fill(self, proposals: Iterator[tuple[bool, ...]], slots: int) -> None:
+        while len(self.running) < slots:
+            mask = next(proposals, None)
+            if mask is None:
+                return
+            text = "".join("1" if on else "0" for on in mask)
+            if text not in self.masks:
+                self.masks.add(text)
+                recipe = self.opened.recipe(mask).to_json()
+                self.running[self.opened.pool.submit(jobs.build, self.opened.root, recipe)] = (text, None)
+
+    def _advance(self, future: Future[Any], mask: str, built: jobs.BuildReply | None) -> None:
+        try:
+            reply = result_of(future)
+        except TrialError as exc:
+            self.failed += 1
+            print(f"failed: {mask}: {exc}", flush=True)
+            return
+        if built is None:
+            if reply.sha256 not in self.scoring and reply.sha256 not in self.known:
+                self.scoring.add(reply.sha256)
+                scored = self.opened.pool.submit(jobs.score, self.opened.root, reply.sha256, "search", False)
+                self.running[scored] = (mask, reply)
+            return
+        self.known[built.sha256] = self.opened.row(mask, built, reply)
+        self.writer.writerow(self.known[built.sha256])
+        for kept in self.opened.root.glob(f"*/{built.sha256}.*"):  # Thousands of them would fill the disk.
+            kept.unlink()
+        if len(self.known) % 100 == 0:
+            print(f"{time.strftime('%H:%M:%S')} {len(self.known)} distinct of {len(self.masks)} masks", flush=True)
+
+
+def sweep(chosen: BenchmarkCase, options: argparse.Namespace) -> None:
+    """Sweep one case."""
+    with tempfile.TemporaryDirectory(prefix="sweep-") as folder:
+        root = Path(folder)
+        with WorkerPool(options.workers, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
+            case = opened(chosen, pool, root / "case")
+            table = options.output / f"sweep_{chosen.name}.csv"
+            work = Sweep(case, table)
+            names = [n.name for n in case.case.layers.reachable]
+            table.parent.mkdir(parents=True, exist_ok=True)
+            table.with_suffix(".nodes.json").write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
+            work.run(masks(case.case.layers, options.seed), options.distinct, options.seconds, options.workers + 1)
+            print(f"{chosen.name}: {len(work.known)} distinct, {len(work.masks)} masks, {work.failed} failed")
+
+
+def references(chosen: BenchmarkCase, workers: int) -> None:
+    """Print the line of ``REFERENCES`` of one case, and what it was made of."""
+    with tempfile.TemporaryDirectory(prefix="sweep-") as folder:
+        root = Path(folder)
+        with WorkerPool(workers, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
+            case = opened(chosen, pool, root / "case")
+            count = len(case.case.layers.reachable)
+            drops = {}
+            recipes = {
+                "fiq": case.recipe((False,) * count),
+                "drq": recipe_for(frozenset(n.name for n in case.case.layers.reachable), case.settings.template, "drq"),
+            }
+            for name, recipe in recipes.items():
+                built = pool.call(jobs.build, case.root, recipe.to_json())
+                value = pool.call(jobs.score, case.root, built.sha256, "search", False).value
+                drops[name] = drop_from(case.float_score, value, case.direction)
+    worst = max(drops.values())
+    drop = worst + max(0.1 * max(worst, 0.0), LEAST_DROP[chosen.metric])
+    size, penalty = case.float_built.size_bytes, 1.1 * float(case.float_built.fragmentation["penalty"])
+    print(f"# {chosen.name}: {count} nodes, drops {drops}, float {case.float_score:.6g}, {size} bytes", flush=True)
+    print(f'    "{chosen.name}": Reference(drop={drop:.6g}, size_bytes={size}, penalty={penalty:.6g}),', flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Sweep the chosen cases, or print their reference points."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("sweep", "references"))
+    parser.add_argument("--case", action="append", default=[], help="A case; repeat it. All by default.")
+    parser.add_argument("--model", action="append", default=[], help="NAME=PATH of a model trained elsewhere.")
+    parser.add_argument("--output", type=Path, default=Path("sweeps"), help="Folder of the tables.")
+    parser.add_argument("--distinct", type=int, default=2000, help="Stop at so many distinct candidates.")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="Stop after so long.")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    for chosen in chosen_cases(options.case, options.model):
+        if options.what == "references":
+            references(chosen, options.workers)
+        else:
+            sweep(chosen, options)
+
+
+if __name__ == "__main__":
+    main()

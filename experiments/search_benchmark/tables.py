@@ -1,0 +1,246 @@
+"""From finished runs and sweeps to the table and the curves; runs no model."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from bench import FINISHED
+from cases import OBJECTIVES, BenchmarkCase, Reference, all_cases, scaled_losses
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from autoselect.domain.pareto import hypervolume, non_dominated
+from autoselect.runs.run import Run, load_run
+
+MARKS = (20, 40, 60, 100)
+UNIT = np.ones(len(OBJECTIVES))
+_ROUNDING = 1e-9
+
+# Okabe and Ito's colours, which readers with any common colour vision tell apart; dashes tell them apart without.
+_STYLES = {
+    "surrogate": ("#D55E00", "-"),
+    "random": ("#8C8C8C", "-"),
+    "tpe": ("#0072B2", "-"),
+    "nsga2": ("#56B4E9", "--"),
+    "prefix": ("#009E73", "-"),
+    "greedy": ("#E69F00", "--"),
+    "heuristic": ("#CC79A7", ":"),
+    "exhaustive": ("#000000", ":"),
+}
+_OTHER = ("#000000", "-.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Curve:
+    """One run: share of the case's hypervolume at each whole number of evaluations from 1 on.
+
+    Attributes:
+        volumes: Shape (n_marks,); carried on after the run's end.
+        spent: Full evaluations that the run cost in all.
+        seconds: Of the whole run.
+    """
+
+    sampler: str
+    seed: int
+    volumes: np.ndarray
+    spent: float
+    seconds: float
+
+
+def finished_runs(root: Path, case: str) -> list[tuple[str, int, Run]]:
+    """Sampler, seed and run of every finished run of a case."""
+    notes = sorted(root.glob(f"{case}/*/seed_*/{FINISHED}"))
+    return [(n.parent.parent.name, int(n.parent.name.removeprefix("seed_")), load_run(n.parent)) for n in notes]
+
+
+def complete(trials: pd.DataFrame) -> pd.DataFrame:
+    """The trials that were scored on all samples."""
+    return trials[trials["state"] == "complete"]
+
+
+def costs(run: Run) -> np.ndarray:
+    """What each trial cost in full evaluations: samples run over samples of the search part.
+
+    Runs without the column ``samples`` ran all of them for each candidate that was new.
+    """
+    trials = run.trials
+    fresh = (trials["state"] == "complete") & ~trials["reused"].eq(True)
+    share = fresh.astype(float)
+    if "samples" in trials:
+        share = trials["samples"].astype(float).div(run.summary["evaluated"]["search"]).fillna(share)
+    return share.to_numpy()
+
+
+def curve_of(run: Run, sampler: str, seed: int, reference: Reference, whole: float, seconds: float) -> Curve:
+    """Hypervolume of a run's trials, in the order of their numbers, as a share of ``whole``."""
+    trials = run.trials.sort_values("number").reset_index(drop=True)
+    spent = np.cumsum(costs(run))
+    losses = np.full((len(trials), len(OBJECTIVES)), np.inf)
+    done = (trials["state"] == "complete").to_numpy()
+    losses[done] = scaled_losses(trials[done], reference)
+    grid = np.arange(1, MARKS[-1] + 1)
+    volumes = np.zeros(len(grid))
+    front, volume = np.empty((0, len(OBJECTIVES))), 0.0
+    place = 0
+    for i, limit in enumerate(grid):
+        until = int(np.searchsorted(spent, limit + _ROUNDING, side="right"))
+        new = losses[place:until]
+        new = new[np.all(new < UNIT, axis=1)]
+        if len(new):
+            front = np.vstack([front, new])
+            front = front[non_dominated(front)]
+            volume = hypervolume(front, UNIT)
+        place, volumes[i] = until, volume
+    return Curve(sampler=sampler, seed=seed, volumes=volumes / whole, spent=float(spent[-1]), seconds=seconds)
+
+
+def reference_front(tables: Iterable[pd.DataFrame], reference: Reference) -> tuple[np.ndarray, int]:
+    """The front of all candidates ever built, in units of the reference point; and how many there are."""
+    together = pd.concat(list(tables)).drop_duplicates("sha256")
+    losses = np.unique(scaled_losses(together, reference), axis=0)
+    losses = losses[np.all(losses < UNIT, axis=1)]
+    return losses[non_dominated(losses)], len(together)
+
+
+def case_curves(case: BenchmarkCase, runs: Path, sweeps: Path) -> tuple[list[Curve], dict[str, object]]:
+    """All curves of a case, and what its reference front is.
+
+    Raises:
+        SystemExit: If the case has no reference point, or its runs are of other data.
+    """
+    if case.reference is None:
+        raise SystemExit(f"{case.name} has no reference point: add what `sweep.py references` prints to cases.py.")
+    found = finished_runs(runs, case.name)
+    for sampler, seed, run in found:
+        if run.summary["evaluated"]["search"] != case.samples:
+            raise SystemExit(f"{case.name} {sampler} {seed} was scored on other samples: run it again.")
+    tables = [complete(run.trials)[["sha256", *OBJECTIVES]] for _, _, run in found]
+    swept = sweeps / f"sweep_{case.name}.csv"
+    if swept.exists():
+        tables.append(pd.read_csv(swept)[["sha256", *OBJECTIVES]])
+    front, candidates = reference_front(tables, case.reference)
+    whole = hypervolume(front, UNIT)
+    curves = [curve_of(run, sampler, seed, case.reference, whole, _seconds(run)) for sampler, seed, run in found]
+    own = reference_front(tables[-1:], case.reference)[0] if swept.exists() else np.empty((0, len(OBJECTIVES)))
+    figures: dict[str, object] = {"case": case.name, "candidates": candidates, "front": len(front)}
+    figures |= {"hypervolume": round(whole, 5), "sweep_share": round(hypervolume(own, UNIT) / whole, 4)}
+    return curves, figures
+
+
+def _seconds(run: Run) -> float:
+    return float(pd.read_json(run.directory / FINISHED, typ="series")["seconds"])
+
+
+def summary_rows(case: str, curves: Sequence[Curve], whole: float) -> list[dict[str, object]]:
+    """A row for each sampler and mark: median and range over seeds."""
+    rows = []
+    for sampler in sorted({c.sampler for c in curves}, key=_place):
+        own = [c for c in curves if c.sampler == sampler]
+        for mark in MARKS:
+            shares = np.array([c.volumes[mark - 1] for c in own])
+            row: dict[str, object] = {"case": case, "sampler": sampler, "evaluations": mark, "seeds": len(own)}
+            figures = {"median": np.median(shares), "low": shares.min(), "high": shares.max()}
+            row |= {f"share_{name}": round(float(value), 4) for name, value in figures.items()}
+            row |= {f"hypervolume_{name}": round(float(value) * whole, 5) for name, value in figures.items()}
+            row["spent_median"] = round(float(np.median([c.spent for c in own])), 1)
+            row["seconds_median"] = round(float(np.median([c.seconds for c in own])), 1)
+            rows.append(row)
+    return rows
+
+
+def _place(sampler: str) -> tuple[int, str]:
+    names = list(_STYLES)
+    return (names.index(sampler) if sampler in names else len(names), sampler)
+
+
+def markdown(rows: Sequence[dict[str, object]], figures: Sequence[dict[str, object]]) -> str:
+    """The tables of the README: one a case, a row a sampler."""
+    lines = []
+    for case in figures:
+        swept = 100 * float(str(case["sweep_share"]))
+        lines += [
+            f"**{case['case']}**: reference front of {case['front']} out of {case['candidates']} candidates, "
+            f"hypervolume {case['hypervolume']:.4f}; the sweep alone reaches {swept:.1f} %",
+            "",
+            "| sampler | seeds | " + " | ".join(f"at {mark}, %" for mark in MARKS) + " | evaluations spent | s a run |",
+            "|---" * (len(MARKS) + 4) + "|",
+        ]
+        own = [r for r in rows if r["case"] == case["case"]]
+        for sampler in dict.fromkeys(r["sampler"] for r in own):
+            marks = [r for r in own if r["sampler"] == sampler]
+            last = marks[-1]
+            cells = [sampler, last["seeds"], *map(_cell, marks), last["spent_median"], last["seconds_median"]]
+            lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(row: dict[str, object]) -> str:
+    median, low, high = (100 * float(str(row[f"share_{name}"])) for name in ("median", "low", "high"))
+    return f"{median:.1f} ({low:.1f} to {high:.1f})"
+
+
+def draw(case: str, curves: Sequence[Curve], path: Path) -> None:
+    """Median over seeds as a line, the range as a band, a dot where the runs end; the legend in the lines' order."""
+    figure = Figure(figsize=(9.0, 5.5), dpi=100, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    x = np.arange(1, MARKS[-1] + 1)
+    stacks = {s: np.array([c.volumes for c in curves if c.sampler == s]) for s in {c.sampler for c in curves}}
+    for sampler in sorted(stacks, key=lambda s: -float(np.median(stacks[s][:, -1]))):
+        colour, dashes = _STYLES.get(sampler, _OTHER)
+        shares = 100 * stacks[sampler]
+        axes.fill_between(x, shares.min(axis=0), shares.max(axis=0), color=colour, alpha=0.13, linewidth=0, step="post")
+        axes.step(
+            x, np.median(shares, axis=0), where="post", color=colour, linestyle=dashes, linewidth=2, label=sampler
+        )
+        end = min(float(np.median([c.spent for c in curves if c.sampler == sampler])), MARKS[-1])
+        axes.plot(end, float(np.median(shares, axis=0)[max(int(end), 1) - 1]), "o", color=colour, clip_on=False)
+    axes.set_xlim(0, MARKS[-1])
+    axes.set_ylim(bottom=0 if min(s[:, 9:].min() for s in stacks.values()) < 0.3 else None, top=101)
+    axes.set_xticks([0, *MARKS])
+    axes.grid(color="#DDDDDD", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel("full evaluations (samples run / samples of the search part)")
+    axes.set_ylabel("hypervolume, % of the reference front's")
+    seeds = len({c.seed for c in curves})
+    axes.set_title(f"{case}: median and range of {seeds} seeds; dot: median end of the runs", loc="left")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    figure.savefig(path)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write hypervolume.csv, reference_fronts.csv, tables.md and a picture for each case with finished runs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=Path, required=True, help="--output of bench.py.")
+    parser.add_argument("--sweeps", type=Path, required=True, help="--output of sweep.py.")
+    parser.add_argument("--case", action="append", default=[], help="A case; repeat it. All with runs by default.")
+    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent / "results")
+    options = parser.parse_args(arguments)
+    options.output.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, object]] = []
+    figures: list[dict[str, object]] = []
+    for case in all_cases({}).values():
+        if not finished_runs(options.runs, case.name) or (options.case and case.name not in options.case):
+            continue
+        curves, about = case_curves(case, options.runs, options.sweeps)
+        figures.append(about)
+        rows += summary_rows(case.name, curves, float(str(about["hypervolume"])))
+        draw(case.name, curves, options.output / f"{case.name}.png")
+    if not figures:
+        raise SystemExit(f"{options.runs} holds no finished run of these cases.")
+    pd.DataFrame(rows).to_csv(options.output / "hypervolume.csv", index=False)
+    pd.DataFrame(figures).to_csv(options.output / "reference_fronts.csv", index=False)
+    text = markdown(rows, figures)
+    (options.output / "tables.md").write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoselect.cases import jobs
+from autoselect.cases.events import ignore
+from autoselect.cases.files import FLOAT, CaseFiles
+from autoselect.cases.prepare import Ingredients, prepare_case, write_scoring
+from autoselect.cases.settings import make_settings
+from autoselect.domain.recipe import Recipe
+from autoselect.embedded import make_windows, model_bytes
+from autoselect.errors import AutoselectError, DataError, MetricError, ScoreError, UsageError
+from autoselect.isolation.pool import WorkerPool
+from autoselect.quantize import converter
+from autoselect.scoring.metrics import make_metric
+from autoselect.tflite import flatbuffer
+
+SEARCH = make_windows(np.random.default_rng(7), 200)
+TOTAL = 200
+
+
+def calibration() -> Iterator[list[np.ndarray]]:
+    for window in make_windows(np.random.default_rng(9), 10)[0]:
+        yield [window[np.newaxis]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[CaseFiles, str]:
+    """A case of the embedded model with a schedule, and its all-integer candidate; that and the float model scored."""
+    root = tmp_path_factory.mktemp("case")
+    ingredients = Ingredients(
+        model=model_bytes(),
+        calibration=calibration,
+        evaluation=SEARCH,
+        heldout=make_windows(np.random.default_rng(8), 10),
+        metric=make_metric("accuracy"),
+        evaluator=None,
+    )
+    with WorkerPool(1, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
+        settings = make_settings(debug_samples=1)
+        case = prepare_case(ingredients, settings, root=root, pool=pool, cache_root=None, listener=ignore)
+        integer = pool.call(jobs.build, root, Recipe().to_json(), timeout_seconds=300).sha256
+    jobs.score(root, FLOAT, "search", False)
+    jobs.score(root, integer, "search", False)
+    jobs.keep_schedule(root, integer, 0)
+    case.files.candidate("blind").write_bytes(blind_model())
+    case.files.candidate("broken").write_bytes(model_bytes()[:500])
+    return case.files, integer
+
+
+def blind_model() -> bytes:
+    """The embedded model with every weight zero: it gives the same answer to everything."""
+    model = flatbuffer.parse(model_bytes())
+    for buffer in model.buffers:
+        if buffer.data is not None and len(buffer.data) > 256:
+            buffer.data = np.zeros_like(buffer.data)
+    return bytes(flatbuffer.serialise(model))
+
+
+def without_time(reply: jobs.ScoreReply) -> str:
+    """As text, in which NaN equals NaN."""
+    return repr(replace(reply, seconds=0.0, inference_seconds=0.0))
+
+
+RIVALS = {
+    "none": [],
+    "without rows": ["never scored"],
+    "float": [FLOAT],
+    "one far worse": ["worst"],
+}
+
+
+@pytest.mark.parametrize("rivals", RIVALS.values(), ids=RIVALS)
+def test_a_candidate_that_is_not_dropped_gets_its_full_score(made: tuple[CaseFiles, str], rivals: list[str]) -> None:
+    files, integer = made
+    np.save(files.rows("worst"), np.zeros((TOTAL, 1)))
+    expected = jobs.score(files.root, integer, "search", False)
+    kept = np.load(files.rows(integer)), np.load(files.fidelity_rows(integer))
+    files.rows(integer).unlink()
+    files.fidelity_rows(integer).unlink()
+    found = jobs.race(files.root, integer, rivals, 0.95)
+    assert found.reply is not None
+    assert without_time(found.reply) == without_time(expected)
+    assert (found.dropped, found.samples, found.total) == (False, TOTAL, TOTAL)
+    assert (found.estimate, found.sqnr_db) == (expected.value, expected.sqnr_db)
+    assert np.array_equal(np.load(files.rows(integer)), kept[0])
+    assert np.array_equal(np.load(files.fidelity_rows(integer)), kept[1])
+    assert found.seconds >= found.inference_seconds > 0.0
+
+
+def test_a_clearly_worse_candidate_is_dropped_early(made: tuple[CaseFiles, str]) -> None:
+    files, integer = made
+    found = jobs.race(files.root, "blind", ["never scored", "worst", integer], 0.95)
+    assert (found.dropped, found.reply) == (True, None)
+    assert 16 <= found.samples <= TOTAL / 2
+    assert not files.rows("blind").exists()
+    full = jobs.score(files.root, "blind", "search", False)
+    files.rows("blind").unlink()
+    assert found.estimate == pytest.approx(full.value, abs=0.2)
+    assert found.sqnr_db == pytest.approx(full.sqnr_db, abs=3.0)
+    assert found.inference_seconds < full.inference_seconds
+
+
+def test_the_best_rival_decides(made: tuple[CaseFiles, str]) -> None:
+    files, _ = made
+    np.save(files.rows("worst"), np.zeros((TOTAL, 1)))
+    np.save(files.rows("perfect"), np.ones((TOTAL, 1)))
+    assert not jobs.race(files.root, "blind", ["worst"], 0.95).dropped
+    assert jobs.race(files.root, "blind", ["worst", "perfect"], 0.95).dropped
+    assert jobs.race(files.root, "blind", ["perfect", "worst"], 0.95).dropped
+
+
+def test_samples_far_from_float_come_first(made: tuple[CaseFiles, str]) -> None:
+    files, integer = made
+    closeness = np.load(files.fidelity_rows(integer))[:, 0]
+    schedule = jobs.keep_schedule(files.root, integer, 0)
+    assert closeness[schedule.strata == 0].max() <= closeness[schedule.strata == 3].min()
+    assert closeness[schedule.seen(0)].mean() < closeness.mean()
+    assert closeness.mean() == pytest.approx(jobs.score(files.root, integer, "search", False).sqnr_db)
+
+
+FAILURES = {
+    "metric on a candidate": ("integer", MetricError("no value"), ScoreError, "has no value for this candidate"),
+    "metric on the float model": (FLOAT, MetricError("no value"), MetricError, "^no value"),
+    "native code": ("integer", RuntimeError("no kernel"), ScoreError, "could not be scored: RuntimeError: no kernel"),
+    "memory": ("integer", MemoryError("full"), ScoreError, "could not be scored: MemoryError: full"),
+    "data": ("integer", DataError("no label"), DataError, "^no label"),
+}
+
+
+@pytest.mark.parametrize(("model", "raised", "error", "words"), FAILURES.values(), ids=FAILURES)
+def test_errors_are_those_of_a_score(
+    made: tuple[CaseFiles, str],
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    raised: Exception,
+    error: type[AutoselectError],
+    words: str,
+) -> None:
+    def fail(*args: object) -> list[np.ndarray]:
+        raise raised
+
+    files, integer = made
+    monkeypatch.setattr("autoselect.cases.jobs.evaluate.observe", fail)
+    sha256 = FLOAT if model == FLOAT else integer
+    with pytest.raises(error, match=words):
+        jobs.race(files.root, sha256, [FLOAT], 0.95)
+    with pytest.raises(error, match=words):
+        jobs.score(files.root, sha256, "search", False)
+
+
+def test_a_file_that_does_not_load(made: tuple[CaseFiles, str]) -> None:
+    messages = []
+    for call in (
+        lambda root: jobs.race(root, "broken", [FLOAT], 0.95),
+        lambda root: jobs.score(root, "broken", "search", False),
+    ):
+        with pytest.raises(AutoselectError) as caught:
+            call(made[0].root)
+        messages.append((type(caught.value), str(caught.value)))
+    assert messages[0] == messages[1]
+
+
+def test_a_race_needs_a_schedule(made: tuple[CaseFiles, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    files, integer = made
+    monkeypatch.setattr(CaseFiles, "schedule", tmp_path / "none.npz")
+    with pytest.raises(UsageError, match="keep_schedule"):
+        jobs.race(files.root, integer, [FLOAT], 0.95)
+
+
+def test_a_schedule_needs_a_scored_candidate(made: tuple[CaseFiles, str]) -> None:
+    with pytest.raises(UsageError, match="'never scored'.*Score it first"):
+        jobs.keep_schedule(made[0].root, "never scored", 0)
+
+
+@pytest.mark.parametrize("metric", ["f1_macro", None], ids=["no mean", "an evaluator"])
+def test_only_means_race(tmp_path: Path, metric: str | None) -> None:
+    evaluator = None if metric else (lambda runner: math.pi)
+    write_scoring(CaseFiles(root=tmp_path), make_metric(metric) if metric else None, evaluator)
+    with pytest.raises(UsageError, match="mean over samples"):
+        jobs.race(tmp_path, "any", [], 0.95)
