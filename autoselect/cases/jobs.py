@@ -111,6 +111,7 @@ def load_prepared(folder: Path) -> tuple[CalibratedModel, LayerTable]:
         inputs=tuple(raw["inputs"]),
         outputs=tuple(raw["outputs"]),
         op_outputs=tuple(tuple(outputs) for outputs in raw["op_outputs"]),
+        op_inputs=tuple(tuple(inputs) for inputs in raw["op_inputs"]),
     )
     calibrated = CalibratedModel(content=(folder / "calibrated.tflite").read_bytes(), names=name_map)
     return calibrated, table_from_rows(json.loads((folder / "layers.json").read_text(encoding="utf-8")))

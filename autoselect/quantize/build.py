@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.graph import Graph, OpKind
@@ -44,6 +44,21 @@ class Candidate:
     fallbacks: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """A built model before it is written.
+
+    Attributes:
+        model: The editable model.
+        places: For each op of the float model where its ops are in ``model``.
+        kept: For each denylisted op that stays float under dynamic-range quantization why, by index in the float model.
+    """
+
+    model: fb.Model
+    places: Mapping[int, Sequence[int]]
+    kept: Mapping[int, str]
+
+
 class Builder:
     """Builds any number of recipes of one calibrated model; equal recipes give equal bytes."""
 
@@ -63,9 +78,28 @@ class Builder:
         """
         recipe = resolve(recipe, self._op_types)
         denied = {n.index: n for n in self._nodes if n.name in recipe.denylisted_nodes}
+        built = self.assemble(sorted(denied), recipe)
+        graph = reader.read_graph(built.model)
+        kinds = {n.name: kind_at(graph, built.places.get(n.index, [])) for n in self._nodes}
+        fallbacks = _explain(denied, kinds, built.kept, recipe)
+        content = fb.serialise(built.model)
+        return Candidate(
+            content=content,
+            sha256=hashlib.sha256(content).hexdigest(),
+            graph=graph,
+            kinds=kinds,
+            fallbacks=fallbacks,
+        )
+
+    def assemble(self, denied: Sequence[int], recipe: Recipe) -> Assembly:
+        """Build the model with these ops of the float model left out, whatever nodes the recipe names.
+
+        Raises:
+            BuildError: If the quantizer refuses.
+        """
         content = converter.quantize(
             self._calibrated.content,
-            denylisted=[names.canonical_name(i) for i in sorted(denied)],
+            denylisted=[names.canonical_name(i) for i in denied],
             recipe=recipe,
         )
         model = fb.parse(content)
@@ -76,18 +110,11 @@ class Builder:
         leftovers.restore_float_weights(model, self._float_model, float_ops)
         kept = self._apply_fallback(model, recipe, float_ops)
         names.restore(model, self._calibrated.names)
+        names.restore_constants(model, self._calibrated.names, places)
+        fb.share_equal_constants(model)
         fb.drop_unused_buffers(model)
-        graph = reader.read_graph(model)
-        kinds = {n.name: _kind(graph, places.get(n.index, [])) for n in self._nodes}
-        fallbacks = _explain(denied, kinds, kept, recipe)
-        content = fb.serialise(model)
-        return Candidate(
-            content=content,
-            sha256=hashlib.sha256(content).hexdigest(),
-            graph=graph,
-            kinds=kinds,
-            fallbacks=fallbacks,
-        )
+        fb.order_operator_codes(model)
+        return Assembly(model=model, places=places, kept=kept)
 
     def _apply_fallback(self, model: fb.Model, recipe: Recipe, float_ops: Mapping[int, int]) -> dict[int, str]:
         """DRQ for the denylisted ops; returns for each node that stays float why, by node index."""
@@ -110,7 +137,8 @@ def op_places(model: fb.Model) -> dict[int, list[int]]:
     return places
 
 
-def _kind(graph: Graph, places: list[int]) -> str:
+def kind_at(graph: Graph, places: Sequence[int]) -> str:
+    """What became of one op of the float model: ``integer``, ``hybrid``, ``float`` or ``folded``."""
     kinds = {graph.ops[place].kind for place in places}
     for kind in (OpKind.INTEGER, OpKind.HYBRID, OpKind.FLOAT):
         if kind in kinds:

@@ -14,8 +14,9 @@ from autoselect.tflite import flatbuffer as fb
 def bypass_round_trips(model: fb.Model) -> None:
     """Let the readers of a float tensor that is quantized and dequantized at once read the tensor itself, in place.
 
-    The quantizer puts such a pair before a fused recurrent op that is denylisted. It costs accuracy and two ops,
-    and TensorFlow's dynamic-range quantization of the whole model has no such pair.
+    The quantizer puts such a pair before a fused recurrent op that is denylisted, and a longer chain before an op whose
+    inputs must share one scale, such as CONCATENATION. It costs accuracy and ops, and TensorFlow's dynamic-range
+    quantization of the whole model has none.
     """
     graph = model.subgraphs[0]
     exact = _round_trips(model)
@@ -29,16 +30,17 @@ def bypass_round_trips(model: fb.Model) -> None:
 def _round_trips(model: fb.Model) -> dict[int, int]:
     """The float tensor that each twice converted tensor equals, but for rounding."""
     graph = model.subgraphs[0]
-    quantized_from = {
-        int(op.outputs[0]): int(op.inputs[0])
-        for op in graph.operators
-        if fb.op_type(model, op) == "QUANTIZE" and graph.tensors[op.inputs[0]].type == schema.TensorType.FLOAT32
-    }
+    quantized_from: dict[int, int] = {}
     exact: dict[int, int] = {}
-    for op in graph.operators:
-        if fb.op_type(model, op) == "DEQUANTIZE" and int(op.inputs[0]) in quantized_from:
-            source = quantized_from[int(op.inputs[0])]
-            exact[int(op.outputs[0])] = exact.get(source, source)
+    conversions = [(fb.op_type(model, op), op) for op in graph.operators if fb.op_type(model, op) in fb.CONVERSIONS]
+    for name, op in conversions:
+        source, result = int(op.inputs[0]), int(op.outputs[0])
+        if name == "QUANTIZE" and graph.tensors[source].type == schema.TensorType.FLOAT32:
+            quantized_from[result] = exact.get(source, source)
+        elif source in quantized_from and name == "QUANTIZE":
+            quantized_from[result] = quantized_from[source]
+        elif source in quantized_from:
+            exact[result] = quantized_from[source]
     return exact
 
 
