@@ -50,11 +50,13 @@ class SteadyBuilder(flatbuffers.Builder):  # type: ignore[misc]
         self.write_buffer(self.Offset())
 
     def EndObject(self) -> int:  # noqa: N802 - name of the flatbuffers API
+        """Finish a table."""
         end = int(super().EndObject())
         self.Prep(4, 0)
         return end
 
     def CreateNumpyVector(self, x: np.ndarray) -> int:  # noqa: N802 - as above
+        """Write a vector, or find it written."""
         written = self._zero_points.get(x.tobytes()) if x.dtype == np.int64 else None
         return int(super().CreateNumpyVector(x)) if written is None else written
 
@@ -90,6 +92,7 @@ class PlacedBuffer(schema.BufferT):  # type: ignore[misc]
     place: int | None
 
     def Pack(self, builder: flatbuffers.Builder) -> int:  # noqa: N802 - name of the generated API
+        """Write the entry, or find it written."""
         if self.place is not None:
             return self.place
         schema.BufferStart(builder)
@@ -100,6 +103,7 @@ class FullOperatorCode(schema.OperatorCodeT):  # type: ignore[misc]
     """An op type with all its fields, so that its bytes do not depend on its version."""
 
     def Pack(self, builder: flatbuffers.Builder) -> int:  # noqa: N802 - name of the generated API
+        """Write the entry."""
         builder.ForceDefaults(True)
         packed = int(super().Pack(builder))
         builder.ForceDefaults(False)

@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
+from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.tflite import flatbuffer as fb
 
@@ -49,10 +49,9 @@ def total(parts: Iterable[Footprint]) -> Footprint:
     return Footprint(own=own, items=items)
 
 
-def file_size(whole: Footprint) -> int:
-    """Bytes of a file that holds a frame and all parts in it."""
-    end = fb.HEAD_PAD + fb.BUFFER_ENTRY + whole.own + sum(whole.items.values()) + _ROOT_AND_IDENTIFIER
-    return _round_up(end, fb.BUFFER_ALIGNMENT)
+def file_size(part_bytes: int) -> int:
+    """Bytes of a file whose frame, parts and shared items take so many."""
+    return _round_up(fb.HEAD_PAD + fb.BUFFER_ENTRY + part_bytes + _ROOT_AND_IDENTIFIER, fb.BUFFER_ALIGNMENT)
 
 
 def frame(model: fb.Model) -> Footprint:
@@ -75,7 +74,8 @@ def tensor_footprint(model: fb.Model, tensor: Any, *, is_constant: bool) -> Foot
     if not is_constant:
         return part + buffer
     digest = hashlib.sha256(fb.buffer_bytes(model.buffers[tensor.buffer])).hexdigest()
-    return part + Footprint(items={**buffer.items, ("data", digest): buffer.own})
+    shared: dict[Hashable, int] = {**buffer.items, ("data", digest): buffer.own}
+    return part + Footprint(items=shared)
 
 
 def op_footprint(model: fb.Model, op: Any) -> Footprint:
@@ -111,8 +111,8 @@ def _packed(part: Any, model: Any) -> Footprint:
 
 def _holder(tensor: Any = None, code: Any = None) -> Any:
     """A model that holds nothing but the part."""
-    shell = fb.schema.ModelT()
-    graph = fb.schema.SubGraphT()
+    shell = schema.ModelT()
+    graph = schema.SubGraphT()
     graph.tensors = [] if tensor is None else [tensor]
     shell.subgraphs, shell.operatorCodes = [graph], [] if code is None else [code]
     return shell

@@ -1,0 +1,515 @@
+"""Reads from a few builds what a :class:`autoselect.quantize.predict.Predictor` needs to know.
+
+Knows the float model's ops and tensors by their indices, and finds them again in built models.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, get_args
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.domain.graph import Graph, Op, OpKind, Tensor
+from autoselect.domain.layers import Node
+from autoselect.domain.recipe import Fallback, IoType, Recipe
+from autoselect.errors import BuildError
+from autoselect.quantize.build import Assembly, Builder, CalibratedModel, kind_at
+from autoselect.quantize.names import NameMap
+from autoselect.quantize.predict import Cost, Edge, Form, OpState, Predictor, Wire, form_key
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import footprint as fp
+from autoselect.tflite import reader
+
+BUILDS = 4
+"""What :func:`probe` builds."""
+_FLOAT32, _UINT8 = schema.TensorType.FLOAT32, schema.TensorType.UINT8
+
+
+def probe(
+    calibrated: CalibratedModel, nodes: Sequence[Node], *, per_channel: bool = True, io_type: IoType = "float32"
+) -> Predictor:
+    """Build with nothing, with every node and with every second node denylisted, and read a predictor from that.
+
+    Args:
+        calibrated: The calibrated model.
+        nodes: Its nodes, in graph order.
+        per_channel: As in the recipes to predict.
+        io_type: As in the recipes to predict.
+
+    Raises:
+        BuildError: If the quantizer refuses, or takes ops apart in a way that cannot be predicted.
+    """
+    builder = Builder(calibrated, tuple(nodes))
+    recipe = Recipe(per_channel=per_channel, io_type=io_type, fallback="float")
+    denied = [node.index for node in nodes]
+    float_model = fb.parse(calibrated.content)
+    integer = _Reading(builder.assemble([], recipe), float_model)
+    left_out = {
+        fallback: _Reading(builder.assemble(denied, replace(recipe, fallback=fallback)), float_model)
+        for fallback in get_args(Fallback)
+    }
+    mixed = _Reading(builder.assemble(denied[::2], recipe), float_model)
+    return _Plan(calibrated.names, float_model, integer, left_out, mixed, nodes).predictor()
+
+
+class _Reading:
+    """A built model with the float model's tensors found in it.
+
+    Attributes:
+        origin: For each activation of the built model, the float model's tensor that it is a form of.
+        parents: For each converted tensor the tensor that it is converted from.
+        conversions: By name an op of each kind that there is.
+    """
+
+    def __init__(self, assembly: Assembly, float_model: fb.Model) -> None:
+        self.model, self.places = assembly.model, assembly.places
+        self.raw = self.model.subgraphs[0]
+        self.graph = reader.read_graph(self.model)
+        self.origin: dict[int, int] = {}
+        self.parents: dict[int, int] = {}
+        self.conversions: dict[str, Any] = {}
+        float_graph = float_model.subgraphs[0]
+        self.origin.update(zip(map(int, self.raw.inputs), map(int, float_graph.inputs), strict=True))
+        index_at = {place: index for index, at in self.places.items() for place in at}
+        if any(len(at) != 1 for at in self.places.values()):
+            raise BuildError("The quantizer makes several ops of one, which cannot be predicted.")
+        for place, op in enumerate(self.raw.operators):
+            if place in index_at:
+                sources = float_graph.operators[index_at[place]].outputs
+                self.origin.update(zip(map(int, op.outputs), map(int, sources), strict=True))
+            else:
+                self._convert(op)
+
+    def _convert(self, op: Any) -> None:
+        name, source, result = fb.op_type(self.model, op), int(op.inputs[0]), int(op.outputs[0])
+        if name not in fb.CONVERSIONS or source not in self.origin:
+            raise BuildError(f"The quantizer adds an op of type {name}, which cannot be predicted.")
+        self.origin[result], self.parents[result] = self.origin[source], source
+        self.conversions[name] = op
+
+    def op(self, index: int) -> Any | None:
+        """The op of the built model that the float model's op at ``index`` became."""
+        at = self.places.get(index)
+        return self.raw.operators[at[0]] if at else None
+
+    def record(self, index: int) -> Op:
+        """The same, as an op of the graph."""
+        return self.graph.ops[self.places[index][0]]
+
+    def integer_form(self, tensor: int) -> int | None:
+        """The nearest integer tensor that ``tensor`` is or is converted from; None where there is none."""
+        while not _is_integer(self.raw.tensors[tensor]):
+            if tensor not in self.parents:
+                return None
+            tensor = self.parents[tensor]
+        return tensor
+
+
+def _is_integer(tensor: Any) -> bool:
+    quantization = tensor.quantization
+    has_scale = quantization is not None and quantization.scale is not None
+    return has_scale and tensor.type in (schema.TensorType.INT8, schema.TensorType.INT16)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A tensor of the float model as the integer build has it.
+
+    Attributes:
+        bit: Of the op or model input that writes it.
+        name: That of the float model.
+        scales: Its integer forms in the integer build, its own scale first; none where nothing converts it.
+        own: The tensor that is written, in the integer build.
+        ids: For each scale the numbers of the integer and of the float tensor in the predicted graph.
+        ends: The model outputs that it is: the scale, and whether as an integer.
+    """
+
+    bit: int
+    name: str
+    scales: tuple[int, ...]
+    own: int
+    ids: tuple[tuple[int, int], ...]
+    ends: tuple[tuple[int, bool], ...]
+
+
+class _Plan:
+    """Puts the readings together."""
+
+    def __init__(
+        self,
+        names: NameMap,
+        float_model: fb.Model,
+        integer: _Reading,
+        left_out: Mapping[Fallback, _Reading],
+        mixed: _Reading,
+        nodes: Sequence[Node],
+    ) -> None:
+        self.names, self.nodes, self.integer, self.left_out = names, nodes, integer, left_out
+        self.raw = float_model.subgraphs[0]
+        self.float_graph = reader.read_graph(float_model)
+        self.count, self.input_count = len(self.raw.operators), len(self.raw.inputs)
+        self.converters = {
+            name: fp.op_footprint(found.model, op)
+            for found in (integer, mixed, *left_out.values())
+            for name, op in found.conversions.items()
+        }
+        self.measured: dict[tuple[int, int, bool, str], fp.Footprint] = {}
+        self.fixed = frozenset((*names.inputs, *names.outputs))
+        self.tensors: list[Tensor] = []
+        self.book = _Book()
+        self.scales = _scales(integer)
+        self.ends = self._ends()
+        self.sources = self._sources()
+        self.edges = {i: self._edges(i) for i in range(self.count)}
+        self.wire_index = {tensor: i for i, tensor in enumerate(self.sources)}
+
+    def predictor(self) -> Predictor:
+        """Everything, with shared items counted."""
+        frame, before, after, inputs, outputs = self._interface()
+        self.book.add("frame", frame)
+        op_states = [self._op_states(i) for i in range(self.count)]
+        forms = [self._forms(tensor, source) for tensor, source in self.sources.items()]
+        integer_ends = sum(1 << bit for bit in self._integer_ends())
+        unreachable = sum(1 << n.index for n in self.nodes if n.unreachable_reason)
+        return Predictor(
+            nodes=tuple(n.index for n in self.nodes),
+            ops=tuple(
+                (self.book.op_state(found[0]), {fallback: self.book.op_state(s) for fallback, s in found[1].items()})
+                for found in op_states
+            ),
+            integer=sum(1 << n.index for n in self.nodes) | integer_ends,
+            always=unreachable | integer_ends,
+            bound=tuple((n.index, self._writers(n.index)) for n in self.nodes if n.bound_reason),
+            wires=tuple(
+                Wire(source.bit, self._readers(tensor), self.book.forms(found), source.ids)
+                for (tensor, source), found in zip(self.sources.items(), forms, strict=True)
+            ),
+            wires_after=self._wires_after(),
+            before=before,
+            after=after,
+            tensors=tuple(self.tensors),
+            inputs=inputs,
+            outputs=outputs,
+            frame=self.book.cost("frame", frame),
+            item_bytes=self.book.item_bytes(),
+        )
+
+    # ------------------------------------------------------------------------------- tensors and who reads them
+
+    def _ends(self) -> dict[int, list[tuple[int, bool, bool]]]:
+        """For each float tensor that is an output: the scale, whether integer, whether uint8; in order of outputs."""
+        found: dict[int, list[tuple[int, bool, bool]]] = {}
+        for output in map(int, self.integer.raw.outputs):
+            if output in self.integer.origin:
+                tensor = self.integer.origin[output]
+                dtype = self.integer.raw.tensors[output].type
+                end = (self._scale(output), dtype != _FLOAT32, dtype == _UINT8)
+                found.setdefault(tensor, []).append(end)
+        return found
+
+    def _scale(self, tensor: int) -> int:
+        """Which of its scales a tensor of the integer build has."""
+        form = self.integer.integer_form(tensor)
+        return 0 if form is None else self.scales[self.integer.origin[tensor]].index(form)
+
+    def _sources(self) -> dict[int, _Source]:
+        """The float model's activations: its inputs, then in order of its ops."""
+        sources = {}
+        for j, tensor in enumerate(map(int, self.raw.inputs)):
+            sources[tensor] = self._source(tensor, self.count + j, self.names.inputs[j], int(self.integer.raw.inputs[j]))
+        for i, op in enumerate(self.raw.operators):
+            built = self.integer.op(i)
+            for k, tensor in enumerate(map(int, op.outputs if built is not None else ())):
+                sources[tensor] = self._source(tensor, i, self.names.op_outputs[i][k], int(built.outputs[k]))
+        return sources
+
+    def _source(self, tensor: int, bit: int, name: str, own: int) -> _Source:
+        scales = tuple(self.scales.get(tensor, ()))
+        graph = self.integer.graph
+        if scales:
+            twin = self.float_graph.tensors[tensor]
+            ids = tuple((self._new(graph.tensors[form]), self._new(twin)) for form in scales)
+        else:
+            place = self._new(graph.tensors[own])
+            ids = ((place, place),)
+        if self.integer.raw.tensors[own].type == _UINT8:
+            name, own = f"{name}_int8", scales[0]
+        ends = tuple((scale, integer) for scale, integer, uint8 in self.ends.get(tensor, ()) if not uint8)
+        return _Source(bit, name, scales, own, ids, ends)
+
+    def _new(self, tensor: Tensor) -> int:
+        self.tensors.append(tensor)
+        return len(self.tensors) - 1
+
+    def _edges(self, index: int) -> tuple[tuple[int, int], ...]:
+        """What an op reads: float tensors and scales."""
+        if self.integer.op(index) is None:
+            return ()
+        inputs = [t for t in self.integer.record(index).inputs if t in self.integer.origin]
+        return tuple((self.integer.origin[t], self._scale(t)) for t in inputs)
+
+    def _readers(self, tensor: int) -> tuple[int, ...]:
+        """For each scale a mask of its readers; nothing for a tensor that is never converted."""
+        masks = [0] * len(self.sources[tensor].scales)
+        if not masks:
+            return ()
+        for i, edges in self.edges.items():
+            for read, scale in edges:
+                if read == tensor:
+                    masks[scale] |= 1 << i
+        for j, output in enumerate(map(int, self.integer.raw.outputs)):
+            if self.integer.origin.get(output) == tensor:
+                masks[self._scale(output)] |= 1 << self._output_bit(j)
+        return tuple(masks)
+
+    def _output_bit(self, position: int) -> int:
+        return self.count + self.input_count + position
+
+    def _integer_ends(self) -> list[int]:
+        raw = self.integer.raw
+        inputs = [self.count + j for j, t in enumerate(raw.inputs) if raw.tensors[t].type != _FLOAT32]
+        outputs = [self._output_bit(j) for j, t in enumerate(raw.outputs) if raw.tensors[t].type != _FLOAT32]
+        return inputs + outputs
+
+    def _writers(self, index: int) -> int:
+        """Mask of the ops that write what an op reads."""
+        bits = {self.sources[tensor].bit for tensor, _ in self.edges[index]}
+        return sum(1 << bit for bit in bits if bit < self.count)
+
+    def _wires_after(self) -> tuple[tuple[int, ...], ...]:
+        rows: list[list[int]] = [[] for _ in range(self.count + 1)]
+        for i, source in enumerate(self.sources.values()):
+            rows[source.bit + 1 if source.bit < self.count else 0].append(i)
+        return tuple(map(tuple, rows))
+
+    # ----------------------------------------------------------------------------------------- the interface
+
+    def _interface(self) -> tuple[fp.Footprint, list[Op], list[Op], tuple[int, ...], Any]:
+        """What every candidate has: the frame, conversions from and to uint8, inputs and outputs."""
+        reading, parts = self.integer, [fp.frame(self.integer.model)]
+        before, after, inputs = [], [], []
+        for tensor in map(int, reading.raw.inputs):
+            source = self.sources[reading.origin[tensor]]
+            if reading.raw.tensors[tensor].type == _UINT8:
+                inputs.append(self._new(reading.graph.tensors[tensor]))
+                before.append(_conversion(inputs[-1], source.ids[0][0], OpKind.INTEGER, "QUANTIZE"))
+                parts += self._unsigned(tensor)
+            else:
+                inputs.append(source.ids[0][0 if reading.raw.tensors[tensor].type != _FLOAT32 else 1])
+        outputs: list[tuple[Edge | None, int]] = []
+        for j, tensor in enumerate(map(int, reading.raw.outputs)):
+            if tensor not in reading.origin:
+                outputs.append((None, self._new(reading.graph.tensors[tensor])))
+                continue
+            found = reading.origin[tensor]
+            edge = Edge(self.wire_index[found], self._scale(tensor))
+            if reading.raw.tensors[tensor].type == _UINT8:
+                place = self._new(reading.graph.tensors[tensor])
+                after.append(_conversion(self.sources[found].ids[edge.scale][0], place, OpKind.INTEGER, "QUANTIZE"))
+                parts += self._unsigned(tensor)
+                outputs.append((None, place))
+            else:
+                outputs.append((edge, self._output_bit(j)))
+        return fp.total(parts), tuple(before), tuple(after), tuple(inputs), tuple(outputs)
+
+    def _unsigned(self, tensor: int) -> list[fp.Footprint]:
+        reading = self.integer
+        return [
+            fp.tensor_footprint(reading.model, reading.raw.tensors[tensor], is_constant=False),
+            self.converters["QUANTIZE"],
+        ]
+
+    # --------------------------------------------------------------------------------------------------- ops
+
+    def _op_states(self, index: int) -> tuple[_OpDraft, dict[Fallback, _OpDraft]]:
+        left_out = {fallback: self._op_state(index, found, False) for fallback, found in self.left_out.items()}
+        return self._op_state(index, self.integer, True), left_out
+
+    def _op_state(self, index: int, reading: _Reading, integer: bool) -> _OpDraft:
+        op = reading.op(index)
+        if (op is None) != (self.integer.op(index) is None):
+            raise BuildError(f"The quantizer folds op {index} in some builds only, which cannot be predicted.")
+        if op is None:
+            return _OpDraft(index, fp.Footprint(), "folded", None, ())
+        rows = (op.inputs, op.intermediates)
+        used = {int(t) for row in rows if row is not None for t in row if t >= 0 and int(t) not in reading.origin}
+        parts = [_constant(reading, t) for t in sorted(used)]
+        footprint = fp.total([fp.op_footprint(reading.model, op), *parts])
+        edges = tuple(Edge(self.wire_index[tensor], scale) for tensor, scale in self.edges[index])
+        form = 0 if integer else 1
+        record = replace(
+            reading.record(index),
+            inputs=tuple(self.sources[tensor].ids[scale][form] for tensor, scale in self.edges[index]),
+            constants=(),
+            outputs=tuple(self.sources[int(tensor)].ids[0][form] for tensor in self.raw.operators[index].outputs),
+        )
+        draft = _OpDraft(
+            index,
+            footprint,
+            kind_at(reading.graph, reading.places[index]),
+            record,
+            edges if not integer and any(edge.scale for edge in edges) else (),
+        )
+        self.book.add(index, footprint)
+        return draft
+
+    # ----------------------------------------------------------------------------------- tensors in all forms
+
+    def _forms(self, tensor: int, source: _Source) -> dict[int, _FormDraft]:
+        """Every form of a tensor, by key."""
+        found = {}
+        for written, *reads in product((0, 1), *[tuple(product((0, 1), repeat=2))] * len(source.scales)):
+            key = written
+            for by_integer, by_float in reads:
+                key = key << 2 | by_integer << 1 | by_float
+            draft = self._form(tensor, source, bool(written), reads)
+            self.book.add(("wire", tensor), draft.footprint)
+            found[key] = draft
+        return found
+
+    def _form(self, tensor: int, source: _Source, written: bool, reads: Sequence[tuple[int, int]]) -> _FormDraft:
+        own = self._own_name(source, written)
+        if not source.scales:
+            part = fp.tensor_footprint(
+                self.integer.model, _named(self.integer.raw.tensors[source.own], own), is_constant=False
+            )
+            return _FormDraft(tensor, part, ())
+        parts, conversions = [self._tensor(tensor, source, 0, written, own)], []
+
+        def convert(scale: int, integer: bool, start: tuple[int, str], name: str) -> str:
+            """Add a conversion and what it writes; returns the name of that."""
+            is_end = (scale, integer) in source.ends and (integer or written)
+            dtype = self._dtype(source, scale) if integer else "float32"
+            name = source.name if is_end else f"{start[1]}_{dtype}"
+            parts.append(self._tensor(tensor, source, scale, integer, name))
+            op_type = "QUANTIZE" if integer else "DEQUANTIZE"
+            parts.append(self.converters[op_type])
+            kind = OpKind.INTEGER if integer and scale else OpKind.BOUNDARY
+            conversions.append(_conversion(start[0], source.ids[scale][0 if integer else 1], kind, op_type))
+            return name
+
+        first = own
+        if not written and any(by_integer for by_integer, _ in reads):
+            first = convert(0, True, (source.ids[0][1], own), own)
+        for scale, (by_integer, by_float) in enumerate(reads):
+            name = first
+            if scale and (by_integer or (by_float and written)):
+                name = convert(scale, True, (source.ids[0][0], first), own)
+            if written and by_float:
+                convert(scale, False, (source.ids[scale][0], name), own)
+        return _FormDraft(tensor, fp.total(parts), tuple(conversions))
+
+    def _own_name(self, source: _Source, written: bool) -> str:
+        """Name of what the tensor's own op writes: the float model's, if the interface leaves it that."""
+        if source.bit >= self.count or source.name not in self.fixed:
+            return source.name
+        if any(scale == 0 and integer == written or not written and not integer for scale, integer in source.ends):
+            return source.name
+        return f"{source.name}_{self._dtype(source, 0) if written else 'float32'}"
+
+    def _dtype(self, source: _Source, scale: int) -> str:
+        return fb.TENSOR_DTYPES[self.integer.raw.tensors[source.scales[scale]].type]
+
+    def _tensor(self, tensor: int, source: _Source, scale: int, integer: bool, name: str) -> fp.Footprint:
+        """One form of a tensor, under a name."""
+        key = (tensor, scale, integer, name)
+        if key not in self.measured:
+            example = _named(self.integer.raw.tensors[source.scales[scale]], name)
+            if not integer:
+                example.type, example.quantization = _FLOAT32, schema.QuantizationParametersT()
+            self.measured[key] = fp.tensor_footprint(self.integer.model, example, is_constant=False)
+        return self.measured[key]
+
+
+def _scales(reading: _Reading) -> dict[int, list[int]]:
+    """For each float tensor its integer forms in the integer build: its own scale first, then those made of it."""
+    found: dict[int, list[int]] = {}
+    order = sorted(reading.origin, key=lambda t: t in reading.parents and reading.integer_form(reading.parents[t]) is not None)
+    for tensor in order:
+        if not _is_integer(reading.raw.tensors[tensor]):
+            continue
+        forms = found.setdefault(reading.origin[tensor], [])
+        parent = reading.parents.get(tensor)
+        if forms and parent != forms[0]:
+            raise BuildError("The quantizer converts a tensor in a way that cannot be predicted.")
+        forms.append(tensor)
+    return found
+
+
+def _named(tensor: Any, name: str) -> Any:
+    tensor = copy(tensor)
+    tensor.name = name.encode()
+    return tensor
+
+
+def _conversion(source: int, result: int, kind: OpKind, op_type: str) -> Op:
+    return Op(op_type=op_type, kind=kind, inputs=(source,), constants=(), outputs=(result,), macs=0)
+
+
+def _constant(reading: _Reading, index: int) -> fp.Footprint:
+    """A constant, which is there once for all that need it; or a variable, which is its op's own."""
+    tensor = reading.raw.tensors[index]
+    if tensor.isVariable or tensor.buffer == 0:
+        return fp.tensor_footprint(reading.model, tensor, is_constant=False)
+    part = fp.tensor_footprint(reading.model, tensor, is_constant=True)
+    data = fb.buffer_bytes(reading.model.buffers[tensor.buffer])
+    return fp.Footprint(items={**part.items, ("constant", fb.constant_key(tensor), data): part.own})
+
+
+@dataclass(frozen=True, slots=True)
+class _OpDraft:
+    owner: Hashable
+    footprint: fp.Footprint
+    kind: str
+    record: Op | None
+    edges: tuple[Edge, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _FormDraft:
+    tensor: int
+    footprint: fp.Footprint
+    conversions: tuple[Op, ...]
+
+
+class _Book:
+    """Tells items that several parts share, which get a bit, from those that only one part needs."""
+
+    def __init__(self) -> None:
+        self._owners: dict[Hashable, set[Hashable]] = {}
+        self._bits: dict[Hashable, tuple[int, int]] = {}
+
+    def add(self, owner: Hashable, footprint: fp.Footprint) -> None:
+        """Note what a part needs; two parts of one owner are never in one file."""
+        for item in footprint.items:
+            self._owners.setdefault(item, set()).add(owner)
+
+    def cost(self, owner: Hashable, footprint: fp.Footprint) -> Cost:
+        """The footprint with what is always there, or this part's alone, counted in."""
+        own, mask = footprint.own, 0
+        for item, size in footprint.items.items():
+            owners = self._owners[item]
+            if owners == {owner} or owner == "frame":
+                own += size
+            elif "frame" not in owners:
+                mask |= 1 << self._bits.setdefault(item, (len(self._bits), size))[0]
+        return Cost(own, mask)
+
+    def op_state(self, draft: _OpDraft) -> OpState:
+        return OpState(self.cost(draft.owner, draft.footprint), draft.kind, draft.record, draft.edges)
+
+    def forms(self, drafts: Mapping[int, _FormDraft]) -> dict[int, Form]:
+        return {
+            key: Form(self.cost(("wire", draft.tensor), draft.footprint), draft.conversions)
+            for key, draft in drafts.items()
+        }
+
+    def item_bytes(self) -> tuple[int, ...]:
+        """Bytes of each item with a bit."""
+        return tuple(size for _, size in self._bits.values())
