@@ -49,6 +49,15 @@ class NameMap:
         times = Counter(first)
         return tuple(n if n and times[n] == 1 else f"{n}#{i}" for i, n in enumerate(first))
 
+    def unique_outputs(self) -> tuple[tuple[str, ...], ...]:
+        """The names of each op's outputs, with ``#index`` of the op where an op before it has the name."""
+        taken: set[str] = set()
+        rows = []
+        for index, row in enumerate(self.op_outputs):
+            rows.append(tuple(f"{name}#{index}" if name in taken else name for name in row))
+            taken.update(row)
+        return tuple(rows)
+
 
 def canonical_name(op_index: int) -> str:
     """The name of every output of the op at ``op_index`` while the quantizer works."""
@@ -117,6 +126,7 @@ def restore(model: fb.Model, names: NameMap) -> None:
     fixed = dict(zip([int(i) for i in graph.outputs], names.outputs, strict=True))
     fixed.update(zip([int(i) for i in graph.inputs], names.inputs, strict=True))
     taken = Counter(fixed.values())
+    outputs = names.unique_outputs()
     for op in graph.operators:
         converts = fb.op_type(model, op) in BOUNDARY_OPS
         for position, index in enumerate(op.outputs):
@@ -124,7 +134,7 @@ def restore(model: fb.Model, names: NameMap) -> None:
             if int(index) in fixed:
                 tensor.name = fixed[int(index)].encode()
                 continue
-            wanted = _own_name(graph, op, position, names) if not converts else _source_name(graph, op, tensor)
+            wanted = _own_name(graph, op, position, outputs) if not converts else _source_name(graph, op, tensor)
             if wanted is not None:
                 tensor.name = _free(wanted, tensor, taken).encode()
     for index, name in fixed.items():
@@ -171,11 +181,11 @@ def _constant_name(wanted: str, tensor: Any, *, shared: bool) -> str:
     return f"{wanted}_{fb.TENSOR_DTYPES[tensor.type]}_{zlib.crc32(np.asarray(scales, '<f4').tobytes()):08x}"
 
 
-def _own_name(graph: Any, op: Any, position: int, names: NameMap) -> str | None:
+def _own_name(graph: Any, op: Any, position: int, outputs: Sequence[Sequence[str]]) -> str | None:
     index = op_index_of(fb.tensor_name(graph.tensors[op.outputs[position]]))
-    if index is None or index >= len(names.op_outputs) or position >= len(names.op_outputs[index]):
+    if index is None or index >= len(outputs) or position >= len(outputs[index]):
         return None
-    return names.op_outputs[index][position]
+    return outputs[index][position]
 
 
 def _source_name(graph: Any, op: Any, tensor: Any) -> str:

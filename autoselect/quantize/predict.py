@@ -3,13 +3,14 @@
 Knows how integer and float ops join in a built model; refuses to know builds, which
 :mod:`autoselect.quantize.probing` reads, and accuracy. The rules, as tried on built models:
 
-* A node is integer unless it is denylisted. One that is *bound* (:class:`autoselect.domain.layers.Node`) and denylisted
-  stays integer as long as integer ops, or the model's inputs, write all that it reads.
+* A node is integer unless it is denylisted. A *bound* one (:class:`autoselect.domain.layers.Node`), which makes a tensor
+  smaller and keeps its scale, stays integer all the same where integers are written and no other float op reads them:
+  the quantizer moves the DEQUANTIZE behind it.
 * What an op is made of (its weights, biases, options) depends on its own state alone: scales come from calibration.
 * A tensor exists in the form that its op writes, and once more for all readers of the other form: one QUANTIZE or
   DEQUANTIZE. Integer readers that need another scale than the tensor's own share one QUANTIZE more for each scale.
-* A float op reads what a float op wrote directly. What an integer op wrote it reads through the scale that it would
-  need as integer op.
+* A float op reads what a float op wrote directly. Which scale it reads of what an integer op wrote is seen in a build:
+  that which it would need as integer op, or the tensor's own.
 * The model's outputs are readers, and its inputs writers, of a fixed form: that of the interface.
 
 Sizes add up because :mod:`autoselect.tflite.flatbuffer` writes files that way.
@@ -59,10 +60,11 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What is read: the tensor, and which of its scales; scale 0 is the tensor's own."""
+    """What is read: the tensor, and which of its scales as integers and as floats; scale 0 is the tensor's own."""
 
     tensor: int
-    scale: int
+    integer_scale: int
+    float_scale: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +73,31 @@ class Wire:
 
     Attributes:
         writer: Bit of the op or model input that writes it.
-        readers: For each of its scales a mask of the ops and model outputs that read it so.
+        readers: For each of its scales two masks of the ops and model outputs: those that read it so when they are
+            integer, and when they are float.
         forms: By key, see :func:`form_key`.
         ids: For each scale the numbers of the integer and of the float tensor in the predicted graph.
     """
 
     writer: int
-    readers: tuple[int, ...]
+    readers: tuple[tuple[int, int], ...]
     forms: Mapping[int, Form]
     ids: tuple[tuple[int, int], ...]
 
-    def read(self, scale: int, state: int, *, integer: bool) -> int:
+    def read(self, edge: Edge, state: int, *, integer: bool) -> int:
         """Number of the tensor that an integer or a float reader reads."""
         if integer:
-            return self.ids[scale][0]
-        return self.ids[scale if state >> self.writer & 1 else 0][1]
+            return self.ids[edge.integer_scale][0]
+        return self.ids[edge.float_scale if state >> self.writer & 1 else 0][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bound node: its bit, a mask of the ops that write what it reads, and one of the others that read the same."""
+
+    op: int
+    writers: int
+    others: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +129,9 @@ class Predictor:
         ops: For each op of the float model its integer state, and by fallback what it is when left out.
         integer: Mask of what is integer with nothing denylisted.
         always: Mask of what is integer whatever is denylisted.
-        bound: For each bound node, in graph order, its op index and the mask of the ops that write what it reads.
+        bound: The bound nodes, in graph order.
         wires: The float model's activations.
         wires_after: First the wires of the model's inputs, then for each op those that it writes, as indices.
-        before: Ops at the model's inputs that are there in every recipe.
         after: Ops at its outputs that are there in every recipe.
         tensors: Of the predicted graphs.
         inputs: Of the predicted graphs.
@@ -133,10 +144,9 @@ class Predictor:
     ops: tuple[tuple[OpState, Mapping[str, OpState]], ...]
     integer: int
     always: int
-    bound: tuple[tuple[int, int], ...]
+    bound: tuple[Bound, ...]
     wires: tuple[Wire, ...]
     wires_after: tuple[tuple[int, ...], ...]
-    before: tuple[Op, ...]
     after: tuple[Op, ...]
     tensors: tuple[Tensor, ...]
     inputs: tuple[int, ...]
@@ -154,7 +164,7 @@ class Predictor:
         state = self._state(denied)
         states = [pair[0] if state >> i & 1 else pair[1][fallback] for i, pair in enumerate(self.ops)]
         own, items = self.frame.own, self.frame.items
-        ops = list(self.before)
+        ops: list[Op] = []
         for i, wires in enumerate(self.wires_after, start=-1):
             if i >= 0 and (record := states[i].record) is not None:
                 own += states[i].cost.own
@@ -182,21 +192,26 @@ class Predictor:
         for position in denied:
             mask |= 1 << self.nodes[position]
         state = self.integer & ~mask | self.always
-        for op, writers in self.bound:
-            if state & writers == writers:
-                state |= 1 << op
+        kept = 0
+        for node in self.bound:
+            if mask >> node.op & 1 and state & node.writers == node.writers:
+                # What reads a kept op's output in integers reads it through the DEQUANTIZE behind it.
+                in_float = node.others if kept & node.writers else node.others & ~state
+                if not in_float:
+                    kept |= 1 << node.op
+                    state |= kept
         return state
 
     def _reroute(self, index: int, op: OpState, state: int) -> Op:
         integer = bool(state >> index & 1)
         assert op.record is not None
-        inputs = tuple(self.wires[e.tensor].read(e.scale, state, integer=integer) for e in op.edges)
+        inputs = tuple(self.wires[e.tensor].read(e, state, integer=integer) for e in op.edges)
         return replace(op.record, inputs=inputs)
 
     def _output(self, edge: Edge | None, place: int, state: int) -> int:
         if edge is None:
             return place
-        return self.wires[edge.tensor].read(edge.scale, state, integer=bool(state >> place & 1))
+        return self.wires[edge.tensor].read(edge, state, integer=bool(state >> place & 1))
 
     def _weigh(self, items: int) -> int:
         weight = 0
@@ -210,6 +225,6 @@ class Predictor:
 def form_key(wire: Wire, state: int) -> int:
     """Whether the tensor is written in integers, then for each scale two bits: read by integer, by float ops."""
     key = state >> wire.writer & 1
-    for readers in wire.readers:
-        key = key << 2 | (2 if state & readers else 0) | (1 if ~state & readers else 0)
+    for as_integer, as_float in wire.readers:
+        key = key << 2 | (2 if state & as_integer else 0) | (1 if ~state & as_float else 0)
     return key

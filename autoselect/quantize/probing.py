@@ -5,36 +5,35 @@ Knows the float model's ops and tensors by their indices, and finds them again i
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, get_args
 
-import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.domain.graph import Graph, Op, OpKind, Tensor
+from autoselect.domain.graph import Op, OpKind, Tensor
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Fallback, IoType, Recipe
 from autoselect.errors import BuildError
 from autoselect.quantize.build import Assembly, Builder, CalibratedModel, kind_at
 from autoselect.quantize.names import NameMap
-from autoselect.quantize.predict import Cost, Edge, Form, OpState, Predictor, Wire, form_key
+from autoselect.quantize.predict import Bound, Cost, Edge, Form, OpState, Predictor, Wire
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import footprint as fp
 from autoselect.tflite import reader
 
-BUILDS = 4
-"""What :func:`probe` builds."""
 _FLOAT32, _UINT8 = schema.TensorType.FLOAT32, schema.TensorType.UINT8
 
 
 def probe(
     calibrated: CalibratedModel, nodes: Sequence[Node], *, per_channel: bool = True, io_type: IoType = "float32"
 ) -> Predictor:
-    """Build with nothing, with every node and with every second node denylisted, and read a predictor from that.
+    """Read a predictor from a few builds.
+
+    Three builds denylist nothing, every node as float, every node as DRQ. One more, or a few, denylist the ops that
+    read a tensor in another scale than its own; and one every second node, where the interface is of integers.
 
     Args:
         calibrated: The calibrated model.
@@ -45,17 +44,22 @@ def probe(
     Raises:
         BuildError: If the quantizer refuses, or takes ops apart in a way that cannot be predicted.
     """
-    builder = Builder(calibrated, tuple(nodes))
+    builder, float_model = Builder(calibrated, tuple(nodes)), fb.parse(calibrated.content)
     recipe = Recipe(per_channel=per_channel, io_type=io_type, fallback="float")
-    denied = [node.index for node in nodes]
-    float_model = fb.parse(calibrated.content)
-    integer = _Reading(builder.assemble([], recipe), float_model)
-    left_out = {
-        fallback: _Reading(builder.assemble(denied, replace(recipe, fallback=fallback)), float_model)
-        for fallback in get_args(Fallback)
-    }
-    mixed = _Reading(builder.assemble(denied[::2], recipe), float_model)
-    return _Plan(calibrated.names, float_model, integer, left_out, mixed, nodes).predictor()
+
+    def read(denied: Sequence[int], fallback: Fallback = "float") -> _Reading:
+        return _Reading(builder.assemble(denied, replace(recipe, fallback=fallback)), float_model)
+
+    indices = [node.index for node in nodes]
+    integer = read([])
+    readings = _Readings(
+        integer=integer,
+        left_out={fallback: read(indices, fallback) for fallback in get_args(Fallback)},
+        partly=[read(denied) for denied in _rescaled(integer, indices)],
+    )
+    if io_type != "float32":
+        readings.partly.append(read(indices[::2]))
+    return _Plan(calibrated.names, float_model, readings, nodes).predictor()
 
 
 class _Reading:
@@ -102,6 +106,15 @@ class _Reading:
         """The same, as an op of the graph."""
         return self.graph.ops[self.places[index][0]]
 
+    def results(self, index: int) -> list[int]:
+        """The float model's tensors that an op writes."""
+        return [self.origin[t] for t in self.record(index).outputs]
+
+    def scale(self, tensor: int, scales: Mapping[int, Sequence[int]]) -> int:
+        """Which scale an activation has, of those that its tensor has in the integer build; 0 for a float one."""
+        form = self.integer_form(tensor) if tensor in self.origin else None
+        return 0 if form is None else scales[self.origin[tensor]].index(form)
+
     def integer_form(self, tensor: int) -> int | None:
         """The nearest integer tensor that ``tensor`` is or is converted from; None where there is none."""
         while not _is_integer(self.raw.tensors[tensor]):
@@ -109,6 +122,34 @@ class _Reading:
                 return None
             tensor = self.parents[tensor]
         return tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Readings:
+    """With nothing denylisted, with all by fallback, with some nodes."""
+
+    integer: _Reading
+    left_out: Mapping[Fallback, _Reading]
+    partly: list[_Reading]
+
+
+def _rescaled(integer: _Reading, nodes: Sequence[int]) -> list[list[int]]:
+    """Nodes that read a tensor in another scale than its own, in groups in which none writes for another."""
+    scales = _scales(integer)
+    writers: dict[int, set[int]] = {}
+    for index in nodes:
+        tensors = {integer.origin[t] for t in integer.record(index).inputs if integer.scale(t, scales)}
+        if tensors:
+            writers[index] = {i for i in nodes if tensors & set(integer.results(i))}
+    groups: list[list[int]] = []
+    for index, needed in writers.items():
+        fitting = (g for g in groups if not needed & set(g) and not any(index in writers[i] for i in g))
+        group = next(fitting, None)
+        if group is None:
+            groups.append([index])
+        else:
+            group.append(index)
+    return groups
 
 
 def _is_integer(tensor: Any) -> bool:
@@ -128,6 +169,7 @@ class _Source:
         own: The tensor that is written, in the integer build.
         ids: For each scale the numbers of the integer and of the float tensor in the predicted graph.
         ends: The model outputs that it is: the scale, and whether as an integer.
+        unsigned: Number, in the predicted graph, of the uint8 input that it is a form of; None where there is none.
     """
 
     bit: int
@@ -136,6 +178,7 @@ class _Source:
     own: int
     ids: tuple[tuple[int, int], ...]
     ends: tuple[tuple[int, bool], ...]
+    unsigned: int | None
 
 
 class _Plan:
@@ -145,25 +188,25 @@ class _Plan:
         self,
         names: NameMap,
         float_model: fb.Model,
-        integer: _Reading,
-        left_out: Mapping[Fallback, _Reading],
-        mixed: _Reading,
+        readings: _Readings,
         nodes: Sequence[Node],
     ) -> None:
-        self.names, self.nodes, self.integer, self.left_out = names, nodes, integer, left_out
+        self.names, self.nodes = names, nodes
+        self.integer, self.left_out, self.partly = readings.integer, readings.left_out, readings.partly
+        self.output_names = names.unique_outputs()
         self.raw = float_model.subgraphs[0]
         self.float_graph = reader.read_graph(float_model)
         self.count, self.input_count = len(self.raw.operators), len(self.raw.inputs)
         self.converters = {
             name: fp.op_footprint(found.model, op)
-            for found in (integer, mixed, *left_out.values())
+            for found in (self.integer, *self.partly, *self.left_out.values())
             for name, op in found.conversions.items()
         }
         self.measured: dict[tuple[int, int, bool, str], fp.Footprint] = {}
         self.fixed = frozenset((*names.inputs, *names.outputs))
         self.tensors: list[Tensor] = []
         self.book = _Book()
-        self.scales = _scales(integer)
+        self.scales = _scales(self.integer)
         self.ends = self._ends()
         self.sources = self._sources()
         self.edges = {i: self._edges(i) for i in range(self.count)}
@@ -171,7 +214,7 @@ class _Plan:
 
     def predictor(self) -> Predictor:
         """Everything, with shared items counted."""
-        frame, before, after, inputs, outputs = self._interface()
+        frame, after, inputs, outputs = self._interface()
         self.book.add("frame", frame)
         op_states = [self._op_states(i) for i in range(self.count)]
         forms = [self._forms(tensor, source) for tensor, source in self.sources.items()]
@@ -185,13 +228,12 @@ class _Plan:
             ),
             integer=sum(1 << n.index for n in self.nodes) | integer_ends,
             always=unreachable | integer_ends,
-            bound=tuple((n.index, self._writers(n.index)) for n in self.nodes if n.bound_reason),
+            bound=tuple(self._bound(n.index) for n in self.nodes if n.bound_reason),
             wires=tuple(
                 Wire(source.bit, self._readers(tensor), self.book.forms(found), source.ids)
                 for (tensor, source), found in zip(self.sources.items(), forms, strict=True)
             ),
             wires_after=self._wires_after(),
-            before=before,
             after=after,
             tensors=tuple(self.tensors),
             inputs=inputs,
@@ -215,18 +257,19 @@ class _Plan:
 
     def _scale(self, tensor: int) -> int:
         """Which of its scales a tensor of the integer build has."""
-        form = self.integer.integer_form(tensor)
-        return 0 if form is None else self.scales[self.integer.origin[tensor]].index(form)
+        return self.integer.scale(tensor, self.scales)
 
     def _sources(self) -> dict[int, _Source]:
         """The float model's activations: its inputs, then in order of its ops."""
         sources = {}
         for j, tensor in enumerate(map(int, self.raw.inputs)):
-            sources[tensor] = self._source(tensor, self.count + j, self.names.inputs[j], int(self.integer.raw.inputs[j]))
+            sources[tensor] = self._source(
+                tensor, self.count + j, self.names.inputs[j], int(self.integer.raw.inputs[j])
+            )
         for i, op in enumerate(self.raw.operators):
             built = self.integer.op(i)
             for k, tensor in enumerate(map(int, op.outputs if built is not None else ())):
-                sources[tensor] = self._source(tensor, i, self.names.op_outputs[i][k], int(built.outputs[k]))
+                sources[tensor] = self._source(tensor, i, self.output_names[i][k], int(built.outputs[k]))
         return sources
 
     def _source(self, tensor: int, bit: int, name: str, own: int) -> _Source:
@@ -238,35 +281,54 @@ class _Plan:
         else:
             place = self._new(graph.tensors[own])
             ids = ((place, place),)
-        if self.integer.raw.tensors[own].type == _UINT8:
-            name, own = f"{name}_int8", scales[0]
+        is_unsigned = self.integer.raw.tensors[own].type == _UINT8
+        unsigned = self._new(graph.tensors[own]) if is_unsigned else None
         ends = tuple((scale, integer) for scale, integer, uint8 in self.ends.get(tensor, ()) if not uint8)
-        return _Source(bit, name, scales, own, ids, ends)
+        return _Source(bit, name, scales, own, ids, ends, unsigned)
 
     def _new(self, tensor: Tensor) -> int:
         self.tensors.append(tensor)
         return len(self.tensors) - 1
 
-    def _edges(self, index: int) -> tuple[tuple[int, int], ...]:
-        """What an op reads: float tensors and scales."""
+    def _edges(self, index: int) -> tuple[Edge, ...]:
+        """What an op reads; tensors by their number in the float model."""
         if self.integer.op(index) is None:
             return ()
         inputs = [t for t in self.integer.record(index).inputs if t in self.integer.origin]
-        return tuple((self.integer.origin[t], self._scale(t)) for t in inputs)
+        edges = []
+        for position, tensor in enumerate(inputs):
+            scale = self._scale(tensor)
+            seen = scale if scale == 0 else self._float_scale(index, position, scale)
+            edges.append(Edge(self.integer.origin[tensor], scale, seen))
+        return tuple(edges)
 
-    def _readers(self, tensor: int) -> tuple[int, ...]:
-        """For each scale a mask of its readers; nothing for a tensor that is never converted."""
-        masks = [0] * len(self.sources[tensor].scales)
+    def _float_scale(self, index: int, position: int, default: int) -> int:
+        """Which scale of an integer tensor an op reads when it is float, as seen in a build where it is."""
+        for reading in self.partly:
+            inputs = [t for t in reading.record(index).inputs if t in reading.origin]
+            tensor = inputs[position]
+            form = reading.integer_form(tensor)
+            if form is not None and not _is_integer(reading.raw.tensors[tensor]):
+                forms = self.scales[reading.origin[tensor]]
+                keys = [fb.constant_key(self.integer.raw.tensors[t])[-1] for t in forms]
+                return keys.index(fb.constant_key(reading.raw.tensors[form])[-1])
+        return default
+
+    def _readers(self, tensor: int) -> tuple[tuple[int, int], ...]:
+        """For each scale masks of its readers in integers and in float; none for a tensor that is never converted."""
+        masks = [[0, 0] for _ in self.sources[tensor].scales]
         if not masks:
             return ()
         for i, edges in self.edges.items():
-            for read, scale in edges:
-                if read == tensor:
-                    masks[scale] |= 1 << i
+            for edge in edges:
+                if edge.tensor == tensor:
+                    masks[edge.integer_scale][0] |= 1 << i
+                    masks[edge.float_scale][1] |= 1 << i
         for j, output in enumerate(map(int, self.integer.raw.outputs)):
             if self.integer.origin.get(output) == tensor:
-                masks[self._scale(output)] |= 1 << self._output_bit(j)
-        return tuple(masks)
+                masks[self._scale(output)][0] |= 1 << self._output_bit(j)
+                masks[self._scale(output)][1] |= 1 << self._output_bit(j)
+        return tuple((as_integer, as_float) for as_integer, as_float in masks)
 
     def _output_bit(self, position: int) -> int:
         return self.count + self.input_count + position
@@ -277,10 +339,14 @@ class _Plan:
         outputs = [self._output_bit(j) for j, t in enumerate(raw.outputs) if raw.tensors[t].type != _FLOAT32]
         return inputs + outputs
 
-    def _writers(self, index: int) -> int:
-        """Mask of the ops that write what an op reads."""
-        bits = {self.sources[tensor].bit for tensor, _ in self.edges[index]}
-        return sum(1 << bit for bit in bits if bit < self.count)
+    def _bound(self, index: int) -> Bound:
+        tensors = {(edge.tensor, edge.float_scale) for edge in self.edges[index]}
+        bits = {self.sources[tensor].bit for tensor, _ in tensors}
+        others = 0
+        for tensor, scale in tensors:
+            readers = self._readers(tensor)
+            others |= readers[scale][1] if readers else 0
+        return Bound(index, sum(1 << bit for bit in bits if bit < self.count), others & ~(1 << index))
 
     def _wires_after(self) -> tuple[tuple[int, ...], ...]:
         rows: list[list[int]] = [[] for _ in range(self.count + 1)]
@@ -290,33 +356,31 @@ class _Plan:
 
     # ----------------------------------------------------------------------------------------- the interface
 
-    def _interface(self) -> tuple[fp.Footprint, list[Op], list[Op], tuple[int, ...], Any]:
-        """What every candidate has: the frame, conversions from and to uint8, inputs and outputs."""
+    def _interface(self) -> tuple[fp.Footprint, tuple[Op, ...], tuple[int, ...], Any]:
+        """What every candidate has: the frame, conversions to uint8, inputs and outputs."""
         reading, parts = self.integer, [fp.frame(self.integer.model)]
-        before, after, inputs = [], [], []
+        after, inputs = [], []
         for tensor in map(int, reading.raw.inputs):
             source = self.sources[reading.origin[tensor]]
-            if reading.raw.tensors[tensor].type == _UINT8:
-                inputs.append(self._new(reading.graph.tensors[tensor]))
-                before.append(_conversion(inputs[-1], source.ids[0][0], OpKind.INTEGER, "QUANTIZE"))
-                parts += self._unsigned(tensor)
-            else:
-                inputs.append(source.ids[0][0 if reading.raw.tensors[tensor].type != _FLOAT32 else 1])
+            first = 0 if reading.raw.tensors[tensor].type != _FLOAT32 else 1
+            inputs.append(source.ids[0][first] if source.unsigned is None else source.unsigned)
         outputs: list[tuple[Edge | None, int]] = []
         for j, tensor in enumerate(map(int, reading.raw.outputs)):
             if tensor not in reading.origin:
                 outputs.append((None, self._new(reading.graph.tensors[tensor])))
                 continue
             found = reading.origin[tensor]
-            edge = Edge(self.wire_index[found], self._scale(tensor))
+            edge = Edge(self.wire_index[found], self._scale(tensor), self._scale(tensor))
             if reading.raw.tensors[tensor].type == _UINT8:
                 place = self._new(reading.graph.tensors[tensor])
-                after.append(_conversion(self.sources[found].ids[edge.scale][0], place, OpKind.INTEGER, "QUANTIZE"))
+                after.append(
+                    _conversion(self.sources[found].ids[edge.integer_scale][0], place, OpKind.INTEGER, "QUANTIZE")
+                )
                 parts += self._unsigned(tensor)
                 outputs.append((None, place))
             else:
                 outputs.append((edge, self._output_bit(j)))
-        return fp.total(parts), tuple(before), tuple(after), tuple(inputs), tuple(outputs)
+        return fp.total(parts), tuple(after), tuple(inputs), tuple(outputs)
 
     def _unsigned(self, tensor: int) -> list[fp.Footprint]:
         reading = self.integer
@@ -341,11 +405,13 @@ class _Plan:
         used = {int(t) for row in rows if row is not None for t in row if t >= 0 and int(t) not in reading.origin}
         parts = [_constant(reading, t) for t in sorted(used)]
         footprint = fp.total([fp.op_footprint(reading.model, op), *parts])
-        edges = tuple(Edge(self.wire_index[tensor], scale) for tensor, scale in self.edges[index])
+        edges = tuple(replace(edge, tensor=self.wire_index[edge.tensor]) for edge in self.edges[index])
         form = 0 if integer else 1
         record = replace(
             reading.record(index),
-            inputs=tuple(self.sources[tensor].ids[scale][form] for tensor, scale in self.edges[index]),
+            inputs=tuple(
+                self.sources[edge.tensor].ids[edge.integer_scale if integer else 0][form] for edge in self.edges[index]
+            ),
             constants=(),
             outputs=tuple(self.sources[int(tensor)].ids[0][form] for tensor in self.raw.operators[index].outputs),
         )
@@ -354,7 +420,7 @@ class _Plan:
             footprint,
             kind_at(reading.graph, reading.places[index]),
             record,
-            edges if not integer and any(edge.scale for edge in edges) else (),
+            edges if not integer and any(edge.float_scale for edge in edges) else (),
         )
         self.book.add(index, footprint)
         return draft
@@ -380,36 +446,46 @@ class _Plan:
                 self.integer.model, _named(self.integer.raw.tensors[source.own], own), is_constant=False
             )
             return _FormDraft(tensor, part, ())
-        parts, conversions = [self._tensor(tensor, source, 0, written, own)], []
+        unsigned = source.unsigned is not None
+        parts, conversions = [], []
+        if unsigned:
+            parts.append(
+                fp.tensor_footprint(self.integer.model, self.integer.raw.tensors[source.own], is_constant=False)
+            )
+        else:
+            parts.append(self._tensor(tensor, source, 0, written, own))
 
-        def convert(scale: int, integer: bool, start: tuple[int, str], name: str) -> str:
-            """Add a conversion and what it writes; returns the name of that."""
+        def convert(scale: int, integer: bool, start: tuple[int, str]) -> tuple[int, str]:
+            """Add a conversion and what it writes; returns the number and the name of that."""
             is_end = (scale, integer) in source.ends and (integer or written)
             dtype = self._dtype(source, scale) if integer else "float32"
             name = source.name if is_end else f"{start[1]}_{dtype}"
             parts.append(self._tensor(tensor, source, scale, integer, name))
             op_type = "QUANTIZE" if integer else "DEQUANTIZE"
             parts.append(self.converters[op_type])
-            kind = OpKind.INTEGER if integer and scale else OpKind.BOUNDARY
-            conversions.append(_conversion(start[0], source.ids[scale][0 if integer else 1], kind, op_type))
-            return name
+            crosses = not integer or (scale == 0 and not unsigned)
+            result = source.ids[scale][0 if integer else 1]
+            kind = OpKind.BOUNDARY if crosses else OpKind.INTEGER
+            conversions.append(_conversion(start[0], result, kind, op_type))
+            return result, name
 
-        first = own
-        if not written and any(by_integer for by_integer, _ in reads):
-            first = convert(0, True, (source.ids[0][1], own), own)
+        start = first = (source.ids[0][0 if written else 1] if source.unsigned is None else source.unsigned, own)
+        rescaled = any(by_integer or (by_float and written) for by_integer, by_float in reads[1:])
+        if (not written or unsigned) and (reads[0][0] or rescaled):
+            first = convert(0, True, start)
         for scale, (by_integer, by_float) in enumerate(reads):
-            name = first
+            found = first if scale else start
             if scale and (by_integer or (by_float and written)):
-                name = convert(scale, True, (source.ids[0][0], first), own)
+                found = convert(scale, True, first)
             if written and by_float:
-                convert(scale, False, (source.ids[scale][0], name), own)
+                convert(scale, False, found)
         return _FormDraft(tensor, fp.total(parts), tuple(conversions))
 
     def _own_name(self, source: _Source, written: bool) -> str:
         """Name of what the tensor's own op writes: the float model's, if the interface leaves it that."""
         if source.bit >= self.count or source.name not in self.fixed:
             return source.name
-        if any(scale == 0 and integer == written or not written and not integer for scale, integer in source.ends):
+        if any((scale == 0 and integer == written) or (not written and not integer) for scale, integer in source.ends):
             return source.name
         return f"{source.name}_{self._dtype(source, 0) if written else 'float32'}"
 
@@ -430,7 +506,9 @@ class _Plan:
 def _scales(reading: _Reading) -> dict[int, list[int]]:
     """For each float tensor its integer forms in the integer build: its own scale first, then those made of it."""
     found: dict[int, list[int]] = {}
-    order = sorted(reading.origin, key=lambda t: t in reading.parents and reading.integer_form(reading.parents[t]) is not None)
+    order = sorted(
+        reading.origin, key=lambda t: t in reading.parents and reading.integer_form(reading.parents[t]) is not None
+    )
     for tensor in order:
         if not _is_integer(reading.raw.tensors[tensor]):
             continue

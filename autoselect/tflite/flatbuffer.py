@@ -211,6 +211,14 @@ def shape_of(tensor: Any) -> tuple[int, ...]:
     return () if tensor.shape is None else tuple(int(size) for size in tensor.shape)
 
 
+def scales(tensor: Any) -> tuple[float, ...]:
+    """Scales of a tensor; none for one that is not quantized."""
+    quantization = tensor.quantization
+    if quantization is None or quantization.scale is None:
+        return ()
+    return tuple(float(scale) for scale in quantization.scale)
+
+
 def is_constant(model: Model, tensor: Any) -> bool:
     """True where the tensor's values lie in the file."""
     data = model.buffers[tensor.buffer].data
