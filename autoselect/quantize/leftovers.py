@@ -20,8 +20,11 @@ def bypass_round_trips(model: fb.Model) -> None:
     """
     graph = model.subgraphs[0]
     exact = _round_trips(model)
-    if not exact:
+    rereads = _unsigned_rereads(model)
+    if not exact and not rereads:
         return
+    for op, source in rereads:
+        op.inputs = np.array([source], dtype=np.int32)
     for op in graph.operators:
         op.inputs = np.array([exact.get(int(i), int(i)) for i in op.inputs], dtype=np.int32)
     fb.drop_unread_conversions(model)
@@ -42,6 +45,21 @@ def _round_trips(model: fb.Model) -> dict[int, int]:
         elif source in quantized_from:
             exact[result] = quantized_from[source]
     return exact
+
+
+def _unsigned_rereads(model: fb.Model) -> list[tuple[Any, int]]:
+    """Each DEQUANTIZE of what was uint8, with that tensor: the quantizer has others read it directly."""
+    graph = model.subgraphs[0]
+    unsigned = {
+        int(op.outputs[0]): int(op.inputs[0])
+        for op in graph.operators
+        if fb.op_type(model, op) == "QUANTIZE" and graph.tensors[op.inputs[0]].type == schema.TensorType.UINT8
+    }
+    return [
+        (op, unsigned[int(op.inputs[0])])
+        for op in graph.operators
+        if fb.op_type(model, op) == "DEQUANTIZE" and int(op.inputs[0]) in unsigned
+    ]
 
 
 def restore_float_weights(model: fb.Model, float_model: fb.Model, float_ops: Mapping[int, int]) -> None:

@@ -3,8 +3,8 @@
 Knows how integer and float ops join in a built model; refuses to know builds, which
 :mod:`autoselect.quantize.probing` reads, and accuracy. The rules, as tried on built models:
 
-* A node is integer unless it is denylisted. A *bound* one (:class:`autoselect.domain.layers.Node`), which makes a tensor
-  smaller and keeps its scale, stays integer all the same where integers are written and no other float op reads them:
+* A node is integer unless it is denylisted. A *bound* one (:class:`autoselect.domain.layers.Node`), which makes a
+  tensor smaller and keeps its scale, stays integer all the same where it reads integers that no other float op reads:
   the quantizer moves the DEQUANTIZE behind it.
 * What an op is made of (its weights, biases, options) depends on its own state alone: scales come from calibration.
 * A tensor exists in the form that its op writes, and once more for all readers of the other form: one QUANTIZE or

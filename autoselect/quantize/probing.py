@@ -267,9 +267,9 @@ class _Plan:
                 tensor, self.count + j, self.names.inputs[j], int(self.integer.raw.inputs[j])
             )
         for i, op in enumerate(self.raw.operators):
-            built = self.integer.op(i)
-            for k, tensor in enumerate(map(int, op.outputs if built is not None else ())):
-                sources[tensor] = self._source(tensor, i, self.output_names[i][k], int(built.outputs[k]))
+            results = () if self.integer.op(i) is None else self.integer.record(i).outputs
+            for tensor, own, name in zip(map(int, op.outputs), results, self.output_names[i], strict=False):
+                sources[tensor] = self._source(tensor, i, name, own)
         return sources
 
     def _source(self, tensor: int, bit: int, name: str, own: int) -> _Source:
@@ -430,7 +430,8 @@ class _Plan:
     def _forms(self, tensor: int, source: _Source) -> dict[int, _FormDraft]:
         """Every form of a tensor, by key."""
         found = {}
-        for written, *reads in product((0, 1), *[tuple(product((0, 1), repeat=2))] * len(source.scales)):
+        uses = ((0, 0), (0, 1), (1, 0), (1, 1))
+        for written, reads in product((0, 1), product(uses, repeat=len(source.scales))):
             key = written
             for by_integer, by_float in reads:
                 key = key << 2 | by_integer << 1 | by_float
@@ -442,10 +443,7 @@ class _Plan:
     def _form(self, tensor: int, source: _Source, written: bool, reads: Sequence[tuple[int, int]]) -> _FormDraft:
         own = self._own_name(source, written)
         if not source.scales:
-            part = fp.tensor_footprint(
-                self.integer.model, _named(self.integer.raw.tensors[source.own], own), is_constant=False
-            )
-            return _FormDraft(tensor, part, ())
+            return _FormDraft(tensor, self._unconverted(tensor, source, written), ())
         unsigned = source.unsigned is not None
         parts, conversions = [], []
         if unsigned:
@@ -481,11 +479,19 @@ class _Plan:
                 convert(scale, False, found)
         return _FormDraft(tensor, fp.total(parts), tuple(conversions))
 
+    def _unconverted(self, tensor: int, source: _Source, written: bool) -> fp.Footprint:
+        """A tensor that every recipe has in one form, as the op that writes it leaves it."""
+        reading, own = self.integer, source.own
+        if not written:
+            reading = self.left_out["float"]
+            own = next(t for t, origin in reading.origin.items() if origin == tensor)
+        return fp.tensor_footprint(reading.model, reading.raw.tensors[own], is_constant=False)
+
     def _own_name(self, source: _Source, written: bool) -> str:
         """Name of what the tensor's own op writes: the float model's, if the interface leaves it that."""
         if source.bit >= self.count or source.name not in self.fixed:
             return source.name
-        if any((scale == 0 and integer == written) or (not written and not integer) for scale, integer in source.ends):
+        if any((scale == 0 and integer == written) or not (written or integer) for scale, integer in source.ends):
             return source.name
         return f"{source.name}_{self._dtype(source, 0) if written else 'float32'}"
 

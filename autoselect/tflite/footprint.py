@@ -82,8 +82,8 @@ def op_footprint(model: fb.Model, op: Any) -> Footprint:
     """An op of the main subgraph with its op type; the tensors are parts of their own."""
     code = copy(model.operatorCodes[op.opcodeIndex])
     packed = _packed(code, _holder(code=code))
-    item = {("code", code.builtinCode, code.customCode): packed.own + _SLOT}
-    return _packed(op, _holder()) + Footprint(own=_SLOT, items={**packed.items, **item})
+    items: dict[Hashable, int] = {**packed.items, ("code", code.builtinCode, code.customCode): packed.own + _SLOT}
+    return _packed(op, _holder()) + Footprint(own=_SLOT, items=items)
 
 
 def _buffer(model: fb.Model, index: int) -> Footprint:
