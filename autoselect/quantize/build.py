@@ -68,6 +68,7 @@ class Builder:
         self._float_model = fb.parse(calibrated.content)
         self._nodes = nodes
         self._op_types = {node.name: node.op_type for node in nodes}
+        self._wholes: dict[tuple[bool, str], fb.Model] = {}
 
     def build(self, recipe: Recipe) -> Candidate:
         """Build one recipe.
@@ -104,6 +105,8 @@ class Builder:
         )
         model = fb.parse(content)
         names.hide_unused_outputs(model, self._calibrated.names)
+        if recipe.io_type != "float32" and denied:
+            leftovers.quantize_float_outputs(model, self._whole(recipe))
         leftovers.bypass_round_trips(model)
         places = op_places(model)
         float_ops = {place: index for index in denied for place in places.get(index, [])}
@@ -115,6 +118,15 @@ class Builder:
         fb.drop_unused_buffers(model)
         fb.order_operator_codes(model)
         return Assembly(model=model, places=places, kept=kept)
+
+    def _whole(self, recipe: Recipe) -> fb.Model:
+        """The model with nothing left out and its names still canonical, built once for each interface."""
+        key = (recipe.per_channel, recipe.io_type)
+        if key not in self._wholes:
+            content = converter.quantize(self._calibrated.content, denylisted=[], recipe=recipe)
+            self._wholes[key] = fb.parse(content)
+            names.hide_unused_outputs(self._wholes[key], self._calibrated.names)
+        return self._wholes[key]
 
     def _apply_fallback(self, model: fb.Model, recipe: Recipe, float_ops: Mapping[int, int]) -> dict[int, str]:
         """DRQ for the denylisted ops; returns for each node that stays float why, by node index."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -208,3 +208,19 @@ def test_a_float_concatenation_reads_what_float_ops_wrote_without_a_detour() -> 
     inputs = {spec.key: value for spec, value in zip(runner.inputs, sample, strict=True)}
     for key, expected in float_model(inputs).items():
         np.testing.assert_allclose(runner(inputs)[key], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("io_type", ["int8", "uint8"])
+def test_an_output_that_float_ops_write_and_read_has_the_interfaces_type(io_type: Any) -> None:
+    prepared = branches()
+    for denied in drawn_recipes(len(prepared.nodes), 6, seed=3):
+        names = frozenset(prepared.nodes[i].name for i in denied)
+        built = prepared.builder.build(Recipe(denylisted_nodes=names, fallback="float", io_type=io_type))
+        assert [built.graph.tensors[i].dtype for i in built.graph.outputs] == [io_type] * 3
+    left_out = prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"}), fallback="float", io_type=io_type))
+    runner, float_model = Runner(left_out.content), Runner(fb.serialise(fb.parse(prepared.calibrated.content)))
+    inputs = {spec.key: value for spec, value in zip(runner.inputs, prepared.samples[0], strict=True)}
+    for key, expected in float_model(inputs).items():
+        found = runner(inputs)[key]
+        # The output shares its scale with a concatenation, so its range is cut.
+        np.testing.assert_allclose(found, np.clip(expected, found.min(), found.max()), atol=0.1)
