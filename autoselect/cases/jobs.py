@@ -36,7 +36,7 @@ from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
 
-PREPARED_FORMAT = 4
+PREPARED_FORMAT = 5
 """Raised whenever what :func:`prepare` writes changes, so that no older cache entry is read."""
 
 _MAX_KEPT_ROW = 4096
@@ -144,6 +144,7 @@ def load_prepared(folder: Path) -> tuple[CalibratedModel, LayerTable]:
         inputs=tuple(raw["inputs"]),
         outputs=tuple(raw["outputs"]),
         op_outputs=tuple(tuple(outputs) for outputs in raw["op_outputs"]),
+        op_inputs=tuple(tuple(inputs) for inputs in raw["op_inputs"]),
     )
     calibrated = CalibratedModel(content=(folder / "calibrated.tflite").read_bytes(), names=name_map)
     return calibrated, table_from_rows(json.loads((folder / "layers.json").read_text(encoding="utf-8")))

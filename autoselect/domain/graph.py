@@ -93,21 +93,14 @@ def partition(graph: Graph, on_accelerator: Callable[[int], bool | None]) -> lis
         Pieces in order of execution, each with True for the accelerator and its op indices in order.
     """
     producers = graph.producers()
-    waits_for = [{producers[t] for t in op.inputs if t in producers} for op in graph.ops]
-    remaining = list(range(len(graph.ops)))
-    done: set[int] = set()
-    pieces: list[tuple[bool, list[int]]] = []
-    side = True
-    while remaining:
-        piece = []
-        for i in remaining:
-            if on_accelerator(i) in (side, None) and waits_for[i] <= done:
-                piece.append(i)
-                done.add(i)
-        if any(on_accelerator(i) is not None for i in piece):
-            pieces.append((side, piece))
-        if piece:
-            taken = set(piece)
-            remaining = [i for i in remaining if i not in taken]
-        side = not side
-    return pieces
+    turns: list[int] = []
+    for i, op in enumerate(graph.ops):
+        # The accelerator has the even turns. An op runs in the first turn of its device in which all is ready.
+        ready = max((turns[producers[t]] for t in op.inputs if t in producers), default=0)
+        side = on_accelerator(i)
+        turns.append(ready if side is None or side is (ready % 2 == 0) else ready + 1)
+    pieces: dict[int, list[int]] = {}
+    for i, turn in enumerate(turns):
+        pieces.setdefault(turn, []).append(i)
+    worked = {turn for i, turn in enumerate(turns) if on_accelerator(i) is not None}
+    return [(turn % 2 == 0, pieces[turn]) for turn in sorted(worked)]

@@ -46,6 +46,21 @@ class Candidate:
     places: Mapping[int, tuple[int, ...]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """A built model before it is written.
+
+    Attributes:
+        model: The editable model.
+        places: For each op of the float model where its ops are in ``model``.
+        kept: For each denylisted op that stays float under dynamic-range quantization why, by index in the float model.
+    """
+
+    model: fb.Model
+    places: Mapping[int, Sequence[int]]
+    kept: Mapping[int, str]
+
+
 class Builder:
     """Builds any number of recipes of one calibrated model; equal recipes give equal bytes."""
 
@@ -54,6 +69,7 @@ class Builder:
         self._calibrated = calibrated
         self._float_model = fb.parse(calibrated.content)
         self._nodes = nodes
+        self._wholes: dict[tuple[bool, str], fb.Model] = {}
 
     def build(self, recipe: Recipe) -> Candidate:
         """Build one recipe.
@@ -63,32 +79,55 @@ class Builder:
             BuildError: If the quantizer refuses, or a node did not become what the recipe says.
         """
         denied = denied_nodes(recipe, self._nodes)
-        content = converter.quantize(
-            self._calibrated.content,
-            denylisted=[names.canonical_name(i) for i in sorted(denied)],
-            recipe=recipe,
-        )
-        model = fb.parse(content)
-        names.hide_unused_outputs(model, self._calibrated.names)
-        leftovers.bypass_round_trips(model)
-        places = op_places(model)
-        float_ops = {place: index for index in denied for place in places.get(index, [])}
-        leftovers.restore_float_weights(model, self._float_model, float_ops)
-        kept = self._apply_fallback(model, recipe, float_ops)
-        names.restore(model, self._calibrated.names)
-        fb.drop_unused_buffers(model)
-        graph = reader.read_graph(model)
-        kinds = {n.name: _kind(graph, places.get(n.index, [])) for n in self._nodes}
-        fallbacks = _explain(denied, kinds, kept, recipe)
-        content = fb.serialise(model)
+        built = self.assemble(sorted(denied), recipe)
+        graph = reader.read_graph(built.model)
+        kinds = {n.name: kind_at(graph, built.places.get(n.index, [])) for n in self._nodes}
+        fallbacks = _explain(denied, kinds, built.kept, recipe)
+        content = fb.serialise(built.model)
         return Candidate(
             content=content,
             sha256=hashlib.sha256(content).hexdigest(),
             graph=graph,
             kinds=kinds,
             fallbacks=fallbacks,
-            places={index: tuple(at) for index, at in places.items()},
+            places={index: tuple(at) for index, at in built.places.items()},
         )
+
+    def assemble(self, denied: Sequence[int], recipe: Recipe) -> Assembly:
+        """Build the model with these ops of the float model left out, whatever nodes the recipe names.
+
+        Raises:
+            BuildError: If the quantizer refuses.
+        """
+        content = converter.quantize(
+            self._calibrated.content,
+            denylisted=[names.canonical_name(i) for i in denied],
+            recipe=recipe,
+        )
+        model = fb.parse(content)
+        names.hide_unused_outputs(model, self._calibrated.names)
+        if recipe.io_type != "float32" and denied:
+            leftovers.quantize_float_outputs(model, self._whole(recipe))
+        leftovers.bypass_round_trips(model)
+        places = op_places(model)
+        float_ops = {place: index for index in denied for place in places.get(index, [])}
+        leftovers.restore_float_weights(model, self._float_model, float_ops)
+        kept = self._apply_fallback(model, recipe, float_ops)
+        names.restore(model, self._calibrated.names)
+        names.restore_constants(model, self._calibrated.names, places)
+        fb.share_equal_constants(model)
+        fb.drop_unused_buffers(model)
+        fb.order_operator_codes(model)
+        return Assembly(model=model, places=places, kept=kept)
+
+    def _whole(self, recipe: Recipe) -> fb.Model:
+        """The model with nothing left out and its names still canonical, built once for each interface."""
+        key = (recipe.per_channel, recipe.io_type)
+        if key not in self._wholes:
+            content = converter.quantize(self._calibrated.content, denylisted=[], recipe=recipe)
+            self._wholes[key] = fb.parse(content)
+            names.hide_unused_outputs(self._wholes[key], self._calibrated.names)
+        return self._wholes[key]
 
     def _apply_fallback(self, model: fb.Model, recipe: Recipe, float_ops: Mapping[int, int]) -> dict[int, str]:
         """DRQ for the denylisted ops; returns for each node that stays float why, by node index."""
@@ -121,7 +160,8 @@ def op_places(model: fb.Model) -> dict[int, list[int]]:
     return places
 
 
-def _kind(graph: Graph, places: list[int]) -> str:
+def kind_at(graph: Graph, places: Sequence[int]) -> str:
+    """What became of one op of the float model: ``integer``, ``hybrid``, ``float`` or ``folded``."""
     kinds = {graph.ops[place].kind for place in places}
     for kind in (OpKind.INTEGER, OpKind.HYBRID, OpKind.FLOAT):
         if kind in kinds:

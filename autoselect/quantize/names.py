@@ -10,7 +10,10 @@ then matches: those constants go in without a name.
 from __future__ import annotations
 
 import re
+import zlib
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,17 +35,28 @@ class NameMap:
         inputs: Names of the model's inputs, in order.
         outputs: Names of the model's outputs, in order.
         op_outputs: For each op of the float model, the names of its outputs, in order.
+        op_inputs: For each op of the float model, the names of its inputs, in order; empty for an absent one.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     op_outputs: tuple[tuple[str, ...], ...]
+    op_inputs: tuple[tuple[str, ...], ...] = ()
 
     def node_names(self) -> tuple[str, ...]:
         """One unique name an op: its first output's; ``name#index`` where that is empty or taken twice."""
         first = [names[0] if names else "" for names in self.op_outputs]
         times = Counter(first)
         return tuple(n if n and times[n] == 1 else f"{n}#{i}" for i, n in enumerate(first))
+
+    def unique_outputs(self) -> tuple[tuple[str, ...], ...]:
+        """The names of each op's outputs, with ``#index`` of the op where an op before it has the name."""
+        taken: set[str] = set()
+        rows = []
+        for index, row in enumerate(self.op_outputs):
+            rows.append(tuple(f"{name}#{index}" if name in taken else name for name in row))
+            taken.update(row)
+        return tuple(rows)
 
 
 def canonical_name(op_index: int) -> str:
@@ -63,6 +77,9 @@ def canonicalise(model: fb.Model) -> NameMap:
         inputs=tuple(fb.tensor_name(graph.tensors[i]) for i in graph.inputs),
         outputs=tuple(fb.tensor_name(graph.tensors[i]) for i in graph.outputs),
         op_outputs=tuple(tuple(fb.tensor_name(graph.tensors[i]) for i in op.outputs) for op in graph.operators),
+        op_inputs=tuple(
+            tuple(fb.tensor_name(graph.tensors[i]) if i >= 0 else "" for i in op.inputs) for op in graph.operators
+        ),
     )
     for index, op in enumerate(graph.operators):
         for tensor in op.outputs:
@@ -109,6 +126,7 @@ def restore(model: fb.Model, names: NameMap) -> None:
     fixed = dict(zip([int(i) for i in graph.outputs], names.outputs, strict=True))
     fixed.update(zip([int(i) for i in graph.inputs], names.inputs, strict=True))
     taken = Counter(fixed.values())
+    outputs = names.unique_outputs()
     for op in graph.operators:
         converts = fb.op_type(model, op) in BOUNDARY_OPS
         for position, index in enumerate(op.outputs):
@@ -116,18 +134,58 @@ def restore(model: fb.Model, names: NameMap) -> None:
             if int(index) in fixed:
                 tensor.name = fixed[int(index)].encode()
                 continue
-            wanted = _own_name(graph, op, position, names) if not converts else _source_name(graph, op, tensor)
+            wanted = _own_name(graph, op, position, outputs) if not converts else _source_name(graph, op, tensor)
             if wanted is not None:
                 tensor.name = _free(wanted, tensor, taken).encode()
     for index, name in fixed.items():
         graph.tensors[index].name = name.encode()
 
 
-def _own_name(graph: Any, op: Any, position: int, names: NameMap) -> str | None:
+def restore_constants(model: fb.Model, names: NameMap, places: Mapping[int, Sequence[int]]) -> None:
+    """Put the float model's names back on the constants and variables of a built model, in place.
+
+    The quantizer makes names unique by counting, so that a constant's name would depend on which other nodes are
+    integer. Here a constant has its own name; the quantized forms of one that several operands share, which differ in
+    their scales, have the name with their dtype and a checksum of the scales.
+
+    Args:
+        model: The built model. Afterwards each operand has a tensor of its own, see
+            :func:`autoselect.tflite.flatbuffer.share_equal_constants`.
+        names: The key to the float model's names.
+        places: Where each op of the float model is in the built one.
+    """
+    graph = model.subgraphs[0]
+    written = {int(i) for op in graph.operators for i in op.outputs} | {int(i) for i in graph.inputs}
+    times = Counter(name for row in names.op_inputs for name in row)
+    taken: set[int] = set()
+    for index, row in enumerate(names.op_inputs):
+        for place in places.get(index, ()):
+            op = graph.operators[place]
+            op.inputs = np.array(op.inputs, dtype=np.int32)
+            for position, tensor in enumerate(int(i) for i in op.inputs[: len(row)]):
+                if tensor < 0 or tensor in written:
+                    continue
+                if tensor in taken:
+                    graph.tensors.append(copy(graph.tensors[tensor]))
+                    op.inputs[position] = len(graph.tensors) - 1
+                taken.add(tensor)
+                wanted = row[position] or f"constant_{index}_{position}"
+                named = graph.tensors[op.inputs[position]]
+                named.name = _constant_name(wanted, named, shared=times[wanted] > 1).encode()
+
+
+def _constant_name(wanted: str, tensor: Any, *, shared: bool) -> str:
+    scales = None if tensor.quantization is None else tensor.quantization.scale
+    if not shared or scales is None:
+        return wanted
+    return f"{wanted}_{fb.TENSOR_DTYPES[tensor.type]}_{zlib.crc32(np.asarray(scales, '<f4').tobytes()):08x}"
+
+
+def _own_name(graph: Any, op: Any, position: int, outputs: Sequence[Sequence[str]]) -> str | None:
     index = op_index_of(fb.tensor_name(graph.tensors[op.outputs[position]]))
-    if index is None or index >= len(names.op_outputs) or position >= len(names.op_outputs[index]):
+    if index is None or index >= len(outputs) or position >= len(outputs[index]):
         return None
-    return names.op_outputs[index][position]
+    return outputs[index][position]
 
 
 def _source_name(graph: Any, op: Any, tensor: Any) -> str:

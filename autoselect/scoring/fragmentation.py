@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from autoselect.domain.graph import Graph, Op, OpKind, partition
 
@@ -100,11 +101,4 @@ def _integer_side(graph: Graph, op: Op) -> int:
 
 def _activation_bytes(graph: Graph, ops: list[Op]) -> int:
     """Bytes of all activations as if they were int8, so that the share does not depend on the recipe."""
-    elements = 0
-    for op in ops:
-        for index in op.outputs:
-            size = 1
-            for length in graph.tensors[index].shape:
-                size *= length
-            elements += size
-    return elements
+    return sum(prod(graph.tensors[index].shape) for op in ops for index in op.outputs)

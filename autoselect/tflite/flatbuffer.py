@@ -29,21 +29,85 @@ _PLACEHOLDER_FOR_GREATER_OP_CODE = 127
 _TENSOR_LISTS = ("inputs", "outputs", "intermediates")
 
 
-class _AlignedBuffer(schema.BufferT):  # type: ignore[misc]
-    """A buffer that keeps the schema's alignment, which the generated packer loses."""
+HEAD_PAD = 12
+BUFFER_ENTRY = 8
+"""Bytes."""
+
+
+class SteadyBuilder(flatbuffers.Builder):  # type: ignore[misc]
+    """Writes each part of a model in as many bytes wherever it comes to lie, so that a file's size is a sum.
+
+    What needs more than 4-byte alignment goes first, in blocks of its own: the data of buffers, then the zero points,
+    equal ones once. All that follows begins and ends at a multiple of 4.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self._zero_points: dict[bytes, int] = {}
+        # An entry that nothing points at brings the layout that all others share, and the first data so begins at
+        # an offset from which it takes what every other takes.
+        self.Pad(HEAD_PAD)
+        self.write_buffer(self.Offset())
+
+    def EndObject(self) -> int:  # noqa: N802 - name of the flatbuffers API
+        """Finish a table."""
+        end = int(super().EndObject())
+        self.Prep(4, 0)
+        return end
+
+    def CreateNumpyVector(self, x: np.ndarray) -> int:  # noqa: N802 - as above
+        """Write a vector, or find it written."""
+        written = self._zero_points.get(x.tobytes()) if x.dtype == np.int64 else None
+        return int(super().CreateNumpyVector(x)) if written is None else written
+
+    def write_data(self, data: bytes) -> int:
+        """Write a buffer with its data, aligned, and return its place."""
+        self.StartVector(1, len(data), BUFFER_ALIGNMENT)
+        self.head -= len(data)
+        self.Bytes[self.head : self.head + len(data)] = data
+        return self.write_buffer(int(self.EndVector()))
+
+    def write_buffer(self, data: int) -> int:
+        """Write the entry of a buffer whose data is written, and return its place."""
+        schema.BufferStart(self)
+        schema.BufferAddData(self, data)
+        return int(schema.BufferEnd(self))
+
+    def write_zero_points(self, model: Model) -> None:
+        """Write each distinct vector of zero points, in an order that depends on nothing else."""
+        for data in sorted(zero_points(model), key=lambda data: (len(data), data)):
+            self._zero_points[data] = int(super().CreateNumpyVector(np.frombuffer(data, dtype="<i8")))
+
+
+def zero_points(model: Model) -> set[bytes]:
+    """The distinct vectors of zero points of a model, as the bytes of little-endian int64."""
+    tensors = (tensor for graph in model.subgraphs for tensor in graph.tensors)
+    rows = (t.quantization.zeroPoint for t in tensors if t.quantization is not None)
+    return {np.asarray(row, dtype="<i8").tobytes() for row in rows if row is not None}
+
+
+class PlacedBuffer(schema.BufferT):  # type: ignore[misc]
+    """A buffer that is written before all else where it has data: the generated packer loses the alignment."""
+
+    place: int | None
 
     def Pack(self, builder: flatbuffers.Builder) -> int:  # noqa: N802 - name of the generated API
-        if self.data is None or len(self.data) == 0:
-            schema.BufferStart(builder)
-            return int(schema.BufferEnd(builder))
-        raw = np.asarray(self.data, dtype=np.uint8).tobytes()
-        builder.StartVector(1, len(raw), BUFFER_ALIGNMENT)
-        builder.head -= len(raw)
-        builder.Bytes[builder.head : builder.head + len(raw)] = raw
-        data = builder.EndVector()
+        """Write the entry, or find it written."""
+        if self.place is not None:
+            return self.place
         schema.BufferStart(builder)
-        schema.BufferAddData(builder, data)
         return int(schema.BufferEnd(builder))
+
+
+class FullOperatorCode(schema.OperatorCodeT):  # type: ignore[misc]
+    """An op type with all its fields, so that its bytes do not depend on its version."""
+
+    def Pack(self, builder: flatbuffers.Builder) -> int:  # noqa: N802 - name of the generated API
+        """Write the entry."""
+        builder.ForceDefaults(True)
+        packed = int(super().Pack(builder))
+        builder.ForceDefaults(False)
+        return packed
 
 
 def read_model_file(path: Path) -> bytes:
@@ -105,14 +169,28 @@ def _check_whole(model: Model) -> None:
 
 def serialise(model: Model) -> bytes:
     """Write a model with aligned buffers; equal models give equal bytes."""
-    for code in model.operatorCodes:
-        code.deprecatedBuiltinCode = min(code.builtinCode, _PLACEHOLDER_FOR_GREATER_OP_CODE)
-    for buffer in model.buffers:
-        buffer.__class__ = _AlignedBuffer
     size = sum(0 if b.data is None else len(b.data) for b in model.buffers)
-    builder = flatbuffers.Builder(size + (1 << 16))
+    builder = SteadyBuilder(size + (1 << 16))
+    for buffer in model.buffers:
+        buffer.__class__ = PlacedBuffer
+        data = buffer_bytes(buffer)
+        buffer.place = builder.write_data(data) if data else None
+    builder.write_zero_points(model)
+    ready_to_pack(model)
     builder.Finish(model.Pack(builder), file_identifier=FILE_IDENTIFIER)
     return bytes(builder.Output())
+
+
+def ready_to_pack(model: Model) -> None:
+    """Bring the parts that are packed in a form of their own into it, in place."""
+    for code in model.operatorCodes:
+        code.__class__ = FullOperatorCode
+        code.deprecatedBuiltinCode = min(code.builtinCode, _PLACEHOLDER_FOR_GREATER_OP_CODE)
+    for graph in model.subgraphs:
+        for tensor in graph.tensors:
+            quantization = tensor.quantization
+            if quantization is not None and quantization.zeroPoint is not None:
+                quantization.zeroPoint = np.asarray(quantization.zeroPoint, dtype=np.int64)
 
 
 def op_type(model: Model, op: Any) -> str:
@@ -131,6 +209,14 @@ def tensor_name(tensor: Any) -> str:
 def shape_of(tensor: Any) -> tuple[int, ...]:
     """Static shape of a tensor; a scalar has the empty shape."""
     return () if tensor.shape is None else tuple(int(size) for size in tensor.shape)
+
+
+def scales(tensor: Any) -> tuple[float, ...]:
+    """Scales of a tensor; none for one that is not quantized."""
+    quantization = tensor.quantization
+    if quantization is None or quantization.scale is None:
+        return ()
+    return tuple(float(scale) for scale in quantization.scale)
 
 
 def is_constant(model: Model, tensor: Any) -> bool:
@@ -201,3 +287,58 @@ def drop_unused_buffers(model: Model) -> None:
             tensor.buffer = place[tensor.buffer]
     for entry in model.metadata or []:
         entry.buffer = place[entry.buffer]
+
+
+def share_equal_constants(model: Model) -> None:
+    """Let equal constants of the main subgraph share one tensor, and those of equal bytes one buffer, in place.
+
+    Which constants share depends on nothing but the constants themselves, while the quantizer's own sharing depends
+    on the order in which it meets them.
+    """
+    graph = model.subgraphs[0]
+    activations = {
+        int(i) for row in (*(op.outputs for op in graph.operators), graph.inputs, graph.outputs) for i in row
+    }
+    buffers: dict[bytes, int] = {}
+    twins: dict[tuple[object, ...], int] = {}
+    same: dict[int, int] = {}
+    for index, tensor in enumerate(graph.tensors):
+        if index in activations or tensor.isVariable or tensor.buffer == 0:
+            continue
+        tensor.buffer = buffers.setdefault(buffer_bytes(model.buffers[tensor.buffer]), tensor.buffer)
+        same[index] = twins.setdefault((*constant_key(tensor), tensor.buffer), index)
+    for op in graph.operators:
+        op.inputs = np.array([same.get(int(i), int(i)) for i in op.inputs], dtype=np.int32)
+    drop_unused_tensors(model)
+
+
+def buffer_bytes(buffer: Any) -> bytes:
+    """The data of a buffer; none for an activation's."""
+    return b"" if buffer.data is None else np.asarray(buffer.data, dtype=np.uint8).tobytes()
+
+
+def constant_key(tensor: Any) -> tuple[object, ...]:
+    """What tells constants of equal bytes apart: name, type, shape, scales, zero points and their axis."""
+    quantization = tensor.quantization
+    parameters: tuple[object, ...] = ()
+    if quantization is not None:
+        rows = (quantization.scale, quantization.zeroPoint)
+        scales = (b"" if row is None else np.asarray(row).tobytes() for row in rows)
+        parameters = (*scales, quantization.quantizedDimension)
+    return (tensor.name, tensor.type, shape_of(tensor), parameters)
+
+
+def order_operator_codes(model: Model) -> None:
+    """Drop the op types that no op has, and put conversions last and the rest in order of their code, in place."""
+    used = {op.opcodeIndex for graph in model.subgraphs for op in graph.operators}
+
+    def rank(index: int) -> tuple[object, ...]:
+        code = model.operatorCodes[index]
+        return (OP_TYPES.get(code.builtinCode) in CONVERSIONS, code.builtinCode, code.customCode or b"", index)
+
+    order = sorted(used, key=rank)
+    place = {old: new for new, old in enumerate(order)}
+    model.operatorCodes = [model.operatorCodes[old] for old in order]
+    for graph in model.subgraphs:
+        for op in graph.operators:
+            op.opcodeIndex = place[op.opcodeIndex]

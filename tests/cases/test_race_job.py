@@ -71,7 +71,7 @@ def without_time(reply: jobs.ScoreReply) -> str:
 RIVALS = {
     "none": [],
     "without rows": ["never scored"],
-    "float": [FLOAT],
+    "an equal one": ["twin"],
     "one far worse": ["worst"],
 }
 
@@ -82,6 +82,7 @@ def test_a_candidate_that_is_not_dropped_gets_its_full_score(made: tuple[CaseFil
     np.save(files.rows("worst"), np.zeros((TOTAL, 1)))
     expected = jobs.score(files.root, integer, "search", False)
     kept = np.load(files.rows(integer)), np.load(files.fidelity_rows(integer))
+    np.save(files.rows("twin"), kept[0])
     files.rows(integer).unlink()
     files.fidelity_rows(integer).unlink()
     found = jobs.race(files.root, integer, rivals, 0.95)
@@ -175,7 +176,7 @@ def test_a_race_needs_a_schedule(made: tuple[CaseFiles, str], monkeypatch: pytes
 
 
 def test_a_schedule_needs_a_scored_candidate(made: tuple[CaseFiles, str]) -> None:
-    with pytest.raises(UsageError, match="'never scored'.*Score it first"):
+    with pytest.raises(UsageError, match=r"'never scored'.*Score it first"):
         jobs.keep_schedule(made[0].root, "never scored", 0)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -37,7 +38,7 @@ def test_every_schedule_sees_every_sample_once_and_mixes_the_strata(hardness: li
         (np.array(hardness)[found.strata == k].min(), np.array(hardness)[found.strata == k].max())
         for k in range(len(sizes))
     ]
-    assert all(harder[0] >= easier[1] for harder, easier in zip(limits, limits[1:], strict=False))
+    assert all(harder[0] >= easier[1] for harder, easier in itertools.pairwise(limits))
     first = np.bincount(found.strata[blocks[0]], minlength=len(sizes))
     assert len(blocks) == 1 or (first.min() >= 2 and len(first) == 4)
 
@@ -169,23 +170,22 @@ STRUCTURES = {
 }
 
 
-@pytest.mark.parametrize("confidence", [0.8, 0.95])
-@pytest.mark.parametrize("steepness", STRUCTURES.values(), ids=STRUCTURES)
-def test_a_candidate_better_by_one_sample_is_seldom_dropped(steepness: tuple[float, float], confidence: float) -> None:
-    rng = np.random.default_rng(1)
-    races = [raced(hits_lost(rng, 400, *sides, steepness), i, confidence)[0] for i, sides in enumerate(SIDES * 500)]
-    assert len(races) == 2000
-    assert np.mean(races) <= 1.0 - confidence
-
-
 SIDES = [(3, 4), (11, 12), (19, 20), (39, 40)]
 """Samples that only the rival hits, and that only the candidate hits."""
+
+
+@pytest.mark.parametrize("steepness", STRUCTURES.values(), ids=STRUCTURES)
+def test_a_candidate_better_by_one_sample_is_seldom_dropped(steepness: tuple[float, float]) -> None:
+    rng = np.random.default_rng(1)
+    races = [raced(hits_lost(rng, 400, *sides, steepness), i, 0.9)[0] for i, sides in enumerate(SIDES * 500)]
+    assert len(races) == 2000
+    assert np.mean(races) <= 0.1
 
 
 def test_errors_with_heavy_tails_keep_the_chance_too() -> None:
     rng = np.random.default_rng(2)
     scale = np.linspace(5.0, 0.5, 300)
-    drawn = [rng.standard_t(4, 300) * scale for _ in range(500)]
+    drawn = [rng.standard_t(4, 300) * scale for _ in range(300)]
     assert np.mean([raced(d - d.mean() - 1e-9, i, 0.8)[0] for i, d in enumerate(drawn)]) <= 0.2
 
 

@@ -1,0 +1,122 @@
+"""Units: nodes that a search should move together, because moving one of them alone gains nothing.
+
+Knows the float model's graph and what builds have shown of its nodes; refuses to know how anything is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from autoselect.domain.graph import Graph
+from autoselect.domain.layers import Node
+
+MOVERS = frozenset(
+    {
+        "BATCH_TO_SPACE_ND",
+        "DEPTH_TO_SPACE",
+        "EXPAND_DIMS",
+        "GATHER",
+        "GATHER_ND",
+        "MAX_POOL_2D",
+        "MIRROR_PAD",
+        "PAD",
+        "PADV2",
+        "REDUCE_MAX",
+        "REDUCE_MIN",
+        "RESHAPE",
+        "RESIZE_NEAREST_NEIGHBOR",
+        "REVERSE_V2",
+        "SLICE",
+        "SPACE_TO_BATCH_ND",
+        "SPACE_TO_DEPTH",
+        "SPLIT",
+        "SPLIT_V",
+        "SQUEEZE",
+        "STRIDED_SLICE",
+        "TILE",
+        "TRANSPOSE",
+        "UNPACK",
+    }
+)
+"""Op types that pass values on, or pick some: their integer form makes no error of its own."""
+CLAMPS = frozenset({"RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1"})
+"""Activations that only cut values off; elsewhere the converter fuses them into the op before."""
+
+
+def units(graph: Graph, nodes: Sequence[Node]) -> tuple[tuple[str, ...], ...]:
+    """Put every node in one unit.
+
+    A node joins the unit of the node that writes what it reads, if that is one unit and nothing else writes it:
+
+    * a mover (:data:`MOVERS`), such as a RESHAPE between two convolutions, as its integer form makes no error;
+    * a clamp (:data:`CLAMPS`) that alone reads the tensor: both are one layer;
+    * a *bound* node, which builds have shown to leave integers only with its neighbours;
+    * an *unreachable* node, which never leaves them.
+
+    Such a node before which there is no node, at the model's inputs, joins the one node that reads it. All else stays
+    apart: the two are different choices for a convolution and a HARD_SWISH or a MUL after it, whose own scale makes
+    an error; for the branches of an ADD; and for a CONCATENATION of several branches, each of which may leave integers
+    without the others.
+
+    Args:
+        graph: The float model; its ops have the nodes' indices.
+        nodes: In graph order.
+
+    Returns:
+        Names of the nodes of each unit in graph order; units in order of their first node.
+    """
+    leaders = _join_writers(graph, nodes)
+    followers = _join_readers(graph, nodes, leaders)
+    groups: dict[int, list[str]] = {}
+    for node in nodes:
+        leader = leaders[node.index]
+        groups.setdefault(followers.get(leader, leader), []).append(node.name)
+    first = {name: place for place, name in enumerate(node.name for node in nodes)}
+    return tuple(tuple(group) for group in sorted(groups.values(), key=lambda group: first[group[0]]))
+
+
+def _join_writers(graph: Graph, nodes: Sequence[Node]) -> dict[int, int]:
+    """For each node's index that of the first node of its unit."""
+    producers, readers = graph.producers(), graph.consumers()
+    leaders: dict[int, int] = {}
+    for node in nodes:
+        inputs = graph.ops[node.index].inputs
+        writers = {leaders.get(producers.get(tensor, -1), -1) for tensor in inputs}
+        alone = all(len(readers[tensor]) == 1 and tensor not in graph.outputs for tensor in inputs)
+        joins = _follows(node) or (node.op_type in CLAMPS and alone)
+        [writer, *rest] = writers or {-1}
+        leaders[node.index] = writer if joins and not rest and writer >= 0 else node.index
+    return leaders
+
+
+def _join_readers(graph: Graph, nodes: Sequence[Node], leaders: Mapping[int, int]) -> dict[int, int]:
+    """For each unit of nothing but movers the unit that alone reads it, later ones first."""
+    members: dict[int, list[Node]] = {}
+    for node in nodes:
+        members.setdefault(leaders[node.index], []).append(node)
+    readers = graph.consumers()
+    joined: dict[int, int] = {}
+    for leader, group in sorted(members.items(), reverse=True):
+        inside = {node.index for node in group}
+        outputs = [tensor for node in group for tensor in graph.ops[node.index].outputs]
+        found = {leaders.get(i, -1) for tensor in outputs for i in readers.get(tensor, []) if i not in inside}
+        is_output = any(tensor in graph.outputs for tensor in outputs)
+        reads_node = any(producer in leaders and producer not in inside for producer in _producers(graph, group))
+        if (
+            all(_follows(node) for node in group)
+            and len(found) == 1
+            and -1 not in found
+            and not (is_output or reads_node)
+        ):
+            [reader] = found
+            joined[leader] = joined.get(reader, reader)
+    return joined
+
+
+def _producers(graph: Graph, group: Sequence[Node]) -> set[int]:
+    producers = graph.producers()
+    return {producers[tensor] for node in group for tensor in graph.ops[node.index].inputs if tensor in producers}
+
+
+def _follows(node: Node) -> bool:
+    return node.op_type in MOVERS or node.bound_reason is not None or node.unreachable_reason is not None

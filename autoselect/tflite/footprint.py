@@ -1,0 +1,122 @@
+"""How many bytes each part of a model takes in a file: the size of ``flatbuffer.serialise``'s file as a sum of parts.
+
+A part has bytes of its own and *shared items*, which a file holds once however many parts need them: the layouts of
+tables (vtables), vectors of zero points, the data of constants. The size of a file is that of its frame, of its parts
+and of the union of their items, see :func:`file_size`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.tflite import flatbuffer as fb
+
+_SLOT = 4
+"""Bytes of one entry in a vector of tables."""
+_ROOT_AND_IDENTIFIER = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What a part of a model takes.
+
+    Attributes:
+        own: Bytes that it takes each time.
+        items: Bytes of each shared item that it needs, by the item's identity.
+    """
+
+    own: int = 0
+    items: Mapping[Hashable, int] = field(default_factory=dict)
+
+    def __add__(self, other: Footprint) -> Footprint:
+        """Both parts, in one file."""
+        return Footprint(own=self.own + other.own, items={**self.items, **other.items})
+
+
+def total(parts: Iterable[Footprint]) -> Footprint:
+    """All parts, in one file."""
+    items: dict[Hashable, int] = {}
+    own = 0
+    for part in parts:
+        own += part.own
+        items.update(part.items)
+    return Footprint(own=own, items=items)
+
+
+def file_size(part_bytes: int) -> int:
+    """Bytes of a file whose frame, parts and shared items take so many."""
+    return _round_up(fb.HEAD_PAD + fb.BUFFER_ENTRY + part_bytes + _ROOT_AND_IDENTIFIER, fb.BUFFER_ALIGNMENT)
+
+
+def frame(model: fb.Model) -> Footprint:
+    """What is left of a model without the tensors and ops of its main subgraph."""
+    shell = copy(model)
+    shell.subgraphs = [copy(graph) for graph in model.subgraphs]
+    shell.subgraphs[0].tensors, shell.subgraphs[0].operators = [], []
+    shell.buffers, shell.operatorCodes = [], []
+    entries = {0, *(int(entry.buffer) for entry in model.metadata or [])}
+    entries |= {int(tensor.buffer) for graph in model.subgraphs[1:] for tensor in graph.tensors}
+    return total([_packed(shell, shell), *(_buffer(model, index) for index in sorted(entries))])
+
+
+def tensor_footprint(model: fb.Model, tensor: Any, *, is_constant: bool) -> Footprint:
+    """A tensor of the main subgraph with its buffer, which a constant shares with those of equal bytes."""
+    part = _packed(tensor, _holder(tensor)) + Footprint(own=_SLOT)
+    if tensor.buffer == 0:
+        return part
+    buffer = _buffer(model, tensor.buffer)
+    if not is_constant:
+        return part + buffer
+    digest = hashlib.sha256(fb.buffer_bytes(model.buffers[tensor.buffer])).hexdigest()
+    shared: dict[Hashable, int] = {**buffer.items, ("data", digest): buffer.own}
+    return part + Footprint(items=shared)
+
+
+def op_footprint(model: fb.Model, op: Any) -> Footprint:
+    """An op of the main subgraph with its op type; the tensors are parts of their own."""
+    code = copy(model.operatorCodes[op.opcodeIndex])
+    packed = _packed(code, _holder(code=code))
+    items: dict[Hashable, int] = {**packed.items, ("code", code.builtinCode, code.customCode): packed.own + _SLOT}
+    return _packed(op, _holder()) + Footprint(own=_SLOT, items=items)
+
+
+def _buffer(model: fb.Model, index: int) -> Footprint:
+    """A buffer's entry and its data."""
+    size = len(fb.buffer_bytes(model.buffers[index]))
+    if size:
+        return Footprint(own=_SLOT + _round_up(fb.BUFFER_ENTRY + 4 + size, fb.BUFFER_ALIGNMENT))
+    entry = copy(model.buffers[index])
+    entry.__class__, entry.place = fb.PlacedBuffer, None
+    return _packed(entry, _holder()) + Footprint(own=_SLOT)
+
+
+def _packed(part: Any, model: Any) -> Footprint:
+    """Pack a part twice: the second time everything that can be shared is there, and only its own bytes are new."""
+    builder = fb.SteadyBuilder(1 << 12)
+    fb.ready_to_pack(model)
+    builder.write_zero_points(model)
+    part.Pack(builder)
+    before = builder.Offset()
+    part.Pack(builder)
+    items: dict[Hashable, int] = {("layout", key): _round_up(2 * (len(key) + 1), 4) for key in builder.vtables}
+    items.update({("zero points", data): len(data) + 8 for data in fb.zero_points(model)})
+    return Footprint(own=builder.Offset() - before, items=items)
+
+
+def _holder(tensor: Any = None, code: Any = None) -> Any:
+    """A model that holds nothing but the part."""
+    shell = schema.ModelT()
+    graph = schema.SubGraphT()
+    graph.tensors = [] if tensor is None else [tensor]
+    shell.subgraphs, shell.operatorCodes = [graph], [] if code is None else [code]
+    return shell
+
+
+def _round_up(size: int, step: int) -> int:
+    return -(-size // step) * step

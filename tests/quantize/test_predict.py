@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zoo
+
+from autoselect.domain.graph import OpKind
+from autoselect.domain.recipe import Recipe
+from autoselect.quantize.predict import Predictor
+from autoselect.quantize.probing import probe
+from autoselect.scoring.fragmentation import PenaltyWeights, fragmentation
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.runner import Runner
+
+# Incommensurable, so that no difference cancels another.
+WEIGHTS = PenaltyWeights(float_macs=1.0, float_ops=0.51, crossings=0.73, crossing_bytes=0.37, segments=0.23)
+
+
+def tf() -> Any:
+    import tensorflow
+
+    return tensorflow
+
+
+@functools.cache
+def branches() -> zoo.Prepared:
+    """Concatenations of tensors of different scales, pooling, padding, and a tensor that is an output and read too."""
+    first, second, third = zoo.weights(3, 3, 3, 8), zoo.weights(3, 3, 8, 8, seed=1), zoo.weights(3, 3, 24, 64, seed=2)
+
+    def call(x: Any) -> Any:
+        a = tf().nn.relu(tf().nn.conv2d(x, first, 1, "SAME") + zoo.weights(8))
+        b = tf().nn.conv2d(a * 3.0, second, 1, "SAME")
+        c = tf().concat([a, b, tf().nn.max_pool2d(a, 3, 1, "SAME")], axis=3)
+        d = tf().nn.conv2d(tf().pad(c, [[0, 0], [1, 1], [1, 1], [0, 0]]), third, 1, "VALID")
+        e = tf().concat([tf().transpose(d[..., :8], [0, 2, 1, 3]), b], axis=3)
+        return {"soft": tf().nn.softmax(tf().reshape(e, (1, -1))), "tanh": tf().tanh(c), "raw": d}
+
+    return zoo.from_function(call, (1, 8, 8, 3)).prepared
+
+
+@functools.cache
+def shrinking() -> zoo.Prepared:
+    """Ops that make a tensor smaller and keep its scale, beside others that read it; indices as an output."""
+
+    def call(x: Any, y: Any) -> Any:
+        a = tf().nn.avg_pool2d(tf().pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]), 2, 2, "SAME")
+        b = tf().nn.avg_pool2d(tf().nn.conv2d(a, zoo.weights(3, 3, 3, 16), 1, "SAME"), 2, 1, "SAME")
+        c = tf().nn.relu(b) + tf().nn.avg_pool2d(b, 2, 1, "SAME")
+        d = tf().reshape(c[:, :2, :2], (1, -1))
+        return {
+            "dense": tf().matmul(d, zoo.weights(64, 20)),
+            "least": tf().minimum(d, tf().nn.sigmoid(d)),
+            "place": tf().argmax(d, axis=1),
+            "mean": tf().reduce_mean(c, [1, 2]) * y,
+        }
+
+    return zoo.from_function(call, (1, 8, 8, 3), (1, 16)).prepared
+
+
+@functools.cache
+def upsampling() -> zoo.Prepared:
+    """A transposed convolution, resizing, an op of several outputs."""
+
+    def call(x: Any) -> Any:
+        up = tf().image.resize(x, (16, 16), method="bilinear")
+        both = tf().concat([up, tf().image.resize(x, (16, 16), method="nearest")], 3)
+        y = tf().nn.leaky_relu(tf().nn.conv2d(both, zoo.weights(3, 3, 6, 32), 2, "SAME"))
+        y = tf().nn.conv2d_transpose(y, zoo.weights(3, 3, 16, 32), (1, 16, 16, 16), 2)
+        left, right = tf().split(tf().concat([y, up], 3)[..., :18], 2, axis=3)
+        return {
+            "top": tf().reduce_max(left, 3),
+            "soft": tf().nn.softmax(left - right),
+            "pair": tf().concat([left, y], 3),
+        }
+
+    return zoo.from_function(call, (1, 8, 8, 3)).prepared
+
+
+@functools.cache
+def shared_weights() -> zoo.Prepared:
+    """One matrix for three layers, equal biases, and equal names of different ops."""
+    matrix = zoo.weights(32, 40)
+
+    def call(x: Any) -> Any:
+        a = tf().matmul(x, matrix) + zoo.weights(40)
+        b = tf().matmul(tf().tanh(a)[:, :32], matrix) + zoo.weights(40)
+        return tf().matmul(b[:, 8:], matrix) * tf().constant(zoo.weights(40))
+
+    model = fb.parse(zoo.from_function(call, (1, 32)).float_model)
+    graph = model.subgraphs[0]
+    for op in graph.operators[:2]:
+        graph.tensors[op.outputs[0]].name = b"same"
+    return zoo.prepare(fb.serialise(model))
+
+
+def drawn_recipes(count: int, trials: int, seed: int) -> list[list[int]]:
+    """Sets of nodes of many sizes, the empty and the full one first."""
+    rng = np.random.default_rng(seed)
+    drawn = [np.flatnonzero(rng.random(count) < rng.random()).tolist() for _ in range(trials - 2)]
+    return [[], list(range(count)), *drawn]
+
+
+def assert_predicts(prepared: zoo.Prepared, base: Recipe, trials: int) -> None:
+    """Predict and build, in turn with each fallback."""
+    nodes = prepared.nodes
+    predictor = probe(prepared.calibrated, nodes, per_channel=base.per_channel, io_type=base.io_type)
+    for trial, denied in enumerate(drawn_recipes(len(nodes), trials, seed=len(nodes))):
+        fallback = "drq" if trial % 3 else "float"
+        names = frozenset(nodes[i].name.replace("[", "[[]") for i in denied)
+        built = prepared.builder.build(replace(base, denylisted_nodes=names, fallback=fallback))
+        predicted = predictor.predict(denied, fallback)
+        found = {
+            "kinds": predicted.kinds,
+            "size": predicted.size_bytes,
+            "fragmentation": fragmentation(predicted.graph, WEIGHTS),
+        }
+        expected = {
+            "kinds": tuple(built.kinds[node.name] for node in nodes),
+            "size": len(built.content),
+            "fragmentation": fragmentation(built.graph, WEIGHTS),
+        }
+        assert found == expected, (denied, fallback)
+
+
+MODELS = [
+    pytest.param(lambda: zoo.cnn().prepared, id="CNN"),
+    pytest.param(lambda: zoo.lstm().prepared, id="recurrent"),
+    pytest.param(lambda: zoo.two_inputs().prepared, id="several inputs"),
+    pytest.param(branches, id="branches"),
+    pytest.param(shrinking, id="shrinking"),
+    pytest.param(upsampling, id="upsampling"),
+    pytest.param(shared_weights, id="shared weights"),
+]
+
+
+@pytest.mark.parametrize("make", MODELS)
+@pytest.mark.parametrize(
+    "base",
+    [
+        pytest.param(Recipe(), id="per channel"),
+        pytest.param(Recipe(per_channel=False, io_type="int8"), id="per tensor, int8"),
+        pytest.param(Recipe(io_type="uint8"), id="uint8"),
+    ],
+)
+def test_a_prediction_is_what_a_build_gives(make: Callable[[], zoo.Prepared], base: Recipe) -> None:
+    assert_predicts(make(), base, trials=20)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param("mobilenet_v1_025_imagenet/mobilenet_v1_025_224_float.tflite", id="MobileNetV1"),
+        pytest.param("fsrcnn_x2/fsrcnn_x2_float.tflite", id="FSRCNN"),
+        pytest.param("kws_dscnn/kws_dscnn_float.tflite", id="DS-CNN"),
+    ],
+)
+@pytest.mark.parametrize("base", [Recipe(), Recipe(per_channel=False, io_type="int8")], ids=["float32", "int8"])
+def test_predictions_of_real_models(path: str, base: Recipe, real_data: Path) -> None:
+    assert_predicts(zoo.prepare((real_data / path).read_bytes()), base, trials=20)
+
+
+def test_deep_conv_lstm_is_predicted() -> None:
+    assert_predicts(zoo.deep_conv_lstm().prepared, Recipe(), trials=16)
+
+
+def test_a_pickled_predictor_predicts_the_same() -> None:
+    prepared = zoo.cnn().prepared
+    predictor = probe(prepared.calibrated, prepared.nodes)
+    again = pickle.loads(pickle.dumps(predictor))
+    assert isinstance(again, Predictor)
+    for denied in drawn_recipes(len(prepared.nodes), 6, seed=1):
+        assert again.predict(denied) == predictor.predict(denied)
+
+
+def test_order_and_kind_of_the_collection_do_not_matter() -> None:
+    prepared = zoo.cnn().prepared
+    predictor = probe(prepared.calibrated, prepared.nodes)
+    assert predictor.predict(frozenset({5, 1, 3})) == predictor.predict([3, 1, 5]) != predictor.predict([3, 1])
+
+
+def test_the_predicted_graph_is_in_order_of_execution() -> None:
+    predictor = probe(branches().calibrated, branches().nodes)
+    for denied in drawn_recipes(len(branches().nodes), 12, seed=2):
+        graph = predictor.predict(denied, "float").graph
+        written = set(graph.inputs)
+        for op in graph.ops:
+            assert set(op.inputs) <= written
+            written |= set(op.outputs)
+        assert set(graph.outputs) <= written
+
+
+def test_a_float_concatenation_reads_what_float_ops_wrote_without_a_detour() -> None:
+    prepared = branches()
+    names = frozenset({"*"})
+    built = prepared.builder.build(Recipe(denylisted_nodes=names, fallback="float"))
+    assert not any(op.kind is OpKind.BOUNDARY for op in built.graph.ops)
+    [sample] = zoo.random_samples(built.content, 1)
+    float_model = Runner(fb.serialise(fb.parse(prepared.calibrated.content)))
+    runner = Runner(built.content)
+    inputs = {spec.key: value for spec, value in zip(runner.inputs, sample, strict=True)}
+    for key, expected in float_model(inputs).items():
+        np.testing.assert_allclose(runner(inputs)[key], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("io_type", ["int8", "uint8"])
+def test_an_output_that_float_ops_write_and_read_has_the_interfaces_type(io_type: Any) -> None:
+    prepared = branches()
+    for denied in drawn_recipes(len(prepared.nodes), 6, seed=3):
+        names = frozenset(prepared.nodes[i].name for i in denied)
+        built = prepared.builder.build(Recipe(denylisted_nodes=names, fallback="float", io_type=io_type))
+        assert [built.graph.tensors[i].dtype for i in built.graph.outputs] == [io_type] * 3
+    left_out = prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"}), fallback="float", io_type=io_type))
+    runner, float_model = Runner(left_out.content), Runner(fb.serialise(fb.parse(prepared.calibrated.content)))
+    inputs = {spec.key: value for spec, value in zip(runner.inputs, prepared.samples[0], strict=True)}
+    for key, expected in float_model(inputs).items():
+        found = runner(inputs)[key]
+        # The output shares its scale with a concatenation, so its range is cut.
+        np.testing.assert_allclose(found, np.clip(expected, found.min(), found.max()), atol=0.1)
