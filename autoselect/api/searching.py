@@ -34,7 +34,10 @@ def search(
     trials: int = 100,
     seed: int = 0,
     output: str | Path | None = None,
-    sampler: str = "tpe",
+    sampler: str = "surrogate",
+    racing: bool = True,
+    confidence: float = 0.9,
+    early_exit: bool = True,
     search_space: str = "default",
     fallback: str = "drq",
     per_channel: bool = True,
@@ -70,7 +73,11 @@ def search(
         trials: Candidates to try, baselines included.
         seed: Of the sampler and the split.
         output: The run folder; must be new or empty. By default ``autoselect-run``, numbered if that is taken.
-        sampler: ``tpe``, ``nsga2`` or ``random``.
+        sampler: ``surrogate``; or, to compare with, ``tpe``, ``nsga2``, ``random``, ``prefix``, ``greedy``,
+            ``heuristic``, ``exhaustive``.
+        racing: Drop candidates that cannot enter the front after part of the samples; for metrics that are means.
+        confidence: With which a candidate that would enter the front is not dropped, 0..1.
+        early_exit: End where the all-integer model is within ``max_drop``, or else as good as float.
         search_space: Name of a bundled search space, or path of a ``.toml``.
         fallback: What denylisted nodes become: ``drq`` (float where there is no hybrid kernel) or ``float``.
         per_channel: One scale per output channel of the weights, or one per tensor.
@@ -104,6 +111,9 @@ def search(
         trials=trials,
         seed=seed,
         sampler=sampler,
+        racing=racing,
+        confidence=confidence,
+        early_exit=early_exit,
         search_space=search_space,
         fallback=fallback,
         per_channel=per_channel and loaded.per_channel,

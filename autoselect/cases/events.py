@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class StageStarted:
     """A stage begins; ``total`` counts its steps where they are known.
 
-    Stages of a search in order: ``model``, ``data``, ``calibrate``, ``reference``, ``trials``, ``heldout``, ``write``;
-    of a diagnosis: ``model``, ``data``, ``calibrate``, ``measure``, ``ablation``, ``figures``.
+    Stages of a search in order: ``model``, ``data``, ``calibrate``, ``reference``, ``probes``, ``trials``,
+    ``heldout``, ``write``; of a diagnosis: ``model``, ``data``, ``calibrate``, ``measure``, ``ablation``, ``figures``.
     """
 
     stage: str
@@ -30,6 +30,7 @@ class TrialFinished:
         penalty: Fragmentation penalty, None for a failed trial.
         reused: True where the score was known already (equal recipe or equal bytes).
         error: Why the trial failed, None where it did not.
+        dropped: True where the candidate was dropped after part of the samples.
     """
 
     number: int
@@ -39,6 +40,7 @@ class TrialFinished:
     penalty: float | None
     reused: bool
     error: str | None
+    dropped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

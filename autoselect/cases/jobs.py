@@ -23,10 +23,11 @@ from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable, table_from_rows
 from autoselect.domain.objectives import Objective, losses
 from autoselect.domain.recipe import Recipe
-from autoselect.errors import AutoselectError, MetricError, ScoreError, UsageError
-from autoselect.quantize import converter, names, sources
+from autoselect.errors import AutoselectError, BuildError, MetricError, ScoreError, UsageError
+from autoselect.quantize import converter, names, probing, sources
 from autoselect.quantize.build import Builder, CalibratedModel
 from autoselect.quantize.nodes import find_nodes
+from autoselect.quantize.predict import Predictor
 from autoselect.quantize.statistics import layer_table
 from autoselect.runs.files import storage_errors, write_bytes, write_json
 from autoselect.scoring import evaluate, intervals, racing
@@ -135,6 +136,16 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> Non
     write_bytes(out / "calibrated.tflite", calibrated_model.content)
     write_json(out / "names.json", asdict(name_map))
     write_json(out / "layers.json", table.rows())
+
+
+def probe(root: Path, recipe_json: str) -> Predictor | None:
+    """Learn to predict candidates of this granularity and interface; None for a graph that cannot be predicted."""
+    calibrated, table = open_case(root).prepared
+    recipe = Recipe.from_json(recipe_json)
+    try:
+        return probing.probe(calibrated, table.nodes, per_channel=recipe.per_channel, io_type=recipe.io_type)
+    except BuildError:
+        return None
 
 
 def load_prepared(folder: Path) -> tuple[CalibratedModel, LayerTable]:

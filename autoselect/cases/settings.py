@@ -22,7 +22,7 @@ class SearchSettings(BaseModel):
     heldout_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.5
     trials: Annotated[int, Field(ge=1)] = 100
     seed: Annotated[int, Field(ge=0)] = 0
-    sampler: str = "tpe"
+    sampler: str = "surrogate"
     search_space: str = "default"
     fallback: Fallback = "drq"
     per_channel: bool = True
@@ -32,6 +32,9 @@ class SearchSettings(BaseModel):
     max_drop: float | None = None
     max_size: Annotated[float, Field(gt=0)] | None = None
     max_penalty: Annotated[float, Field(ge=0)] | None = None
+    racing: bool = True
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.9
+    early_exit: bool = True
     workers: Annotated[int, Field(ge=1, le=64)] = 2
     allow_overlap: bool = False
     debug_samples: Annotated[int, Field(ge=1)] = 50

@@ -25,9 +25,14 @@ from autoselect.cli.options import (
 class Sampler(str, Enum):
     """How candidates are proposed."""
 
+    SURROGATE = "surrogate"
     TPE = "tpe"
     NSGA2 = "nsga2"
     RANDOM = "random"
+    PREFIX = "prefix"
+    GREEDY = "greedy"
+    HEURISTIC = "heuristic"
+    EXHAUSTIVE = "exhaustive"
 
 
 class Fallback(str, Enum):
@@ -85,7 +90,16 @@ def search(
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="Run folder; a new autoselect-run by default.")
     ] = None,
-    sampler: Annotated[Sampler, typer.Option(help="How candidates are proposed.")] = Sampler.TPE,
+    sampler: Annotated[Sampler, typer.Option(help="How candidates are proposed.")] = Sampler.SURROGATE,
+    racing: Annotated[
+        bool, typer.Option("--racing/--no-racing", help="Drop candidates that cannot enter the front early.")
+    ] = True,
+    confidence: Annotated[
+        float, typer.Option(min=0.5, max=0.999, help="With which one that would enter is not dropped.")
+    ] = 0.9,
+    early_exit: Annotated[
+        bool, typer.Option("--early-exit/--no-early-exit", help="End where the all-integer model is good enough.")
+    ] = True,
     search_space: Annotated[str, typer.Option(help="Name of a bundled space, or a .toml file.")] = "default",
     workers: Workers = 2,
     trial_timeout: Annotated[
@@ -147,6 +161,9 @@ def search(
                 seed=seed,
                 output=output,
                 sampler=sampler.value,
+                racing=racing,
+                confidence=confidence,
+                early_exit=early_exit,
                 search_space=search_space,
                 fallback=fallback.value,
                 per_channel=per_channel,

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from autoselect.cases.divergence import divergence
 from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Started, start_calibration
@@ -270,7 +271,7 @@ def _ablate(desk: _Desk, nodes: Sequence[Node]) -> _Ablated:
     found: dict[str, Ablation] = {}
     arguments = desk.samples, list(desk.rows[: desk.request.ablate]), desk.request.recipe.per_channel
     with desk.stage("ablation", len(nodes)):
-        whole: Future[float] = desk.submit(jobs.divergence, frozenset(), *arguments)
+        whole: Future[float] = desk.submit(divergence, frozenset(), *arguments)
         running: list[tuple[str, Future[Ablation]]] = [
             (n.name, desk.submit(jobs.ablate, n.name, *arguments)) for n in nodes
         ]

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from autoselect.cases.jobs import OpenCase, open_case
+from autoselect.cases.divergence import divergence, samples_of
+from autoselect.cases.jobs import open_case
 from autoselect.diagnosis.activations import activation_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize import verification
 from autoselect.quantize.statistics import LayerMetrics, measure, scalar_of
 from autoselect.runs.files import write_bytes
-from autoselect.tflite.runner import Outputs, Runner
+from autoselect.tflite.runner import Runner
 
 ModelDebugMetric = Callable[[list[np.ndarray], list[np.ndarray]], float]
 """Called with the outputs of the float model and of the quantized one, as the Quantization Debugger's."""
@@ -71,7 +72,7 @@ def build(root: Path, recipe_json: str) -> Diagnosed:
 
 def measure_part(root: Path, path: Path, samples: str, rows: Sequence[int], metrics: LayerMetrics) -> np.ndarray:
     """Figures of every place on some of the samples; see :func:`autoselect.quantize.statistics.measure`."""
-    return measure(read_plan(path), _samples(open_case(root), samples, rows), metrics)
+    return measure(read_plan(path), samples_of(open_case(root), samples, rows), metrics)
 
 
 def activations(
@@ -80,7 +81,7 @@ def activations(
     """Statistics of the float outputs; see :func:`autoselect.diagnosis.activations.activation_statistics`."""
     case = open_case(root)
     calibrated, table = case.prepared
-    return activation_statistics(calibrated.content, table.nodes, _samples(case, samples, rows), limits)
+    return activation_statistics(calibrated.content, table.nodes, samples_of(case, samples, rows), limits)
 
 
 def model_metrics(
@@ -94,7 +95,7 @@ def model_metrics(
     case = open_case(root)
     float_runner, runner = Runner(case.files.float_model.read_bytes()), Runner(content)
     values: dict[str, list[float]] = {name: [] for name in metrics}
-    for number, sample in enumerate(_samples(case, samples, rows)):
+    for number, sample in enumerate(samples_of(case, samples, rows)):
         outputs = [list(run(sample).values()) for run in (float_runner, runner)]
         for name, metric in metrics.items():
             where = f"the model's outputs (sample {number}, counted from 0)"
@@ -110,37 +111,3 @@ def ablate(root: Path, name: str, samples: str, rows: Sequence[int], per_channel
         leave_one_in=divergence(root, others, samples, rows, per_channel),
         leave_one_out=divergence(root, alone, samples, rows, per_channel) if name in reachable else float("nan"),
     )
-
-
-def divergence(root: Path, denylisted: frozenset[str], samples: str, rows: Sequence[int], per_channel: bool) -> float:
-    """Power of the outputs' error over that of the float outputs, mean over samples, with these nodes float."""
-    case = open_case(root)
-    candidate = case.builder.build(Recipe(denylisted_nodes=denylisted, fallback="float", per_channel=per_channel))
-    runner = Runner(candidate.content)
-    ratios = [
-        _noise_to_signal(runner(sample), expected)
-        for sample, expected in zip(
-            _samples(case, samples, rows), _float_outputs(root, samples, tuple(rows)), strict=True
-        )
-    ]
-    known = [ratio for ratio in ratios if np.isfinite(ratio)]
-    return float(np.mean(known)) if known else float("nan")
-
-
-def _noise_to_signal(outputs: Outputs, expected: Outputs) -> float:
-    pairs = [(outputs[key].astype(np.float64), expected[key].astype(np.float64)) for key in expected]
-    noise = sum(float(np.sum((ours - theirs) ** 2)) for ours, theirs in pairs)
-    signal = sum(float(np.sum(theirs**2)) for _, theirs in pairs)
-    return noise / signal if signal > 0.0 else float("nan")
-
-
-@lru_cache(maxsize=2)
-def _float_outputs(root: Path, samples: str, rows: tuple[int, ...]) -> list[Outputs]:
-    case = open_case(root)
-    runner = Runner(case.files.float_model.read_bytes())
-    return [{key: value.copy() for key, value in runner(s).items()} for s in _samples(case, samples, rows)]
-
-
-def _samples(case: OpenCase, samples: str, rows: Sequence[int]) -> Iterator[Mapping[str, np.ndarray]]:
-    store = case.samples(samples)
-    return (store.inputs(i) for i in rows)

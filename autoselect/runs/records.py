@@ -21,6 +21,7 @@ class Scores:
         drop_noise: Standard error of ``drop``, from paired samples.
         sqnr_db: How close the outputs are to the float model's; NaN where that is unknown.
         float_macs_share: 0..1.
+        samples: How many were run for the score; 0 for an evaluator of one's own.
         fallbacks: For denylisted nodes that are not what the recipe's fallback says, why.
     """
 
@@ -36,6 +37,7 @@ class Scores:
     crossing_tensors: int
     crossing_bytes: int
     float_macs_share: float
+    samples: int
     build_seconds: float
     score_seconds: float
     inference_seconds: float
@@ -52,6 +54,44 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Partial:
+    """What is known of a candidate that was dropped: it cannot enter the front, from part of the samples.
+
+    Attributes:
+        sha256: Of the candidate's bytes.
+        samples: How many were run.
+        total: How many there are.
+        estimate: Of the metric over all samples; never a score.
+        sqnr_db: Of the outputs, estimated likewise; NaN where unknown.
+        size_bytes: Of the file.
+        penalty: Fragmentation penalty.
+        build_seconds: Spent building.
+        score_seconds: Spent scoring.
+        inference_seconds: Of that, in the interpreter.
+    """
+
+    sha256: str
+    samples: int
+    total: int
+    estimate: float
+    sqnr_db: float
+    size_bytes: int
+    penalty: float
+    build_seconds: float
+    score_seconds: float
+    inference_seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> Partial:
+        """Read :meth:`to_dict` back."""
+        return Partial(**{f.name: values[f.name] for f in fields(Partial)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRecord:
     """One trial of the study.
 
@@ -59,10 +99,11 @@ class TrialRecord:
         number: Of the trial.
         origin: ``baseline:…`` or the sampler's name.
         recipe: Resolved; None where the trial failed before it had one.
-        scores: None for a failed trial.
+        scores: None for a failed or dropped trial.
         reused: True where the score was known already.
         feasible: False where a constraint is broken.
         error: Why it failed.
+        partial: What is known of a dropped trial; None for all others.
     """
 
     number: int
@@ -72,11 +113,13 @@ class TrialRecord:
     reused: bool
     feasible: bool
     error: str | None
+    partial: Partial | None = None
 
     @property
     def id(self) -> str:
         """Name of the candidate: the first ten digits of its bytes' hash; empty for a failed trial."""
-        return self.scores.sha256[:10] if self.scores else ""
+        found = self.scores or self.partial
+        return found.sha256[:10] if found else ""
 
 
 _SCORE_COLUMNS = (
@@ -97,7 +140,7 @@ _TIME_COLUMNS = ("build_seconds", "score_seconds", "inference_seconds")
 
 def trial_columns(metric: str) -> tuple[str, ...]:
     """Columns of ``trials.csv``."""
-    head = ("number", "id", "state", "origin", "reused", metric, *_SCORE_COLUMNS)
+    head = ("number", "id", "state", "origin", "reused", metric, *_SCORE_COLUMNS, "samples")
     tail = ("feasible", "on_front", "fingerprint", "sha256", *_TIME_COLUMNS, "error", "fallbacks", "recipe")
     return head + tail
 
@@ -109,17 +152,20 @@ def trial_row(record: TrialRecord, metric: str, front: Sequence[str]) -> dict[st
     row |= {
         "number": record.number,
         "id": record.id,
-        "state": "complete" if scores else "failed",
+        "state": "complete" if scores else "dropped" if record.partial else "failed",
         "origin": record.origin,
         "reused": record.reused,
         "feasible": record.feasible if scores else "",
-        "on_front": record.id in front if scores else "",
+        "on_front": record.id in front,
         "error": record.error or "",
         "fingerprint": recipe.fingerprint if recipe else "",
         "recipe": " ".join(recipe.to_json().split()) if recipe else "",
     }
+    if record.partial:
+        known = ("sqnr_db", "size_bytes", "penalty", "samples", "sha256", *_TIME_COLUMNS)
+        row |= {column: getattr(record.partial, column) for column in known}
     if scores:
-        row |= {column: getattr(scores, column) for column in _SCORE_COLUMNS}
+        row |= {column: getattr(scores, column) for column in (*_SCORE_COLUMNS, "samples")}
         row |= {metric: scores.metric, "sha256": scores.sha256}
         row["fallbacks"] = json.dumps(scores.fallbacks, sort_keys=True)
         row |= {column: getattr(scores, column) for column in _TIME_COLUMNS}

@@ -32,6 +32,8 @@ class Finish:
         float_model: result.Reference,
         pool: WorkerPool | None,
         listener: Listener,
+        *,
+        ended_early: str | None = None,
     ) -> str:
         """Write the result; without a pool (after Ctrl-C) held-out scores are left for a resume."""
         front, feasible = result.front_of(records, self.objectives, self.yardstick)
@@ -54,7 +56,8 @@ class Finish:
         result.write_tables(self.folder, metric, records, front, heldout, picks)
         status = "interrupted" if pool is None else "complete" if feasible else "nothing_feasible"
         summary = self._summary(status, records, references, heldout, front, picks)
-        result.write_summary(self.folder, {**summary, "warnings": warnings})
+        summary["verdict"] += f" Ended early: {ended_early}." if ended_early else ""
+        result.write_summary(self.folder, {**summary, "warnings": warnings, "ended_early": ended_early})
         result.remove_former_members(front, self.folder)
         if pool is not None:
             result.remove_work(self.folder.work)
@@ -108,7 +111,11 @@ def _counts(records: list[TrialRecord]) -> dict[str, int]:
         "trials": len(records),
         "scored": len(result.distinct(records)),
         "reused": sum(r.reused for r in records),
-        "failed": sum(r.scores is None for r in records),
+        "dropped": sum(r.partial is not None and not r.reused for r in records),
+        "failed": sum(r.scores is None and r.partial is None for r in records),
+        "samples": sum(
+            r.scores.samples if r.scores else r.partial.samples if r.partial else 0 for r in records if not r.reused
+        ),
     }
 
 

@@ -11,7 +11,7 @@ from sklearn.isotonic import IsotonicRegression
 from autoselect.study.surrogate import Belief
 
 _QUANTILES = np.array([0.04, 0.15, 0.3, 0.5, 0.7, 0.85, 0.96])
-_LEVELS = 64
+_LEVELS = 24
 _BELOW = 3.0
 """A divergence smaller by this much on the log scale than any seen is taken to lose nothing."""
 

@@ -1,8 +1,9 @@
-"""The loop: ask, build, score, tell. Each distinct candidate is built and scored once."""
+"""The loop: ask, build, race or score, tell. Each distinct candidate is built and scored once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +14,35 @@ from autoselect.cases.events import Listener, TrialFinished
 from autoselect.domain.objectives import Constraints, Direction, drop_from
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
-from autoselect.errors import PreparationError, TrialError
+from autoselect.errors import PreparationError, TrialError, UsageError
 from autoselect.isolation.pool import WorkerPool, result_of
-from autoselect.runs.records import Scores, TrialRecord
+from autoselect.runs.records import Partial, Scores, TrialRecord
 from autoselect.study.baselines import Baseline, recipe_for
 from autoselect.study.optuna_study import Asked, SearchStudy
 
 _HOPELESS_AFTER = 5
 """So many failures with nothing scored stop the search: something is wrong with the ingredients."""
+
+
+Stop = Callable[[Sequence[Scores]], "str | None"]
+"""Says of what is scored why the search is at its end, or None."""
+
+
+def never(_scored: Sequence[Scores]) -> None:
+    """The search ends with its budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Racing:
+    """How candidates are dropped before all samples are run.
+
+    Attributes:
+        confidence: With which one that would enter the front is not dropped, above 0 and below 1.
+        seed: Of the order of the samples.
+    """
+
+    confidence: float
+    seed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,24 +94,32 @@ class SearchLoop:
         root: Path,
         workers: int,
         sampler: str,
+        racing: Racing | None,
         timeout_seconds: float,
         listener: Listener,
     ) -> None:
         """Take up where the study is: what it has scored is known."""
+        self._wanted_racing = racing
+        self._racing: Racing | None = None  # once it is known which samples are hard
         self._study, self._space, self._template, self._yardstick = study, space, template, yardstick
         self._pool, self._root, self._listener = pool, root, listener
         self._sampler, self._timeout = sampler, timeout_seconds
         self._slots = workers if workers == 1 else workers + 1
         self._running: dict[Future[Any], _Job] = {}
         self._known: dict[str, Scores] = {}
+        self._dropped: dict[str, Partial] = {}
         self._bytes_of: dict[str, str] = {}
-        self._done = self._failed = 0
+        self._done = self._failed = self._left = 0
         self._last_error = ""
         for record in study.records():
             self._remember(record)
 
     def _remember(self, record: TrialRecord) -> None:
         self._done += 1
+        if record.partial is not None and record.recipe is not None:
+            self._dropped[record.partial.sha256] = record.partial
+            self._bytes_of[record.recipe.fingerprint] = record.partial.sha256
+            return
         if record.scores is None or record.recipe is None:
             self._failed += 1
             self._last_error = record.error or ""
@@ -97,39 +127,73 @@ class SearchLoop:
         self._known[record.scores.sha256] = record.scores
         self._bytes_of[record.recipe.fingerprint] = record.scores.sha256
 
-    def run(self, baselines: list[Baseline], trials: int) -> None:
+    def run(self, baselines: list[Baseline], trials: int, stop: Stop = never) -> str | None:
         """Tell ``trials`` trials in all, those of earlier runs of the study included.
+
+        Args:
+            baselines: Told first, where they are not known.
+            trials: The budget.
+            stop: Asked with what is scored, by hash, once the baselines are told: why the search is at its end.
+
+        Returns:
+            Why the search ended before the budget was spent; None where it did not.
 
         Raises:
             PreparationError: If the first trials all fail.
             AutoselectError: What is wrong with more than one candidate, for example a metric that raises.
         """
-        proposals = self._proposals(baselines)
-        asked = self._done
-        while asked < trials or self._running:
-            while asked < trials and len(self._running) < self._slots:
-                self._start(next(proposals)())
-                asked += 1
-            if self._running:
-                finished, _ = wait(self._running, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    self._advance(self._running.pop(future), future)
-        if not self._known:
-            raise PreparationError(f"All {self._failed} candidates failed. The last one: {self._last_error}")
-
-    def _proposals(self, baselines: list[Baseline]) -> Iterator[Callable[[], Asked]]:
-        """Baselines that are not known yet, then the sampler for ever."""
+        self._left = trials - self._done
         for baseline in baselines:
             if recipe_for(baseline.nodes, self._template, baseline.fallback).fingerprint not in self._bytes_of:
-                yield lambda b=baseline: self._study.open_baseline(self._space, b)  # type: ignore[misc]
-        while True:
-            yield lambda: self._study.ask(self._space, origin=self._sampler)
+                self._begin(lambda b=baseline: self._study.open_baseline(self._space, b))  # type: ignore[misc]
+        self._finish_running()
+        reason = stop(list(self._known.values()))
+        self._keep_schedule()
+        while reason is None and self._left > 0:
+            if not self._begin(lambda: self._study.ask(self._space, origin=self._sampler)):
+                self._finish_running()
+                if self._left > 0 and not self._begin(lambda: self._study.ask(self._space, origin=self._sampler)):
+                    reason = f"the sampler {self._sampler} has nothing left to try"
+        self._finish_running()
+        if not self._known:
+            raise PreparationError(f"All {self._failed} candidates failed. The last one: {self._last_error}")
+        return reason
+
+    def _begin(self, ask: Callable[[], Asked | None]) -> bool:
+        """Start one more trial, as soon as a worker is free for it; False where there is none."""
+        while len(self._running) >= self._slots:
+            self._wait()
+        asked = ask() if self._left > 0 else None
+        if asked is None:
+            return False
+        self._left -= 1
+        self._start(asked)
+        return True
+
+    def _finish_running(self) -> None:
+        while self._running:
+            self._wait()
+
+    def _wait(self) -> None:
+        finished, _ = wait(self._running, return_when=FIRST_COMPLETED)
+        for future in finished:
+            self._advance(self._running.pop(future), future)
+
+    def _keep_schedule(self) -> None:
+        """Let workers know which samples are hard: those on which the all-integer model is far from float."""
+        if self._wanted_racing is None or not self._known:
+            return
+        hardest = min(self._known.values(), key=lambda s: (s.penalty, s.sha256))
+        # Without float outputs, or rows of an earlier process, every candidate is scored in full.
+        with contextlib.suppress(UsageError, TrialError):
+            self._pool.call(jobs.keep_schedule, self._root, hardest.sha256, self._wanted_racing.seed)
+            self._racing = self._wanted_racing
 
     def _start(self, asked: Asked) -> None:
         ticket = _Ticket(asked=asked, recipe=recipe_for(asked.nodes, self._template, asked.fallback))
         fingerprint = ticket.recipe.fingerprint
         if fingerprint in self._bytes_of:
-            self._tell(ticket, self._known[self._bytes_of[fingerprint]], reused=True)
+            self._tell_known(ticket, self._bytes_of[fingerprint])
             return
         for job in self._running.values():
             if job.tickets[0].recipe.fingerprint == fingerprint:
@@ -147,19 +211,57 @@ class SearchLoop:
         if isinstance(reply, jobs.BuildReply):
             self._built(job.tickets, reply)
         elif job.built is not None:
-            self._scored(job.tickets, job.built, reply)
+            self._scored_or_dropped(job.tickets, job.built, reply)
 
     def _built(self, tickets: list[_Ticket], built: jobs.BuildReply) -> None:
-        if built.sha256 in self._known:
+        if built.sha256 in self._known or built.sha256 in self._dropped:
             for ticket in tickets:
-                self._tell(ticket, self._known[built.sha256], reused=True)
+                self._tell_known(ticket, built.sha256)
             return
         for job in self._running.values():
             if job.built is not None and job.built.sha256 == built.sha256:
                 job.tickets.extend(tickets)
                 return
-        future = self._pool.submit(jobs.score, self._root, built.sha256, "search", False, timeout_seconds=self._timeout)
-        self._running[future] = _Job(tickets=tickets, built=built)
+        self._running[self._submit_scoring(built)] = _Job(tickets=tickets, built=built)
+
+    def _submit_scoring(self, built: jobs.BuildReply) -> Future[Any]:
+        """Score in full, or race against the best of those that are as small and as little fragmented."""
+        rival = self._rival(built)
+        if self._racing is None or rival is None:
+            return self._pool.submit(
+                jobs.score, self._root, built.sha256, "search", False, timeout_seconds=self._timeout
+            )
+        return self._pool.submit(
+            jobs.race, self._root, built.sha256, [rival], self._racing.confidence, timeout_seconds=self._timeout
+        )
+
+    def _rival(self, built: jobs.BuildReply) -> str | None:
+        """The candidate that this one must beat to enter the front; None where it enters whatever its score."""
+        penalty = float(built.fragmentation["penalty"])
+        rivals = [s for s in self._known.values() if s.size_bytes <= built.size_bytes and s.penalty <= penalty]
+        return min(rivals, key=lambda s: (s.drop, s.sha256)).sha256 if rivals else None
+
+    def _scored_or_dropped(
+        self, tickets: list[_Ticket], built: jobs.BuildReply, reply: jobs.ScoreReply | jobs.RaceReply
+    ) -> None:
+        full = reply if isinstance(reply, jobs.ScoreReply) else reply.reply
+        if full is not None:
+            self._scored(tickets, built, full)
+        elif isinstance(reply, jobs.RaceReply):
+            self._dropped[built.sha256] = Partial(
+                sha256=built.sha256,
+                samples=reply.samples,
+                total=reply.total,
+                estimate=reply.estimate,
+                sqnr_db=reply.sqnr_db,
+                size_bytes=built.size_bytes,
+                penalty=float(built.fragmentation["penalty"]),
+                build_seconds=built.seconds,
+                score_seconds=reply.seconds,
+                inference_seconds=reply.inference_seconds,
+            )
+            for place, ticket in enumerate(tickets):
+                self._tell_known(ticket, built.sha256, reused=place > 0)
 
     def _scored(self, tickets: list[_Ticket], built: jobs.BuildReply, reply: jobs.ScoreReply) -> None:
         scores = Scores(
@@ -169,6 +271,7 @@ class SearchLoop:
             drop_noise=reply.noise,
             sqnr_db=reply.sqnr_db,
             size_bytes=built.size_bytes,
+            samples=reply.samples,
             build_seconds=built.seconds,
             score_seconds=reply.seconds,
             inference_seconds=reply.inference_seconds,
@@ -177,6 +280,13 @@ class SearchLoop:
         )
         for place, ticket in enumerate(tickets):
             self._tell(ticket, scores, reused=place > 0)
+
+    def _tell_known(self, ticket: _Ticket, sha256: str, *, reused: bool = True) -> None:
+        if sha256 in self._known:
+            self._tell(ticket, self._known[sha256], reused=reused)
+        else:
+            partial = self._dropped[sha256]
+            self._report(self._study.tell_dropped(ticket.asked, ticket.recipe, partial, reused=reused))
 
     def _tell(self, ticket: _Ticket, scores: Scores, *, reused: bool) -> None:
         violations = self._yardstick.violations(scores)
@@ -201,6 +311,7 @@ class SearchLoop:
                 penalty=scores.penalty if scores else None,
                 reused=record.reused,
                 error=record.error,
+                dropped=record.partial is not None,
             )
         )
 

@@ -19,8 +19,9 @@ from autoselect.domain.recipe import Fallback, Recipe
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle, Value
 from autoselect.errors import RunFolderError
 from autoselect.runs.files import storage_errors
-from autoselect.runs.records import Scores, TrialRecord
+from autoselect.runs.records import Partial, Scores, TrialRecord
 from autoselect.study.baselines import Baseline
+from autoselect.study.samplers import ProposerSampler
 
 STUDY_NAME = "autoselect"
 
@@ -43,8 +44,10 @@ class Asked:
 class SearchStudy:
     """One study, the only record of what was tried; every trial that is asked is told."""
 
-    def __init__(self, path: Path, objectives: Sequence[Objective], sampler: optuna.samplers.BaseSampler) -> None:
-        """Open the journal file, or start it.
+    def __init__(
+        self, path: Path, objectives: Sequence[Objective], sampler: optuna.samplers.BaseSampler | None = None
+    ) -> None:
+        """Open the journal file, or start it; without a sampler only to read.
 
         Raises:
             RunFolderError: If the journal holds a study of other objectives, or is damaged.
@@ -56,7 +59,9 @@ class SearchStudy:
             self._study = self._load(path, directions, sampler)
             self._study.set_metric_names([o.name for o in objectives])
 
-    def _load(self, path: Path, directions: list[Direction], sampler: optuna.samplers.BaseSampler) -> optuna.Study:
+    def _load(
+        self, path: Path, directions: list[Direction], sampler: optuna.samplers.BaseSampler | None
+    ) -> optuna.Study:
         try:
             storage = JournalStorage(JournalFileBackend(str(path)))
             study = optuna.create_study(
@@ -84,9 +89,12 @@ class SearchStudy:
         finally:
             optuna.logging.set_verbosity(level)
 
-    def ask(self, space: BoundSpace, *, origin: str) -> Asked:
-        """Let the sampler propose a setting of the space."""
+    def ask(self, space: BoundSpace, *, origin: str) -> Asked | None:
+        """Let the sampler propose a setting of the space; None where it has nothing left to try."""
         with self._using():
+            sampler = self._study.sampler
+            if isinstance(sampler, ProposerSampler) and not sampler.prepare(self._study):
+                return None
             trial = self._study.ask()
             values = _suggest(trial, space)
         return Asked(trial=trial, origin=origin, nodes=space.decode(values))
@@ -125,6 +133,25 @@ class SearchStudy:
             error=None,
         )
 
+    def tell_dropped(self, asked: Asked, recipe: Recipe, partial: Partial, *, reused: bool) -> TrialRecord:
+        """Finish a trial that cannot enter the front, without a score."""
+        with self._using():
+            asked.trial.set_user_attr("origin", asked.origin)
+            asked.trial.set_user_attr("recipe", recipe.to_json())
+            asked.trial.set_user_attr("partial", partial.to_dict())
+            asked.trial.set_user_attr("reused", reused)
+            self._study.tell(asked.trial, state=TrialState.PRUNED)
+        return TrialRecord(
+            number=asked.number,
+            origin=asked.origin,
+            recipe=recipe,
+            scores=None,
+            reused=reused,
+            feasible=False,
+            error=None,
+            partial=partial,
+        )
+
     def tell_failure(self, asked: Asked, recipe: Recipe | None, error: str) -> TrialRecord:
         """Finish a trial that has no scores."""
         with self._using():
@@ -160,8 +187,9 @@ class SearchStudy:
 
     def records(self) -> list[TrialRecord]:
         """All trials that were finished, in order; those abandoned by a killed process are left out."""
-        trials = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.FAIL))
-        return [_record(t) for t in trials if t.state == TrialState.COMPLETE or "error" in t.user_attrs]
+        finished = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+        trials = self._study.get_trials(deepcopy=False, states=finished)
+        return [_record(t) for t in trials if t.state != TrialState.FAIL or "error" in t.user_attrs]
 
 
 def _record(trial: optuna.trial.FrozenTrial) -> TrialRecord:
@@ -175,7 +203,8 @@ def _record(trial: optuna.trial.FrozenTrial) -> TrialRecord:
         scores=Scores.from_dict(attributes["scores"]) if complete else None,
         reused=bool(attributes.get("reused", False)),
         feasible=complete and max(attributes["violations"].values()) <= 0,
-        error=None if complete else attributes["error"],
+        error=attributes.get("error"),
+        partial=Partial.from_dict(attributes["partial"]) if trial.state == TrialState.PRUNED else None,
     )
 
 

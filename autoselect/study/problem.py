@@ -13,7 +13,10 @@ import numpy as np
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
-from autoselect.domain.search_space import BoundSpace, Cut, Toggle
+from autoselect.domain.objectives import Constraints
+from autoselect.domain.search_space import BoundSpace, Toggle
+
+NO_LIMITS = Constraints()
 
 Mask = int
 """A set of atoms as bits: bit i is set where atom i is left out of integers."""
@@ -52,8 +55,10 @@ class Problem:
         atoms: In graph order.
         neighbours: For each atom the atoms that it reads from or writes to.
         pinned: Nodes that every candidate leaves out.
-        limits: Largest drop, size and penalty that are worth anything: the reference point of the hypervolume.
-        max_drop: The user's limits; None where there is none. Likewise the two that follow.
+        heuristic: The guide's choice of nodes.
+        ladders: Rankings of atoms.
+        hybrid: Whether what is left out becomes hybrid.
+        constraints: The user's limits.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class Problem:
         heuristic: frozenset[str] = frozenset(),
         ladders: Sequence[Sequence[int]] = (),
         hybrid: bool = True,
+        constraints: Constraints = NO_LIMITS,
     ) -> None:
         """Keep what is known.
 
@@ -77,6 +83,7 @@ class Problem:
             heuristic: The guide's choice, for the baseline of that name.
             ladders: Rankings of atoms whose prefixes are worth a thought.
             hybrid: Whether what is left out becomes hybrid, which is not without error.
+            constraints: The user's limits.
         """
         self.atoms = tuple(atoms)
         self.neighbours = tuple(neighbours)
@@ -84,6 +91,7 @@ class Problem:
         self.heuristic = heuristic
         self.ladders = tuple(tuple(ladder) for ladder in ladders)
         self.hybrid = hybrid
+        self.constraints = constraints
         self._forecast = forecast
         self._forecasts: dict[Mask, Forecast] = {}
 
@@ -109,6 +117,12 @@ class Problem:
         if mask not in self._forecasts:
             self._forecasts[mask] = self._forecast(self.nodes_of(mask))
         return self._forecasts[mask]
+
+    def within_limits(self, mask: Mask) -> bool:
+        """Whether size and penalty keep the user's limits."""
+        found = self.forecast(mask)
+        violations = self.constraints.violations(drop=0.0, size_bytes=found.size_bytes, penalty=found.penalty)
+        return max(violations["max_size"], violations["max_penalty"]) <= 0.0
 
     @cached_property
     def sensitivities(self) -> np.ndarray:
@@ -156,8 +170,7 @@ def atoms_of(space: BoundSpace, layers: LayerTable, sensitivities: Mapping[str, 
     """The smallest steps that a search space allows: its toggles without those that others make up.
 
     Args:
-        space: Of several alternatives the one with the most toggles counts; a space of cuts only has one atom a node
-            of its rankings.
+        space: Of several alternatives the one with the most toggles counts; counts (cuts) give no atoms.
         layers: For op types and positions.
         sensitivities: By node name; an atom has the largest of its nodes.
     """
@@ -182,9 +195,6 @@ def atoms_of(space: BoundSpace, layers: LayerTable, sensitivities: Mapping[str, 
 def _smallest_groups(space: BoundSpace) -> list[frozenset[str]]:
     choices = [space.of_alternative(name) for name, _ in space.alternatives] or [space.dimensions]
     toggles = max(([d for d in c if isinstance(d, Toggle)] for c in choices), key=len)
-    if not toggles:
-        names = {name for d in space.dimensions if isinstance(d, Cut) for name in d.ranking[: d.at_most]}
-        return [frozenset({name}) for name in sorted(names - space.keep_float - space.keep_int)]
     found: list[frozenset[str]] = []
     taken: set[str] = set()
     for toggle in sorted(toggles, key=lambda t: (len(t.nodes), t.name)):

@@ -98,13 +98,13 @@ class Greedy:
     def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
         """One step further, or one back; a step waits for the one before, and meanwhile looks further ahead."""
         known = {s.mask: s for s in seen}
-        if self._tried is not None and self._tried in known:
-            self._settle(known)
         taken = set(known) | set(pending)
-        if self._tried is None:
+        while self._tried is None or self._tried in known:
+            if self._tried is not None:
+                self._settle(known)
             self._tried = self._next()
-        if self._tried is None:
-            return None
+            if self._tried is None:
+                return None
         if self._tried not in taken:
             return self._tried
         return self._ahead(taken)
@@ -159,14 +159,18 @@ def _all_masks(count: int) -> Iterator[Mask]:
 
 
 def random_masks(problem: Problem, seed: int) -> Proposer:
-    """Masks of random density, for ever."""
+    """Masks of random density, each once, until all were drawn."""
     rng = np.random.default_rng(seed)
 
     def draws() -> Iterator[Mask]:
         count = len(problem.atoms)
-        while True:
+        drawn: set[Mask] = set()
+        while len(drawn) < 1 << count:
             chosen = np.flatnonzero(rng.random(count) < rng.random())
-            yield sum(1 << int(i) for i in chosen)
+            mask = sum(1 << int(i) for i in chosen)
+            if mask not in drawn:
+                drawn.add(mask)
+                yield mask
 
     return Listed(draws())
 

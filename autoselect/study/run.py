@@ -6,7 +6,7 @@ import contextlib
 import datetime
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,16 +34,16 @@ from autoselect.quantize import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import storage_errors
 from autoselect.runs.folder import RunFolder
+from autoselect.runs.records import Scores
 from autoselect.study import result
 from autoselect.study.baselines import baselines
 from autoselect.study.finish import Finish
-from autoselect.study.loop import SearchLoop, Yardstick
+from autoselect.study.loop import Racing, SearchLoop, Stop, Yardstick
 from autoselect.study.optuna_study import SearchStudy
-from autoselect.study.samplers import make_sampler
+from autoselect.study.outlook import make_problem, units_of
+from autoselect.study.problem import Problem
+from autoselect.study.samplers import PROPOSERS, check_sampler, make_sampler
 from autoselect.study.space_file import SearchSpaceFile, bind, read_space
-
-_BASELINE_SHARE = 0.5
-"""Baselines take at most this share of the trials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +77,11 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
         AutoselectError: If an ingredient does not fit; the folder is then left empty of a run.
     """
     space_file = read_space(request.settings.search_space)
-    make_sampler(request.settings.sampler, seed=0)
+    check_sampler(request.settings.sampler)
     folder.create()
     with _discarded_unless_begun(folder), _locked(folder), _pool(request, folder) as pool:
         case = _prepare(request, folder, pool, listener)
-        space = _bind(space_file, case.layers, request.settings)
+        space = _bind(space_file, case, request.settings)
         case = _warned_of_pins(case, space, listener)
         float_model = _float_reference(case, pool, request.settings.trial_timeout)
         folder.write_manifest(_manifest(request, case, space))
@@ -102,7 +102,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
         try:
             case = _prepare(request, folder, pool, listener)
             _refuse_other_ingredients(folder, manifest, case)
-            space = _bind(space_file, case.layers, request.settings)
+            space = _bind(space_file, case, request.settings)
             if manifest["search_space"] != _space_hash(space):
                 raise RunFolderError(
                     f"{folder.root} was made with another search space: the file {request.settings.search_space!r} has "
@@ -159,10 +159,10 @@ def _prepare(request: Request, folder: RunFolder, pool: WorkerPool, listener: Li
     )
 
 
-def _bind(space_file: SearchSpaceFile, layers: LayerTable, settings: SearchSettings) -> BoundSpace:
-    keep_float = _pinned(settings.keep_float, layers, "--keep-float")
-    keep_int = _pinned(settings.keep_int, layers, "--keep-int")
-    return bind(space_file, layers, keep_float=keep_float, keep_int=keep_int)
+def _bind(space_file: SearchSpaceFile, case: Case, settings: SearchSettings) -> BoundSpace:
+    keep_float = _pinned(settings.keep_float, case.layers, "--keep-float")
+    keep_int = _pinned(settings.keep_int, case.layers, "--keep-int")
+    return bind(space_file, case.layers, keep_float=keep_float, keep_int=keep_int, units=units_of(case))
 
 
 def _pinned(patterns: tuple[str, ...], layers: LayerTable, option: str) -> frozenset[str]:
@@ -263,7 +263,10 @@ def _search(
         direction=request.direction,
         constraints=settings.constraints,
     )
-    study = _open_study(folder, objectives, settings)
+    problem = make_problem(case, space, settings, pool, listener) if settings.sampler in PROPOSERS else None
+    if problem is None and settings.sampler in PROPOSERS:
+        listener(Warned(message=_UNSUITED.format(settings.sampler)))
+    study = _open_study(folder, objectives, settings, problem, space)
     listener(StageStarted(stage="trials", total=settings.trials))
     loop = SearchLoop(
         study,
@@ -274,13 +277,14 @@ def _search(
         root=case.files.root,
         workers=settings.workers,
         sampler=settings.sampler,
+        racing=_racing(request),
         timeout_seconds=settings.trial_timeout,
         listener=listener,
     )
     finish = Finish(folder=folder, case=case, settings=settings, objectives=objectives, yardstick=yardstick)
     try:
-        loop.run(baselines(case.layers, space, at_most=int(settings.trials * _BASELINE_SHARE)), settings.trials)
-        return finish.write(study.records(), float_model, pool, listener)
+        reason = loop.run(baselines(case.layers, space), settings.trials, _stop(request, yardstick))
+        return finish.write(study.records(), float_model, pool, listener, ended_early=reason)
     except KeyboardInterrupt:
         loop.abandon()
         return finish.write(study.records(), float_model, None, listener)
@@ -291,13 +295,65 @@ def _search(
         raise
 
 
-def _open_study(folder: RunFolder, objectives: tuple[Objective, ...], settings: SearchSettings) -> SearchStudy:
+def _open_study(
+    folder: RunFolder,
+    objectives: tuple[Objective, ...],
+    settings: SearchSettings,
+    problem: Problem | None,
+    space: BoundSpace,
+) -> SearchStudy:
     """Open the study; a continued one draws other random numbers than it began with."""
-    study = SearchStudy(folder.study, objectives, make_sampler(settings.sampler, seed=settings.seed))
-    study.close_abandoned()
-    if told := len(study.records()):
-        study = SearchStudy(folder.study, objectives, make_sampler(settings.sampler, seed=settings.seed + told))
-    return study
+    before = SearchStudy(folder.study, objectives)
+    before.close_abandoned()
+    sampler = make_sampler(
+        settings.sampler,
+        seed=settings.seed + len(before.records()),
+        problem=problem,
+        space=space,
+        fallback=settings.fallback,
+        budget=settings.trials,
+    )
+    return SearchStudy(folder.study, objectives, sampler)
+
+
+def _racing(request: Request) -> Racing | None:
+    """Only a mean over samples says something of the whole from a part of them."""
+    metric = request.ingredients.metric
+    if metric is None or not metric.is_mean or not request.settings.racing:
+        return None
+    return Racing(confidence=request.settings.confidence, seed=request.settings.seed)
+
+
+def _stop(request: Request, yardstick: Yardstick) -> Stop:
+    """The search has nothing to do where the all-integer model is as good as is asked for."""
+    settings = request.settings
+
+    def reason(scored: Sequence[Scores]) -> str | None:
+        if not settings.early_exit or settings.keep_float:
+            return None
+        integer = next((s for s in scored if s.float_ops == 0), None)
+        if integer is None or max(yardstick.violations(integer).values()) > 0.0:
+            return None
+        if settings.max_drop is not None:
+            return (
+                f"the all-integer model loses {integer.drop:.4g} {request.metric_name}, which is within --max-drop "
+                f"{settings.max_drop:.4g}"
+            )
+        # The noise is NaN for metrics that are no means: then nothing is known to be equal.
+        if not integer.drop <= integer.drop_noise or request.ingredients.metric is None:
+            return None
+        return (
+            f"the all-integer model is as good as float on the search samples: it loses {integer.drop:.4g} "
+            f"{request.metric_name}, which is within one standard error ({integer.drop_noise:.2g})"
+        )
+
+    return reason
+
+
+_UNSUITED = (
+    "The sampler {!r} needs a search space with choices of nodes, units, blocks or op types, and a graph whose "
+    "candidates can be predicted. One of these is missing here, so tpe proposes the candidates instead."
+)
 
 
 def _float_reference(case: Case, pool: WorkerPool, timeout_seconds: float) -> result.Reference:

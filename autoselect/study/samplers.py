@@ -1,42 +1,205 @@
-"""The samplers that a search may use."""
+"""The samplers that a search may use: the project's own proposers and Optuna's, as one kind of thing."""
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.trial import FrozenTrial, TrialState
 
+from autoselect.domain.recipe import Fallback, Recipe
+from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle
 from autoselect.errors import UsageError
+from autoselect.runs.records import Partial, Scores
+from autoselect.study.problem import Mask, Problem
+from autoselect.study.proposers import Greedy, Proposer, Seen, exhaustive, heuristic, prefix, random_masks
+from autoselect.study.surrogate_proposer import SurrogateProposer
 
+_LOG_PER_DB = math.log(10.0) / 10.0
+_NEAREST, _FARTHEST = -25.0, 10.0
+"""Log divergences beyond these are as good as equal and as wrong as can be."""
 
-def _tpe(seed: int) -> optuna.samplers.BaseSampler:
-    return optuna.samplers.TPESampler(seed=seed)
+PROPOSERS: dict[str, Callable[[Problem, int, int | None], Proposer]] = {
+    "surrogate": SurrogateProposer,
+    "random": lambda problem, seed, _: random_masks(problem, seed),
+    "prefix": lambda problem, seed, _: prefix(problem, seed),
+    "greedy": lambda problem, seed, _: Greedy(problem, seed),
+    "heuristic": lambda problem, seed, _: heuristic(problem, seed),
+    "exhaustive": lambda problem, seed, _: exhaustive(problem, seed),
+}
+"""The project's own."""
 
-
-def _nsga2(seed: int) -> optuna.samplers.BaseSampler:
-    return optuna.samplers.NSGAIISampler(seed=seed, population_size=20)
-
-
-def _random(seed: int) -> optuna.samplers.BaseSampler:
-    return optuna.samplers.RandomSampler(seed=seed)
-
-
-SAMPLERS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
-    "tpe": _tpe,
-    "nsga2": _nsga2,
-    "random": _random,
+_OPTUNAS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
+    "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed),
+    "nsga2": lambda seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=20),
 }
 
+SAMPLERS: tuple[str, ...] = (*PROPOSERS, *_OPTUNAS)
 
-def make_sampler(name: str, *, seed: int) -> optuna.samplers.BaseSampler:
+
+def check_sampler(name: str) -> None:
+    """Refuse a name that no sampler has.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    if name not in SAMPLERS:
+        raise UsageError(f"There is no sampler {name!r}. Samplers: {', '.join(SAMPLERS)}.")
+
+
+def make_sampler(
+    name: str, *, seed: int, problem: Problem | None, space: BoundSpace, fallback: Fallback, budget: int | None
+) -> optuna.samplers.BaseSampler:
     """Make a sampler by name.
+
+    Args:
+        name: One of ``SAMPLERS``.
+        seed: Of all chance.
+        problem: What is known before any score; None takes ``tpe`` instead of the project's own.
+        space: The dimensions of the study.
+        fallback: Of the search's recipes; candidates of another are no news to the project's own.
+        budget: Candidates in all.
 
     Raises:
         UsageError: If there is none of that name.
     """
-    if name not in SAMPLERS:
-        raise UsageError(f"There is no sampler {name!r}. Samplers: {', '.join(SAMPLERS)}.")
+    check_sampler(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        return SAMPLERS[name](seed)
+        if name in PROPOSERS and problem is not None:
+            return ProposerSampler(PROPOSERS[name](problem, seed, budget), problem, space, fallback=fallback)
+        return _OPTUNAS[name if name in _OPTUNAS else "tpe"](seed)
+
+
+class ProposerSampler(optuna.samplers.BaseSampler):
+    """A proposer as an Optuna sampler, for the search's own study and for anyone's.
+
+    The study's objectives are the metric, the size and the penalty; its parameters are the space's dimensions. Trials
+    that the search has told carry more (user attributes ``scores`` or ``partial``), which is used where it is there.
+    """
+
+    def __init__(
+        self, proposer: Proposer, problem: Problem, space: BoundSpace, *, fallback: Fallback | None = None
+    ) -> None:
+        """Wrap a proposer; without a ``fallback`` every trial of the study counts."""
+        self._proposer, self._problem, self._space, self._fallback = proposer, problem, space, fallback
+        self._independent = optuna.samplers.RandomSampler(seed=0)
+        self._next: Mask | None = None
+
+    def prepare(self, study: optuna.Study) -> bool:
+        """Choose the next candidate; False where nothing is left to try."""
+        trials = study.get_trials(deepcopy=False)
+        seen = [s for s in map(self._seen, trials) if s is not None]
+        pending = [self._mask(t) for t in trials if t.state == TrialState.RUNNING and t.params]
+        self._next = self._proposer.propose(_with_divergences(seen), pending)
+        return self._next is not None
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """All dimensions of the space."""
+        found: dict[str, BaseDistribution] = {}
+        if self._space.alternatives:
+            found[ALTERNATIVE] = CategoricalDistribution([name for name, _ in self._space.alternatives])
+        for dimension in self._space.dimensions:
+            if isinstance(dimension, Toggle):
+                found[dimension.name] = CategoricalDistribution([False, True])
+            else:
+                found[dimension.name] = IntDistribution(0, dimension.at_most)
+        return found
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """The setting that means the next candidate; none where nothing is left, so that chance decides."""
+        if self._next is None and not self.prepare(study):
+            return {}
+        assert self._next is not None
+        setting, self._next = self._space.encode(self._problem.nodes_of(self._next)), None
+        return dict(setting) if setting is not None else {}
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Parameters that are none of the space's."""
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def _mask(self, trial: FrozenTrial) -> Mask:
+        return self._problem.mask_of(self._space.decode(trial.params))
+
+    def _seen(self, trial: FrozenTrial) -> Seen | None:
+        attributes = trial.user_attrs
+        if trial.state not in (TrialState.COMPLETE, TrialState.PRUNED):
+            return None
+        mask = self._mask(trial)
+        if "recipe" in attributes:
+            recipe = Recipe.from_json(attributes["recipe"])
+            if self._fallback is not None and recipe.fallback != self._fallback and recipe.denylisted_nodes:
+                return None
+            mask = self._problem.mask_of(recipe.denylisted_nodes)
+        if "scores" in attributes:
+            return _of_scores(mask, Scores.from_dict(attributes["scores"]), attributes.get("violations", {}))
+        if "partial" in attributes:
+            return _of_partial(mask, Partial.from_dict(attributes["partial"]))
+        return _of_values(mask, trial) if trial.values is not None else None
+
+
+def _of_scores(mask: Mask, scores: Scores, violations: Mapping[str, float]) -> Seen:
+    return Seen(
+        mask=mask,
+        loss=scores.drop,
+        log_divergence=_log_divergence(scores.sqnr_db),
+        share=1.0,
+        size_bytes=scores.size_bytes,
+        penalty=scores.penalty,
+        feasible=max(violations.values(), default=0.0) <= 0.0,
+    )
+
+
+def _of_partial(mask: Mask, partial: Partial) -> Seen:
+    return Seen(
+        mask=mask,
+        loss=None,
+        log_divergence=_log_divergence(partial.sqnr_db),
+        share=partial.samples / partial.total,
+        size_bytes=partial.size_bytes,
+        penalty=partial.penalty,
+    )
+
+
+def _of_values(mask: Mask, trial: FrozenTrial) -> Seen:
+    """A trial that somebody else told: the first value is a loss."""
+    loss, size, penalty = trial.values
+    return Seen(
+        mask=mask, loss=loss, log_divergence=math.nan, share=1.0, size_bytes=size, penalty=penalty, feasible=True
+    )
+
+
+def _log_divergence(sqnr_db: float) -> float:
+    if math.isnan(sqnr_db):
+        return math.nan
+    return min(max(-sqnr_db * _LOG_PER_DB, _NEAREST), _FARTHEST)
+
+
+def _with_divergences(seen: Sequence[Seen]) -> list[Seen]:
+    """The same; where no divergence is known at all (an evaluator of one's own), the loss stands in for it."""
+    losses = [s.loss for s in seen if s.loss is not None]
+    if not losses or any(not math.isnan(s.log_divergence) for s in seen):
+        return list(seen)
+    low, width = min(losses), max(losses) - min(losses)
+    return [
+        s
+        if s.loss is None
+        else Seen(
+            mask=s.mask,
+            loss=s.loss,
+            log_divergence=math.log((s.loss - low) / width + 0.01) if width else 0.0,
+            share=s.share,
+            size_bytes=s.size_bytes,
+            penalty=s.penalty,
+            feasible=s.feasible,
+        )
+        for s in seen
+    ]

@@ -47,6 +47,7 @@ class Surrogate:
         # What is left out has a term of its own where it becomes hybrid; in float it has none.
         self._prior = np.concatenate([prior, prior + np.log(_HYBRID_SHARE)]) if problem.hybrid else prior
         self._theta = self._prior.copy()
+        self._floor = _FLOOR
         self._types = _type_shares(problem)
         self._pairs = np.array(
             [(i, j) for i in range(count) for j in problem.neighbours[i] if i < j], dtype=np.int64
@@ -65,6 +66,9 @@ class Surrogate:
             noise: Standard deviation of each, shape (n,); larger for those scored on part of the samples.
         """
         self._known = indicator(masks, len(self._problem.atoms))
+        # With everything in float no term is left: what such a candidate shows is what all others have too.
+        bare = log_divergences[self._design(self._known).sum(axis=1) == 0.0]
+        self._floor = float(np.exp(bare.mean())) if len(bare) else _FLOOR
         self._theta = self._map(self._known, log_divergences, noise)
         left = log_divergences - self._base(self._known)
         self._choose_kernel(left, noise)
@@ -89,7 +93,7 @@ class Surrogate:
         return np.hstack([rows, 1.0 - rows]) if self._problem.hybrid else rows
 
     def _base(self, rows: np.ndarray) -> np.ndarray:
-        return np.asarray(np.log(self._design(rows) @ np.exp(self._theta) + _FLOOR))
+        return np.asarray(np.log(self._design(rows) @ np.exp(self._theta) + self._floor))
 
     def _map(self, rows: np.ndarray, target: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """The most likely terms, by Gauss-Newton steps in the space of the data, which are fewer than the terms."""
@@ -97,7 +101,7 @@ class Surrogate:
         spread = (noise**2 + _ALIKE_SD**2) * np.eye(len(rows))
         for _ in range(_ROUNDS):
             parts = design * np.exp(theta)
-            total = parts.sum(axis=1) + _FLOOR
+            total = parts.sum(axis=1) + self._floor
             slope = parts / total[:, None]
             residual = target - np.log(total) + slope @ (theta - self._prior)
             system = _PRIOR_SD**2 * slope @ slope.T + spread

@@ -21,13 +21,17 @@ from autoselect.study.surrogate import Surrogate
 _CHILDREN = 160
 """New proposals an ask; they stay, so that later asks choose among all of them."""
 _CLIMBED = 2
-_POOL = 4000
+_POOL = 1200
+"""Proposals that are weighed at an ask, at most; the better half stays when there are more."""
+_PARENTS = 40
 _PART_NOISE = 0.25
 """Deviation of a log divergence that half of the samples gave; none where all were run."""
 _ENUMERATED = 12
 """Up to so many atoms all sets are proposals."""
 _FAR = 1e3
 _OPENING = (0.25, 0.5, 0.75)
+_UNDO_SHARE = 0.15
+"""Of the budget, kept for taking back float islands of the front."""
 
 
 class SurrogateProposer:
@@ -37,12 +41,20 @@ class SurrogateProposer:
     both ends: leaving out the worst, and keeping only the harmless.
     """
 
-    def __init__(self, problem: Problem, seed: int) -> None:
-        """Start without knowledge."""
+    def __init__(self, problem: Problem, seed: int, budget: int | None = None) -> None:
+        """Start without knowledge.
+
+        Args:
+            problem: What is known before any score.
+            seed: Of all chance.
+            budget: Candidates in all, where that is known: the last of them try to take back float islands.
+        """
         self._problem = problem
+        self._undo_from = math.inf if budget is None else (1.0 - _UNDO_SHARE) * budget
         self._rng = np.random.default_rng(seed)
         self._surrogate = Surrogate(problem)
         self._pool: dict[Mask, None] = {}
+        self._promising: list[Mask] = []
         self._add(self._ladders())
         if len(problem.atoms) <= _ENUMERATED:
             self._add(range(1 << len(problem.atoms)))
@@ -69,15 +81,19 @@ class SurrogateProposer:
     def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
         """The proposal of the largest expected gain; None where all sets are known."""
         taken = {s.mask for s in seen} | set(pending)
-        opening = next((mask for mask in self._opening() if mask not in taken), None)
+        keys = {self._problem.forecast(mask).key for mask in taken}
+        opening = next((mask for mask in self._opening() if self._is_new(mask, taken, keys)), None)
         learned = [s for s in seen if math.isfinite(s.log_divergence)]
         scored = [s for s in seen if s.loss is not None]
         if opening is not None and len(seen) + len(pending) < len(self._opening()):
             return opening
         if len(learned) < 2 or len(scored) < 2:
-            return opening if opening is not None else self._anything(taken)
+            return opening if opening is not None else self._anything(taken, keys)
         self._learn(learned)
-        return _Ask(self, seen, pending, taken).best()
+        ask = _Ask(self, seen, pending, taken, keys)
+        if len(seen) + len(pending) >= self._undo_from and (undone := ask.best_undone()) is not None:
+            return undone
+        return ask.best()
 
     def _opening(self) -> list[Mask]:
         """A few candidates that span the trade-off."""
@@ -92,13 +108,17 @@ class SurrogateProposer:
         noise = np.array([_PART_NOISE * math.sqrt(1.0 / max(s.share, 0.05) - 1.0) for s in learned])
         self._surrogate.fit([s.mask for s in learned], divergences, noise)
 
-    def _anything(self, taken: set[Mask]) -> Mask | None:
+    def _is_new(self, mask: Mask, taken: set[Mask], keys: set[object]) -> bool:
+        """Whether it is neither known nor equal to what is known once built."""
+        return mask not in taken and self._problem.forecast(mask).key not in keys
+
+    def _anything(self, taken: set[Mask], keys: set[object]) -> Mask | None:
         for mask in self._pool:
-            if mask not in taken:
+            if self._is_new(mask, taken, keys):
                 return mask
         for _ in range(1000):
             mask = int.from_bytes(self._rng.bytes((len(self._problem.atoms) + 7) // 8), "little")
-            if (mask := mask & self._problem.everything) not in taken:
+            if self._is_new(mask := mask & self._problem.everything, taken, keys):
                 return mask
         return None
 
@@ -107,9 +127,14 @@ class _Ask:
     """One question to a proposer: what all its steps look at."""
 
     def __init__(
-        self, owner: SurrogateProposer, seen: Sequence[Seen], pending: Sequence[Mask], taken: set[Mask]
+        self,
+        owner: SurrogateProposer,
+        seen: Sequence[Seen],
+        pending: Sequence[Mask],
+        taken: set[Mask],
+        keys: set[object],
     ) -> None:
-        self._owner, self._taken = owner, taken
+        self._owner, self._taken, self._keys = owner, taken, keys
         self._problem, self._surrogate = owner._problem, owner._surrogate
         scored = [s for s in seen if s.loss is not None]
         self._corner = self._reference(scored)
@@ -125,12 +150,11 @@ class _Ask:
             feasible = [s.mask for s in scored if s.feasible]
             self._parents = [mask for mask, on_front in zip(feasible, keep, strict=True) if on_front]
         self._volume = FrontVolume(np.vstack([points, self._believed(pending)]))
-        self._keys = {self._problem.forecast(mask).key for mask in taken}
 
     def _reference(self, scored: Sequence[Seen]) -> np.ndarray:
         """The corner of the volume: a little beyond the worst of what was scored."""
         worst = np.array([[s.loss, s.size_bytes, s.penalty] for s in scored], dtype=np.float64).max(axis=0)
-        return np.maximum(1.1 * worst, 1e-9)
+        return np.asarray(np.maximum(1.1 * worst, 1e-9))
 
     def _believed(self, masks: Sequence[Mask]) -> np.ndarray:
         """Where the surrogate expects candidates to lie, in units of the corner."""
@@ -138,7 +162,7 @@ class _Ask:
             return np.zeros((0, 3))
         belief = self._surrogate.believe(masks)
         losses = self._link.losses(belief).mean(axis=1)
-        return np.column_stack([losses, *self._costs(masks)]) / self._corner
+        return np.asarray(np.column_stack([losses, *self._costs(masks)]) / self._corner)
 
     def _costs(self, masks: Sequence[Mask]) -> tuple[np.ndarray, np.ndarray]:
         forecasts = [self._problem.forecast(mask) for mask in masks]
@@ -148,7 +172,7 @@ class _Ask:
         self._breed()
         masks, gains = self._weighed(list(self._owner._pool))
         if not masks:
-            return self._owner._anything(self._taken)
+            return self._owner._anything(self._taken, self._keys)
         chosen, gain = masks[int(np.argmax(gains))], float(np.max(gains))
         for _ in range(_CLIMBED):
             near, near_gains = self._weighed(moves.single_flips(chosen, self._problem))
@@ -156,55 +180,47 @@ class _Ask:
                 break
             chosen, gain = near[int(np.argmax(near_gains))], float(near_gains.max())
         self._owner._pool.setdefault(chosen)
-        self._trim(masks, gains)
+        self._remember(masks, gains)
         return chosen
 
+    def best_undone(self) -> Mask | None:
+        """A member of the front without one of its float islands; None where all of these are known."""
+        undone = [mask for member in self._parents for mask in moves.without_islands(member, self._problem)]
+        masks, gains = self._weighed(list(dict.fromkeys(undone)))
+        return masks[int(np.argmax(gains))] if masks else None
+
     def _breed(self) -> None:
-        """Add children of the front, and of what is expected to be one."""
-        expected = self._expected_front()
+        """Add children of the front, and of what was promising at the last ask."""
+        expected = [mask for mask in self._owner._promising if mask not in self._taken]
         for number in range(_CHILDREN):
             parents = self._parents if number % 2 or not expected else expected
             if parents:
                 mask = moves.child(parents, self._problem, self._surrogate.terms, self._owner._rng)
                 self._owner._pool.setdefault(mask)
 
-    def _expected_front(self) -> list[Mask]:
-        masks = [mask for mask in self._owner._pool if mask not in self._taken]
-        if not masks:
-            return []
-        points = self._believed(masks)
-        chosen = _front_of(points)
-        return [masks[i] for i in chosen]
-
     def _weighed(self, masks: Sequence[Mask]) -> tuple[list[Mask], np.ndarray]:
         """The masks that are not known, nor equal to known ones once built, with their expected gains."""
-        fresh = [m for m in masks if m not in self._taken and self._problem.forecast(m).key not in self._keys]
+        fresh = [m for m in masks if self._owner._is_new(m, self._taken, self._keys)]
         if not fresh:
             return [], np.zeros(0)
-        belief = self._surrogate.believe(fresh)
+        losses = self._link.losses(self._surrogate.believe(fresh))
+        limit = self._problem.constraints.max_drop
+        if limit is not None:
+            losses = np.where(losses > limit, _FAR * self._corner[0], losses)
         sizes, penalties = self._costs(fresh)
         gains = self._volume.expected_gain(
-            self._link.losses(belief) / self._corner[0],
+            losses / self._corner[0],
             self._link.deviation / self._corner[0],
             sizes / self._corner[1],
             penalties / self._corner[2],
         )
-        return fresh, gains
+        allowed = np.array([self._problem.within_limits(mask) for mask in fresh])
+        # Where nothing keeps the limits, the gain without them still leads somewhere.
+        return fresh, np.where(allowed, gains, 0.0) if (gains[allowed] > 0.0).any() else gains
 
-    def _trim(self, masks: Sequence[Mask], gains: np.ndarray) -> None:
-        """Forget the least promising where there are too many to weigh in time."""
-        if len(self._owner._pool) > _POOL:
-            keep = np.argsort(-gains, kind="stable")[: _POOL // 2]
-            self._owner._pool = dict.fromkeys(masks[i] for i in sorted(keep))
-
-
-def _front_of(points: np.ndarray) -> list[int]:
-    """Indices of the non-dominated rows, in chunks, so that thousands need not be compared at once."""
-    chosen = np.arange(len(points))
-    for start in range(0, len(points), 512):
-        part = chosen[start : start + 512]
-        if len(part):
-            mark = non_dominated(points[part])
-            points[part[~mark]] = np.inf
-    alive = np.flatnonzero(np.isfinite(points[:, 0]))
-    return [int(i) for i in alive[non_dominated(points[alive])]] if len(alive) else []
+    def _remember(self, masks: Sequence[Mask], gains: np.ndarray) -> None:
+        """Keep what is worth weighing again, and what is worth breeding from."""
+        order = np.argsort(-gains, kind="stable")
+        self._owner._promising = [masks[i] for i in order[:_PARENTS]]
+        if len(self._owner._pool) > _POOL and len(self._problem.atoms) > _ENUMERATED:
+            self._owner._pool = dict.fromkeys(masks[i] for i in order[: _POOL // 2])

@@ -20,7 +20,9 @@ from pathlib import Path
 from cases import BenchmarkCase, chosen_cases
 
 import autoselect
+from autoselect.cases.events import Event, StageStarted
 from autoselect.runs.files import write_json
+from autoselect.study.outlook import PROBE_SAMPLES
 
 SAMPLERS = ("surrogate", "random", "tpe", "nsga2", "prefix", "greedy", "heuristic", "exhaustive")
 FINISHED = "benchmark.json"
@@ -56,11 +58,23 @@ class Task:
         return [sys.executable, str(Path(__file__).resolve()), *own, *model, *sizes]
 
 
+class Probes:
+    """Counts the samples that a search runs before its first trial to see what each unit does alone."""
+
+    def __init__(self) -> None:
+        self.samples = 0
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        if isinstance(event, StageStarted) and event.stage == "probes":
+            self.samples += (event.total or 0) * PROBE_SAMPLES
+
+
 def perform(task: Task) -> None:
     """Run one search; what a killed run left is removed first."""
     if task.folder.exists():
         shutil.rmtree(task.folder)
-    start = time.perf_counter()
+    start, probes = time.perf_counter(), Probes()
     run = autoselect.search(
         task.case.model,
         **task.case.sources,
@@ -70,10 +84,10 @@ def perform(task: Task) -> None:
         seed=task.seed,
         workers=task.workers,
         output=task.folder,
+        listener=probes,
         **task.case.options,
     )
     shutil.rmtree(task.folder / "front", ignore_errors=True)  # Model files of hundreds of runs would fill the disk.
-    counts = run.summary["counts"]
     note = {
         "case": task.case.name,
         "sampler": task.sampler,
@@ -81,7 +95,8 @@ def perform(task: Task) -> None:
         "trials": task.trials,
         "seconds": round(time.perf_counter() - start, 1),
         "search_samples": run.summary["evaluated"]["search"],
-        "counts": counts,
+        "probe_samples": probes.samples,
+        "counts": run.summary["counts"],
         "versions": run.manifest["versions"],
     }
     write_json(task.folder / FINISHED, note)

@@ -33,6 +33,7 @@ from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.quantize import converter
 from autoselect.runs.cache import cache_directory
+from autoselect.runs.files import write_bytes
 from autoselect.scoring.metrics import make_metric
 from autoselect.study.baselines import recipe_for
 
@@ -144,6 +145,14 @@ def _mask(places: Sequence[int] | set[int] | range, count: int) -> tuple[bool, .
     return tuple(i in chosen for i in range(count))
 
 
+def cut_half_line(table: Path) -> None:
+    """Remove what a killed sweep left of a row."""
+    content = table.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if len(whole) < len(content):
+        write_bytes(table, whole)
+
+
 class Sweep:
     """Keeps the workers busy and the table growing."""
 
@@ -152,6 +161,7 @@ class Sweep:
         self.known: dict[str, dict[str, object]] = {}
         self.masks: set[str] = set()
         if table.exists():
+            cut_half_line(table)
             with table.open(encoding="utf-8", newline="") as file:
                 for row in csv.DictReader(file):
                     self.known[row["sha256"]] = dict(row)
@@ -165,14 +175,14 @@ class Sweep:
         self.table.parent.mkdir(parents=True, exist_ok=True)
         end = time.monotonic() + seconds
         with self.table.open("a", encoding="utf-8", newline="") as file:
-            self.writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
             if file.tell() == 0:
-                self.writer.writeheader()
+                writer.writeheader()
             self._fill(proposals, slots)
             while self.running:
                 done, _ = wait(self.running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    self._advance(future, *self.running.pop(future))
+                rows = [self._advance(future, *self.running.pop(future)) for future in done]
+                writer.writerows(row for row in rows if row is not None)
                 file.flush()
                 if len(self.known) < distinct and time.monotonic() < end:
                     self._fill(proposals, slots)
@@ -188,25 +198,26 @@ class Sweep:
                 recipe = self.opened.recipe(mask).to_json()
                 self.running[self.opened.pool.submit(jobs.build, self.opened.root, recipe)] = (text, None)
 
-    def _advance(self, future: Future[Any], mask: str, built: jobs.BuildReply | None) -> None:
+    def _advance(self, future: Future[Any], mask: str, built: jobs.BuildReply | None) -> dict[str, object] | None:
+        """Take what a worker did; a row where that was a score."""
         try:
             reply = result_of(future)
         except TrialError as exc:
             self.failed += 1
             print(f"failed: {mask}: {exc}", flush=True)
-            return
+            return None
         if built is None:
             if reply.sha256 not in self.scoring and reply.sha256 not in self.known:
                 self.scoring.add(reply.sha256)
                 scored = self.opened.pool.submit(jobs.score, self.opened.root, reply.sha256, "search", False)
                 self.running[scored] = (mask, reply)
-            return
-        self.known[built.sha256] = self.opened.row(mask, built, reply)
-        self.writer.writerow(self.known[built.sha256])
+            return None
+        row = self.known[built.sha256] = self.opened.row(mask, built, reply)
         for kept in self.opened.root.glob(f"*/{built.sha256}.*"):  # Thousands of them would fill the disk.
             kept.unlink()
         if len(self.known) % 100 == 0:
             print(f"{time.strftime('%H:%M:%S')} {len(self.known)} distinct of {len(self.masks)} masks", flush=True)
+        return row
 
 
 def sweep(chosen: BenchmarkCase, options: argparse.Namespace) -> None:

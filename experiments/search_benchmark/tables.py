@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,10 +54,10 @@ class Curve:
     seconds: float
 
 
-def finished_runs(root: Path, case: str) -> list[tuple[str, int, Run]]:
-    """Sampler, seed and run of every finished run of a case."""
+def finished_runs(root: Path, case: str) -> list[tuple[dict[str, Any], Run]]:
+    """Every finished run of a case, with what ``bench.py`` noted of it."""
     notes = sorted(root.glob(f"{case}/*/seed_*/{FINISHED}"))
-    return [(n.parent.parent.name, int(n.parent.name.removeprefix("seed_")), load_run(n.parent)) for n in notes]
+    return [(json.loads(note.read_text(encoding="utf-8")), load_run(note.parent)) for note in notes]
 
 
 def complete(trials: pd.DataFrame) -> pd.DataFrame:
@@ -63,23 +65,20 @@ def complete(trials: pd.DataFrame) -> pd.DataFrame:
     return trials[trials["state"] == "complete"]
 
 
-def costs(run: Run) -> np.ndarray:
-    """What each trial cost in full evaluations: samples run over samples of the search part.
+def costs(trials: pd.DataFrame, search_samples: int) -> np.ndarray:
+    """What each trial cost in full evaluations: samples run over samples of the search part, nothing if reused."""
+    share = trials["samples"].astype(float).div(search_samples).fillna(0.0)
+    return share.where(~trials["reused"].eq(True), 0.0).to_numpy()
 
-    Runs without the column ``samples`` ran all of them for each candidate that was new.
+
+def curve_of(run: Run, note: Mapping[str, Any], reference: Reference, whole: float) -> Curve:
+    """Hypervolume of a run's trials, in the order of their numbers, as a share of ``whole``.
+
+    What a sampler ran before the first trial, to see what each unit does alone, counts as spent.
     """
-    trials = run.trials
-    fresh = (trials["state"] == "complete") & ~trials["reused"].eq(True)
-    share = fresh.astype(float)
-    if "samples" in trials:
-        share = trials["samples"].astype(float).div(run.summary["evaluated"]["search"]).fillna(share)
-    return share.to_numpy()
-
-
-def curve_of(run: Run, sampler: str, seed: int, reference: Reference, whole: float, seconds: float) -> Curve:
-    """Hypervolume of a run's trials, in the order of their numbers, as a share of ``whole``."""
+    search_samples = note["search_samples"]
     trials = run.trials.sort_values("number").reset_index(drop=True)
-    spent = np.cumsum(costs(run))
+    spent = note["probe_samples"] / search_samples + np.cumsum(costs(trials, search_samples))
     losses = np.full((len(trials), len(OBJECTIVES)), np.inf)
     done = (trials["state"] == "complete").to_numpy()
     losses[done] = scaled_losses(trials[done], reference)
@@ -96,7 +95,13 @@ def curve_of(run: Run, sampler: str, seed: int, reference: Reference, whole: flo
             front = front[non_dominated(front)]
             volume = hypervolume(front, UNIT)
         place, volumes[i] = until, volume
-    return Curve(sampler=sampler, seed=seed, volumes=volumes / whole, spent=float(spent[-1]), seconds=seconds)
+    return Curve(
+        sampler=note["sampler"],
+        seed=note["seed"],
+        volumes=volumes / whole,
+        spent=float(spent[-1]),
+        seconds=note["seconds"],
+    )
 
 
 def reference_front(tables: Iterable[pd.DataFrame], reference: Reference) -> tuple[np.ndarray, int]:
@@ -116,24 +121,20 @@ def case_curves(case: BenchmarkCase, runs: Path, sweeps: Path) -> tuple[list[Cur
     if case.reference is None:
         raise SystemExit(f"{case.name} has no reference point: add what `sweep.py references` prints to cases.py.")
     found = finished_runs(runs, case.name)
-    for sampler, seed, run in found:
-        if run.summary["evaluated"]["search"] != case.samples:
-            raise SystemExit(f"{case.name} {sampler} {seed} was scored on other samples: run it again.")
-    tables = [complete(run.trials)[["sha256", *OBJECTIVES]] for _, _, run in found]
+    for note, _ in found:
+        if note["search_samples"] != case.samples:
+            raise SystemExit(f"{case.name} {note['sampler']} {note['seed']} was scored on other samples: run it again.")
+    tables = [complete(run.trials)[["sha256", *OBJECTIVES]] for _, run in found]
     swept = sweeps / f"sweep_{case.name}.csv"
     if swept.exists():
         tables.append(pd.read_csv(swept)[["sha256", *OBJECTIVES]])
     front, candidates = reference_front(tables, case.reference)
     whole = hypervolume(front, UNIT)
-    curves = [curve_of(run, sampler, seed, case.reference, whole, _seconds(run)) for sampler, seed, run in found]
+    curves = [curve_of(run, note, case.reference, whole) for note, run in found]
     own = reference_front(tables[-1:], case.reference)[0] if swept.exists() else np.empty((0, len(OBJECTIVES)))
     figures: dict[str, object] = {"case": case.name, "candidates": candidates, "front": len(front)}
     figures |= {"hypervolume": round(whole, 5), "sweep_share": round(hypervolume(own, UNIT) / whole, 4)}
     return curves, figures
-
-
-def _seconds(run: Run) -> float:
-    return float(pd.read_json(run.directory / FINISHED, typ="series")["seconds"])
 
 
 def summary_rows(case: str, curves: Sequence[Curve], whole: float) -> list[dict[str, object]]:
@@ -162,10 +163,11 @@ def markdown(rows: Sequence[dict[str, object]], figures: Sequence[dict[str, obje
     """The tables of the README: one a case, a row a sampler."""
     lines = []
     for case in figures:
-        swept = 100 * float(str(case["sweep_share"]))
+        share = float(str(case["sweep_share"]))
+        swept = f"the sweep alone reaches {100 * share:.1f} %" if share else "not swept"
         lines += [
             f"**{case['case']}**: reference front of {case['front']} out of {case['candidates']} candidates, "
-            f"hypervolume {case['hypervolume']:.4f}; the sweep alone reaches {swept:.1f} %",
+            f"hypervolume {case['hypervolume']:.4f}; {swept}",
             "",
             "| sampler | seeds | " + " | ".join(f"at {mark}, %" for mark in MARKS) + " | evaluations spent | s a run |",
             "|---" * (len(MARKS) + 4) + "|",
@@ -200,7 +202,9 @@ def draw(case: str, curves: Sequence[Curve], path: Path) -> None:
             x, np.median(shares, axis=0), where="post", color=colour, linestyle=dashes, linewidth=2, label=sampler
         )
         end = min(float(np.median([c.spent for c in curves if c.sampler == sampler])), MARKS[-1])
-        axes.plot(end, float(np.median(shares, axis=0)[max(int(end), 1) - 1]), "o", color=colour, clip_on=False)
+        axes.plot(
+            end, float(np.median(shares, axis=0)[max(int(np.ceil(end)), 1) - 1]), "o", color=colour, clip_on=False
+        )
     axes.set_xlim(0, MARKS[-1])
     axes.set_ylim(bottom=0 if min(s[:, 9:].min() for s in stacks.values()) < 0.3 else None, top=101)
     axes.set_xticks([0, *MARKS])

@@ -24,6 +24,10 @@ from autoselect.runs.run import load_run
 OBJECTIVES = ["accuracy", "size_bytes", "penalty"]
 
 
+def scored(run: autoselect.Run) -> list[Any]:
+    return list(run.trials[run.trials["state"] == "complete"].itertuples())
+
+
 def losses(row: Any) -> tuple[float, float, float]:
     return -row.accuracy, row.size_bytes, row.penalty
 
@@ -56,19 +60,24 @@ def test_the_counts_add_up(finished: autoselect.Run) -> None:
     assert trials["number"].tolist() == list(range(20))
     assert counts == {
         "trials": 20,
-        "scored": trials["sha256"].nunique(),
+        "scored": trials.loc[trials["state"] == "complete", "sha256"].nunique(),
         "reused": int(trials["reused"].sum()),
+        "dropped": int((trials["state"] == "dropped").sum()),
         "failed": 0,
+        "samples": int(trials["samples"].sum()),
     }
-    assert counts["scored"] + counts["reused"] == 20
+    assert counts["scored"] + counts["reused"] + counts["dropped"] == 20
+    complete = trials["state"] == "complete"
+    assert (trials.loc[complete, "samples"] == 200).all()
+    assert (trials.loc[~complete, "samples"] < 200).all()
+    assert trials.loc[~complete, "accuracy"].isna().all()
     assert finished.manifest["counts"] == {"calibration": pump.CALIBRATION_COUNT, "search": 200, "heldout": 300}
 
 
 def test_the_first_trials_are_the_baselines(finished: autoselect.Run) -> None:
     origins = finished.trials["origin"].tolist()
     assert origins[:3] == ["baseline:fiq", "baseline:drq", "baseline:heuristic"]
-    assert all(o.startswith("baseline:") for o in origins[:10])
-    assert origins[10:] == ["tpe"] * 10
+    assert origins[3:] == ["surrogate"] * 17
 
 
 def test_every_front_file_has_the_bytes_of_its_row(finished: autoselect.Run) -> None:
@@ -79,7 +88,7 @@ def test_every_front_file_has_the_bytes_of_its_row(finished: autoselect.Run) -> 
 
 
 def test_the_front_is_what_no_trial_dominates(finished: autoselect.Run) -> None:
-    rows = list(finished.trials.itertuples())
+    rows = scored(finished)
     best = {r.sha256 for r in rows if not any(pump.dominates(losses(o), losses(r)) for o in rows)}
     assert set(finished.front["sha256"]) == best
     assert finished.front["sha256"].is_unique
@@ -97,10 +106,11 @@ def test_equal_bytes_are_scored_once_and_equal_scores_are_reused(finished: autos
 
 def test_the_journal_tells_of_every_trial(finished: autoselect.Run) -> None:
     told = pump.journal(finished.directory)
-    assert {t.state.name for t in told} == {"COMPLETE"}
     for trial, row in zip(told, finished.trials.itertuples(), strict=True):
         assert trial.number == row.number
-        assert trial.values == [getattr(row, name) for name in OBJECTIVES]
+        assert trial.state.name == {"complete": "COMPLETE", "dropped": "PRUNED"}[row.state]
+        values = [getattr(row, name) for name in OBJECTIVES] if row.state == "complete" else None
+        assert trial.values == values
 
 
 def test_the_layer_table_has_a_row_for_each_op_of_the_float_model(finished: autoselect.Run) -> None:
@@ -137,7 +147,8 @@ def test_picks_are_members_of_the_front(finished: autoselect.Run) -> None:
     front = finished.front.set_index("id")
     for name, member in picks.items():
         assert name in front.loc[member, "pick"].split(",")
-    assert front.loc[picks["accurate"], "accuracy"] == front["accuracy"].max()
+    # Of those that cannot be told from the best, the closest to float: with 200 samples, within three points.
+    assert front.loc[picks["accurate"], "accuracy"] >= front["accuracy"].max() - 0.03
     within = front[front["drop"] <= finished.summary["allowed_drop"]]
     tolerance = 0.05 * finished.summary["references"]["float"]["size_bytes"]
     small = within[within["size_bytes"] <= within["size_bytes"].min() + tolerance]
@@ -292,7 +303,7 @@ def test_a_finished_run_takes_more_trials(finished: autoselect.Run, tmp_path: Pa
     assert told == list(range(20, 30))
     assert run.trials.loc[~run.trials["reused"], "sha256"].is_unique
     assert not pump.unfinished(folder)
-    rows = list(run.trials.itertuples())
+    rows = scored(run)
     best = {r.sha256 for r in rows if not any(pump.dominates(losses(o), losses(r)) for o in rows)}
     assert set(run.front["sha256"]) == best
     assert {pump.sha256(folder / file) for file in run.front["file"]} == best

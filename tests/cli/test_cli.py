@@ -245,7 +245,10 @@ SEARCH_DEFAULTS = {
     "output": None,
     "trial_timeout": 900.0,
     "debug_samples": 50,
-    "sampler": "tpe",
+    "sampler": "surrogate",
+    "racing": True,
+    "confidence": 0.9,
+    "early_exit": True,
     "search_space": "default",
     "fallback": "drq",
     "per_channel": True,
@@ -279,6 +282,11 @@ SEARCH_DEFAULTS = {
             ["--trials", "7", "--seed", "3", "-o", "there", "--sampler", "nsga2", "--search-space", "s.toml"],
             {"trials": 7, "seed": 3, "output": "there", "sampler": "nsga2", "search_space": "s.toml"},
             id="search",
+        ),
+        pytest.param(
+            ["--no-racing", "--confidence", "0.95", "--no-early-exit"],
+            {"racing": False, "confidence": 0.95, "early_exit": False},
+            id="racing",
         ),
         pytest.param(
             ["--fallback", "float", "--per-tensor", "--io", "int8", "--workers", "1"],

@@ -26,6 +26,7 @@ SCORES = records.Scores(
     crossing_tensors=2,
     crossing_bytes=64,
     float_macs_share=0.25,
+    samples=100,
     build_seconds=0.1,
     score_seconds=0.2,
     inference_seconds=0.05,

@@ -57,24 +57,48 @@ class FakePool:
     Attributes:
         built: Recipes in the order in which they were built.
         scored: Hashes in the order in which they were scored.
+        raced: Hashes with their rivals, in the order in which they raced.
+        schedule_of: The candidate that said which samples are hard.
     """
 
     def __init__(self, *, held_back: bool = False, fails: Callable[[str, Any], Exception | None] | None = None) -> None:
         """With ``held_back`` no job ends before :meth:`release`; ``fails(job, recipe or sha)`` may give an error."""
         self.built: list[frozenset[str]] = []
         self.scored: list[str] = []
+        self.raced: list[tuple[str, tuple[str, ...]]] = []
+        self.schedule_of = ""
         self._held_back = held_back
         self._fails = fails or (lambda job, what: None)
         self._waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
         self._nodes: dict[str, frozenset[str]] = {}
 
     def submit(self, function: Callable[..., Any], *args: Any, timeout_seconds: float = 0.0) -> Future[Any]:
-        answer = {jobs.build: self._build, jobs.score: self._score}[function]
+        answer = {jobs.build: self._build, jobs.score: self._score, jobs.race: self._race}[function]
         future: Future[Any] = Future()
         self._waiting.append((future, lambda: answer(*args)))
         if not self._held_back:
             self.release()
         return future
+
+    def call(self, function: Callable[..., Any], *args: Any) -> None:
+        assert function is jobs.keep_schedule
+        self.schedule_of = args[1]
+
+    def _race(self, root: Path, sha256: str, rivals: Sequence[str], confidence: float) -> jobs.RaceReply:
+        """A candidate that is not better than its rival is dropped after one of three samples."""
+        self.raced.append((sha256, tuple(rivals)))
+        full = self._score(root, sha256, "search", False)
+        dropped = all(full.value <= 0.1 * len(self._nodes[rival]) for rival in rivals)
+        return jobs.RaceReply(
+            dropped=dropped,
+            samples=1 if dropped else 3,
+            total=3,
+            reply=None if dropped else full,
+            estimate=full.value,
+            sqnr_db=20.0,
+            seconds=0.25,
+            inference_seconds=0.125,
+        )
 
     def release(self) -> None:
         waiting, self._waiting = self._waiting, []

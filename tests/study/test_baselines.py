@@ -5,7 +5,7 @@ from fakes import table
 
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
-from autoselect.study.baselines import Baseline, baselines, heuristic_nodes, prefix_counts, recipe_for
+from autoselect.study.baselines import Baseline, baselines, heuristic_nodes, recipe_for
 
 FREE = BoundSpace(dimensions=())
 
@@ -50,54 +50,22 @@ def test_the_heuristic_leaves_out_what_no_denylist_reaches() -> None:
 
 
 def test_all_baselines_by_hand() -> None:
-    """The ranking by rmse/scale is f b g d a c h, then e, which has none; op_SOFTMAX is the last node alone."""
-    assert sets(baselines(EIGHT, FREE, at_most=100)) == {
-        "fiq": "",
-        "drq": "abcdefgh",
-        "heuristic": "abcdefg",
-        "worst_1": "f",
-        "op_ADD": "cf",
-        "leading_1": "a",
-        "worst_2": "bf",
-        "op_CONV_2D": "abdg",
-        "trailing_1": "h",
-        "worst_3": "bfg",
-        "op_MEAN": "e",
-        "leading_2": "ab",
-        "worst_4": "bdfg",
-        "trailing_2": "gh",
-        "worst_5": "abdfg",
-        "leading_4": "abcd",
-        "worst_7": "abcdfgh",
-        "trailing_4": "efgh",
-    }
+    assert sets(baselines(EIGHT, FREE)) == {"fiq": "", "drq": "abcdefgh", "heuristic": "abcdefg"}
 
 
-@pytest.mark.parametrize(
-    ("at_most", "count"),
-    [
-        pytest.param(0, 5, id="none asked: the fixed three and two more"),
-        pytest.param(5, 5, id="five"),
-        pytest.param(6, 6, id="six"),
-        pytest.param(17, 17, id="one less than there are"),
-        pytest.param(99, 18, id="all there are"),
-    ],
-)
-def test_at_most(at_most: int, count: int) -> None:
-    found = baselines(EIGHT, FREE, at_most=at_most)
-    assert len(found) == count
-    assert list(sets(found)) == list(sets(baselines(EIGHT, FREE, at_most=99)))[:count]
+def test_equal_sets_of_unlike_fallback_are_both_there() -> None:
+    """All nodes left out by the guide, in the search's fallback, are not all nodes made hybrid."""
+    found = baselines(table(("a", "ADD", 0.1), ("b", "MEAN", 0.2)), FREE)
+    assert [(b.name, b.fallback) for b in found] == [("fiq", None), ("drq", "drq"), ("heuristic", None)]
 
 
 def test_repeated_sets_are_left_out() -> None:
-    every = [(b.nodes, b.fallback) for b in baselines(EIGHT, FREE, at_most=99)]
-    assert len(set(every)) == len(every)
-    two = baselines(table(("a", "ADD", 0.1), ("b", "MEAN", 0.2)), FREE, at_most=99)
-    assert sets(two) == {"fiq": "", "drq": "ab", "heuristic": "ab", "worst_1": "b", "op_ADD": "a"}
+    space = BoundSpace(dimensions=(), keep_int=frozenset("abcdefgh"))
+    assert [(b.name, b.fallback) for b in baselines(EIGHT, space)] == [("fiq", None), ("drq_pinned", "drq")]
 
 
 def test_only_the_dynamic_range_baseline_has_a_fallback_of_its_own() -> None:
-    found = baselines(EIGHT, FREE, at_most=99)
+    found = baselines(EIGHT, FREE)
     assert {b.name: b.fallback for b in found if b.fallback} == {"drq": "drq"}
     template = Recipe(fallback="float")
     assert recipe_for(found[1].nodes, template, found[1].fallback).fallback == "drq"
@@ -106,25 +74,11 @@ def test_only_the_dynamic_range_baseline_has_a_fallback_of_its_own() -> None:
 
 def test_pins_hold_for_baselines() -> None:
     space = BoundSpace(dimensions=(), keep_float=frozenset("h"), keep_int=frozenset("ab"))
-    found = baselines(EIGHT, space, at_most=99)
+    found = baselines(EIGHT, space)
     assert all("h" in b.nodes and not b.nodes & {"a", "b"} for b in found)
     assert sets(found)["fiq_pinned"] == "h"
     assert sets(found)["drq_pinned"] == "cdefgh"
     assert not {"fiq", "drq"} & set(sets(found))
-
-
-@pytest.mark.parametrize(
-    ("total", "counts"),
-    [
-        pytest.param(1, [], id="one node: the whole is no prefix"),
-        pytest.param(2, [1], id="two"),
-        pytest.param(5, [1, 2, 3], id="five is no prefix of five"),
-        pytest.param(6, [1, 2, 3, 5], id="six"),
-        pytest.param(100, [1, 2, 3, 5, 8, 12, 18, 27, 41, 62, 93], id="a hundred"),
-    ],
-)
-def test_prefix_counts(total: int, counts: list[int]) -> None:
-    assert prefix_counts(total, 1.5) == counts
 
 
 def test_a_recipe_is_the_template_with_other_nodes() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from fakes import FakePool, sha_of
 from test_optuna_study import open_study
 
+from autoselect.cases import jobs
 from autoselect.cases.events import Event, TrialFinished
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.recipe import Recipe
@@ -17,8 +20,11 @@ from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.errors import BuildError, MetricError, PreparationError, ScoreError, WorkerDied
 from autoselect.runs.records import TrialRecord
 from autoselect.study.baselines import Baseline
-from autoselect.study.loop import SearchLoop, Yardstick
+from autoselect.study.loop import Racing, SearchLoop, Stop, Yardstick, never
 from autoselect.study.optuna_study import SearchStudy
+from autoselect.study.problem import Atom, Forecast, Problem
+from autoselect.study.proposers import exhaustive
+from autoselect.study.samplers import ProposerSampler
 
 NODES = ("a", "b", "idle")
 SPACE = BoundSpace(dimensions=tuple(Toggle(name=f"node:{n}", nodes=frozenset({n})) for n in NODES))
@@ -35,14 +41,21 @@ class Search:
     """One loop and what came of it."""
 
     def __init__(
-        self, path: Path, pool: FakePool | None = None, *, workers: int = 1, constraints: Constraints | None = None
+        self,
+        path: Path,
+        pool: FakePool | None = None,
+        *,
+        workers: int = 1,
+        constraints: Constraints | None = None,
+        racing: Racing | None = None,
+        space: BoundSpace = SPACE,
     ) -> None:
         self.pool = pool or FakePool()
         self.events: list[Event] = []
         self.study: SearchStudy = open_study(path, seed=len(open_study(path).records()))
         self.loop = SearchLoop(
             self.study,
-            SPACE,
+            space,
             Recipe(),
             Yardstick(
                 float_score=0.2,
@@ -55,12 +68,13 @@ class Search:
             root=path.parent,
             workers=workers,
             sampler="random",
+            racing=racing,
             timeout_seconds=1.0,
             listener=self.events.append,
         )
 
-    def run(self, trials: int, baselines: list[Baseline] = BASELINES) -> list[TrialRecord]:
-        self.loop.run(baselines, trials)
+    def run(self, trials: int, baselines: list[Baseline] = BASELINES, stop: Stop = never) -> list[TrialRecord]:
+        self.reason = self.loop.run(baselines, trials, stop)
         return self.study.records()
 
 
@@ -243,3 +257,73 @@ def test_a_resumed_loop_has_nothing_left_to_do(path: Path) -> None:
     assert again.run(8) == again.run(5) == before
     assert again.pool.built == []
     assert again.events == []
+
+
+class WorsePool(FakePool):
+    """Here every left-out node costs score as well, so that nothing beats the all-integer model."""
+
+    def _score(self, root: Path, sha256: str, part: str, interval: bool) -> jobs.ScoreReply:
+        return replace(super()._score(root, sha256, part, interval), value=-0.1 * len(self._nodes[sha256]))
+
+    def _race(self, root: Path, sha256: str, rivals: Sequence[str], confidence: float) -> jobs.RaceReply:
+        return replace(super()._race(root, sha256, rivals, confidence), dropped=True, samples=1, reply=None)
+
+
+def test_a_dropped_candidate_has_no_score_and_is_known(path: Path) -> None:
+    search = Search(path, WorsePool(), racing=Racing(confidence=0.9, seed=0))
+    records = search.run(30)
+    assert search.pool.schedule_of == sha_of("")
+    baselines, raced = records[:3], [r for r in records[3:] if active(r) not in (frozenset(), frozenset("ab"))]
+    assert all(r.scores is not None and r.partial is None for r in baselines)
+    assert {active(r) for r in raced} == {frozenset("a"), frozenset("b")}
+    for record in raced:
+        assert record.scores is None
+        assert record.error is None
+        assert record.partial is not None
+        assert (record.partial.samples, record.partial.total, record.partial.size_bytes) == (1, 3, 110)
+        assert not record.feasible
+    assert len(search.pool.raced) == 2
+    assert {rivals for _, rivals in search.pool.raced} == {(sha_of(""),)}
+    assert sum(not r.reused for r in raced) == 2
+    assert search.study.records() == records
+
+
+def test_dropped_candidates_are_known_to_a_resumed_loop(path: Path) -> None:
+    racing = Racing(confidence=0.9, seed=0)
+    before = Search(path, WorsePool(), racing=racing).run(20)
+    again = Search(path, WorsePool(), racing=racing)
+    assert again.run(30)[:20] == before
+    assert again.pool.raced == []
+
+
+def test_the_best_that_is_as_small_is_the_rival_and_a_tie_is_dropped(path: Path) -> None:
+    search = Search(path, racing=Racing(confidence=0.9, seed=0))
+    records = search.run(30)
+    (first, its_rivals), (second, their_rivals) = search.pool.raced
+    assert {first, second} == {sha_of("a"), sha_of("b")}
+    assert its_rivals == (sha_of(""),)
+    assert their_rivals == (first,)  # as small, as little fragmented, and better than the all-integer model
+    scored = {r.scores.sha256 for r in records if r.scores}
+    assert first in scored
+    assert second not in scored
+
+
+def test_a_search_ends_where_it_is_told_to(path: Path) -> None:
+    search = Search(path)
+    records = search.run(30, stop=lambda scored: f"{len(scored)} are enough")
+    assert search.reason == "2 are enough"
+    assert len(records) == len(BASELINES)
+
+
+def test_a_sampler_with_nothing_left_ends_the_search(path: Path) -> None:
+    space = BoundSpace(dimensions=SPACE.dimensions[:2])
+    atoms = [Atom(nodes=frozenset(n), op_type="ADD", position=i, sensitivity=1.0) for i, n in enumerate("ab")]
+    problem = Problem(atoms, [frozenset(), frozenset()], lambda nodes: Forecast(1, 1.0, nodes))
+    search = Search(path, space=space)
+    search.study._study.sampler = ProposerSampler(exhaustive(problem, 0), problem, space)
+    records = search.run(30, BASELINES[:1])
+    assert {active(r) for r in records} == {frozenset(), frozenset("a"), frozenset("b"), frozenset("ab")}
+    assert len(records) == 4
+    assert search.reason is not None
+    assert "nothing left" in search.reason
+    assert search.study.close_abandoned() == 0

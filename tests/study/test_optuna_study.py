@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import optuna
 import pytest
 from fakes import sha_of
 
@@ -13,7 +14,6 @@ from autoselect.errors import RunFolderError
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.study.baselines import Baseline
 from autoselect.study.optuna_study import Asked, SearchStudy
-from autoselect.study.samplers import make_sampler
 
 OBJECTIVES = (
     Objective(name="accuracy", direction="maximize"),
@@ -31,7 +31,7 @@ MET = {"max_drop": -1.0, "max_size": -1.0, "max_penalty": 0.0}
 
 
 def open_study(path: Path, objectives: tuple[Objective, ...] = OBJECTIVES, seed: int = 0) -> SearchStudy:
-    return SearchStudy(path, objectives, make_sampler("random", seed=seed))
+    return SearchStudy(path, objectives, optuna.samplers.RandomSampler(seed=seed))
 
 
 def scores(value: float) -> Scores:
@@ -48,6 +48,7 @@ def scores(value: float) -> Scores:
         crossing_tensors=2,
         crossing_bytes=8,
         float_macs_share=0.25,
+        samples=100,
         build_seconds=0.1,
         score_seconds=0.2,
         inference_seconds=0.05,

@@ -1,0 +1,139 @@
+"""Works out, before the first trial, what a sampler may know: units, exact forecasts, and what each unit does alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from autoselect.cases import jobs
+from autoselect.cases.divergence import divergence
+from autoselect.cases.events import Listener, StageStarted, StepFinished
+from autoselect.cases.prepare import Case
+from autoselect.cases.settings import SearchSettings
+from autoselect.domain.layers import LayerTable
+from autoselect.domain.search_space import BoundSpace, Toggle
+from autoselect.domain.units import units
+from autoselect.errors import TrialError
+from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.quantize.predict import Predictor
+from autoselect.scoring.fragmentation import PenaltyWeights, fragmentation
+from autoselect.scoring.penalty_file import penalty_weights
+from autoselect.study.baselines import heuristic_nodes
+from autoselect.study.problem import Atom, Forecast, Problem, atoms_of, neighbours_of
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+PROBE_SAMPLES = 8
+"""Calibration samples on which each unit is tried alone."""
+_MOST_PROBES = 200
+"""Models of more units go by the debugger's statistics: the probes would cost more than they tell."""
+_LADDERS = ("rmse_per_scale", "mean_squared_error")
+
+
+def units_of(case: Case) -> tuple[tuple[str, ...], ...]:
+    """The nodes of a case that move together."""
+    return units(reader.read_graph(fb.parse(case.files.float_model.read_bytes())), case.layers.nodes)
+
+
+def make_problem(
+    case: Case, space: BoundSpace, settings: SearchSettings, pool: WorkerPool, listener: Listener
+) -> Problem | None:
+    """Make the problem that the project's own samplers look at.
+
+    Returns:
+        None where the converter takes the graph apart in a way that cannot be predicted, or where the space has only
+        counts, which cannot say what the samplers propose.
+    """
+    if not any(isinstance(dimension, Toggle) for dimension in space.dimensions):
+        return None
+    root, layers = case.files.root, case.layers
+    probing: Future[Predictor | None] = pool.submit(
+        jobs.probe, root, settings.template.to_json(), timeout_seconds=settings.trial_timeout
+    )
+    atoms = atoms_of(space, layers, _statistical(layers))
+    atoms = _probed(atoms, case, settings, pool, listener)
+    try:
+        predictor = result_of(probing)
+    except TrialError:
+        predictor = None
+    if predictor is None:
+        return None
+    graph = reader.read_graph(fb.parse(case.files.float_model.read_bytes()))
+    return Problem(
+        atoms,
+        neighbours_of(graph, layers, atoms),
+        forecaster(predictor, layers, settings, penalty_weights()),
+        pinned=space.keep_float,
+        heuristic=heuristic_nodes(layers),
+        ladders=_ladders(atoms, layers),
+        hybrid=settings.fallback == "drq",
+        constraints=settings.constraints,
+    )
+
+
+def forecaster(
+    predictor: Predictor, layers: LayerTable, settings: SearchSettings, weights: PenaltyWeights
+) -> Callable[[frozenset[str]], Forecast]:
+    """Exact size and penalty by the denylisted nodes."""
+    places = {node.name: place for place, node in enumerate(layers.nodes)}
+
+    def forecast(nodes: frozenset[str]) -> Forecast:
+        found = predictor.predict(sorted(places[name] for name in nodes), settings.fallback)
+        cut = fragmentation(found.graph, weights)
+        return Forecast(found.size_bytes, cut.penalty, (found.kinds, found.size_bytes))
+
+    return forecast
+
+
+def _statistical(layers: LayerTable) -> dict[str, float]:
+    """Error power over signal power of each node by itself, from the debugger's statistics."""
+    found = {}
+    for node, figures in zip(layers.nodes, layers.statistics, strict=True):
+        if figures is not None and not math.isnan(figures.sqnr_db):
+            found[node.name] = 10.0 ** (-max(figures.sqnr_db, -30.0) / 10.0)
+    return found
+
+
+def _probed(
+    atoms: Sequence[Atom], case: Case, settings: SearchSettings, pool: WorkerPool, listener: Listener
+) -> tuple[Atom, ...]:
+    """The atoms with what each did alone in integers; where that fails, or would take too long, as they were."""
+    if len(atoms) > _MOST_PROBES:
+        return tuple(atoms)
+    listener(StageStarted(stage="probes", total=len(atoms)))
+    reachable = frozenset(node.name for node in case.layers.reachable)
+    rows = list(range(min(PROBE_SAMPLES, case.counts["calibration"])))
+    running: list[Future[float]] = [
+        pool.submit(
+            divergence,
+            case.files.root,
+            reachable - atom.nodes,
+            "calibration",
+            rows,
+            settings.per_channel,
+            timeout_seconds=settings.trial_timeout,
+        )
+        for atom in atoms
+    ]
+    found = []
+    for atom, future in zip(atoms, running, strict=True):
+        try:
+            alone = result_of(future)
+        except TrialError:
+            alone = math.nan
+        sensitivity = atom.sensitivity if math.isnan(alone) else alone
+        found.append(Atom(nodes=atom.nodes, op_type=atom.op_type, position=atom.position, sensitivity=sensitivity))
+        listener(StepFinished(stage="probes"))
+    return tuple(found)
+
+
+def _ladders(atoms: Sequence[Atom], layers: LayerTable) -> list[list[int]]:
+    """Rankings by the debugger's statistics, and the graph from both ends."""
+    owner = {name: i for i, atom in enumerate(atoms) for name in atom.nodes}
+    found = []
+    for statistic in _LADDERS:
+        ranked = [owner[name] for name in layers.ranked_by(statistic) if name in owner]
+        found.append(list(dict.fromkeys(ranked)))
+    forward = list(range(len(atoms)))
+    return [*found, forward, forward[::-1]]

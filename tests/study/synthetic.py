@@ -1,0 +1,132 @@
+"""Searches whose truth is known: a chain of atoms, each with an error power of its own, and exact costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autoselect.domain.objectives import Constraints
+from autoselect.domain.pareto import hypervolume
+from autoselect.study.problem import Atom, Forecast, Mask, Problem
+from autoselect.study.proposers import Proposer, Seen
+
+CORNER = np.array([1.0, 450.0, 3.0])
+"""Beyond the worst loss, size and penalty that a chain can have."""
+
+
+def chain_of(
+    sensitivities: Sequence[float],
+    *,
+    weights: Sequence[float] | None = None,
+    heuristic: frozenset[str] = frozenset(),
+    hybrid: bool = False,
+    constraints: Constraints | None = None,
+    idle: frozenset[int] = frozenset(),
+) -> Problem:
+    """Atoms ``n0``, ``n1``, … in a row; size 100 to 400 by weight, penalty 0 to 2.5 by count and islands.
+
+    Atoms in ``idle`` are built the same whether they are left out or not.
+    """
+    count = len(sensitivities)
+    weight = np.ones(count) if weights is None else np.asarray(weights)
+
+    def forecast(nodes: frozenset[str]) -> Forecast:
+        out = np.array([f"n{i}" in nodes and i not in idle for i in range(count)])
+        islands = int((np.diff(np.concatenate([[0], out.astype(int)])) == 1).sum())
+        size = 100 + round(300 * float(weight[out].sum() / weight.sum()))
+        return Forecast(size, float(out.mean()) + 3.0 * islands / count, tuple(out))
+
+    return Problem(
+        [
+            Atom(nodes=frozenset({f"n{i}"}), op_type=("CONV_2D", "ADD", "MEAN")[i % 3], position=i, sensitivity=s)
+            for i, s in enumerate(sensitivities)
+        ],
+        [frozenset(j for j in (i - 1, i + 1) if 0 <= j < count) for i in range(count)],
+        forecast,
+        heuristic=heuristic,
+        hybrid=hybrid,
+        constraints=constraints or Constraints(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synthetic:
+    """A problem with its truth: each atom adds its term to the divergence, a smaller one where it is left out."""
+
+    problem: Problem
+    terms: np.ndarray
+    left: np.ndarray
+
+    def log_divergence(self, mask: Mask) -> float:
+        left_out = np.array([mask >> i & 1 for i in range(len(self.terms))], dtype=bool)
+        return math.log(float(np.where(left_out, self.left, self.terms).sum()) + 1e-6)
+
+    def seen(self, mask: Mask) -> Seen:
+        """Score one candidate; what a measurement adds by chance depends on the candidate alone."""
+        chance = np.random.default_rng(mask).normal(0.0, 0.03)
+        divergence = self.log_divergence(mask) + chance
+        found = self.problem.forecast(mask)
+        loss = 0.8 / (1.0 + math.exp(-1.5 * (divergence + 2.0)))
+        violations = self.problem.constraints.violations(drop=loss, size_bytes=found.size_bytes, penalty=found.penalty)
+        return Seen(
+            mask=mask,
+            loss=loss,
+            log_divergence=divergence,
+            share=1.0,
+            size_bytes=found.size_bytes,
+            penalty=found.penalty,
+            feasible=max(violations.values()) <= 0.0,
+        )
+
+    def run(self, proposer: Proposer, trials: int, *, ahead: int = 0) -> list[Seen]:
+        """Let a proposer search, with up to ``ahead`` candidates under way while it is asked."""
+        seen: list[Seen] = []
+        pending: list[Mask] = []
+        for _ in range(trials):
+            mask = proposer.propose(seen, pending)
+            if mask is None:
+                break
+            pending.append(mask)
+            if len(pending) > ahead:
+                seen.append(self.seen(pending.pop(0)))
+        return [*seen, *map(self.seen, pending)]
+
+
+def synthetic(
+    count: int,
+    seed: int,
+    *,
+    spread: float = 1.5,
+    prior_error: float = 0.7,
+    redundant: int = 0,
+    hybrid: bool = False,
+    constraints: Constraints | None = None,
+) -> Synthetic:
+    """Draw terms around exp(-5); the first ``redundant`` of a random order each ruin the model alone.
+
+    Args:
+        count: Of atoms.
+        seed: Of the terms and of the errors of the priors.
+        spread: Standard deviation of the terms' logs.
+        prior_error: Standard deviation of the logs of the priors around the terms.
+        redundant: How many atoms have a term of about 2, far beyond all others.
+        hybrid: As in a problem.
+        constraints: As in a problem.
+    """
+    rng = np.random.default_rng(seed)
+    terms = np.exp(rng.normal(-5.0, spread, count))
+    terms[rng.permutation(count)[:redundant]] = 2.0
+    priors = terms * np.exp(rng.normal(0.0, prior_error, count))
+    weights = rng.lognormal(0.0, 1.0, count)
+    problem = chain_of([float(p) for p in priors], weights=list(weights), hybrid=hybrid, constraints=constraints)
+    left = terms * 0.1 * np.exp(rng.normal(0.0, 0.5, count)) if hybrid else np.zeros(count)
+    return Synthetic(problem=problem, terms=terms, left=left)
+
+
+def volume(seen: Sequence[Seen]) -> float:
+    """Hypervolume of what was scored, as a share of the box up to the corner."""
+    losses = np.array([[s.loss, s.size_bytes, s.penalty] for s in seen], dtype=np.float64)
+    return hypervolume(losses / CORNER, np.ones(3))

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from autoselect.domain.pareto import hypervolume
+from autoselect.study.gain import FrontVolume, fit_link
+from autoselect.study.surrogate import Belief
+
+CORNER = np.ones(3)
+STEPS = 23
+"""The levels of loss between 0 and 1 are its multiples, so that a loss on one of them is counted exactly."""
+ON_LEVEL = st.integers(0, STEPS).map(lambda i: i / STEPS)
+# Few distinct costs, so that ties are common; some lie at the corner or beyond.
+COST = st.integers(0, 11).map(lambda i: i / 10)
+HUNDREDTHS = st.integers(-5, 100).map(lambda i: i / 100)
+FRONTS = st.integers(0, 8).flatmap(
+    lambda n: st.tuples(
+        hnp.arrays(np.float64, (n, 1), elements=ON_LEVEL | st.floats(-0.2, 1.2)),
+        hnp.arrays(np.float64, (n, 2), elements=COST | st.floats(0.0, 1.2)),
+    ).map(np.hstack)
+)
+
+
+def gain(front: np.ndarray, loss: float, size: float, penalty: float, deviation: float = 0.0) -> float:
+    losses = np.full((1, 7), loss)
+    found = FrontVolume(front).expected_gain(losses, deviation, np.array([size]), np.array([penalty]))
+    assert found.shape == (1,)
+    return float(found[0])
+
+
+def growth(front: np.ndarray, loss: float, size: float, penalty: float) -> float:
+    with_point = np.vstack([front, [[loss, size, penalty]]])
+    return hypervolume(with_point, CORNER) - hypervolume(front, CORNER)
+
+
+@settings(max_examples=400, deadline=None)
+@given(FRONTS, st.data())
+def test_a_certain_gain_is_the_growth_of_the_hypervolume(front: np.ndarray, data: st.DataObject) -> None:
+    """Losses on a level are exact: those of the front, and even ones from 0 (or the front's lowest) to 1."""
+    inside = front[np.all(front < 1.0, axis=1)]
+    levels = st.just(1.0) if len(inside) and inside[:, 0].min() < 0 else ON_LEVEL
+    on_front = st.sampled_from(inside[:, 0].tolist()) if len(inside) else st.nothing()
+    loss = data.draw(levels | on_front)
+    size, penalty = data.draw(COST | st.floats(0.0, 1.2)), data.draw(COST | st.floats(0.0, 1.2))
+    assert gain(front, loss, size, penalty) == pytest.approx(growth(front, loss, size, penalty), abs=1e-7)
+
+
+@settings(max_examples=200, deadline=None)
+@given(FRONTS, st.floats(0.0, 1.0), COST, COST)
+def test_a_loss_between_levels_is_off_by_half_a_level_at_most(
+    front: np.ndarray, loss: float, size: float, penalty: float
+) -> None:
+    widest = 1.2 / STEPS
+    assert gain(front, loss, size, penalty) == pytest.approx(growth(front, loss, size, penalty), abs=widest / 2)
+
+
+BEYOND = {
+    "size at the corner": (0.0, 1.0, 0.0),
+    "size beyond": (0.0, 1.5, 0.0),
+    "penalty at the corner": (0.0, 0.0, 1.0),
+    "penalty beyond": (0.0, 0.0, 7.0),
+    "loss at the corner": (1.0, 0.0, 0.0),
+    "loss beyond": (3.0, 0.0, 0.0),
+    "dominated": (0.6, 0.6, 0.6),
+    "a member itself": (0.5, 0.5, 0.5),
+}
+
+
+@pytest.mark.parametrize("point", BEYOND.values(), ids=BEYOND)
+def test_what_adds_nothing(point: tuple[float, float, float]) -> None:
+    assert gain(np.array([[0.5, 0.5, 0.5]]), *point) == pytest.approx(0.0, abs=1e-9)
+
+
+UNCERTAIN = {
+    "even odds of 0 and out of reach": (np.array([0.0] * 3 + [0.0] + [9.0] * 3), 0.0, 0.25 * 0.6),
+    "surely 0": (np.zeros(7), 0.0, 0.25),
+    "surely out of reach": (np.full(7, 9.0), 0.0, 0.0),
+}
+
+
+@pytest.mark.parametrize(("losses", "deviation", "expected"), UNCERTAIN.values(), ids=UNCERTAIN)
+def test_uncertain_losses_weigh_by_their_bins(losses: np.ndarray, deviation: float, expected: float) -> None:
+    """Nothing known, half of size and of penalty free: a quarter; the lower four of seven quantiles stand for 0.6."""
+    empty = FrontVolume(np.zeros((0, 3)))
+    found = empty.expected_gain(losses[None, :], deviation, np.array([0.5]), np.array([0.5]))
+    assert found[0] == pytest.approx(expected)
+
+
+def test_many_points_at_once_are_each_their_own() -> None:
+    front = np.array([[0.2, 0.8, 0.1], [0.6, 0.3, 0.4]])
+    points = np.array([[0.1, 0.9, 0.0], [0.6, 0.2, 0.3], [0.9, 0.0, 0.0], [0.3, 1.1, 0.2]])
+    together = FrontVolume(front).expected_gain(np.repeat(points[:, :1], 7, axis=1), 0.05, points[:, 1], points[:, 2])
+    assert together.tolist() == [pytest.approx(gain(front, *p, deviation=0.05)) for p in points]
+
+
+def at(link_x: float) -> Belief:
+    return Belief(np.array([link_x]), np.array([0.0]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(HUNDREDTHS.map(lambda v: 12 * v), HUNDREDTHS), min_size=1, max_size=20))
+def test_the_link_rises(rows: list[tuple[float, float]]) -> None:
+    found = fit_link(np.array([r[0] for r in rows]), np.array([r[1] for r in rows]))
+    xs = np.linspace(-4, 13, 200)
+    losses = found.losses(Belief(xs, np.zeros(200)))[:, 0]
+    assert (np.diff(losses) >= -1e-12).all()
+    assert losses.min() >= min(0.0, *(r[1] for r in rows)) - 1e-12
+    assert losses.max() <= max(0.0, *(r[1] for r in rows)) + 1e-12
+    assert found.deviation > 0.0
+
+
+def test_the_link_passes_through_rising_data() -> None:
+    x, y = np.array([-2.0, -6.0, -4.0, 0.0]), np.array([0.3, 0.01, 0.05, 0.7])
+    found = fit_link(x, y)
+    assert [float(found.losses(at(v))[0, 3]) for v in x] == pytest.approx(y.tolist())
+    assert float(found.losses(at(-1.0))[0, 3]) == pytest.approx(0.5)
+    assert float(found.losses(at(-9.0))[0, 3]) == 0.0
+    assert found.deviation == pytest.approx(0.69e-3)
+
+
+def test_the_link_passes_near_noisy_data() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-8, 1, 60)
+    truth = 0.8 / (1 + np.exp(-1.5 * (x + 2)))
+    found = fit_link(x, truth + rng.normal(0, 0.02, 60))
+    inside = np.linspace(-7, 0.5, 50)
+    losses = found.losses(Belief(inside, np.zeros(50)))[:, 3]
+    assert np.abs(losses - 0.8 / (1 + np.exp(-1.5 * (inside + 2)))).max() < 0.08
+    assert 0.01 < found.deviation < 0.03
+
+
+def test_a_wide_belief_gives_losses_on_both_sides_of_its_middle() -> None:
+    found = fit_link(np.array([-6.0, -4.0, -2.0, 0.0]), np.array([0.0, 0.1, 0.5, 0.7]))
+    losses = found.losses(Belief(np.array([-3.0]), np.array([1.0])))[0]
+    assert losses[3] == pytest.approx(0.3)
+    assert losses[0] < 0.2 < 0.4 < losses[-1]
+    assert (np.diff(losses) > 0).all()

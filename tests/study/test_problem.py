@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from fakes import table
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic import chain_of
+
+from autoselect.domain.graph import Graph, Op, OpKind, Tensor
+from autoselect.domain.layers import LayerTable, Node
+from autoselect.domain.objectives import Constraints
+from autoselect.domain.search_space import BoundSpace, Cut, Toggle
+from autoselect.study.problem import Atom, Forecast, Problem, atoms_of, bits, indicator, neighbours_of
+
+MASKS = st.integers(0, (1 << 70) - 1)
+"""More atoms than a machine word has bits."""
+
+
+def problem_of(groups: list[str], links: list[tuple[int, int]], pinned: str = "") -> Problem:
+    """Atoms of one-letter nodes; links join atoms."""
+    neighbours: list[set[int]] = [set() for _ in groups]
+    for i, j in links:
+        neighbours[i].add(j)
+        neighbours[j].add(i)
+    atoms = [
+        Atom(nodes=frozenset(letters), op_type="ADD", position=i, sensitivity=0.1) for i, letters in enumerate(groups)
+    ]
+    return Problem(
+        atoms,
+        [frozenset(n) for n in neighbours],
+        lambda nodes: Forecast(100 + len(nodes), float(len(nodes)), nodes),
+        pinned=frozenset(pinned),
+    )
+
+
+@given(MASKS)
+def test_bits_are_the_set_bits_in_order(mask: int) -> None:
+    found = bits(mask)
+    assert found == sorted(set(found))
+    assert sum(1 << i for i in found) == mask
+
+
+@given(st.lists(MASKS, max_size=5))
+def test_an_indicator_has_a_0_for_each_atom_left_out(masks: list[int]) -> None:
+    found = indicator(masks, 70)
+    assert found.shape == (len(masks), 70)
+    assert set(np.unique(found)) <= {0.0, 1.0}
+    assert [np.flatnonzero(row == 0.0).tolist() for row in found] == [bits(m) for m in masks]
+
+
+@given(st.integers(0, 31))
+def test_masks_and_nodes_say_the_same(mask: int) -> None:
+    problem = problem_of(["a", "bc", "d", "efg", "h"], [], pinned="x")
+    nodes = problem.nodes_of(mask)
+    assert nodes == {"x"} | {c for i in bits(mask) for c in ["a", "bc", "d", "efg", "h"][i]}
+    assert problem.mask_of(nodes) == mask
+
+
+HALVES = {
+    "nothing": ("", 0),
+    "half of two is no more than half": ("b", 0),
+    "two of three": ("cd", 0b100),
+    "one of three": ("e", 0),
+    "nodes of no atom": ("xyz", 0),
+    "all": ("abcdef", 0b111),
+}
+
+
+@pytest.mark.parametrize(("nodes", "mask"), HALVES.values(), ids=HALVES)
+def test_an_atom_is_left_out_where_more_than_half_of_it_is(nodes: str, mask: int) -> None:
+    assert problem_of(["f", "ab", "cde"], []).mask_of(nodes) == mask
+
+
+DIAMOND = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)]
+"""0 forks into 1 and 2, which join in 3, and 4 follows."""
+ISLANDS = {
+    "nothing left out": (0b00000, []),
+    "everything": (0b11111, [0b11111]),
+    "both branches without the fork": (0b00110, [0b00010, 0b00100]),
+    "both branches with the join": (0b01110, [0b01110]),
+    "both ends": (0b10001, [0b00001, 0b10000]),
+    "a branch from the fork, and the tail": (0b10011, [0b00011, 0b10000]),
+    "around the diamond": (0b01111, [0b01111]),
+}
+
+
+@pytest.mark.parametrize(("mask", "islands"), ISLANDS.values(), ids=ISLANDS)
+def test_islands_by_hand(mask: int, islands: list[int]) -> None:
+    assert problem_of(list("abcde"), DIAMOND).islands(mask) == islands
+
+
+def test_a_forecast_is_worked_out_once() -> None:
+    asked = []
+
+    def forecast(nodes: frozenset[str]) -> Forecast:
+        asked.append(nodes)
+        return Forecast(len(nodes), 0.5, nodes)
+
+    problem = Problem([], [], forecast, pinned=frozenset("x"))
+    assert problem.forecast(0) is problem.forecast(0)
+    assert (problem.forecast(0).size_bytes, asked) == (1, [{"x"}])
+
+
+LIMITS = {
+    "no limits": (Constraints(), 0b111, True),
+    "size at the limit": (Constraints(max_size_bytes=400), 0b111, True),
+    "size beyond": (Constraints(max_size_bytes=399), 0b111, False),
+    "penalty at the limit": (Constraints(max_penalty=1.0 + 1 / 3), 0b001, True),
+    "penalty beyond": (Constraints(max_penalty=1.3), 0b001, False),
+    "the drop is not known beforehand": (Constraints(max_drop=-1.0), 0b111, True),
+}
+
+
+@pytest.mark.parametrize(("constraints", "mask", "kept"), LIMITS.values(), ids=LIMITS)
+def test_limits_of_size_and_penalty(constraints: Constraints, mask: int, kept: bool) -> None:
+    """All three atoms of a chain left out make 400 bytes; one makes one island of three atoms: 1/3 + 3/3."""
+    assert chain_of([0.1] * 3, constraints=constraints).within_limits(mask) is kept
+
+
+LAYERS = table(
+    ("a", "CONV_2D", 0.1), ("b", "RESHAPE", 0.1), ("c", "CONV_2D", 0.1), ("d", "ADD", 0.1), ("e", "MEAN", 0.1)
+)
+ALL = {"a": 0.5, "b": 0.25, "c": 0.125, "d": 2.0}
+
+
+def toggles(*groups: str) -> tuple[Toggle, ...]:
+    return tuple(Toggle(name=letters, nodes=frozenset(letters)) for letters in groups)
+
+
+def cut(ranking: str, at_most: int, name: str = "cut") -> Cut:
+    return Cut(name=name, ranking=tuple(ranking), at_most=at_most)
+
+
+SPACES = {
+    "units": (BoundSpace(dimensions=toggles("c", "ab", "d")), "ab c d"),
+    "op types only": (BoundSpace(dimensions=toggles("ac", "d", "e")), "ac d e"),
+    "op types that units make up are no steps": (BoundSpace(dimensions=toggles("ac", "a", "b", "c")), "a b c"),
+    "what units do not cover of an op type is one step": (BoundSpace(dimensions=toggles("acd", "a")), "a cd"),
+    "cuts are no steps": (BoundSpace(dimensions=(cut("dca", 2), cut("e", 1, "other"))), ""),
+    "a toggle of no nodes": (BoundSpace(dimensions=toggles("b", "")), "b"),
+    "the alternative of most toggles": (
+        BoundSpace(
+            dimensions=(cut("abcde", 5), *toggles("ab", "c", "acd")),
+            alternatives=(("ranked", ("cut",)), ("units", ("ab", "c")), ("types", ("acd",))),
+        ),
+        "ab c",
+    ),
+    "nothing to choose": (BoundSpace(dimensions=()), ""),
+}
+
+
+@pytest.mark.parametrize(("space", "groups"), SPACES.values(), ids=SPACES)
+def test_atoms_by_hand(space: BoundSpace, groups: str) -> None:
+    assert ["".join(sorted(atom.nodes)) for atom in atoms_of(space, LAYERS, ALL)] == groups.split()
+
+
+def weighted(macs: Mapping[str, int]) -> LayerTable:
+    kinds = {"a": "RESHAPE", "b": "CONV_2D", "c": "ADD"}
+    nodes = tuple(
+        Node(index=3 * i, name=name, op_type=kind, outputs=(name,), macs=macs.get(name, 0))
+        for i, (name, kind) in enumerate(kinds.items())
+    )
+    return LayerTable(nodes=nodes, statistics=(None,) * 3)
+
+
+FIGURES = {
+    "heaviest node gives the type": ("bc", {"b": 10, "c": 5}, {"b": 0.5, "c": 1.0}, ("CONV_2D", 3, 1.0)),
+    "the other one is heavier": ("bc", {"b": 5, "c": 10}, {"b": 0.5, "c": 0.1}, ("ADD", 3, 0.5)),
+    "no multiply-accumulates: the first": ("ac", {}, {}, ("RESHAPE", 0, 0.0)),
+    "a sensitivity that is no number": ("ab", {"b": 1}, {"a": float("nan"), "b": 0.25}, ("CONV_2D", 0, 0.25)),
+    "none known but infinite": ("c", {}, {"c": float("inf")}, ("ADD", 6, 0.0)),
+}
+
+
+@pytest.mark.parametrize(("group", "macs", "known", "expected"), FIGURES.values(), ids=FIGURES)
+def test_what_an_atom_is_by_hand(
+    group: str, macs: dict[str, int], known: dict[str, float], expected: tuple[str, int, float]
+) -> None:
+    (atom,) = atoms_of(BoundSpace(dimensions=toggles(group)), weighted(macs), known)
+    assert (atom.op_type, atom.position, atom.sensitivity) == expected
+
+
+def graph_of(*rows: tuple[tuple[int, ...], tuple[int, ...]]) -> Graph:
+    """Ops as (tensors read, tensors written); tensor 0 is the input."""
+    count = 1 + max(t for read, written in rows for t in (*read, *written))
+    return Graph(
+        tensors=tuple(
+            Tensor(name=f"t{i}", dtype="float32", shape=(1,), is_constant=False, size_bytes=4) for i in range(count)
+        ),
+        ops=tuple(
+            Op(op_type="ADD", kind=OpKind.FLOAT, inputs=read, constants=(), outputs=written, macs=0)
+            for read, written in rows
+        ),
+        inputs=(0,),
+        outputs=(count - 1,),
+    )
+
+
+CHAIN = graph_of(((0,), (1,)), ((1,), (2,)), ((2,), (3,)), ((3,), (4,)))
+FORK = graph_of(((0,), (1,)), ((1,), (2,)), ((1,), (3,)), ((2, 3), (4,)))
+NEIGHBOURS = {
+    "a chain": (CHAIN, {0: "a", 1: "b", 2: "c", 3: "d"}, "a b c d", ["b", "ac", "bd", "c"]),
+    "through an op that is no node": (CHAIN, {0: "a", 2: "c", 3: "d"}, "a c d", ["c", "ad", "c"]),
+    "through two": (CHAIN, {0: "a", 3: "d"}, "a d", ["d", "a"]),
+    "through a node of no atom": (CHAIN, {0: "a", 1: "b", 2: "c", 3: "d"}, "a c d", ["c", "ad", "c"]),
+    "nodes of one atom are no neighbours": (CHAIN, {0: "a", 1: "b", 2: "c", 3: "d"}, "ab cd", ["c", "a"]),
+    "an atom in two places": (CHAIN, {0: "a", 1: "b", 2: "c", 3: "d"}, "ac b d", ["bd", "a", "a"]),
+    "a fork": (FORK, {0: "a", 1: "b", 2: "c", 3: "d"}, "a b c d", ["bc", "ad", "ad", "bc"]),
+    "a fork behind an op that is no node": (FORK, {1: "b", 2: "c", 3: "d"}, "b c d", ["d", "d", "bc"]),
+    "a join of an op that is no node": (FORK, {0: "a", 1: "b", 3: "d"}, "a b d", ["bd", "ad", "ab"]),
+}
+
+
+@pytest.mark.parametrize(("graph", "names", "groups", "expected"), NEIGHBOURS.values(), ids=NEIGHBOURS)
+def test_neighbours_by_hand(graph: Graph, names: dict[int, str], groups: str, expected: list[str]) -> None:
+    """Expected neighbours are told by the first letter of their atom."""
+    layers = LayerTable(
+        nodes=tuple(Node(index=i, name=n, op_type="ADD", outputs=(n,)) for i, n in names.items()),
+        statistics=(None,) * len(names),
+    )
+    atoms = [Atom(nodes=frozenset(g), op_type="ADD", position=i, sensitivity=0.0) for i, g in enumerate(groups.split())]
+    found = neighbours_of(graph, layers, atoms)
+    first = [min(atom.nodes) for atom in atoms]
+    assert ["".join(sorted(first[j] for j in near)) for near in found] == expected

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+
+import pytest
+from synthetic import chain_of
+
+from autoselect.study.problem import Mask, Problem
+from autoselect.study.proposers import Greedy, Proposer, Seen, by_sensitivity, exhaustive, heuristic, prefix
+from autoselect.study.proposers import random_masks as random_proposer
+
+THREE = chain_of([0.2, 0.5, 0.1], heuristic=frozenset({"n0", "n2"}))
+FOUR = chain_of([0.1, 0.4, 0.4, 0.0])
+FACTORIES: dict[str, Callable[[Problem, int], Proposer]] = {
+    "prefix": prefix,
+    "heuristic": heuristic,
+    "exhaustive": exhaustive,
+    "random": random_proposer,
+    "greedy": Greedy,
+}
+
+
+def scored(mask: Mask, loss: float | None = 0.5) -> Seen:
+    return Seen(mask=mask, loss=loss, log_divergence=0.0, share=1.0, size_bytes=100, penalty=1.0)
+
+
+def told(proposer: Proposer, losses: Mapping[Mask, float | None], known: tuple[Mask, ...] = ()) -> list[Mask]:
+    """What it proposes one after the other until it ends, told the losses; others lose 0.5."""
+    seen = [scored(mask, losses.get(mask, 0.5)) for mask in known]
+    found = []
+    for _ in range(100):
+        mask = proposer.propose(seen, [])
+        if mask is None:
+            return found
+        found.append(mask)
+        seen.append(scored(mask, losses.get(mask, 0.5)))
+    raise AssertionError("no end")
+
+
+def test_the_most_sensitive_comes_first_and_ties_keep_the_order_of_the_graph() -> None:
+    assert by_sensitivity(FOUR) == [1, 2, 0, 3]
+
+
+SEQUENCES = {
+    "prefix of three": (prefix, THREE, (), [0b000, 0b010, 0b011, 0b111]),
+    "prefix of four": (prefix, FOUR, (), [0b0000, 0b0010, 0b0110, 0b0111, 0b1111]),
+    "prefix, some known": (prefix, THREE, (0b000, 0b011), [0b010, 0b111]),
+    "heuristic": (heuristic, THREE, (), [0b000, 0b101]),
+    "heuristic, known": (heuristic, THREE, (0b101, 0b000), []),
+    "heuristic without a choice": (heuristic, FOUR, (), [0b0000]),
+    "exhaustive": (exhaustive, THREE, (), [0b000, 0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111]),
+    "exhaustive, some known": (exhaustive, THREE, (0b000, 0b010, 0b111), [0b001, 0b100, 0b011, 0b101, 0b110]),
+    "exhaustive without atoms": (exhaustive, chain_of([]), (), [0]),
+}
+
+
+@pytest.mark.parametrize(("make", "problem", "known", "expected"), SEQUENCES.values(), ids=SEQUENCES)
+def test_sequences_by_hand(
+    make: Callable[[Problem, int], Proposer], problem: Problem, known: tuple[Mask, ...], expected: list[Mask]
+) -> None:
+    assert told(make(problem, 0), {}, known) == expected
+
+
+GREEDY = {
+    "each step helps": ({0: 0.9, 0b010: 0.8, 0b011: 0.7, 0b111: 0.6}, (0,), [0b010, 0b011, 0b111]),
+    "the first step is taken back": (
+        {0: 0.5, 0b010: 0.6, 0b001: 0.4, 0b101: 0.3, 0b111: 0.2},
+        (0,),
+        [0b010, 0b001, 0b101, 0b111],
+    ),
+    "a refused atom comes again after the next step that helps": (
+        {0: 1.0, 0b010: 0.5, 0b011: 0.6, 0b110: 0.4, 0b111: 0.5},
+        (0,),
+        [0b010, 0b011, 0b110, 0b111],
+    ),
+    "a step that changes nothing is taken back": ({0: 0.5, 0b010: 0.5}, (0,), [0b010, 0b001, 0b100]),
+    "a dropped candidate is no help": ({0: 0.5, 0b010: None, 0b001: 0.4}, (0,), [0b010, 0b001, 0b101, 0b011]),
+    "no step helps": ({0: 0.1}, (0,), [0b010, 0b001, 0b100]),
+    "all prefixes are known": (
+        {0: 0.5, 0b010: 0.6, 0b011: 0.7, 0b111: 0.8, 0b001: 0.6, 0b100: 0.7},
+        (0, 0b010, 0b011, 0b111),
+        [0b001, 0b100],
+    ),
+}
+
+
+@pytest.mark.parametrize(("losses", "known", "expected"), GREEDY.values(), ids=GREEDY)
+def test_greedy_steps_by_hand(losses: dict[Mask, float | None], known: tuple[Mask, ...], expected: list[Mask]) -> None:
+    """The ranking of the three atoms is 1, 0, 2."""
+    assert told(Greedy(THREE, 0), losses, known) == expected
+
+
+def test_greedy_looks_ahead_while_its_step_is_under_way() -> None:
+    greedy = Greedy(THREE, 0)
+    seen = [scored(0, 0.9)]
+    assert greedy.propose(seen, []) == 0b010
+    assert greedy.propose(seen, [0b010]) == 0b011
+    assert greedy.propose(seen, [0b010, 0b011]) == 0b111
+    # The step did not help: the next goes on from all-integer with the next atom.
+    assert greedy.propose([*seen, scored(0b010, 0.95)], [0b011, 0b111]) == 0b001
+
+
+def test_random_masks_follow_from_the_seed() -> None:
+    many = chain_of([0.1] * 20)
+    first, again, other = (told_some(random_proposer(many, seed), 30) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    sizes = [mask.bit_count() for mask in first]
+    assert min(sizes) < 5 < 15 < max(sizes)
+
+
+def told_some(proposer: Proposer, count: int) -> list[Mask]:
+    seen: list[Seen] = []
+    for _ in range(count):
+        mask = proposer.propose(seen, [])
+        assert mask is not None
+        seen.append(scored(mask))
+    return [s.mask for s in seen]
+
+
+@pytest.mark.parametrize("make", FACTORIES.values(), ids=FACTORIES)
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_nothing_known_or_under_way_is_proposed_and_there_is_an_end(
+    make: Callable[[Problem, int], Proposer], ahead: int
+) -> None:
+    """Two candidates are known beforehand, and up to three are under way while one is asked for."""
+    proposer = make(FOUR, 0)
+    seen, pending = [scored(0b0000, 0.4), scored(0b1010, 0.3)], []
+    found = []
+    for step in itertools.count():
+        assert step < 50, "no end"
+        mask = proposer.propose(seen, pending)
+        if mask is None and not pending:
+            break
+        if mask is not None:
+            assert mask not in {s.mask for s in seen} | set(pending)
+            assert 0 <= mask <= FOUR.everything
+            pending.append(mask)
+            found.append(mask)
+        if mask is None or len(pending) > ahead:
+            done = pending.pop(0)
+            seen.append(scored(done, 0.1 * (done % 7)))
+    assert len(found) == len(set(found))
+    assert proposer.propose(seen, []) is None
+
+
+EVERY = {"exhaustive": exhaustive, "random": random_proposer}
+
+
+@pytest.mark.parametrize("make", EVERY.values(), ids=EVERY)
+def test_in_the_end_every_mask_was_proposed(make: Callable[[Problem, int], Proposer]) -> None:
+    assert sorted(told(make(FOUR, 5), {})) == list(range(16))

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from synthetic import Synthetic, chain_of, synthetic
+
+from autoselect.study.problem import Mask
+from autoselect.study.surrogate import Surrogate
+
+
+def masks_of(count: int, atoms: int, seed: int) -> list[Mask]:
+    """Distinct masks of random density."""
+    rng = np.random.default_rng(seed)
+    found: dict[Mask, None] = {}
+    while len(found) < count:
+        chosen = np.flatnonzero(rng.random(atoms) < rng.random())
+        found.setdefault(sum(1 << int(i) for i in chosen))
+    return list(found)
+
+
+def learned(truth: Synthetic, masks: list[Mask]) -> Surrogate:
+    model = Surrogate(truth.problem)
+    model.fit(masks, np.array([truth.seen(m).log_divergence for m in masks]), np.zeros(len(masks)))
+    return model
+
+
+def error(model: Surrogate, truth: Synthetic, masks: list[Mask]) -> float:
+    """Median of what is predicted wrongly."""
+    expected = np.array([truth.log_divergence(m) for m in masks])
+    return float(np.median(np.abs(model.believe(masks).mean - expected)))
+
+
+def test_without_candidates_the_priors_add_up() -> None:
+    """In float what is left out has no error; as hybrid it has a tenth of what it has in integers."""
+    priors = [0.5, 0.25, 0.125]
+    for hybrid, expected in ((False, [0.875, 0.375, 0.125]), (True, [0.875, 0.425, 0.2])):
+        belief = Surrogate(chain_of(priors, hybrid=hybrid)).believe([0b000, 0b001, 0b011])
+        assert np.exp(belief.mean) == pytest.approx(expected, rel=1e-6)
+        assert (belief.deviation > 0.2).all()
+
+
+@pytest.mark.parametrize("hybrid", [False, True], ids=["float", "hybrid"])
+@pytest.mark.parametrize("seed", range(3))
+def test_it_recovers_terms_that_the_priors_get_wrong(seed: int, hybrid: bool) -> None:
+    truth = synthetic(16, seed, prior_error=1.5, hybrid=hybrid)
+    priors = truth.problem.sensitivities
+    model = learned(truth, masks_of(40, 16, seed))
+    before, after = spearmanr(priors, truth.terms).statistic, spearmanr(model.terms, truth.terms).statistic
+    assert after > 0.6
+    assert after > before
+    largest = np.argsort(-truth.terms)[:3]
+    assert np.abs(np.log(model.terms[largest] / truth.terms[largest])).max() < (0.5 if hybrid else 0.3)
+
+
+@pytest.mark.parametrize("hybrid", [False, True], ids=["float", "hybrid"])
+@pytest.mark.parametrize("seed", range(3))
+def test_it_predicts_what_it_has_not_seen_better_than_the_priors(seed: int, hybrid: bool) -> None:
+    truth = synthetic(30, seed, hybrid=hybrid)
+    masks = masks_of(140, 30, seed)
+    shown, heldout = masks[:40], masks[40:]
+    assert error(learned(truth, shown), truth, heldout) < 0.6 * error(Surrogate(truth.problem), truth, heldout)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_learns_that_several_atoms_each_ruin_the_model(seed: int) -> None:
+    """Four atoms, each enough to ruin the model: all four must be left out, which a sum of effects cannot say."""
+    truth = synthetic(20, seed, redundant=4)
+    ruinous = sum(1 << int(i) for i in np.flatnonzero(truth.terms == 2.0))
+    # Each mask with the four, and with all but one of the four, left out.
+    others = masks_of(30, 20, seed)
+    model = learned(truth, others)
+    unseen = [m for m in masks_of(60, 20, seed + 100) if m not in others]
+    saved = [m | ruinous for m in unseen]
+    ruined = [m & ~(ruinous & -ruinous) | (ruinous & (ruinous - 1)) for m in unseen]
+    gap = model.believe(ruined).mean - model.believe(saved).mean
+    truly = np.array([truth.log_divergence(a) - truth.log_divergence(b) for a, b in zip(ruined, saved, strict=True)])
+    assert truly.min() > 1.0
+    assert gap.min() > 0.0
+    assert np.mean(gap) == pytest.approx(np.mean(truly), rel=0.4)
+
+
+def test_it_is_sure_near_what_it_has_seen() -> None:
+    truth = synthetic(30, 0)
+    known = masks_of(20, 30, 0)
+    model = learned(truth, known)
+    before = Surrogate(truth.problem).believe(known).deviation
+    at, near = model.believe(known), model.believe([m ^ 1 for m in known])
+    far = model.believe([m ^ ((1 << 30) - 1) for m in known])
+    assert (at.deviation < before).all()
+    assert at.deviation.mean() < near.deviation.mean() < far.deviation.mean()
+    expected = np.array([truth.log_divergence(m) for m in known])
+    assert np.abs(at.mean - expected).max() < 0.25
+
+
+def test_what_part_of_the_samples_said_counts_for_less() -> None:
+    truth = synthetic(12, 1)
+    masks = masks_of(12, 12, 1)
+    values = np.array([truth.log_divergence(m) for m in masks])
+    values[0] += 3.0
+    exact, vague = Surrogate(truth.problem), Surrogate(truth.problem)
+    exact.fit(masks, values, np.zeros(12))
+    vague.fit(masks, values, np.array([2.0] + [0.0] * 11))
+    off_exact, off_vague = (abs(m.believe(masks[:1]).mean[0] - values[0]) for m in (exact, vague))
+    assert off_exact < off_vague
+    assert vague.believe(masks[:1]).deviation[0] > exact.believe(masks[:1]).deviation[0]
+
+
+ODD = {
+    "one atom": ([0.1], [0, 1]),
+    "no sensitivity is known": ([0.0] * 4, [0, 3, 15]),
+    "one candidate": ([0.1] * 3, [5]),
+    "the same candidate twice": ([0.1] * 3, [0, 0, 7]),
+}
+
+
+@pytest.mark.parametrize("hybrid", [False, True], ids=["float", "hybrid"])
+@pytest.mark.parametrize(("priors", "masks"), ODD.values(), ids=ODD)
+def test_odd_problems_are_believed_all_the_same(priors: list[float], masks: list[Mask], hybrid: bool) -> None:
+    """What was seen is believed; a candidate in which nothing is in integers may be far from any sum."""
+    model = Surrogate(chain_of(priors, hybrid=hybrid))
+    model.fit(masks, np.full(len(masks), math.log(0.2)), np.zeros(len(masks)))
+    belief = model.believe(range(1 << len(priors)))
+    assert np.isfinite(belief.mean).all()
+    assert (belief.deviation > 0).all()
+    assert belief.mean[masks[0]] == pytest.approx(math.log(0.2), abs=1.0)

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from synthetic import chain_of, synthetic, volume
+
+from autoselect.domain.objectives import Constraints
+from autoselect.study.problem import Mask, Problem
+from autoselect.study.proposers import Proposer, Seen, prefix, random_masks
+from autoselect.study.surrogate_proposer import SurrogateProposer
+
+TRIALS = 40
+RIVALS: dict[str, Callable[[Problem, int], Proposer]] = {"random": random_masks, "prefix": prefix}
+
+
+def test_it_finds_more_than_random_and_more_than_the_prefixes() -> None:
+    """Errors that add up, and, for two of five seeds, three atoms of which each ruins the model."""
+    won = dict.fromkeys(RIVALS, 0)
+    for seed, redundant in enumerate((0, 0, 0, 3, 3)):
+        truth = synthetic(16, seed, redundant=redundant)
+        ours = volume(truth.run(SurrogateProposer(truth.problem, seed, TRIALS), TRIALS))
+        for name, rival in RIVALS.items():
+            won[name] += ours > volume(truth.run(rival(truth.problem, seed), TRIALS))
+    assert min(won.values()) >= 4, won
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+@pytest.mark.parametrize("count", [6, 16])
+def test_the_same_seed_gives_the_same_proposals(count: int, ahead: int) -> None:
+    truth = synthetic(count, 1)
+    first, again, other = (
+        [s.mask for s in truth.run(SurrogateProposer(truth.problem, seed), 14, ahead=ahead)] for seed in (1, 1, 2)
+    )
+    assert first == again
+    if count == 16:
+        assert first != other
+
+
+@pytest.mark.parametrize("ahead", [0, 3])
+@pytest.mark.parametrize("budget", [None, 25])
+def test_nothing_known_or_under_way_is_proposed(budget: int | None, ahead: int) -> None:
+    truth = synthetic(16, 2)
+    found = [s.mask for s in truth.run(SurrogateProposer(truth.problem, 0, budget), 25, ahead=ahead)]
+    assert len(found) == len(set(found)) == 25
+    assert all(0 <= mask <= truth.problem.everything for mask in found)
+
+
+def seen_of(problem: Problem, mask: Mask, loss: float | None = None, divergence: float | None = None) -> Seen:
+    out = mask.bit_count() / len(problem.atoms)
+    found = problem.forecast(mask)
+    return Seen(
+        mask=mask,
+        loss=0.9 - 0.8 * out if loss is None else loss,
+        log_divergence=-6.0 * out if divergence is None else divergence,
+        share=1.0,
+        size_bytes=found.size_bytes,
+        penalty=found.penalty,
+    )
+
+
+def exhausted(problem: Problem, budget: int | None = None) -> list[Mask]:
+    """All that it proposes until it ends."""
+    proposer = SurrogateProposer(problem, 0, budget)
+    seen: list[Seen] = []
+    while (mask := proposer.propose(seen, [])) is not None:
+        assert len(seen) < 300, "no end"
+        seen.append(seen_of(problem, mask))
+    assert proposer.propose(seen, []) is None
+    return [s.mask for s in seen]
+
+
+SMALL = {"one": ([0.1], None), "three": ([0.1, 0.3, 0.0], None), "six, the budget is near": ([0.1] * 6, 30)}
+
+
+@pytest.mark.parametrize(("priors", "budget"), SMALL.values(), ids=SMALL)
+def test_a_small_problem_is_enumerated(priors: list[float], budget: int | None) -> None:
+    assert sorted(exhausted(chain_of(priors), budget)) == list(range(1 << len(priors)))
+
+
+def test_of_what_is_built_alike_only_one_is_proposed() -> None:
+    """Two of five atoms change nothing: of 32 sets 8 are different once built."""
+    problem = chain_of([0.1, 0.2, 0.4, 0.3, 0.05], idle=frozenset({1, 2}))
+    found = exhausted(problem)
+    assert len({problem.forecast(mask).key for mask in found}) == len(found) == 8
+
+
+def test_of_what_is_built_alike_none_is_proposed_while_it_is_under_way() -> None:
+    problem = chain_of([0.1, 0.2, 0.4], idle=frozenset({0}))
+    proposer = SurrogateProposer(problem, 0)
+    pending: list[Mask] = []
+    while (mask := proposer.propose([], pending)) is not None:
+        pending.append(mask)
+        assert len(pending) < 9, "no end"
+    assert len({problem.forecast(mask).key for mask in pending}) == len(pending) == 4
+
+
+LIMITS = {
+    "size": Constraints(max_size_bytes=200),
+    "penalty": Constraints(max_penalty=0.6),
+    "both": Constraints(max_size_bytes=250, max_penalty=0.8),
+}
+
+
+@pytest.mark.parametrize("constraints", LIMITS.values(), ids=LIMITS)
+def test_limits_are_kept_once_the_opening_is_over(constraints: Constraints) -> None:
+    truth = synthetic(14, 0, constraints=constraints)
+    free = synthetic(14, 0)
+    kept = [truth.problem.within_limits(s.mask) for s in truth.run(SurrogateProposer(truth.problem, 0), 15)]
+    careless = [truth.problem.within_limits(s.mask) for s in free.run(SurrogateProposer(free.problem, 0), 15)]
+    assert all(kept[5:])
+    assert not all(careless[5:])
+
+
+def test_where_nothing_keeps_the_limits_it_still_searches() -> None:
+    truth = synthetic(8, 0, constraints=Constraints(max_size_bytes=50))
+    found = [s.mask for s in truth.run(SurrogateProposer(truth.problem, 0), 20)]
+    assert len(set(found)) == 20
+
+
+def test_a_largest_drop_draws_the_search_to_what_keeps_it() -> None:
+    """A limit on the drop is not known beforehand: more of what is proposed must keep it than without the limit."""
+    limited, free = synthetic(14, 3, constraints=Constraints(max_drop=0.1)), synthetic(14, 3)
+    kept, careless = (
+        sum(s.loss is not None and s.loss <= 0.1 for s in t.run(SurrogateProposer(t.problem, 0), 25)[5:])
+        for t in (limited, free)
+    )
+    assert kept > careless
+    assert kept >= 10, (kept, careless)
+
+
+OPENING = {
+    "eight atoms": ([0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1], [0x00, 0xFF, 0x03, 0x0F, 0x3F]),
+    "ranked the other way": ([0.1, 0.2, 0.3, 0.4], [0b0000, 0b1111, 0b1000, 0b1100, 0b1110]),
+    "one atom": ([0.1], [0, 1]),
+}
+
+
+@pytest.mark.parametrize(("priors", "expected"), OPENING.values(), ids=OPENING)
+def test_the_opening_by_hand(priors: list[float], expected: list[Mask]) -> None:
+    """All in integers, all left out, then the worst quarter, half and three quarters."""
+    proposer = SurrogateProposer(chain_of(priors), 0)
+    pending: list[Mask] = []
+    for _ in expected:
+        mask = proposer.propose([], pending)
+        assert mask is not None
+        pending.append(mask)
+    assert pending == expected
+
+
+def test_where_no_divergence_is_known_it_still_proposes() -> None:
+    problem = chain_of([0.3, 0.2, 0.1])
+    proposer = SurrogateProposer(problem, 0)
+    seen: list[Seen] = []
+    while (mask := proposer.propose(seen, [])) is not None:
+        assert len(seen) < 9, "no end"
+        seen.append(seen_of(problem, mask, divergence=float("nan")))
+    assert sorted(s.mask for s in seen) == list(range(8))
+
+
+def test_the_end_of_the_budget_takes_float_islands_back() -> None:
+    """The last 15 % of 20 are 17 and on: each is a member of the front without one of its islands."""
+    truth = synthetic(20, 1)
+    problem = truth.problem
+    seen = truth.run(SurrogateProposer(problem, 0, None), 17)
+    proposer = SurrogateProposer(problem, 0, 20)
+    mask = proposer.propose(seen, [])
+    assert mask is not None
+    assert any(mask == s.mask & ~island for s in seen for island in problem.islands(s.mask))
