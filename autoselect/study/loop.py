@@ -196,7 +196,7 @@ class SearchLoop:
             self._tell_known(ticket, self._bytes_of[fingerprint])
             return
         for job in self._running.values():
-            if job.tickets[0].recipe.fingerprint == fingerprint:
+            if any(twin.recipe.fingerprint == fingerprint for twin in job.tickets):
                 job.tickets.append(ticket)
                 return
         future = self._pool.submit(jobs.build, self._root, ticket.recipe.to_json(), timeout_seconds=self._timeout)

@@ -83,6 +83,7 @@ def perform(task: Task) -> None:
         trials=task.trials,
         seed=task.seed,
         workers=task.workers,
+        early_exit=False,  # Samplers are compared, also where there is nothing to find.
         output=task.folder,
         listener=probes,
         **task.case.options,
