@@ -243,14 +243,14 @@ def dequantized(model: fb.Model, tensor: Any) -> np.ndarray:
     Raises:
         SkipError: If a scale is zero or no number.
     """
-    levels = fb.constant_values(model, tensor).astype(np.float64)
+    levels: np.ndarray = fb.constant_values(model, tensor).astype(np.float64)
     scales = _known_scales(tensor)
-    zero_points = np.asarray(tensor.quantization.zeroPoint, dtype=np.float64)
-    if scales.size == 1:
-        return (levels - zero_points[0]) * scales[0]
     shape = [1] * levels.ndim
-    shape[tensor.quantization.quantizedDimension] = scales.size
-    return (levels - zero_points.reshape(shape)) * scales.reshape(shape)
+    if scales.size > 1:
+        shape[tensor.quantization.quantizedDimension] = scales.size
+    zero_points = np.asarray(tensor.quantization.zeroPoint, dtype=np.float64)
+    found: np.ndarray = (levels - zero_points.reshape(shape)) * scales.reshape(shape)
+    return found
 
 
 def _known_scales(tensor: Any) -> np.ndarray:

@@ -209,7 +209,8 @@ def _doublings(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
 
 def _peaks(model: fb.Model, tensor: Any, axis: int) -> np.ndarray:
     values = np.moveaxis(np.abs(fb.constant_values(model, tensor).astype(np.float64)), axis, 0)
-    peaks: np.ndarray = values.reshape(len(values), -1).max(axis=1)
+    rows: np.ndarray = values.reshape(len(values), -1)
+    peaks: np.ndarray = rows.max(axis=1)
     return peaks
 
 

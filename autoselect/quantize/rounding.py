@@ -81,4 +81,5 @@ def rounded(values: np.ndarray, scales: np.ndarray, axis: int | None) -> tuple[n
 
 
 def _levels(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    return np.clip(np.rint(rows / scales[:, None]), -_TOP, _TOP)
+    found: np.ndarray = np.clip(np.rint(rows / scales[:, None]), -_TOP, _TOP)
+    return found
