@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -60,7 +61,7 @@ class RepairKit:
         """The calibrated model that a recipe with these repairs starts from, and the same parsed."""
         key = tuple(name for name in repairs if name == "equalization" or name in ranges.METHODS)
         if key not in self._models:
-            content = self._equalized() if "equalization" in key else self._plain.content
+            content = self._equalized if "equalization" in key else self._plain.content
             for name in key:
                 if name in ranges.METHODS:
                     content = ranges.with_ranges(content, self._ranges_of("equalization" in key)[name])
@@ -72,7 +73,7 @@ class RepairKit:
         """Taps of each weighted op's input, see :func:`autoselect.quantize.bias.measure_means`."""
         equalized = "equalization" in repairs
         if equalized not in self._means:
-            content = self._equalized() if equalized else self._plain.content
+            content = self._equalized if equalized else self._plain.content
             name = f"{'equalized_' if equalized else ''}means.npz"
             raw = self._keep(name, lambda: _packed(bias.measure_means(content, self.samples())))
             with np.load(io.BytesIO(raw)) as arrays:
@@ -81,7 +82,7 @@ class RepairKit:
 
     def _ranges_of(self, equalized: bool) -> dict[str, dict[int, ranges.Range]]:
         if equalized not in self._ranges:
-            content = self._equalized() if equalized else self._plain.content
+            content = self._equalized if equalized else self._plain.content
             name = f"{'equalized_' if equalized else ''}ranges.json"
             raw = self._keep(name, lambda: json.dumps(ranges.measure(content, self.samples())).encode())
             self._ranges[equalized] = {
@@ -90,6 +91,7 @@ class RepairKit:
             }
         return self._ranges[equalized]
 
+    @cached_property
     def _equalized(self) -> bytes:
         return self._keep("equalized.tflite", self._make_equalized)
 
