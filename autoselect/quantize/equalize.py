@@ -195,7 +195,8 @@ def _scale_pair(model: fb.Model, pair: Pair, peaks: dict[int, np.ndarray]) -> bo
 def _unclipped(doublings: np.ndarray, peaks: np.ndarray) -> np.ndarray:
     """As many doublings as leave a RELU6 unreached; none where it is reached."""
     room = np.ceil(np.log2(_CLIP / np.maximum(peaks, 2.0**-_MOST_DOUBLINGS))) - 1.0
-    return np.where(peaks < _CLIP, np.minimum(doublings, np.maximum(room, 0.0)), 0.0)
+    found: np.ndarray = np.where(peaks < _CLIP, np.minimum(doublings, np.maximum(room, 0.0)), 0.0)
+    return found
 
 
 def _doublings(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:

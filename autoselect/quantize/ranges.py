@@ -61,7 +61,8 @@ class Histogram:
         )
         self._grow(max(-low, high))
         if self.reach > 0.0:
-            places = ((np.ravel(values) + self.reach) * (BINS / (2.0 * self.reach))).astype(np.int64)
+            # A product with a power of two is exact, so that no value changes its bin when bins are merged.
+            places = np.floor(np.ravel(values) * np.float32(BINS / (2.0 * self.reach))).astype(np.int64) + BINS // 2
             self.counts += np.bincount(np.minimum(places, BINS - 1), minlength=BINS)
 
     def _grow(self, peak: float) -> None:

@@ -37,11 +37,11 @@ def two_layers(between: Callable[[Any], Any], *, level: float = 0.0) -> zoo.Prep
 
 BETWEEN = {
     "nothing": (lambda x: x, 1),
-    "RELU": (lambda x: tf().nn.relu(x), 1),
-    "PRELU": (lambda x: tf().maximum(x, 0.0) + zoo.weights(16) * tf().minimum(x, 0.0), 1),
-    "RELU6": (lambda x: tf().nn.relu6(x), 1),
+    "RELU": (tf().nn.relu, 1),
+    "PRELU": (lambda x: tf().nn.relu(x) + (-zoo.weights(16)) * tf().nn.relu(-x), 1),
+    "RELU6": (tf().nn.relu6, 1),
     "RELU6 that clips every channel": (lambda x: tf().nn.relu6(x + 1000.0), 0),
-    "a sigmoid": (lambda x: tf().nn.sigmoid(x), 0),
+    "a sigmoid": (tf().nn.sigmoid, 0),
     "another reader": (lambda x: tf().nn.relu(x) * (1.0 + tf().nn.relu(x)), 0),
 }
 
@@ -59,7 +59,7 @@ def test_pairs_are_scaled_where_nothing_between_can_tell(between: Callable[[Any]
 
 
 def test_the_weights_of_both_layers_range_alike_afterwards() -> None:
-    prepared = two_layers(lambda x: tf().nn.relu(x))
+    prepared = two_layers(tf().nn.relu)
     model = fb.parse(equalize.equalize(prepared.calibrated.content, prepared.fed)[0])
     first, second = (
         fb.constant_values(model, model.subgraphs[0].tensors[op.inputs[1]]) for op in model.subgraphs[0].operators
@@ -71,7 +71,7 @@ def test_the_weights_of_both_layers_range_alike_afterwards() -> None:
 
 
 def test_a_clip_that_some_channels_reach_leaves_those_alone() -> None:
-    prepared = two_layers(lambda x: tf().nn.relu6(x))
+    prepared = two_layers(tf().nn.relu6)
     before = fb.parse(prepared.calibrated.content)
     peaks = equalize.channel_peaks(
         prepared.calibrated.content, prepared.fed(), [int(before.subgraphs[0].operators[0].outputs[0])]
@@ -102,7 +102,7 @@ def test_layers_that_share_their_weights_are_left_alone() -> None:
 
 
 def test_ranges_between_the_layers_are_those_of_the_scaled_model() -> None:
-    prepared = two_layers(lambda x: tf().nn.relu(x))
+    prepared = two_layers(tf().nn.relu)
     calibrated, model = prepared.kit.calibrated(("equalization",))
     tensor = int(model.subgraphs[0].operators[0].outputs[0])
     runner = Runner(calibrated.content, preserve_all_tensors=True)
