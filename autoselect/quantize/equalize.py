@@ -205,7 +205,8 @@ def _doublings(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     ratio = np.divide(theirs, ours, out=np.ones_like(theirs), where=used)
     # Half an octave off is as good as it gets; rounding towards zero there makes the sweeps come to an end.
     wanted = 0.5 * np.log2(ratio)
-    return np.clip(np.sign(wanted) * np.floor(np.abs(wanted) + 0.49), -_MOST_DOUBLINGS, _MOST_DOUBLINGS)
+    found: np.ndarray = np.sign(wanted) * np.floor(np.abs(wanted) + 0.49)
+    return found.clip(-_MOST_DOUBLINGS, _MOST_DOUBLINGS)
 
 
 def _peaks(model: fb.Model, tensor: Any, axis: int) -> np.ndarray:
