@@ -16,6 +16,7 @@ import numpy as np
 from autoselect.quantize import converter, names
 from autoselect.quantize.build import Builder, CalibratedModel
 from autoselect.quantize.nodes import find_nodes
+from autoselect.quantize.repairs import RepairKit
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -85,7 +86,16 @@ class Prepared:
 
     @functools.cached_property
     def builder(self) -> Builder:
-        return Builder(self.calibrated, self.nodes)
+        return Builder(self.calibrated, self.nodes, self.kit)
+
+    @functools.cached_property
+    def kit(self) -> RepairKit:
+        return RepairKit(self.calibrated, self.fed)
+
+    def fed(self) -> list[dict[str, np.ndarray]]:
+        """The samples by key."""
+        keys = [s.key for s in reader.input_specs(fb.parse(self.calibrated.content))]
+        return [dict(zip(keys, sample, strict=True)) for sample in self.samples]
 
 
 def random_samples(content: bytes, count: int = 3, seed: int = 0) -> list[list[np.ndarray]]:

@@ -42,6 +42,7 @@ def search(
     fallback: str = "drq",
     per_channel: bool = True,
     io_type: str = "float32",
+    repairs: bool | Iterable[str] = True,
     keep_float: Iterable[str] = (),
     keep_int: Iterable[str] = (),
     max_drop: float | None = None,
@@ -82,6 +83,10 @@ def search(
         fallback: What denylisted nodes become: ``drq`` (float where there is no hybrid kernel) or ``float``.
         per_channel: One scale per output channel of the weights, or one per tensor.
         io_type: Type of the candidates' inputs and outputs: ``float32``, ``int8`` or ``uint8``.
+        repairs: What is done to every candidate at no float op: True lets the search try on the all-integer model what
+            helps, False gives plain candidates, and names are taken as they are (``bias``, ``bias-sequential``,
+            ``equalization``, ``weights-mse``, and one of ``ranges-mse``, ``ranges-observed``, ``ranges-percentile``,
+            ``ranges-moving-average``).
         keep_float: Nodes (names, globs) or op types that no candidate quantizes to integers.
         keep_int: Nodes (names, globs) or op types that every candidate keeps in integers.
         max_drop: Largest loss of the metric against float, in its units.
@@ -118,6 +123,7 @@ def search(
         fallback=fallback,
         per_channel=per_channel and loaded.per_channel,
         io_type=loaded.io_type if loaded.io_type and io_type == "float32" else io_type,
+        repairs=repairs if isinstance(repairs, bool) else tuple(repairs),
         keep_float=tuple(keep_float),
         keep_int=tuple(keep_int),
         max_drop=max_drop,
@@ -200,7 +206,8 @@ def resume(
                 f"The run in {folder.root} was started with a live {name}. Pass it again: resume(..., {name}=...)."
             )
     chosen: dict[str, Any] = {name: value if value is not None else known.get(name) for name, value in given.items()}
-    settings = preparation.with_limits(make_settings(**manifest["settings"]), trials=trials, workers=workers)
+    kept = {"repairs": (), **manifest["settings"]}  # a run from before there were repairs goes on without
+    settings = preparation.with_limits(make_settings(**kept), trials=trials, workers=workers)
     if metric is None and known.get("metric") == LIVE:
         raise RunFolderError(
             f"The run in {folder.root} was started with a live metric. Pass it: resume(..., metric=...)."

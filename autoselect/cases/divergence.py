@@ -13,7 +13,14 @@ from autoselect.domain.recipe import Recipe
 from autoselect.tflite.runner import Outputs, Runner
 
 
-def divergence(root: Path, denylisted: frozenset[str], samples: str, rows: Sequence[int], per_channel: bool) -> float:
+def divergence(
+    root: Path,
+    denylisted: frozenset[str],
+    samples: str,
+    rows: Sequence[int],
+    per_channel: bool,
+    repairs: tuple[str, ...] = (),
+) -> float:
     """Power of the outputs' error over that of the float outputs, mean over samples, with these nodes float.
 
     Args:
@@ -22,12 +29,14 @@ def divergence(root: Path, denylisted: frozenset[str], samples: str, rows: Seque
         samples: Name of a folder of samples.
         rows: Which of them.
         per_channel: Granularity of the weights.
+        repairs: As in a recipe.
 
     Returns:
         0 where nothing differs; NaN where the float outputs are all 0.
     """
     case = open_case(root)
-    candidate = case.builder.build(Recipe(denylisted_nodes=denylisted, fallback="float", per_channel=per_channel))
+    recipe = Recipe(denylisted_nodes=denylisted, fallback="float", per_channel=per_channel, repairs=repairs)
+    candidate = case.builder.build(recipe)
     runner = Runner(candidate.content)
     expected = _float_outputs(root, samples, tuple(rows))
     pairs = zip(samples_of(case, samples, rows), expected, strict=True)

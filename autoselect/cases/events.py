@@ -10,8 +10,9 @@ from dataclasses import dataclass
 class StageStarted:
     """A stage begins; ``total`` counts its steps where they are known.
 
-    Stages of a search in order: ``model``, ``data``, ``calibrate``, ``reference``, ``probes``, ``trials``,
-    ``heldout``, ``write``; of a diagnosis: ``model``, ``data``, ``calibrate``, ``measure``, ``ablation``, ``figures``.
+    Stages of a search in order: ``model``, ``data``, ``calibrate``, ``reference``, ``repairs``, ``probes``,
+    ``trials``, ``heldout``, ``write``; of a diagnosis: ``model``, ``data``, ``calibrate``, ``measure``, ``ablation``,
+    ``figures``.
     """
 
     stage: str

@@ -26,6 +26,11 @@ class CaseFiles:
         return self.root / "prepared"
 
     @property
+    def evidence(self) -> Path:
+        """What repairs were measured by: means, ranges, the equalized model."""
+        return self.root / "evidence"
+
+    @property
     def scoring(self) -> Path:
         """Metric or evaluator, and penalty weights, pickled."""
         return self.root / "scoring.pkl"

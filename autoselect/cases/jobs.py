@@ -9,7 +9,7 @@ import contextlib
 import io
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -28,6 +28,7 @@ from autoselect.quantize import converter, names, probing, sources
 from autoselect.quantize.build import Builder, CalibratedModel
 from autoselect.quantize.nodes import find_nodes
 from autoselect.quantize.predict import Predictor
+from autoselect.quantize.repairs import RepairKit
 from autoselect.quantize.statistics import layer_table
 from autoselect.runs.files import storage_errors, write_bytes, write_json
 from autoselect.scoring import evaluate, intervals, racing
@@ -140,10 +141,18 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> Non
 
 def probe(root: Path, recipe_json: str) -> Predictor | None:
     """Learn to predict candidates of this granularity and interface; None for a graph that cannot be predicted."""
-    calibrated, table = open_case(root).prepared
+    case = open_case(root)
+    calibrated, table = case.prepared
     recipe = Recipe.from_json(recipe_json)
     try:
-        return probing.probe(calibrated, table.nodes, per_channel=recipe.per_channel, io_type=recipe.io_type)
+        return probing.probe(
+            calibrated,
+            table.nodes,
+            per_channel=recipe.per_channel,
+            io_type=recipe.io_type,
+            repairs=recipe.repairs,
+            kit=case.kit,
+        )
     except BuildError:
         return None
 
@@ -178,7 +187,20 @@ class OpenCase:
     def builder(self) -> Builder:
         """Builds recipes of the calibrated model."""
         calibrated, table = self.prepared
-        return Builder(calibrated, table.nodes)
+        return Builder(calibrated, table.nodes, self.kit)
+
+    @cached_property
+    def kit(self) -> RepairKit:
+        """What repairs need: measured on the calibration samples when first asked for, then kept in the case."""
+        calibrated, _ = self.prepared
+        store = self.samples("calibration")
+        return RepairKit(calibrated, lambda: (store.inputs(i) for i in range(len(store))), self._kept)
+
+    def _kept(self, name: str, make: Callable[[], bytes]) -> bytes:
+        path = self.files.evidence / name
+        if not path.exists():
+            write_bytes(path, make())
+        return path.read_bytes()
 
     @cached_property
     def scoring(self) -> Scoring:

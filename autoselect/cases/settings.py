@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.recipe import Fallback, IoType, Recipe
-from autoselect.errors import UsageError
+from autoselect.errors import RecipeError, UsageError
 
 
 class SearchSettings(BaseModel):
@@ -27,6 +27,7 @@ class SearchSettings(BaseModel):
     fallback: Fallback = "drq"
     per_channel: bool = True
     io_type: IoType = "float32"
+    repairs: bool | tuple[str, ...] = True
     keep_float: tuple[str, ...] = ()
     keep_int: tuple[str, ...] = ()
     max_drop: float | None = None
@@ -40,6 +41,15 @@ class SearchSettings(BaseModel):
     debug_samples: Annotated[int, Field(ge=1)] = 50
     trial_timeout: Annotated[float, Field(gt=0)] = 900.0
 
+    @field_validator("repairs")
+    @classmethod
+    def _known_repairs(cls, value: bool | tuple[str, ...]) -> bool | tuple[str, ...]:
+        """Refuse names that no recipe takes."""
+        try:
+            return value if isinstance(value, bool) else Recipe(repairs=value).repairs
+        except RecipeError as exc:
+            raise ValueError(str(exc)) from exc
+
     @property
     def constraints(self) -> Constraints:
         """The limits."""
@@ -47,8 +57,9 @@ class SearchSettings(BaseModel):
 
     @property
     def template(self) -> Recipe:
-        """The recipe that all candidates share but for their nodes."""
-        return Recipe(fallback=self.fallback, per_channel=self.per_channel, io_type=self.io_type)
+        """The recipe that all candidates share but for their nodes; no repairs while those are to be decided."""
+        repairs = () if isinstance(self.repairs, bool) else self.repairs
+        return Recipe(fallback=self.fallback, per_channel=self.per_channel, io_type=self.io_type, repairs=repairs)
 
 
 def make_settings(**values: object) -> SearchSettings:

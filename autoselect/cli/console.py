@@ -26,6 +26,7 @@ _STAGES = {
     "ablation": "leaving single nodes in and out",
     "figures": "drawing",
     "reference": "float model",
+    "repairs": "trying repairs",
     "probes": "trying units alone",
     "trials": "trials",
     "heldout": "held-out check",

@@ -117,6 +117,10 @@ def search(
         bool,
         _option("--per-channel/--per-tensor", panel=_CANDIDATES, text="One weight scale per channel or tensor."),
     ] = True,
+    repairs: Annotated[
+        bool,
+        _option("--repairs/--no-repairs", panel=_CANDIDATES, text="Correct biases and more, at no float op."),
+    ] = True,
     io: Annotated[IoType, _option("--io", panel=_CANDIDATES, text="Type of the inputs and outputs.")] = IoType.FLOAT32,
     keep_float: Annotated[
         list[str] | None,
@@ -168,6 +172,7 @@ def search(
                 fallback=fallback.value,
                 per_channel=per_channel,
                 io_type=io.value,
+                repairs=repairs,
                 keep_float=tuple(keep_float or ()),
                 keep_int=tuple(keep_int or ()),
                 max_drop=max_drop,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from autoselect.diagnosis.activations import activation_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize import verification
+from autoselect.quantize.bias import Shift
 from autoselect.quantize.statistics import LayerMetrics, measure, scalar_of
 from autoselect.runs.files import write_bytes
 from autoselect.tflite.runner import Runner
@@ -45,7 +46,8 @@ def plan(root: Path, recipe_json: str, whole_model: bool) -> Path:
     """Make a debug model and keep the plan for :func:`measure_part`; returns its file."""
     case = open_case(root)
     calibrated, table = case.prepared
-    found = verification.plan(calibrated, table.nodes, Recipe.from_json(recipe_json), whole_model=whole_model)
+    recipe = Recipe.from_json(recipe_json)
+    found = verification.plan(calibrated, table.nodes, recipe, whole_model=whole_model, kit=case.kit)
     path = root / f"plan_{'model' if whole_model else 'layer'}.pkl"
     write_bytes(path, pickle.dumps(found))
     return path
@@ -68,6 +70,14 @@ def build(root: Path, recipe_json: str) -> Diagnosed:
         places=places,
         fallbacks=dict(candidate.fallbacks),
     )
+
+
+def bias_shifts(root: Path, recipe_json: str) -> Mapping[str, Shift]:
+    """What bias correction finds at the nodes of a recipe, whether the recipe asks for it or not."""
+    recipe = Recipe.from_json(recipe_json)
+    if not {"bias", "bias-sequential"} & set(recipe.repairs):
+        recipe = replace(recipe, repairs=(*recipe.repairs, "bias"))
+    return open_case(root).builder.build(recipe).shifts
 
 
 def measure_part(root: Path, path: Path, samples: str, rows: Sequence[int], metrics: LayerMetrics) -> np.ndarray:

@@ -60,6 +60,7 @@ def _wide(row: Mapping[str, object], figures: LayerStatistics | None, outcome: O
         **{key: math.nan if value == "" and key not in _TEXTS else value for key, value in row.items()},
         "kind": outcome.kinds[name],
         **_of_weights(findings, name),
+        **_of_bias(outcome, name),
         **_of_activations(findings, name),
         **_of_ablation(findings, name),
         **_of_travel(findings, name),
@@ -67,7 +68,7 @@ def _wide(row: Mapping[str, object], figures: LayerStatistics | None, outcome: O
     }
 
 
-_TEXTS = ("op_name", "tensor_name", "unreachable_reason", "bound_reason")
+_TEXTS = ("op_name", "tensor_name", "unreachable_reason", "bound_reason", "bias_reason")
 
 
 def _of_weights(findings: Findings, name: str) -> dict[str, object]:
@@ -87,6 +88,15 @@ def _of_weights(findings: Findings, name: str) -> dict[str, object]:
         "weight_maxima": list(found.maxima),
         "weight_scales": list(found.scales),
         "weight_zero_points": list(found.zero_points),
+    }
+
+
+def _of_bias(outcome: Outcome, name: str) -> dict[str, object]:
+    found = outcome.shifts.get(name)
+    return {
+        "bias_shift": found.before if found else math.nan,
+        "bias_shift_corrected": found.after if found else math.nan,
+        "bias_reason": (found.reason or "") if found else "",
     }
 
 

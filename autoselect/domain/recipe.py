@@ -17,6 +17,18 @@ IoType = Literal["float32", "int8", "uint8"]
 
 SCHEMA_VERSION = 1
 
+REPAIRS = (
+    "bias",
+    "bias-sequential",
+    "equalization",
+    "ranges-moving-average",
+    "ranges-mse",
+    "ranges-observed",
+    "ranges-percentile",
+    "weights-mse",
+)
+"""What a recipe may repair at no float op; at most one of a kind, the word before the dash."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
@@ -31,6 +43,7 @@ class Recipe:
         per_channel: One scale for each output channel of integer weights, or one for each tensor. Weights of DRQ
             nodes are always per channel.
         io_type: Type of the model's inputs and outputs.
+        repairs: Some of ``REPAIRS``, sorted.
     """
 
     denylisted_nodes: frozenset[str] = frozenset()
@@ -38,6 +51,7 @@ class Recipe:
     fallback: Fallback = "drq"
     per_channel: bool = True
     io_type: IoType = "float32"
+    repairs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what no builder could build."""
@@ -45,11 +59,17 @@ class Recipe:
         object.__setattr__(self, "denylisted_ops", frozenset(self.denylisted_ops))
         _require(self.fallback, get_args(Fallback), "fallback")
         _require(self.io_type, get_args(IoType), "io_type")
+        object.__setattr__(self, "repairs", _checked_repairs(self.repairs))
 
     def to_json(self) -> str:
-        """Canonical JSON: sorted keys and lists, so that equal recipes give equal text."""
+        """Canonical JSON: sorted keys and lists, so that equal recipes give equal text.
+
+        Without repairs there is no such key, so that recipes from before there were any keep their text.
+        """
+        repairs = {"repairs": list(self.repairs)} if self.repairs else {}
         return json.dumps(
             {
+                **repairs,
                 "schema_version": SCHEMA_VERSION,
                 "denylisted_nodes": sorted(self.denylisted_nodes),
                 "denylisted_ops": sorted(self.denylisted_ops),
@@ -83,20 +103,36 @@ class Recipe:
 
 
 def _from_fields(fields: Mapping[str, Any]) -> Recipe:
-    known = {"denylisted_nodes", "denylisted_ops", "fallback", "per_channel", "io_type"}
+    known = {"denylisted_nodes", "denylisted_ops", "fallback", "per_channel", "io_type", "repairs"}
     if unknown := sorted(set(fields) - known - {"schema_version"}):
         raise RecipeError(f"The recipe has an unknown key {unknown[0]!r}. Known keys: {', '.join(sorted(known))}.")
     if fields.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         raise RecipeError(
             f"The recipe is of schema version {fields['schema_version']}; this autoselect reads {SCHEMA_VERSION}."
         )
-    for key in ("denylisted_nodes", "denylisted_ops"):
+    for key in ("denylisted_nodes", "denylisted_ops", "repairs"):
         value = fields.get(key, [])
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
             raise RecipeError(f"{key}: expected a list of names, got {value!r}.")
     if not isinstance(fields.get("per_channel", True), bool):
         raise RecipeError(f"per_channel: expected true or false, got {fields['per_channel']!r}.")
     return Recipe(**{key: fields[key] for key in known & set(fields)})
+
+
+def _checked_repairs(names: Iterable[str]) -> tuple[str, ...]:
+    """Sorted and once each.
+
+    Raises:
+        RecipeError: If a name is unknown, or two exclude each other.
+    """
+    chosen = tuple(sorted(set(names)))
+    for name in chosen:
+        _require(name, REPAIRS, "repairs")
+    kinds = [name.partition("-")[0] for name in chosen]
+    for kind, name in zip(kinds, chosen, strict=True):
+        if kinds.count(kind) > 1:
+            raise RecipeError(f"repairs: expected at most one of {kind!r}, got {name!r} beside another. Leave one out.")
+    return chosen
 
 
 def _require(value: object, allowed: Sequence[str], key: str) -> None:

@@ -11,18 +11,15 @@ from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe, resolve
 from autoselect.errors import BuildError
 from autoselect.quantize import converter, dynamic_range, leftovers, names
+from autoselect.quantize.bias import Shift
+from autoselect.quantize.calibrated import CalibratedModel
+from autoselect.quantize.repairs import RepairKit, repair
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
+__all__ = ["Assembly", "Builder", "CalibratedModel", "Candidate", "denied_nodes", "kind_at", "op_places"]
+
 _KEPT_BY_QUANTIZER = "the quantizer keeps it in integers beside these neighbours"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibratedModel:
-    """A calibrated float model under canonical names, with the key to its own names."""
-
-    content: bytes
-    names: names.NameMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +33,7 @@ class Candidate:
         kinds: What became of each node: by node name, ``integer``, ``hybrid`` or ``float``.
         fallbacks: For each denylisted node that is not what the recipe's fallback says, why.
         places: Where each op of the float model is in ``graph``; more than one place for an op that became several.
+        shifts: What the recipe's repairs found at each node with weights, by node name.
     """
 
     content: bytes
@@ -44,6 +42,7 @@ class Candidate:
     kinds: Mapping[str, str]
     fallbacks: Mapping[str, str]
     places: Mapping[int, tuple[int, ...]]
+    shifts: Mapping[str, Shift]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,22 +53,23 @@ class Assembly:
         model: The editable model.
         places: For each op of the float model where its ops are in ``model``.
         kept: For each denylisted op that stays float under dynamic-range quantization why, by index in the float model.
+        shifts: What the recipe's repairs found at each op with weights, by index in the float model.
     """
 
     model: fb.Model
     places: Mapping[int, Sequence[int]]
     kept: Mapping[int, str]
+    shifts: Mapping[int, Shift]
 
 
 class Builder:
     """Builds any number of recipes of one calibrated model; equal recipes give equal bytes."""
 
-    def __init__(self, calibrated: CalibratedModel, nodes: tuple[Node, ...]) -> None:
-        """Keep the calibrated model and its nodes."""
-        self._calibrated = calibrated
-        self._float_model = fb.parse(calibrated.content)
+    def __init__(self, calibrated: CalibratedModel, nodes: tuple[Node, ...], kit: RepairKit | None = None) -> None:
+        """Keep the calibrated model, its nodes, and what recipes with repairs need."""
+        self._kit = RepairKit(calibrated) if kit is None else kit
         self._nodes = nodes
-        self._wholes: dict[tuple[bool, str], fb.Model] = {}
+        self._wholes: dict[tuple[bool, str, tuple[str, ...]], fb.Model] = {}
 
     def build(self, recipe: Recipe) -> Candidate:
         """Build one recipe.
@@ -91,6 +91,7 @@ class Builder:
             kinds=kinds,
             fallbacks=fallbacks,
             places={index: tuple(at) for index, at in built.places.items()},
+            shifts={n.name: built.shifts[n.index] for n in self._nodes if n.index in built.shifts},
         )
 
     def assemble(self, denied: Sequence[int], recipe: Recipe) -> Assembly:
@@ -99,34 +100,37 @@ class Builder:
         Raises:
             BuildError: If the quantizer refuses.
         """
+        calibrated, float_model = self._kit.calibrated(recipe.repairs)
         content = converter.quantize(
-            self._calibrated.content,
+            calibrated.content,
             denylisted=[names.canonical_name(i) for i in denied],
             recipe=recipe,
         )
         model = fb.parse(content)
-        names.hide_unused_outputs(model, self._calibrated.names)
+        names.hide_unused_outputs(model, calibrated.names)
         if recipe.io_type != "float32" and denied:
             leftovers.quantize_float_outputs(model, self._whole(recipe))
         leftovers.bypass_round_trips(model)
         places = op_places(model)
         float_ops = {place: index for index in denied for place in places.get(index, [])}
-        leftovers.restore_float_weights(model, self._float_model, float_ops)
+        leftovers.restore_float_weights(model, float_model, float_ops)
         kept = self._apply_fallback(model, recipe, float_ops)
-        names.restore(model, self._calibrated.names)
-        names.restore_constants(model, self._calibrated.names, places)
+        names.restore(model, calibrated.names)
+        names.restore_constants(model, calibrated.names, places)
+        shifts = repair(model, float_model, places, recipe.repairs, self._kit)
         fb.share_equal_constants(model)
         fb.drop_unused_buffers(model)
         fb.order_operator_codes(model)
-        return Assembly(model=model, places=places, kept=kept)
+        return Assembly(model=model, places=places, kept=kept, shifts=shifts)
 
     def _whole(self, recipe: Recipe) -> fb.Model:
         """The model with nothing left out and its names still canonical, built once for each interface."""
-        key = (recipe.per_channel, recipe.io_type)
+        key = (recipe.per_channel, recipe.io_type, recipe.repairs)
         if key not in self._wholes:
-            content = converter.quantize(self._calibrated.content, denylisted=[], recipe=recipe)
+            calibrated, _ = self._kit.calibrated(recipe.repairs)
+            content = converter.quantize(calibrated.content, denylisted=[], recipe=recipe)
             self._wholes[key] = fb.parse(content)
-            names.hide_unused_outputs(self._wholes[key], self._calibrated.names)
+            names.hide_unused_outputs(self._wholes[key], calibrated.names)
         return self._wholes[key]
 
     def _apply_fallback(self, model: fb.Model, recipe: Recipe, float_ops: Mapping[int, int]) -> dict[int, str]:

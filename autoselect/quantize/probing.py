@@ -20,6 +20,7 @@ from autoselect.errors import BuildError
 from autoselect.quantize.build import Assembly, Builder, CalibratedModel, kind_at
 from autoselect.quantize.names import NameMap
 from autoselect.quantize.predict import Bound, Cost, Edge, Form, OpState, Predictor, Wire
+from autoselect.quantize.repairs import RepairKit
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import footprint as fp
 from autoselect.tflite import reader
@@ -28,7 +29,13 @@ _FLOAT32, _UINT8 = schema.TensorType.FLOAT32, schema.TensorType.UINT8
 
 
 def probe(
-    calibrated: CalibratedModel, nodes: Sequence[Node], *, per_channel: bool = True, io_type: IoType = "float32"
+    calibrated: CalibratedModel,
+    nodes: Sequence[Node],
+    *,
+    per_channel: bool = True,
+    io_type: IoType = "float32",
+    repairs: tuple[str, ...] = (),
+    kit: RepairKit | None = None,
 ) -> Predictor:
     """Read a predictor from a few builds.
 
@@ -40,12 +47,16 @@ def probe(
         nodes: Its nodes, in graph order.
         per_channel: As in the recipes to predict.
         io_type: As in the recipes to predict.
+        repairs: As in the recipes to predict. Their biases are those that a node has whatever others are, but for
+            ``bias-sequential``, which takes as many bytes as ``bias`` and is probed as that.
+        kit: For what the repairs need to have measured.
 
     Raises:
         BuildError: If the quantizer refuses, or takes ops apart in a way that cannot be predicted.
     """
-    builder, float_model = Builder(calibrated, tuple(nodes)), fb.parse(calibrated.content)
-    recipe = Recipe(per_channel=per_channel, io_type=io_type, fallback="float")
+    builder, float_model = Builder(calibrated, tuple(nodes), kit), fb.parse(calibrated.content)
+    alike = tuple("bias" if name == "bias-sequential" else name for name in repairs)
+    recipe = Recipe(per_channel=per_channel, io_type=io_type, fallback="float", repairs=alike)
 
     def read(denied: Sequence[int], fallback: Fallback = "float") -> _Reading:
         return _Reading(builder.assemble(denied, replace(recipe, fallback=fallback)), float_model)

@@ -17,6 +17,7 @@ from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize import converter, names
 from autoselect.quantize.build import Builder, CalibratedModel, denied_nodes
+from autoselect.quantize.repairs import RepairKit
 from autoselect.tflite import flatbuffer as fb
 
 _NUMERIC_VERIFY = "NumericVerify"
@@ -64,19 +65,31 @@ class Plan:
     compared: tuple[Place, ...]
 
 
-def plan(calibrated: CalibratedModel, nodes: Sequence[Node], recipe: Recipe, *, whole_model: bool = False) -> Plan:
+def plan(
+    calibrated: CalibratedModel,
+    nodes: Sequence[Node],
+    recipe: Recipe,
+    *,
+    whole_model: bool = False,
+    kit: RepairKit | None = None,
+) -> Plan:
     """Find out where each node's error is read.
+
+    The debug model knows nothing of repairs: where the recipe has any, every node is compared with the float model.
 
     Args:
         calibrated: The calibrated model.
         nodes: Its nodes, in graph order.
         recipe: What to measure; ``Recipe()`` is the all-integer model.
         whole_model: Verify against a float copy of the whole model instead of node by node.
+        kit: For what the recipe's repairs need to have measured.
 
     Raises:
         RecipeError: If the recipe names what the model does not have.
         BuildError: If the quantizer refuses the recipe.
     """
+    if recipe.repairs:
+        return _compared_plan(calibrated, nodes, recipe, kit)
     denied = denied_nodes(recipe, nodes)
     debug = converter.quantize(
         calibrated.content,
@@ -98,6 +111,15 @@ def plan(calibrated: CalibratedModel, nodes: Sequence[Node], recipe: Recipe, *, 
         built=built,
         compared=tuple(compared),
     )
+
+
+def _compared_plan(calibrated: CalibratedModel, nodes: Sequence[Node], recipe: Recipe, kit: RepairKit | None) -> Plan:
+    """Every node between the candidate and the float model that it was built from."""
+    kit = RepairKit(calibrated) if kit is None else kit
+    candidate = Builder(calibrated, tuple(nodes), kit).build(recipe)
+    source, float_model = kit.calibrated(recipe.repairs)
+    compared = _compared_places(float_model, fb.parse(candidate.content), candidate.places, nodes)
+    return Plan(debug=b"", verified=(), float_model=source.content, built=candidate.content, compared=tuple(compared))
 
 
 def _verified_places(model: fb.Model, nodes: Sequence[Node]) -> list[Place]:

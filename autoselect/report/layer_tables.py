@@ -49,6 +49,7 @@ def _figures(name: str, heading: str) -> _Column:
 _OPTIONAL = (
     ("leave_one_in", _figures("leave_one_in", "alone in")),
     ("leave_one_out", _figures("leave_one_out", "alone out")),
+    ("bias_shift", _figures("bias_shift", "bias shift")),
     ("range", _figures("range", "range")),
     ("sqnr_db", _figures("sqnr_db", "SQNR dB")),
     ("max_abs_error", _figures("max_abs_error", "max error")),

@@ -36,6 +36,7 @@ _TRIAL, _FRONT, _PICK = "#8C8C8C", "#0072B2", "#E69F00"
 _REFERENCES: Mapping[str, tuple[str, str, float]] = {
     "float": ("*", "#000000", 19.0),
     "all-integer": ("s", "#D55E00", 9.0),
+    "all-integer, repaired": ("D", "#E69F00", 8.0),
     "all-DRQ": ("^", "#009E73", 9.0),
 }
 _INCHES, _DOTS_PER_INCH = (12.0, 6.0), 100

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 Column = Literal["size_bytes", "penalty"]
 
-REFERENCE_LABELS: Mapping[str, str] = {"float": "float", "fiq": "all-integer", "drq": "all-DRQ"}
+REFERENCE_LABELS: Mapping[str, str] = {
+    "float": "float",
+    "fiq": "all-integer",
+    "fiq+repairs": "all-integer, repaired",
+    "drq": "all-DRQ",
+}
 """What a reader sees for the references of a summary, in the order of the table."""
 
 MISSING = "–"

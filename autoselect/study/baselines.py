@@ -14,28 +14,41 @@ GUIDE_LEADING_NODES = 5
 """The Quantization Debugger guide denylists these first layers beside the suspicious ones."""
 
 
+REPAIRED = "fiq+repairs"
+"""Name of the all-integer model with the repairs of the search."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """A named set of denylisted nodes; ``fallback`` where it is not that of the search."""
+    """A named set of denylisted nodes; ``fallback`` and ``repairs`` where they are not those of the search."""
 
     name: str
     nodes: frozenset[str]
     fallback: Fallback | None = None
+    repairs: tuple[str, ...] | None = None
 
 
-def baselines(layers: LayerTable, space: BoundSpace) -> list[Baseline]:
-    """All-integer, all-DRQ, and the guide's heuristic; those that the user's pins make equal are left out."""
+def baselines(layers: LayerTable, space: BoundSpace, repairs: tuple[str, ...] = ()) -> list[Baseline]:
+    """All-integer, all-DRQ, and the guide's heuristic; those that the user's pins make equal are left out.
+
+    Args:
+        layers: For the reachable nodes and their statistics.
+        space: For the user's pins.
+        repairs: Of the search's recipes. Where there are any, the all-integer model comes without and with them.
+    """
     everything = frozenset(n.name for n in layers.reachable)
+    repaired = [Baseline(name=REPAIRED, nodes=frozenset())] if repairs else []
     fixed = [
-        Baseline(name="fiq", nodes=frozenset()),
+        Baseline(name="fiq", nodes=frozenset(), repairs=() if repairs else None),
+        *repaired,
         Baseline(name="drq", nodes=everything, fallback="drq"),
         Baseline(name="heuristic", nodes=heuristic_nodes(layers)),
     ]
-    found: dict[tuple[frozenset[str], Fallback | None], Baseline] = {}
+    found: dict[tuple[object, ...], Baseline] = {}
     for baseline in fixed:
         nodes = space.pin(baseline.nodes)
         pinned = replace(baseline, nodes=nodes, name=_pinned_name(baseline, nodes))
-        found.setdefault((nodes, baseline.fallback), pinned)
+        found.setdefault((nodes, baseline.fallback, baseline.repairs), pinned)
     return list(found.values())
 
 
@@ -56,6 +69,16 @@ def heuristic_nodes(layers: LayerTable) -> frozenset[str]:
     return frozenset((suspects | {n.name for n in layers.nodes[:GUIDE_LEADING_NODES]}) & reachable)
 
 
-def recipe_for(nodes: frozenset[str], template: Recipe, fallback: Fallback | None = None) -> Recipe:
-    """The template with these nodes denylisted."""
-    return replace(template, denylisted_nodes=nodes, fallback=fallback or template.fallback)
+def recipe_for(
+    nodes: frozenset[str],
+    template: Recipe,
+    fallback: Fallback | None = None,
+    repairs: tuple[str, ...] | None = None,
+) -> Recipe:
+    """The template with these nodes denylisted, and with another fallback or other repairs where they are given."""
+    return replace(
+        template,
+        denylisted_nodes=nodes,
+        fallback=fallback or template.fallback,
+        repairs=template.repairs if repairs is None else repairs,
+    )

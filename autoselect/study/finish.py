@@ -13,6 +13,7 @@ from autoselect.isolation.pool import WorkerPool
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.study import result
+from autoselect.study.baselines import REPAIRED
 from autoselect.study.loop import Yardstick
 
 
@@ -87,11 +88,11 @@ class Finish:
 
 
 def _whole_baselines(records: list[TrialRecord]) -> dict[str, TrialRecord]:
-    """The all-integer and the all-DRQ model by name, where they were scored."""
+    """The all-integer models and the all-DRQ one by name, where they were scored."""
     found: dict[str, TrialRecord] = {}
     for record in records:
         name = record.origin.removeprefix("baseline:")
-        if record.scores is not None and name in ("fiq", "drq"):
+        if record.scores is not None and name in ("fiq", REPAIRED, "drq"):
             found.setdefault(name, record)
     return found
 
@@ -134,6 +135,8 @@ def _verdict(
     for reference in references:
         if reference.name == "fiq":
             parts.append(f"all-integer {_lost(yardstick.drop(reference.metric))} {metric} against float")
+        if reference.name == REPAIRED:
+            parts.append(f"with repairs {_lost(yardstick.drop(reference.metric))}")
     parts.append(
         f"`balanced` {_lost(balanced.drop)} {metric} with {_count(balanced.float_ops, 'float op')} in "
         f"{_count(balanced.segments, 'segment')}"

@@ -144,7 +144,8 @@ class SearchLoop:
         """
         self._left = trials - self._done
         for baseline in baselines:
-            if recipe_for(baseline.nodes, self._template, baseline.fallback).fingerprint not in self._bytes_of:
+            recipe = recipe_for(baseline.nodes, self._template, baseline.fallback, baseline.repairs)
+            if recipe.fingerprint not in self._bytes_of:
                 self._begin(lambda b=baseline: self._study.open_baseline(self._space, b))  # type: ignore[misc]
         self._finish_running()
         reason = stop(list(self._known.values()))
@@ -190,7 +191,7 @@ class SearchLoop:
             self._racing = self._wanted_racing
 
     def _start(self, asked: Asked) -> None:
-        ticket = _Ticket(asked=asked, recipe=recipe_for(asked.nodes, self._template, asked.fallback))
+        ticket = _Ticket(asked=asked, recipe=recipe_for(asked.nodes, self._template, asked.fallback, asked.repairs))
         fingerprint = ticket.recipe.fingerprint
         if fingerprint in self._bytes_of:
             self._tell_known(ticket, self._bytes_of[fingerprint])

@@ -34,6 +34,7 @@ class Asked:
     origin: str
     nodes: frozenset[str]
     fallback: Fallback | None = None
+    repairs: tuple[str, ...] | None = None
 
     @property
     def number(self) -> int:
@@ -101,13 +102,20 @@ class SearchStudy:
 
     def open_baseline(self, space: BoundSpace, baseline: Baseline) -> Asked:
         """Start a trial with given nodes; its parameters are set where the space can express them."""
-        setting = space.encode(baseline.nodes) if baseline.fallback is None else None
+        alike = baseline.fallback is None and baseline.repairs is None
+        setting = space.encode(baseline.nodes) if alike else None
         with self._using():
             self._study.enqueue_trial(setting or {})
             trial = self._study.ask()
             if setting is not None:
                 _suggest(trial, space)
-        return Asked(trial=trial, origin=f"baseline:{baseline.name}", nodes=baseline.nodes, fallback=baseline.fallback)
+        return Asked(
+            trial=trial,
+            origin=f"baseline:{baseline.name}",
+            nodes=baseline.nodes,
+            fallback=baseline.fallback,
+            repairs=baseline.repairs,
+        )
 
     def tell_scores(
         self, asked: Asked, recipe: Recipe, scores: Scores, *, reused: bool, violations: Mapping[str, float]

@@ -112,6 +112,7 @@ def _probed(
             "calibration",
             rows,
             settings.per_channel,
+            settings.template.repairs,
             timeout_seconds=settings.trial_timeout,
         )
         for atom in atoms

@@ -42,6 +42,7 @@ from autoselect.study.loop import Racing, SearchLoop, Stop, Yardstick
 from autoselect.study.optuna_study import SearchStudy
 from autoselect.study.outlook import make_problem, units_of
 from autoselect.study.problem import Problem
+from autoselect.study.repairing import with_repairs
 from autoselect.study.samplers import PROPOSERS, check_sampler, make_sampler
 from autoselect.study.space_file import SearchSpaceFile, bind, read_space
 
@@ -83,6 +84,7 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
         case = _prepare(request, folder, pool, listener)
         space = _bind(space_file, case, request.settings)
         case = _warned_of_pins(case, space, listener)
+        request = replace(request, settings=with_repairs(case, request.settings, pool, listener))
         float_model = _float_reference(case, pool, request.settings.trial_timeout)
         folder.write_manifest(_manifest(request, case, space))
         return _search(request, folder, case, space, float_model, pool, listener)
@@ -108,6 +110,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
                     f"{folder.root} was made with another search space: the file {request.settings.search_space!r} has "
                     "changed since. Bring the old one back, or start a new run in another folder."
                 )
+            request = replace(request, settings=with_repairs(case, request.settings, pool, listener))
             float_model = _float_reference(case, pool, request.settings.trial_timeout)
         except BaseException:
             if not kept:
@@ -283,7 +286,9 @@ def _search(
     )
     finish = Finish(folder=folder, case=case, settings=settings, objectives=objectives, yardstick=yardstick)
     try:
-        reason = loop.run(baselines(case.layers, space), settings.trials, _stop(request, yardstick))
+        reason = loop.run(
+            baselines(case.layers, space, settings.template.repairs), settings.trials, _stop(request, yardstick)
+        )
         return finish.write(study.records(), float_model, pool, listener, ended_early=reason)
     except KeyboardInterrupt:
         loop.abandon()
@@ -312,6 +317,7 @@ def _open_study(
         space=space,
         fallback=settings.fallback,
         budget=settings.trials,
+        repairs=settings.template.repairs,
     )
     return SearchStudy(folder.study, objectives, sampler)
 
@@ -331,7 +337,7 @@ def _stop(request: Request, yardstick: Yardstick) -> Stop:
     def reason(scored: Sequence[Scores]) -> str | None:
         if not settings.early_exit or settings.keep_float:
             return None
-        integer = next((s for s in scored if s.float_ops == 0), None)
+        integer = min((s for s in scored if s.float_ops == 0), key=lambda s: (s.drop, s.sha256), default=None)
         if integer is None or max(yardstick.violations(integer).values()) > 0.0:
             return None
         if settings.max_drop is not None:

@@ -52,7 +52,14 @@ def check_sampler(name: str) -> None:
 
 
 def make_sampler(
-    name: str, *, seed: int, problem: Problem | None, space: BoundSpace, fallback: Fallback, budget: int | None
+    name: str,
+    *,
+    seed: int,
+    problem: Problem | None,
+    space: BoundSpace,
+    fallback: Fallback,
+    budget: int | None,
+    repairs: tuple[str, ...] = (),
 ) -> optuna.samplers.BaseSampler:
     """Make a sampler by name.
 
@@ -62,6 +69,7 @@ def make_sampler(
         problem: What is known before any score; None takes ``tpe`` instead of the project's own.
         space: The dimensions of the study.
         fallback: Of the search's recipes; candidates of another are no news to the project's own.
+        repairs: Of the search's recipes, in the same way.
         budget: Candidates in all.
 
     Raises:
@@ -71,7 +79,8 @@ def make_sampler(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         if name in PROPOSERS and problem is not None:
-            return ProposerSampler(PROPOSERS[name](problem, seed, budget), problem, space, fallback=fallback)
+            proposer = PROPOSERS[name](problem, seed, budget)
+            return ProposerSampler(proposer, problem, space, fallback=fallback, repairs=repairs)
         return _OPTUNAS[name if name in _OPTUNAS else "tpe"](seed)
 
 
@@ -83,10 +92,17 @@ class ProposerSampler(optuna.samplers.BaseSampler):
     """
 
     def __init__(
-        self, proposer: Proposer, problem: Problem, space: BoundSpace, *, fallback: Fallback | None = None
+        self,
+        proposer: Proposer,
+        problem: Problem,
+        space: BoundSpace,
+        *,
+        fallback: Fallback | None = None,
+        repairs: tuple[str, ...] | None = None,
     ) -> None:
-        """Wrap a proposer; without a ``fallback`` every trial of the study counts."""
-        self._proposer, self._problem, self._space, self._fallback = proposer, problem, space, fallback
+        """Wrap a proposer; without a ``fallback`` or ``repairs`` trials of any count."""
+        self._proposer, self._problem, self._space = proposer, problem, space
+        self._fallback, self._repairs = fallback, repairs
         self._independent = optuna.samplers.RandomSampler(seed=0)
         self._next: Mask | None = None
 
@@ -129,6 +145,12 @@ class ProposerSampler(optuna.samplers.BaseSampler):
     def _mask(self, trial: FrozenTrial) -> Mask:
         return self._problem.mask_of(self._space.decode(trial.params))
 
+    def _is_ours(self, recipe: Recipe) -> bool:
+        """Whether the candidate says something of the search's own recipes."""
+        if self._repairs is not None and recipe.repairs != self._repairs:
+            return False
+        return self._fallback in (None, recipe.fallback) or not recipe.denylisted_nodes
+
     def _seen(self, trial: FrozenTrial) -> Seen | None:
         attributes = trial.user_attrs
         if trial.state not in (TrialState.COMPLETE, TrialState.PRUNED):
@@ -136,7 +158,7 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         mask = self._mask(trial)
         if "recipe" in attributes:
             recipe = Recipe.from_json(attributes["recipe"])
-            if self._fallback is not None and recipe.fallback != self._fallback and recipe.denylisted_nodes:
+            if not self._is_ours(recipe):
                 return None
             mask = self._problem.mask_of(recipe.denylisted_nodes)
         if "scores" in attributes:

@@ -76,8 +76,8 @@ def test_the_counts_add_up(finished: autoselect.Run) -> None:
 
 def test_the_first_trials_are_the_baselines(finished: autoselect.Run) -> None:
     origins = finished.trials["origin"].tolist()
-    assert origins[:3] == ["baseline:fiq", "baseline:drq", "baseline:heuristic"]
-    assert origins[3:] == ["surrogate"] * 17
+    assert origins[:4] == ["baseline:fiq", "baseline:fiq+repairs", "baseline:drq", "baseline:heuristic"]
+    assert origins[4:] == ["surrogate"] * 16
 
 
 def test_every_front_file_has_the_bytes_of_its_row(finished: autoselect.Run) -> None:

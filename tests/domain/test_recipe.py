@@ -17,6 +17,7 @@ RECIPES = st.builds(
     fallback=st.sampled_from(["drq", "float"]),
     per_channel=st.booleans(),
     io_type=st.sampled_from(["float32", "int8", "uint8"]),
+    repairs=st.sampled_from([(), ("bias",), ("ranges-mse", "bias-sequential"), ("equalization", "weights-mse")]),
 )
 NODES = {
     "block_1/conv": "CONV_2D",
@@ -121,3 +122,27 @@ def test_no_name_is_suggested_where_none_is_near() -> None:
     with pytest.raises(RecipeError) as error:
         resolve(Recipe(denylisted_nodes=frozenset({"zzz"})), NODES)
     assert "Nearest" not in str(error.value)
+
+
+REFUSED_REPAIRS = {
+    "unknown": (["biass"], "expected one of bias, bias-sequential"),
+    "two of a kind": (["bias", "bias-sequential"], "at most one of 'bias'"),
+    "two ranges": (["ranges-mse", "ranges-observed"], "at most one of 'ranges'"),
+    "no list": ("bias", "expected a list of names"),
+}
+
+
+@pytest.mark.parametrize(("repairs", "message"), REFUSED_REPAIRS.values(), ids=REFUSED_REPAIRS)
+def test_refused_repairs(repairs: object, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        Recipe.from_json(json.dumps({"repairs": repairs}))
+
+
+def test_repairs_are_sorted_and_named_once() -> None:
+    recipe = Recipe(repairs=("weights-mse", "bias", "bias"))
+    assert recipe.repairs == ("bias", "weights-mse")
+    assert json.loads(recipe.to_json())["repairs"] == ["bias", "weights-mse"]
+
+
+def test_a_recipe_without_repairs_has_the_text_of_those_from_before_there_were_any() -> None:
+    assert "repairs" not in json.loads(Recipe().to_json())

@@ -110,7 +110,14 @@ def drawn_recipes(count: int, trials: int, seed: int) -> list[list[int]]:
 def assert_predicts(prepared: zoo.Prepared, base: Recipe, trials: int) -> None:
     """Predict and build, in turn with each fallback."""
     nodes = prepared.nodes
-    predictor = probe(prepared.calibrated, nodes, per_channel=base.per_channel, io_type=base.io_type)
+    predictor = probe(
+        prepared.calibrated,
+        nodes,
+        per_channel=base.per_channel,
+        io_type=base.io_type,
+        repairs=base.repairs,
+        kit=prepared.kit,
+    )
     for trial, denied in enumerate(drawn_recipes(len(nodes), trials, seed=len(nodes))):
         fallback = "drq" if trial % 3 else "float"
         names = frozenset(nodes[i].name.replace("[", "[[]") for i in denied)
@@ -147,6 +154,7 @@ MODELS = [
         pytest.param(Recipe(), id="per channel"),
         pytest.param(Recipe(per_channel=False, io_type="int8"), id="per tensor, int8"),
         pytest.param(Recipe(io_type="uint8"), id="uint8"),
+        pytest.param(Recipe(repairs=("bias", "equalization", "ranges-mse", "weights-mse")), id="repaired"),
     ],
 )
 def test_a_prediction_is_what_a_build_gives(make: Callable[[], zoo.Prepared], base: Recipe) -> None:

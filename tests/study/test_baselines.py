@@ -53,6 +53,19 @@ def test_all_baselines_by_hand() -> None:
     assert sets(baselines(EIGHT, FREE)) == {"fiq": "", "drq": "abcdefgh", "heuristic": "abcdefg"}
 
 
+def test_with_repairs_the_all_integer_model_comes_without_and_with_them() -> None:
+    found = baselines(EIGHT, FREE, ("bias",))
+    assert [(b.name, b.repairs) for b in found] == [
+        ("fiq", ()),
+        ("fiq+repairs", None),
+        ("drq", None),
+        ("heuristic", None),
+    ]
+    template = Recipe(repairs=("bias",))
+    recipes = [recipe_for(b.nodes, template, b.fallback, b.repairs) for b in found[:2]]
+    assert [r.repairs for r in recipes] == [(), ("bias",)]
+
+
 def test_equal_sets_of_unlike_fallback_are_both_there() -> None:
     """All nodes left out by the guide, in the search's fallback, are not all nodes made hybrid."""
     found = baselines(table(("a", "ADD", 0.1), ("b", "MEAN", 0.2)), FREE)

@@ -1,0 +1,187 @@
+"""Ranges of activations, chosen from what the float model's tensors hold; one pass over samples for all methods.
+
+TensorFlow's calibrator reads a tensor after the ops behind it have run, and where one of those works in place, it
+records the range of what that left: a RELU's output that a MUL overwrites comes out many times too wide. Here every
+tensor is read with all of them preserved, so ``observed`` is the range that calibration was to record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.runner import Runner
+
+Range = tuple[float, float]
+
+BINS = 4096
+_LEVELS = 255
+_TAIL = 1e-4
+"""Share of the values that ``percentile`` leaves out in all, half of it on either side."""
+_DECAY = 0.9
+"""Weight of what was before in ``moving-average``, which begins with the first sample."""
+_TRIALS = 40
+"""Clipping points that ``mse`` tries on either side."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Values of one tensor over samples, in bins of equal width around zero that grow with the values.
+
+    Attributes:
+        reach: The bins cover ``-reach..reach``, a power of two; 0 before there are values.
+        counts: Shape (``BINS``,).
+        low: Smallest value.
+        high: Largest value.
+        average: Moving average of the smallest and largest value of a sample.
+        is_finite: False where a value was NaN or infinite.
+    """
+
+    reach: float = 0.0
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(BINS, dtype=np.int64))
+    low: float = np.inf
+    high: float = -np.inf
+    average: Range | None = None
+    is_finite: bool = True
+
+    def add(self, values: np.ndarray) -> None:
+        """Count the values of one sample."""
+        low, high = float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
+        if not values.size or not np.isfinite(low) or not np.isfinite(high):
+            self.is_finite = self.is_finite and not values.size
+            return
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        before = self.average or (low, high)
+        self.average = (
+            _DECAY * before[0] + (1.0 - _DECAY) * low,
+            _DECAY * before[1] + (1.0 - _DECAY) * high,
+        )
+        self._grow(max(-low, high))
+        if self.reach > 0.0:
+            # A product with a power of two is exact, so that no value changes its bin when bins are merged.
+            places = np.floor(np.ravel(values) * np.float32(BINS / (2.0 * self.reach))).astype(np.int64) + BINS // 2
+            self.counts += np.bincount(np.minimum(places, BINS - 1), minlength=BINS)
+
+    def _grow(self, peak: float) -> None:
+        """Double the bins' width until they cover ``peak``, and sum the counts of what falls together."""
+        if self.reach == 0.0 and peak > 0.0:
+            self.reach = float(2.0 ** np.ceil(np.log2(peak)))
+        while self.reach < peak:
+            paired = self.counts.reshape(-1, 2).sum(axis=1)
+            self.counts = np.concatenate([np.zeros(BINS // 4, np.int64), paired, np.zeros(BINS // 4, np.int64)])
+            self.reach *= 2.0
+
+    @property
+    def centres(self) -> np.ndarray:
+        """Middles of the bins."""
+        return (np.arange(BINS) + 0.5) * (2.0 * self.reach / BINS) - self.reach
+
+
+def observed(histogram: Histogram) -> Range:
+    """Smallest and largest value."""
+    return histogram.low, histogram.high
+
+
+def moving_average(histogram: Histogram) -> Range:
+    """Moving average of the smallest and largest value of a sample."""
+    return histogram.average or observed(histogram)
+
+
+def percentile(histogram: Histogram) -> Range:
+    """The values but for the outermost, as fine as the bins are."""
+    shares = np.cumsum(histogram.counts) / max(histogram.counts.sum(), 1)
+    width = 2.0 * histogram.reach / BINS
+    edges = np.arange(BINS + 1) * width - histogram.reach
+    low = edges[int(np.searchsorted(shares, _TAIL / 2.0, side="right"))]
+    high = edges[min(int(np.searchsorted(shares, 1.0 - _TAIL / 2.0, side="left")) + 1, BINS)]
+    return max(low, histogram.low), min(high, histogram.high)
+
+
+def least_squares(histogram: Histogram) -> Range:
+    """The range with the least mean squared error of clipping and rounding to 256 levels."""
+    low, high = min(histogram.low, 0.0), max(histogram.high, 0.0)
+    shrunk = np.linspace(1.0, 1.0 / _TRIALS, _TRIALS)
+    centres, counts = histogram.centres, histogram.counts.astype(np.float64)
+    below = np.array([np.sum(counts * np.minimum(centres - low * s, 0.0) ** 2) for s in shrunk])
+    above = np.array([np.sum(counts * np.maximum(centres - high * s, 0.0) ** 2) for s in shrunk])
+    steps = (high * shrunk[None, :] - low * shrunk[:, None]) / _LEVELS
+    errors = below[:, None] + above[None, :] + counts.sum() * steps**2 / 12.0
+    at = np.unravel_index(int(np.argmin(errors)), errors.shape)
+    return low * shrunk[at[0]], high * shrunk[at[1]]
+
+
+METHODS: dict[str, Callable[[Histogram], Range]] = {
+    "ranges-moving-average": moving_average,
+    "ranges-mse": least_squares,
+    "ranges-observed": observed,
+    "ranges-percentile": percentile,
+}
+"""By the name of the repair."""
+
+
+def measure(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> dict[str, dict[int, Range]]:
+    """Choose the range of every activation by every method.
+
+    Args:
+        content: Bytes of a calibrated model.
+        samples: Inputs by key.
+
+    Returns:
+        By name of the repair, the range by tensor index. A tensor without finite values has none.
+
+    Raises:
+        ScoreError: If the interpreter refuses the model.
+    """
+    runner = Runner(content, preserve_all_tensors=True)
+    histograms = {index: Histogram() for index in _activations(fb.parse(content))}
+    for sample in samples:
+        runner(sample)
+        for index, histogram in histograms.items():
+            histogram.add(runner.tensor(index))
+    known = {i: h for i, h in histograms.items() if h.is_finite and h.low <= h.high}
+    return {name: {i: method(h) for i, h in known.items()} for name, method in METHODS.items()}
+
+
+def extremes(content: bytes, samples: Iterable[Mapping[str, np.ndarray]], tensors: Iterable[int]) -> dict[int, Range]:
+    """Smallest and largest value of some tensors over samples."""
+    found: dict[int, Range] = {}
+    if not (chosen := sorted(tensors)):
+        return found
+    runner = Runner(content, preserve_all_tensors=True)
+    for sample in samples:
+        runner(sample)
+        for index in chosen:
+            value = runner.tensor(index)
+            low, high = found.get(index, (np.inf, -np.inf))
+            found[index] = (min(low, float(value.min())), max(high, float(value.max())))
+    return found
+
+
+def _activations(model: fb.Model) -> list[int]:
+    """Tensors of the main subgraph that an op or a caller writes and calibration gave a range."""
+    graph = model.subgraphs[0]
+    written = {int(i) for op in graph.operators for i in op.outputs} | {int(i) for i in graph.inputs}
+    return [i for i in sorted(written) if _has_range(graph.tensors[i].quantization)]
+
+
+def _has_range(quantization: object) -> bool:
+    rows = (getattr(quantization, "min", None), getattr(quantization, "max", None))
+    return all(row is not None and len(row) == 1 for row in rows)
+
+
+def with_ranges(content: bytes, chosen: Mapping[int, Range]) -> bytes:
+    """A calibrated model with other ranges.
+
+    Args:
+        content: Bytes of the calibrated model.
+        chosen: By tensor index; what is not in it keeps its range.
+    """
+    model = fb.parse(content)
+    for index, (low, high) in chosen.items():
+        quantization = model.subgraphs[0].tensors[index].quantization
+        quantization.min = np.array([min(low, 0.0)], dtype=np.float32)
+        quantization.max = np.array([max(high, 0.0)], dtype=np.float32)
+    return fb.serialise(model)

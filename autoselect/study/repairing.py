@@ -1,0 +1,95 @@
+"""Decides before the first trial which repairs the candidates of a search carry."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from autoselect.cases.divergence import divergence
+from autoselect.cases.events import Listener, StageStarted, StepFinished
+from autoselect.cases.prepare import Case
+from autoselect.cases.settings import SearchSettings
+from autoselect.errors import TrialError
+from autoselect.isolation.pool import WorkerPool, result_of
+
+TRIED: tuple[tuple[str, ...], ...] = (
+    ("bias",),
+    ("equalization",),
+    ("ranges-observed", "ranges-mse", "ranges-percentile", "ranges-moving-average"),
+)
+"""Kinds of repairs in the order in which they are tried, each with its alternatives. Bias correction comes first: it
+takes out the largest error, behind which those of the others are seen."""
+
+DECIDING_SAMPLES = 16
+_WORTH = 0.95
+"""A repair must leave no more than this share of the divergence: less is within what other samples would say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trier:
+    """Tries repairs on the all-integer model."""
+
+    case: Case
+    settings: SearchSettings
+    pool: WorkerPool
+    listener: Listener
+
+    def divergences(self, candidates: Sequence[tuple[str, ...]]) -> list[float]:
+        """Of the outputs from the float model's; infinite where a repair failed or nothing is known."""
+        samples, rows = _few_samples(self.case)
+        futures = [
+            self.pool.submit(
+                divergence,
+                self.case.files.root,
+                frozenset(),
+                samples,
+                rows,
+                self.settings.per_channel,
+                repairs,
+                timeout_seconds=self.settings.trial_timeout,
+            )
+            for repairs in candidates
+        ]
+        return [self._value(future) for future in futures]
+
+    def _value(self, future: Future[float]) -> float:
+        try:
+            found = result_of(future)
+        except TrialError:
+            found = math.inf
+        self.listener(StepFinished(stage="repairs"))
+        return math.inf if math.isnan(found) else found
+
+
+def with_repairs(case: Case, settings: SearchSettings, pool: WorkerPool, listener: Listener) -> SearchSettings:
+    """The settings with the repairs of all candidates by name, so that the manifest holds what was decided.
+
+    Where they are left to the search, each kind is kept that lowers the divergence of the all-integer model's outputs
+    on a few search samples, together with those kept before it.
+    """
+    if settings.repairs is not True:
+        return settings.model_copy(update={"repairs": () if settings.repairs is False else settings.repairs})
+    listener(StageStarted(stage="repairs", total=1 + sum(len(kind) for kind in TRIED)))
+    trier = _Trier(case=case, settings=settings, pool=pool, listener=listener)
+    chosen: tuple[str, ...] = ()
+    [least] = trier.divergences([chosen])
+    for kind in TRIED:
+        candidates = [tuple(sorted((*chosen, name))) for name in kind]
+        found = trier.divergences(candidates)
+        best = min(found)
+        if best < _WORTH * least:
+            chosen, least = candidates[found.index(best)], best
+    return settings.model_copy(update={"repairs": chosen})
+
+
+def _few_samples(case: Case) -> tuple[str, list[int]]:
+    """A folder of samples and the first few of the search part in it; of calibration where there is no such part."""
+    path = case.files.split("search")
+    if not path.exists():
+        return "calibration", list(range(min(DECIDING_SAMPLES, case.counts["calibration"])))
+    split = json.loads(path.read_text(encoding="utf-8"))
+    indices = range(case.counts["search"]) if split["indices"] is None else split["indices"]
+    return str(split["samples"]), list(indices[:DECIDING_SAMPLES])

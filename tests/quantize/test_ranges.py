@@ -1,0 +1,94 @@
+"""Ranges of activations against NumPy on the raw values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import zoo
+
+from autoselect.domain.recipe import Recipe
+from autoselect.quantize import ranges
+from autoselect.tflite import flatbuffer as fb
+
+
+def filled(*samples: np.ndarray) -> ranges.Histogram:
+    histogram = ranges.Histogram()
+    for sample in samples:
+        histogram.add(sample.astype(np.float32))
+    return histogram
+
+
+def drawn(scale: float, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0.5, scale, 20_000).astype(np.float32)
+
+
+def test_a_histogram_that_grew_has_the_counts_of_one_that_did_not() -> None:
+    small, large = drawn(0.1), drawn(40.0, seed=1)
+    assert (filled(small, large).counts == filled(large, small).counts).all()
+    assert filled(small, large).counts.sum() == 40_000
+
+
+def test_observed_is_the_smallest_and_largest_value() -> None:
+    values = drawn(3.0)
+    assert ranges.observed(filled(values[:100], values[100:])) == (values.min(), values.max())
+
+
+def test_the_percentile_is_numpys_to_within_a_bin() -> None:
+    values = drawn(3.0)
+    histogram = filled(values)
+    expected = np.percentile(values, [0.005, 99.995])
+    np.testing.assert_allclose(ranges.percentile(histogram), expected, atol=3 * 2 * histogram.reach / ranges.BINS + 0.5)
+    low, high = ranges.percentile(filled(np.append(drawn(1.0), [1000.0])))
+    assert high < 10.0
+    assert low < 0.0
+
+
+def test_the_moving_average_by_hand() -> None:
+    histogram = filled(np.array([-1.0, 2.0]), np.array([-3.0, 12.0]))
+    np.testing.assert_allclose(ranges.moving_average(histogram), (-1.2, 3.0))
+
+
+def quantization_error(values: np.ndarray, low: float, high: float) -> float:
+    step = (high - low) / 255
+    rounded = np.rint((np.clip(values, low, high) - low) / step) * step + low
+    return float(np.mean((rounded - values) ** 2))
+
+
+TAILS = {"normal": (50, 1.02), "heavy": (2, 0.8)}
+
+
+@pytest.mark.parametrize(("freedom", "share"), TAILS.values(), ids=TAILS)
+def test_least_squares_beats_the_observed_range_by_the_error_itself(freedom: int, share: float) -> None:
+    """Student's t: with two degrees of freedom a few values lie far out, and cutting them off pays."""
+    values = np.random.default_rng(0).standard_t(freedom, 20_000).astype(np.float32)
+    histogram = filled(values)
+    observed = quantization_error(values, *ranges.observed(histogram))
+    assert quantization_error(values, *ranges.least_squares(histogram)) <= share * observed
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_tensor_with_a_value_that_is_no_number_has_no_range_of_its_own(value: float) -> None:
+    assert not filled(drawn(1.0), np.array([value])).is_finite
+
+
+def test_zeros_have_a_range() -> None:
+    histogram = filled(np.zeros(5))
+    assert all(method(histogram) == (0.0, 0.0) for method in ranges.METHODS.values())
+
+
+def test_observed_ranges_are_right_where_the_next_op_works_in_place() -> None:
+    """TensorFlow's calibrator sees what the MUL left in the RELU's memory."""
+    import tensorflow as tf
+
+    def call(x: Any) -> Any:
+        return tf.nn.conv2d(tf.nn.relu(tf.nn.sigmoid(x) - 0.3) * 50.0, zoo.weights(1, 1, 3, 4), 1, "SAME")
+
+    prepared = zoo.from_function(call, (1, 6, 6, 3)).prepared
+    _, model = prepared.kit.calibrated(("ranges-observed",))
+    kinds = [fb.op_type(model, op) for op in model.subgraphs[0].operators]
+    at = next(i for i, op in enumerate(model.subgraphs[0].operators) if kinds[i] in ("RELU", "SUB", "ADD"))
+    tensor = model.subgraphs[0].tensors[model.subgraphs[0].operators[at].outputs[0]]
+    assert tensor.quantization.max[0] <= 0.7
+    assert prepared.builder.build(Recipe(repairs=("ranges-observed",))).kinds == prepared.builder.build(Recipe()).kinds

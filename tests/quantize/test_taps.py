@@ -1,0 +1,92 @@
+"""Taps against TensorFlow's own kernels: the mean of an output is the weights times the taps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autoselect.quantize import taps
+
+
+def tf() -> Any:
+    import tensorflow
+
+    return tensorflow
+
+
+def image(channels: int, height: int = 9, width: int = 7) -> np.ndarray:
+    """Values whose mean is not 0 and depends on the place, so that the edges matter."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(1.0, 1.0, (1, height, width, channels)) + np.arange(height)[None, :, None, None]
+    return values.astype(np.float32)
+
+
+CONVOLUTIONS = {
+    "same": (3, 1, 1, "SAME", 4),
+    "valid": (3, 1, 1, "VALID", 4),
+    "stride 2, same": (3, 2, 1, "SAME", 4),
+    "stride 3, valid": (2, 3, 1, "VALID", 4),
+    "dilated, same": (3, 1, 2, "SAME", 4),
+    "even kernel, same": (4, 1, 1, "SAME", 4),
+    "larger than the input": (11, 2, 1, "SAME", 4),
+    "two groups": (3, 1, 1, "SAME", 2),
+}
+
+
+@pytest.mark.parametrize(("kernel", "stride", "dilation", "padding", "depth"), CONVOLUTIONS.values(), ids=CONVOLUTIONS)
+def test_convolutions(kernel: int, stride: int, dilation: int, padding: str, depth: int) -> None:
+    x = image(4)
+    weights = np.random.default_rng(1).normal(size=(6, kernel, kernel, depth)).astype(np.float32)
+    output = tf().nn.conv2d(x, weights.transpose(1, 2, 3, 0), stride, padding, dilations=dilation).numpy()
+    found = taps.convolution_taps(x, geometry(kernel, stride, padding, output, dilation))
+    np.testing.assert_allclose(taps.convolution_mean(weights, found), output.mean(axis=(0, 1, 2)), rtol=1e-4, atol=1e-4)
+
+
+DEPTHWISE = {"one each": (1, 1, "SAME"), "multiplier 3": (3, 1, "VALID"), "stride 2": (2, 2, "SAME")}
+
+
+@pytest.mark.parametrize(("multiplier", "stride", "padding"), DEPTHWISE.values(), ids=DEPTHWISE)
+def test_depthwise_convolutions(multiplier: int, stride: int, padding: str) -> None:
+    x = image(4)
+    weights = np.random.default_rng(1).normal(size=(3, 3, 4, multiplier)).astype(np.float32)
+    output = tf().nn.depthwise_conv2d(x, weights, [1, stride, stride, 1], padding).numpy()
+    found = taps.depthwise_mean(
+        weights.reshape(1, 3, 3, -1), taps.convolution_taps(x, geometry(3, stride, padding, output))
+    )
+    np.testing.assert_allclose(found, output.mean(axis=(0, 1, 2)), rtol=1e-4, atol=1e-4)
+
+
+TRANSPOSED = {
+    "same": (3, 2, "SAME", (18, 14)),
+    "valid": (3, 2, "VALID", (19, 15)),
+    "odd size": (4, 2, "SAME", (17, 13)),
+    "stride 1": (3, 1, "SAME", (9, 7)),
+}
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding", "size"), TRANSPOSED.values(), ids=TRANSPOSED)
+def test_transposed_convolutions(kernel: int, stride: int, padding: str, size: tuple[int, int]) -> None:
+    x = image(4)
+    weights = np.random.default_rng(1).normal(size=(6, kernel, kernel, 4)).astype(np.float32)
+    output = tf().nn.conv2d_transpose(x, weights.transpose(1, 2, 0, 3), (1, *size, 6), stride, padding).numpy()
+    found = taps.transposed_taps(x, geometry(kernel, stride, padding, output))
+    np.testing.assert_allclose(taps.convolution_mean(weights, found), output.mean(axis=(0, 1, 2)), rtol=1e-4, atol=1e-4)
+
+
+def test_dense_layers_average_over_all_rows() -> None:
+    x = np.random.default_rng(0).normal(1.0, 1.0, (2, 3, 5)).astype(np.float32)
+    weights = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
+    expected = (x @ weights.T).mean(axis=(0, 1))
+    np.testing.assert_allclose(taps.dense_mean(weights, taps.dense_taps(x, 5)), expected, rtol=1e-5)
+
+
+def geometry(kernel: int, stride: int, padding: str, output: np.ndarray, dilation: int = 1) -> taps.Geometry:
+    return taps.Geometry(
+        kernel=(kernel, kernel),
+        strides=(stride, stride),
+        dilations=(dilation, dilation),
+        same=padding == "SAME",
+        output=(output.shape[1], output.shape[2]),
+    )
