@@ -61,11 +61,13 @@ class Kernels:
         ops: Op types; None for all.
         per_mac: Cost of a multiply-accumulate.
         per_element: Cost of an element of the op's outputs.
+        per_mac_of: Cost of a multiply-accumulate of op types where it is another.
     """
 
     ops: frozenset[str] | None
     per_mac: float
     per_element: float
+    per_mac_of: Mapping[str, float] = field(default_factory=dict)
 
     def runs(self, op_type: str) -> bool:
         """Whether there is a kernel."""
@@ -223,10 +225,52 @@ class Island:
 def precision_of(op: Op, graph: Graph) -> Precision | None:
     """In what an op computes; None for shapes, indices and booleans. Eight bits, signed or not, are one precision."""
     if op.kind is OpKind.INTEGER:
-        wide = any(graph.tensors[t].dtype == "int16" for t in (*op.inputs, *op.outputs))
+        # Of the inputs the first only: a fused LSTM of int8 keeps a cell state of int16.
+        wide = any(graph.tensors[t].dtype == "int16" for t in (*op.inputs[:1], *op.outputs))
         return Precision.INT16 if wide else Precision.INT8
     by_kind = {OpKind.HYBRID: Precision.HYBRID, OpKind.FLOAT: Precision.FLOAT, OpKind.BOUNDARY: Precision.CONVERSION}
     return by_kind.get(op.kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pins:
+    """What a target decides of nodes before any candidate: by op index of the float model, why."""
+
+    keep_int: Mapping[int, str]
+    keep_float: Mapping[int, str]
+    impossible: Mapping[int, str]
+
+
+def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool) -> Pins:
+    """Which ops of a float model a target wants in integers, which in float, and which it refuses in any form.
+
+    Args:
+        graph: Of the float model.
+        nodes: Indices of the ops that can be integer.
+        target: The target.
+        hybrid: Whether what is left out of integers may become hybrid.
+    """
+    found: tuple[dict[int, str], dict[int, str], dict[int, str]] = ({}, {}, {})
+    choosable = set(nodes)
+    for i, op in enumerate(graph.ops):
+        if op.kind is not OpKind.FLOAT:
+            continue
+        outside = (OpKind.FLOAT, OpKind.HYBRID) if hybrid else (OpKind.FLOAT,)
+        in_float = _refusals(op, graph, target, outside)
+        as_integer = _refusals(op, graph, target, (OpKind.INTEGER,)) if i in choosable else ["it has no integer form"]
+        if in_float and as_integer:
+            found[2][i] = f"{in_float[0]}; {as_integer[0]}"
+        elif in_float:
+            found[0][i] = in_float[0]
+        elif as_integer and i in choosable:
+            found[1][i] = as_integer[0]
+    return Pins(keep_int=found[0], keep_float=found[1], impossible=found[2])
+
+
+def _refusals(op: Op, graph: Graph, target: Target, kinds: Iterable[OpKind]) -> list[str]:
+    """Why an op is refused in all of these kinds; empty where it is not."""
+    wished = [_wish(replace(op, kind=kind), graph, target) for kind in kinds]
+    return [p.reason for p in wished] if all(p.refused_by is not None for p in wished) else []
 
 
 def judge(graph: Graph, target: Target) -> Verdict:
@@ -324,7 +368,7 @@ def _compute(op: Op, graph: Graph, placement: Placement, target: Target) -> floa
         return 0.0
     kernels = side.kernels[placement.precision]
     elements = sum(prod(graph.tensors[t].shape) for t in op.outputs)
-    return kernels.per_mac * op.macs + kernels.per_element * elements
+    return kernels.per_mac_of.get(op.op_type, kernels.per_mac) * op.macs + kernels.per_element * elements
 
 
 def _crossings(graph: Graph, placements: Sequence[Placement]) -> tuple[int, ...]:

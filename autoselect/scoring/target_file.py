@@ -21,6 +21,7 @@ A profile is a TOML file::
     ops = ["CONV_2D", "ADD"]            # or "all"
     per_mac = 0.01
     per_element = 0.25
+    per_mac_of = { LSTM = 1.0 }         # optional: of op types where it is another
 
     [[reject]]                          # optional: hard rules
     ops = ["HARD_SWISH"]                # or "all"
@@ -34,6 +35,8 @@ A profile is a TOML file::
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -83,6 +86,7 @@ class _Kernels(_Strict):
     ops: _Ops
     per_mac: NonNegativeFloat
     per_element: NonNegativeFloat
+    per_mac_of: dict[Annotated[str, AfterValidator(_known_op)], NonNegativeFloat] = {}
 
 
 class _Processor(_Strict):
@@ -158,6 +162,12 @@ def read_target(name_or_path: str = DEFAULT_TARGET) -> Target:
     return _target(profile)
 
 
+def target_hash(name_or_path: str) -> str:
+    """SHA-256 of what a profile says, so that a run does not go on with another one."""
+    content = json.dumps(read_toml(name_or_path, folder="targets", kind="target"), sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
 def _first_error(exc: ValidationError) -> str:
     """Key path and message of the first error; the alternatives of a union are no keys."""
     first = exc.errors()[-1] if exc.errors()[0]["type"] == "literal_error" else exc.errors()[0]
@@ -194,7 +204,7 @@ def _processor(section: _Processor) -> Processor:
         name=section.name,
         max_rank=section.max_rank,
         kernels={
-            precision: Kernels(ops=_ops(k.ops), per_mac=k.per_mac, per_element=k.per_element)
+            precision: Kernels(ops=_ops(k.ops), per_mac=k.per_mac, per_element=k.per_element, per_mac_of=k.per_mac_of)
             for precision, k in given.items()
             if k is not None
         },

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from autoselect.domain.graph import Graph, OpKind
-from autoselect.domain.targets import Target, Verdict, judge
+from autoselect.domain.targets import Target, Verdict, islands, judge
 from autoselect.errors import TargetRefusal
 from autoselect.scoring.fragmentation import Fragmentation, float_share, fragmentation
 
@@ -39,11 +41,49 @@ def refusal(graph: Graph, target: Target, verdict: Verdict | None = None) -> str
     return f"{target.name} refuses the {precision} {op.op_type} {name!r}{more}: {placement.reason}"
 
 
-def require_accepted(graph: Graph, target: Target) -> None:
+def require_accepted(graph: Graph, target: Target, verdict: Verdict | None = None) -> None:
     """Refuse what the target refuses.
 
     Raises:
         TargetRefusal: With the rule and the node.
     """
-    if (reason := refusal(graph, target)) is not None:
+    if (reason := refusal(graph, target, verdict)) is not None:
         raise TargetRefusal(f"{reason}.")
+
+
+def island_table(graph: Graph, target: Target) -> dict[str, Any]:
+    """Where each op of a model runs on a target and why, its segments, and what each island costs, as plain values.
+
+    Returns:
+        ``name``, ``unit``, ``refusal`` (None where the target takes the model), ``segments``, ``crossing_tensors``,
+        ``crossing_bytes``, ``penalty``, ``accelerator_cost``, ``host_cost``, ``crossing_cost``, ``placements`` (of
+        each op ``place``, ``precision``, ``reason``, ``cost``), ``islands`` (``ops`` by index, ``gain``) and
+        ``best_island``: the place in ``islands`` of the one whose removal would lower the penalty most, or None.
+    """
+    verdict = judge(graph, target)
+    cut = on_target(graph, target, verdict)
+    found = islands(graph, target, lambda other: on_target(other, target).penalty)
+    gains = [island.gain for island in found]
+    return {
+        "name": target.name,
+        "unit": target.unit,
+        "refusal": refusal(graph, target, verdict),
+        "segments": cut.segments,
+        "crossing_tensors": cut.crossing_tensors,
+        "crossing_bytes": cut.crossing_bytes,
+        "penalty": cut.penalty,
+        "accelerator_cost": verdict.accelerator_cost,
+        "host_cost": verdict.host_cost,
+        "crossing_cost": verdict.crossing_cost,
+        "placements": [
+            {
+                "place": p.place.value,
+                "precision": p.precision.value if p.precision else None,
+                "reason": p.reason,
+                "cost": p.cost,
+            }
+            for p in verdict.placements
+        ],
+        "islands": [{"ops": list(island.ops), "gain": island.gain} for island in found],
+        "best_island": gains.index(max(gains)) if gains and max(gains) > 0.0 else None,
+    }

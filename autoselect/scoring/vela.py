@@ -15,10 +15,11 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from autoselect.domain.graph import Graph
-from autoselect.domain.targets import Compiled, Compiler, Place, Target, judge
+from autoselect.domain.targets import Compiled, Compiler, Target, judge
 from autoselect.errors import TargetRefusal, UsageError, WorkerDied
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -83,7 +84,7 @@ def _options(compiler: Compiler, folder: Path) -> list[str]:
 
 def _run(command: list[str], timeout_seconds: float, target: str) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
     except subprocess.TimeoutExpired as exc:
         raise WorkerDied(
             f"Vela took longer than {timeout_seconds:.3g} s for {target} (--trial-timeout) and was stopped."
@@ -106,8 +107,8 @@ def _compiled(graph: Graph, target: Target, summary: dict[str, str]) -> Compiled
     sides = [op.op_type == NPU_OP for op in graph.ops]
     crossing = _crossing_tensors(graph, sides)
     crossing_bytes = sum(graph.tensors[t].size_bytes for t in crossing)
-    host = [p for p, on_npu in zip(judge(graph, target).placements, sides, strict=True) if not on_npu]
-    host_cost = sum(p.cost for p in host if p.place in (Place.HOST, Place.ACCELERATOR))
+    # What Vela left to the host is the host's, whatever the profile thinks of it.
+    left = judge(graph, replace(target, accelerator=None, segments="none", rules=()))
     return Compiled(
         segments=sum(sides),
         host_ops=dict(Counter(op.op_type for op, on_npu in zip(graph.ops, sides, strict=True) if not on_npu)),
@@ -118,14 +119,14 @@ def _compiled(graph: Graph, target: Target, summary: dict[str, str]) -> Compiled
         ),
         cycles=cycles,
         cost=cycles
-        + host_cost
+        + left.host_cost
         + target.crossing_fixed * len(crossing)
         + target.crossing_per_byte * crossing_bytes,
     )
 
 
 def _crossing_tensors(graph: Graph, on_npu: Sequence[bool]) -> set[int]:
-    """Activations that the NPU writes and the CPU reads, or the other way round, but for the interface's conversions."""
+    """Activations that one side writes and the other reads; those of the interface's conversions do not count."""
     producers, found = graph.producers(), set()
     for i, op in enumerate(graph.ops):
         for tensor in op.inputs:
