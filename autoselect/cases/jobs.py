@@ -10,7 +10,7 @@ import io
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ class BuildReply:
     kinds: dict[str, str]
     fallbacks: dict[str, str]
     seconds: float
-    compiled: dict[str, Any]
+    compiled: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +275,6 @@ def describe_float(root: Path) -> BuildReply:
         kinds={},
         fallbacks={},
         seconds=0.0,
-        compiled={},
     )
 
 
