@@ -14,6 +14,7 @@
     └── TrialError                  –   one candidate failed; the search goes on
         ├── BuildError              –   the quantizer or the dynamic-range pass refused the recipe
         ├── ScoreError              –   the candidate could not be run or its metric raised
+        ├── TargetRefusal           –   the target or its compiler does not take the candidate
         └── WorkerDied              –   the process of this candidate was killed or took too long
 
 Two further exit codes are results, not errors: 10, a search that ended well but met no
@@ -94,6 +95,10 @@ class BuildError(TrialError):
 
 class ScoreError(TrialError):
     """The candidate could not be run, or its metric raised."""
+
+
+class TargetRefusal(TrialError):
+    """A hard rule of the target, or its compiler, refuses the candidate."""
 
 
 class WorkerDied(TrialError):

@@ -23,7 +23,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.errors import UsageError
 from autoselect.quantize.statistics import LayerMetrics
 from autoselect.runs.cache import cache_directory
-from autoselect.scoring.penalty_file import penalty_weights
+from autoselect.scoring.target_file import read_target
 
 Metrics = Mapping[str, str | Callable[..., float]] | Iterable[str]
 """Metrics by name, as functions or ``"package.module:function"``; or only the latter, named as their functions."""
@@ -88,7 +88,7 @@ def diagnose(
         result.check_directory(Path(output))
     if ablate < 0 or (debug_samples is not None and debug_samples < 1) or workers < 1:
         raise UsageError("ablate must be 0 or more, debug_samples and workers 1 or more.")
-    penalty_weights(target)  # an unknown target is told before the work
+    read_target(target)  # an unknown target is told before the work
     loaded = load_source(model)
     if recipe is None and not loaded.per_channel:
         chosen = replace(chosen, per_channel=False)

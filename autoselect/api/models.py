@@ -14,14 +14,15 @@ from autoselect.cases import jobs
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import CaseFiles
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.targets import Target
 from autoselect.errors import ModelError, PreparationError, TrialError, UsageError
 from autoselect.isolation.pool import WorkerPool
 from autoselect.quantize import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import write_bytes, write_json
 from autoselect.runs.run import load_run
-from autoselect.scoring.fragmentation import fragmentation
-from autoselect.scoring.penalty_file import penalty_weights
+from autoselect.scoring.target_file import read_target
+from autoselect.scoring.target_penalty import island_table, on_target
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.analysis import analyse
@@ -103,6 +104,7 @@ def inspect(
     direction: str | None = None,
     reference: str | Path | bytes | None = None,
     output: str | Path | None = None,
+    target: str = "integer-only",
 ) -> dict[str, Any]:
     """Tell what a ``.tflite`` file holds; runs it only where scoring data are given.
 
@@ -115,10 +117,12 @@ def inspect(
         reference: The float model, for metrics that compare with it.
         output: Folder for ``inspect.json``, which holds what is returned, and the ops of all models as a strip,
             ``islands.png`` and ``islands.svg``.
+        target: Name of a bundled target profile, or path of a ``.toml``: decides places, islands and penalty.
 
     Returns:
         ``path``, what :class:`autoselect.tflite.analysis.ModelAnalysis` holds (sizes, buffers, counts, ``subgraphs``
         with their ops and tensors, signatures, metadata) as plain values, ``fragmentation`` of the main subgraph,
+        ``target`` (see :func:`autoselect.scoring.target_penalty.island_table`),
         ``score`` (``metric``, ``value``, ``low``, ``high``, ``samples``; None without ``evaluation``), and ``compare``:
         the same of each further model.
 
@@ -130,7 +134,8 @@ def inspect(
     models = (model, *compare)
     if evaluation is None and not (metric is direction is reference is None):
         raise UsageError("A metric, direction or reference needs samples to score on: pass evaluation (--eval).")
-    found = [_inspect_one(source) for source in models]
+    profile = read_target(target)
+    found = [_inspect_one(source, profile) for source in models]
     if evaluation is not None:
         scores = score_models(
             models, evaluation=evaluation, metric=metric or "accuracy", direction=direction, reference=reference
@@ -158,7 +163,7 @@ def _write_inspection(result: Mapping[str, Any], folder: Path) -> None:
     draw_islands([result, *result["compare"]], folder / "islands")
 
 
-def _inspect_one(model: str | Path | bytes) -> dict[str, Any]:
+def _inspect_one(model: str | Path | bytes, target: Target) -> dict[str, Any]:
     name = LIVE if isinstance(model, bytes) else str(model)
     content = model if isinstance(model, bytes) else fb.read_model_file(Path(model))
     try:
@@ -166,5 +171,6 @@ def _inspect_one(model: str | Path | bytes) -> dict[str, Any]:
         found = analyse(parsed, len(content)).as_dict()
     except ModelError as exc:
         raise ModelError(f"{name}: {exc}") from exc
-    cut = fragmentation(reader.read_graph(parsed), penalty_weights())
-    return {"path": name, **found, "fragmentation": asdict(cut), "score": None}
+    graph = reader.read_graph(parsed)
+    cut, placed = on_target(graph, target), island_table(graph, target)
+    return {"path": name, **found, "fragmentation": asdict(cut), "target": placed, "score": None}

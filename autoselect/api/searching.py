@@ -17,6 +17,7 @@ from autoselect.runs.folder import RunFolder, free_folder
 from autoselect.runs.run import Run, load_run
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
+from autoselect.scoring.target_file import read_target
 from autoselect.study import run as study_run
 
 
@@ -39,9 +40,11 @@ def search(
     confidence: float = 0.9,
     early_exit: bool = True,
     search_space: str = "default",
-    fallback: str = "drq",
+    target: str = "integer-only",
+    compiling: bool = True,
+    fallback: str | None = None,
     per_channel: bool = True,
-    io_type: str = "float32",
+    io_type: str | None = None,
     repairs: bool | Iterable[str] = True,
     keep_float: Iterable[str] = (),
     keep_int: Iterable[str] = (),
@@ -80,9 +83,14 @@ def search(
         confidence: With which a candidate that would enter the front is not dropped, 0..1.
         early_exit: End where the all-integer model is within ``max_drop``, or else as good as float.
         search_space: Name of a bundled search space, or path of a ``.toml``.
-        fallback: What denylisted nodes become: ``drq`` (float where there is no hybrid kernel) or ``float``.
+        target: Name of a bundled target profile, or path of a ``.toml``: what the candidates will run on. It decides
+            the penalty, refuses candidates, and gives the defaults of ``fallback`` and ``io_type``.
+        compiling: Compile each candidate where the target has a compiler; its cycles then make the penalty.
+        fallback: What denylisted nodes become: ``drq`` (float where there is no hybrid kernel) or ``float``. By default
+            ``drq`` where the target runs hybrid ops.
         per_channel: One scale per output channel of the weights, or one per tensor.
-        io_type: Type of the candidates' inputs and outputs: ``float32``, ``int8`` or ``uint8``.
+        io_type: Type of the candidates' inputs and outputs: ``float32``, ``int8`` or ``uint8``. By default the
+            converter's own, else what the target expects, else ``float32``.
         repairs: What is done to every candidate at no float op: True lets the search try on the all-integer model what
             helps, False gives plain candidates, and names are taken as they are (``bias``, ``bias-sequential``,
             ``equalization``, ``weights-mse``, and one of ``ranges-mse``, ``ranges-observed``, ``ranges-percentile``,
@@ -107,7 +115,7 @@ def search(
     Raises:
         AutoselectError: If an ingredient does not fit; see ``autoselect.errors``.
     """
-    loaded = load_source(model)
+    loaded, profile = load_source(model), read_target(target)
     settings = make_settings(
         metric=_metric_name(metric, evaluator),
         direction=direction,
@@ -120,9 +128,11 @@ def search(
         confidence=confidence,
         early_exit=early_exit,
         search_space=search_space,
-        fallback=fallback,
-        per_channel=per_channel and loaded.per_channel,
-        io_type=loaded.io_type if loaded.io_type and io_type == "float32" else io_type,
+        target=str(Path(target).absolute()) if target.endswith(".toml") else target,
+        compiling=compiling,
+        fallback=fallback or ("drq" if profile.runs_hybrid else "float"),
+        per_channel=per_channel and loaded.per_channel and profile.per_channel,
+        io_type=io_type or loaded.io_type or profile.io_type or "float32",
         repairs=repairs if isinstance(repairs, bool) else tuple(repairs),
         keep_float=tuple(keep_float),
         keep_int=tuple(keep_int),

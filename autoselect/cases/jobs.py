@@ -10,7 +10,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,13 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from autoselect.cases.compiling import Compiling, compile_report
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable, table_from_rows
 from autoselect.domain.objectives import Objective, losses
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.targets import Target, judge
 from autoselect.errors import AutoselectError, BuildError, MetricError, ScoreError, UsageError
 from autoselect.quantize import converter, names, probing, sources
 from autoselect.quantize.build import Builder, CalibratedModel
@@ -32,8 +34,8 @@ from autoselect.quantize.repairs import RepairKit
 from autoselect.quantize.statistics import layer_table
 from autoselect.runs.files import storage_errors, write_bytes, write_json
 from autoselect.scoring import evaluate, intervals, racing
-from autoselect.scoring.fragmentation import PenaltyWeights, fragmentation
 from autoselect.scoring.metric_base import Metric
+from autoselect.scoring.target_penalty import on_target, require_accepted
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
@@ -50,18 +52,23 @@ class Scoring:
     """How candidates of a case are scored; exactly one of metric and evaluator is set.
 
     ``fidelity`` compares with the float model whatever the metric is: on few samples it tells candidates apart
-    that a metric cannot.
+    that a metric cannot. Candidates that ``target`` refuses are not scored.
     """
 
     metric: Metric | None
     fidelity: Metric
     evaluator: evaluate.Evaluator | None
-    weights: PenaltyWeights
+    target: Target
+    compiling: Compiling | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildReply:
-    """A built candidate, without its bytes: they lie in the case folder."""
+    """A built candidate, without its bytes: they lie in the case folder.
+
+    ``compiled`` is what the target's compiler made of it and what was predicted, see
+    :func:`autoselect.cases.compiling.compile_report`; empty where nothing was compiled.
+    """
 
     sha256: str
     size_bytes: int
@@ -69,6 +76,7 @@ class BuildReply:
     kinds: dict[str, str]
     fallbacks: dict[str, str]
     seconds: float
+    compiled: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,20 +253,35 @@ def run_reference(root: Path, part: str, out: Path) -> None:
 
 
 def build(root: Path, recipe_json: str) -> BuildReply:
-    """Build one recipe and keep its file."""
+    """Build one recipe, keep its file, and compile it where the case says so.
+
+    Raises:
+        BuildError: If it cannot be built.
+        TargetRefusal: If the target or its compiler refuses it.
+        WorkerDied: If the compiler hung or was killed.
+    """
     case = open_case(root)
     start = time.perf_counter()
     candidate = case.builder.build(Recipe.from_json(recipe_json))
+    target, how = case.scoring.target, case.scoring.compiling
+    verdict = judge(candidate.graph, target)
+    require_accepted(candidate.graph, target, verdict)
     path = case.files.candidate(candidate.sha256)
     if not path.exists():
         write_bytes(path, candidate.content)
+    cut, compiled = asdict(on_target(candidate.graph, target, verdict)), {}
+    if how is not None:
+        compiled = compile_report(candidate.content, target, verdict, how)
+        cut |= {"penalty": compiled["cost"], "segments": compiled["segments"]}
+        cut["crossing_bytes"] = compiled["crossing_bytes"]
     return BuildReply(
         sha256=candidate.sha256,
         size_bytes=len(candidate.content),
-        fragmentation=asdict(fragmentation(candidate.graph, case.scoring.weights)),
+        fragmentation=cut,
         kinds=dict(candidate.kinds),
         fallbacks=dict(candidate.fallbacks),
         seconds=time.perf_counter() - start,
+        compiled=compiled,
     )
 
 
@@ -270,7 +293,7 @@ def describe_float(root: Path) -> BuildReply:
     return BuildReply(
         sha256=FLOAT,
         size_bytes=len(content),
-        fragmentation=asdict(fragmentation(graph, case.scoring.weights)),
+        fragmentation=asdict(on_target(graph, case.scoring.target)),
         kinds={},
         fallbacks={},
         seconds=0.0,

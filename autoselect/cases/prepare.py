@@ -18,6 +18,7 @@ import numpy as np
 
 from autoselect._version import __version__
 from autoselect.cases import jobs
+from autoselect.cases.compiling import Compiling
 from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned, ignore
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.settings import SearchSettings, make_settings
@@ -35,12 +36,14 @@ from autoselect.runs.files import storage_errors, write_bytes, write_json
 from autoselect.scoring.evaluate import Evaluator, takes_split
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
-from autoselect.scoring.penalty_file import penalty_weights
+from autoselect.scoring.target_file import read_target, target_hash
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
 PARTS = ("search", "heldout")
 _CONTROL_FLOW = ("WHILE", "IF", "CALL_ONCE", "STABLEHLO_WHILE")
+_COMPILER_SHARE = 0.8
+"""Of a job's time limit: the compiler is stopped first, so that nothing outlives its worker."""
 _TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
 
 
@@ -89,7 +92,7 @@ class Case:
 def versions() -> dict[str, str]:
     """Versions of all that affects candidates and scores."""
     found = {"python": platform.python_version(), "autoselect": __version__}
-    for name in (*_TENSORFLOW_BUILDS, "ai-edge-litert", "numpy", "optuna", "scikit-learn"):
+    for name in (*_TENSORFLOW_BUILDS, "ai-edge-litert", "ethos-u-vela", "numpy", "optuna", "scikit-learn"):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -129,14 +132,14 @@ def prepare_case(
     counts, more_hashes, warnings = _prepare_samples(ingredients, settings, files, inputs, outputs, store)
     listener(StageStarted(stage="calibrate"))
     layers = started.layers()
-    write_scoring(files, ingredients.metric, ingredients.evaluator)
+    write_scoring(files, ingredients.metric, ingredients.evaluator, settings, cache_root)
     for message in warnings:
         listener(Warned(message=message))
     case = Case(
         files=files,
         layers=layers,
         counts={"calibration": len(store), **counts},
-        hashes={**hashes, **more_hashes},
+        hashes={**hashes, **more_hashes, "target": target_hash(settings.target)},
         has_heldout=ingredients.metric is not None or takes_split(ingredients.evaluator or len),
         warnings=tuple(warnings),
     )
@@ -242,10 +245,22 @@ def load_float(
     return files.float_model.read_bytes()
 
 
-def write_scoring(files: CaseFiles, metric: Metric | None, evaluator: Evaluator | None) -> None:
-    """Keep how candidates are scored, for the workers."""
+def write_scoring(
+    files: CaseFiles,
+    metric: Metric | None,
+    evaluator: Evaluator | None,
+    settings: SearchSettings | None = None,
+    cache_root: Path | None = None,
+) -> None:
+    """Keep how candidates are scored, for the workers; without settings for the default target."""
+    chosen = settings or SearchSettings()
+    target = read_target(chosen.target)
+    compiling = None
+    if settings is not None and settings.compiling and target.compiler is not None:
+        kept = None if cache_root is None else cache_root / "compiled"
+        compiling = Compiling(cache_root=kept, timeout_seconds=_COMPILER_SHARE * settings.trial_timeout)
     fidelity = make_metric("sqnr_db", output=metric.output if metric else None)
-    scoring = jobs.Scoring(metric=metric, fidelity=fidelity, evaluator=evaluator, weights=penalty_weights())
+    scoring = jobs.Scoring(metric=metric, fidelity=fidelity, evaluator=evaluator, target=target, compiling=compiling)
     try:
         content = cloudpickle.dumps(scoring)
     except (TypeError, AttributeError, pickle.PicklingError) as exc:

@@ -24,6 +24,8 @@ class SearchSettings(BaseModel):
     seed: Annotated[int, Field(ge=0)] = 0
     sampler: str = "surrogate"
     search_space: str = "default"
+    target: str = "integer-only"
+    compiling: bool = True
     fallback: Fallback = "drq"
     per_channel: bool = True
     io_type: IoType = "float32"

@@ -25,6 +25,12 @@ def inspect(
         Path | None,
         typer.Option("--output", "-o", help="Folder for inspect.json and the ops in colours, islands.png and .svg."),
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Also show where each op runs on this target and why, and what islands cost."
+        ),
+    ] = None,
     evaluation: Annotated[str | None, typer.Option("--eval", rich_help_panel=_SCORING, help=EVALUATION_HELP)] = None,
     metric: Annotated[
         str | None, typer.Option(rich_help_panel=_SCORING, help=f"{METRIC_HELP} Accuracy if left out.")
@@ -59,6 +65,7 @@ def inspect(
                 direction=direction.value if direction else None,
                 reference=reference,
                 output=output,
+                target=target or "integer-only",
             )
         if as_json:
             print_json(found)
@@ -66,6 +73,8 @@ def inspect(
             _print_comparison([found, *found["compare"]])
         else:
             _print_model(found, ops=ops, tensors=tensors)
+            if target is not None:
+                _print_target(found)
         if output is not None and not as_json:
             _print_lines(("", f"Written to {output}: inspect.json, islands.png, islands.svg"))
 
@@ -95,6 +104,17 @@ def _print_model(found: Mapping[str, Any], *, ops: bool, tensors: bool) -> None:
             _print_lines(tables.aligned(tables.op_rows(graph), right=(0, 3)), title=f"Ops of {name} (* a constant)")
         if tensors:
             _print_lines(tables.aligned(tables.tensor_rows(graph), right=(3,)), title=f"Tensors of {name}")
+
+
+def _print_target(found: Mapping[str, Any]) -> None:
+    from autoselect.report import target_tables as tables
+    from autoselect.report.model_tables import aligned
+
+    name = found["target"]["name"]
+    _print_lines(aligned(tables.cost_rows(found)), title=f"On {name}")
+    _print_lines(aligned(tables.placement_rows(found), right=(0, 4)), title=f"Ops on {name}")
+    _print_lines(aligned(tables.island_rows(found), right=(0, 3)), title=f"Islands on {name}")
+    _print_lines(tables.advice_lines(found))
 
 
 def _heading(graph: Mapping[str, Any]) -> str:

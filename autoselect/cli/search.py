@@ -109,10 +109,21 @@ def search(
         int, typer.Option(min=1, help="Calibration samples that layer statistics are measured on.")
     ] = 50,
     no_cache: NoCache = False,
+    target: Annotated[
+        str, _option("--target", panel=_CANDIDATES, text="What they run on: a bundled profile, or a .toml file.")
+    ] = "integer-only",
+    compiling: Annotated[
+        bool,
+        _option("--compile/--no-compile", panel=_CANDIDATES, text="Compile them where the target has a compiler."),
+    ] = True,
     fallback: Annotated[
-        Fallback,
-        _option("--fallback", panel=_CANDIDATES, text="What nodes left out of integers become."),
-    ] = Fallback.DRQ,
+        Fallback | None,
+        _option(
+            "--fallback",
+            panel=_CANDIDATES,
+            text="What nodes left out of integers become; drq by default where the target runs it.",
+        ),
+    ] = None,
     per_channel: Annotated[
         bool,
         _option("--per-channel/--per-tensor", panel=_CANDIDATES, text="One weight scale per channel or tensor."),
@@ -121,7 +132,10 @@ def search(
         bool,
         _option("--repairs/--no-repairs", panel=_CANDIDATES, text="Correct biases and more, at no float op."),
     ] = True,
-    io: Annotated[IoType, _option("--io", panel=_CANDIDATES, text="Type of the inputs and outputs.")] = IoType.FLOAT32,
+    io: Annotated[
+        IoType | None,
+        _option("--io", panel=_CANDIDATES, text="Type of the inputs and outputs; what the target expects by default."),
+    ] = None,
     keep_float: Annotated[
         list[str] | None,
         _option("--keep-float", panel=_CANDIDATES, text="Node, glob or op type never in integers; repeatable."),
@@ -169,9 +183,11 @@ def search(
                 confidence=confidence,
                 early_exit=early_exit,
                 search_space=search_space,
-                fallback=fallback.value,
+                target=target,
+                compiling=compiling,
+                fallback=fallback.value if fallback else None,
                 per_channel=per_channel,
-                io_type=io.value,
+                io_type=io.value if io else None,
                 repairs=repairs,
                 keep_float=tuple(keep_float or ()),
                 keep_int=tuple(keep_int or ()),

@@ -23,6 +23,7 @@ class Scores:
         float_macs_share: 0..1.
         samples: How many were run for the score; 0 for an evaluator of one's own.
         fallbacks: For denylisted nodes that are not what the recipe's fallback says, why.
+        compiled: What the target's compiler made of it, and what was predicted; empty where nothing was compiled.
     """
 
     sha256: str
@@ -42,6 +43,7 @@ class Scores:
     score_seconds: float
     inference_seconds: float
     fallbacks: dict[str, str] = field(default_factory=dict)
+    compiled: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -50,7 +52,7 @@ class Scores:
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Scores:
         """Read :meth:`to_dict` back."""
-        return Scores(**{f.name: values[f.name] for f in fields(Scores)})
+        return Scores(**{f.name: values[f.name] for f in fields(Scores) if f.name in values})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +143,7 @@ _TIME_COLUMNS = ("build_seconds", "score_seconds", "inference_seconds")
 def trial_columns(metric: str) -> tuple[str, ...]:
     """Columns of ``trials.csv``."""
     head = ("number", "id", "state", "origin", "reused", metric, *_SCORE_COLUMNS, "samples")
-    tail = ("feasible", "on_front", "fingerprint", "sha256", *_TIME_COLUMNS, "error", "fallbacks", "recipe")
+    tail = ("feasible", "on_front", "fingerprint", "sha256", *_TIME_COLUMNS, "error", "fallbacks", "compiled", "recipe")
     return head + tail
 
 
@@ -168,6 +170,7 @@ def trial_row(record: TrialRecord, metric: str, front: Sequence[str]) -> dict[st
         row |= {column: getattr(scores, column) for column in (*_SCORE_COLUMNS, "samples")}
         row |= {metric: scores.metric, "sha256": scores.sha256}
         row["fallbacks"] = json.dumps(scores.fallbacks, sort_keys=True)
+        row["compiled"] = json.dumps(scores.compiled, sort_keys=True) if scores.compiled else ""
         row |= {column: getattr(scores, column) for column in _TIME_COLUMNS}
     return row
 

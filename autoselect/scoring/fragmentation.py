@@ -6,19 +6,9 @@ from dataclasses import dataclass
 from math import prod
 
 from autoselect.domain.graph import Graph, Op, OpKind, partition
+from autoselect.domain.targets import PenaltyWeights
 
 _COMPUTES_IN_FLOAT = (OpKind.FLOAT, OpKind.HYBRID)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PenaltyWeights:
-    """Points of the penalty for each share; all must be positive, so that nothing is free."""
-
-    float_macs: float
-    float_ops: float
-    crossings: float
-    crossing_bytes: float
-    segments: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +49,12 @@ def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
     """
     ops = [op for op in graph.ops if op.kind in (OpKind.INTEGER, *_COMPUTES_IN_FLOAT)]
     floats = [op for op in ops if op.kind in _COMPUTES_IN_FLOAT]
-    all_macs, float_macs = sum(op.macs for op in ops), sum(op.macs for op in floats)
     crossings = [_integer_side(graph, op) for op in graph.ops if _crosses_inside(graph, op)]
     crossing_bytes = sum(graph.tensors[t].size_bytes for t in crossings)
     pieces = partition(graph, lambda i: _on_accelerator(graph.ops[i]))
     segments = sum(on_accelerator for on_accelerator, _ in pieces)
     count = max(len(ops), 1)
-    share = float_macs / all_macs if all_macs else len(floats) / count
+    share = float_share(graph)
     penalty = (
         weights.float_macs * share
         + weights.float_ops * len(floats) / count
@@ -81,6 +70,14 @@ def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
         float_macs_share=share,
         penalty=penalty,
     )
+
+
+def float_share(graph: Graph) -> float:
+    """Share of multiply-accumulates in float and hybrid ops; of ops where there are no multiply-accumulates; 0..1."""
+    ops = [op for op in graph.ops if op.kind in (OpKind.INTEGER, *_COMPUTES_IN_FLOAT)]
+    floats = [op for op in ops if op.kind in _COMPUTES_IN_FLOAT]
+    macs = sum(op.macs for op in ops)
+    return sum(op.macs for op in floats) / macs if macs else len(floats) / max(len(ops), 1)
 
 
 def _on_accelerator(op: Op) -> bool | None:

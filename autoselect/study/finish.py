@@ -12,9 +12,11 @@ from autoselect.domain.objectives import Objective
 from autoselect.isolation.pool import WorkerPool
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Scores, TrialRecord
+from autoselect.scoring.target_file import read_target
 from autoselect.study import result
 from autoselect.study.baselines import REPAIRED
 from autoselect.study.loop import Yardstick
+from autoselect.study.targeting import compiler_summary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,8 @@ class Finish:
             "picks": picks,
             "allowed_drop": result.allowed_drop(self.yardstick),
             "counts": _counts(records),
+            "target": self.settings.target,
+            "compiler": compiler_summary(records, read_target(self.settings.target)),
             "verdict": _verdict(status, references, front, picks, self.yardstick, metric),
         }
 

@@ -277,6 +277,7 @@ class SearchLoop:
             score_seconds=reply.seconds,
             inference_seconds=reply.inference_seconds,
             fallbacks=built.fallbacks,
+            compiled=built.compiled,
             **built.fragmentation,
         )
         for place, ticket in enumerate(tickets):

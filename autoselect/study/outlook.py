@@ -13,12 +13,13 @@ from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.search_space import BoundSpace, Toggle
+from autoselect.domain.targets import Target, judge
 from autoselect.domain.units import units
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.quantize.predict import Predictor
-from autoselect.scoring.fragmentation import PenaltyWeights, fragmentation
-from autoselect.scoring.penalty_file import penalty_weights
+from autoselect.scoring.target_file import read_target
+from autoselect.scoring.target_penalty import on_target, refusal
 from autoselect.study.baselines import heuristic_nodes
 from autoselect.study.problem import Atom, Forecast, Problem, atoms_of, neighbours_of
 from autoselect.tflite import flatbuffer as fb
@@ -63,7 +64,7 @@ def make_problem(
     return Problem(
         atoms,
         neighbours_of(graph, layers, atoms),
-        forecaster(predictor, layers, settings, penalty_weights()),
+        forecaster(predictor, layers, settings, read_target(settings.target)),
         pinned=space.keep_float,
         heuristic=heuristic_nodes(layers),
         ladders=_ladders(atoms, layers),
@@ -73,15 +74,21 @@ def make_problem(
 
 
 def forecaster(
-    predictor: Predictor, layers: LayerTable, settings: SearchSettings, weights: PenaltyWeights
+    predictor: Predictor, layers: LayerTable, settings: SearchSettings, target: Target
 ) -> Callable[[frozenset[str]], Forecast]:
-    """Exact size and penalty by the denylisted nodes."""
+    """Exact size and penalty by the denylisted nodes, and whether the target takes it; nothing is compiled."""
     places = {node.name: place for place, node in enumerate(layers.nodes)}
 
     def forecast(nodes: frozenset[str]) -> Forecast:
         found = predictor.predict(sorted(places[name] for name in nodes), settings.fallback)
-        cut = fragmentation(found.graph, weights)
-        return Forecast(found.size_bytes, cut.penalty, (found.kinds, found.size_bytes))
+        verdict = judge(found.graph, target)
+        penalty = on_target(found.graph, target, verdict).penalty
+        return Forecast(
+            found.size_bytes,
+            penalty,
+            (found.kinds, found.size_bytes),
+            refusal(found.graph, target, verdict),
+        )
 
     return forecast
 

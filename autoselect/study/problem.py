@@ -41,11 +41,15 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Exact size and penalty of a candidate that need not be built; ``key`` is equal where the bytes must be."""
+    """Exact size and penalty of a candidate that need not be built; ``key`` is equal where the bytes must be.
+
+    ``refusal`` says why the target does not take it; None where it does.
+    """
 
     size_bytes: int
     penalty: float
     key: object
+    refusal: str | None = None
 
 
 class Problem:
@@ -117,6 +121,10 @@ class Problem:
         if mask not in self._forecasts:
             self._forecasts[mask] = self._forecast(self.nodes_of(mask))
         return self._forecasts[mask]
+
+    def accepts(self, mask: Mask) -> bool:
+        """Whether the target takes it."""
+        return self.forecast(mask).refusal is None
 
     def within_limits(self, mask: Mask) -> bool:
         """Whether size and penalty keep the user's limits."""

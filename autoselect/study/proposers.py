@@ -67,17 +67,17 @@ class Listed:
 
 def prefix(problem: Problem, seed: int) -> Proposer:
     """A fixed ranking, one more atom left out in each step: from all-integer to all left out, as SeQTO does."""
-    return Listed(_prefixes(by_sensitivity(problem)))
+    return Listed(filter(problem.accepts, _prefixes(by_sensitivity(problem))))
 
 
 def heuristic(problem: Problem, seed: int) -> Proposer:
     """The Quantization Debugger guide: nodes above 0.7, and the first five; nothing more."""
-    return Listed(iter([0, problem.mask_of(problem.heuristic)]))
+    return Listed(filter(problem.accepts, [0, problem.mask_of(problem.heuristic)]))
 
 
 def exhaustive(problem: Problem, seed: int) -> Proposer:
     """Every set of atoms, smallest sets first."""
-    return Listed(_all_masks(len(problem.atoms)))
+    return Listed(filter(problem.accepts, _all_masks(len(problem.atoms))))
 
 
 class Greedy:
@@ -93,7 +93,7 @@ class Greedy:
         self._kept: Mask = 0
         self._tried: Mask | None = None
         self._refused: list[int] = []
-        self._everything = problem.everything
+        self._accepts = problem.accepts
 
     def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
         """One step further, or one back; a step waits for the one before, and meanwhile looks further ahead."""
@@ -123,14 +123,15 @@ class Greedy:
         self._tried = None
 
     def _next(self) -> Mask | None:
-        return self._kept | 1 << self._ranking[0] if self._ranking else None
+        """The first step of the ranking that the target takes."""
+        return next(filter(self._accepts, (self._kept | 1 << i for i in self._ranking)), None)
 
     def _ahead(self, taken: set[Mask]) -> Mask | None:
         """What would come next if the steps under way are kept."""
         mask = self._kept
         for i in self._ranking:
             mask |= 1 << i
-            if mask not in taken:
+            if mask not in taken and self._accepts(mask):
                 return mask
         return None
 
@@ -172,7 +173,7 @@ def random_masks(problem: Problem, seed: int) -> Proposer:
                 drawn.add(mask)
                 yield mask
 
-    return Listed(draws())
+    return Listed(filter(problem.accepts, draws()))
 
 
 ProposerFactory = Callable[[Problem, int], Proposer]

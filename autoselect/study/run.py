@@ -35,8 +35,9 @@ from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import storage_errors
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Scores
+from autoselect.scoring.target_file import read_target
 from autoselect.study import result
-from autoselect.study.baselines import baselines
+from autoselect.study.baselines import Baseline, baselines
 from autoselect.study.finish import Finish
 from autoselect.study.loop import Racing, SearchLoop, Stop, Yardstick
 from autoselect.study.optuna_study import SearchStudy
@@ -45,6 +46,7 @@ from autoselect.study.problem import Problem
 from autoselect.study.repairing import with_repairs
 from autoselect.study.samplers import PROPOSERS, check_sampler, make_sampler
 from autoselect.study.space_file import SearchSpaceFile, bind, read_space
+from autoselect.study.targeting import check_target, pins_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +81,11 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
     """
     space_file = read_space(request.settings.search_space)
     check_sampler(request.settings.sampler)
+    check_target(request.settings)
     folder.create()
     with _discarded_unless_begun(folder), _locked(folder), _pool(request, folder) as pool:
         case = _prepare(request, folder, pool, listener)
-        space = _bind(space_file, case, request.settings)
+        space, case = _bind(space_file, case, request.settings, listener)
         case = _warned_of_pins(case, space, listener)
         request = replace(request, settings=with_repairs(case, request.settings, pool, listener))
         float_model = _float_reference(case, pool, request.settings.trial_timeout)
@@ -104,7 +107,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
         try:
             case = _prepare(request, folder, pool, listener)
             _refuse_other_ingredients(folder, manifest, case)
-            space = _bind(space_file, case, request.settings)
+            space, case = _bind(space_file, case, request.settings, listener)
             if manifest["search_space"] != _space_hash(space):
                 raise RunFolderError(
                     f"{folder.root} was made with another search space: the file {request.settings.search_space!r} has "
@@ -162,10 +165,23 @@ def _prepare(request: Request, folder: RunFolder, pool: WorkerPool, listener: Li
     )
 
 
-def _bind(space_file: SearchSpaceFile, case: Case, settings: SearchSettings) -> BoundSpace:
+def _bind(
+    space_file: SearchSpaceFile, case: Case, settings: SearchSettings, listener: Listener
+) -> tuple[BoundSpace, Case]:
+    """Bind the space, with the pins of the user and of the target; the case then warns of the latter."""
     keep_float = _pinned(settings.keep_float, case.layers, "--keep-float")
     keep_int = _pinned(settings.keep_int, case.layers, "--keep-int")
-    return bind(space_file, case.layers, keep_float=keep_float, keep_int=keep_int, units=units_of(case))
+    decided = pins_of(case, settings, keep_float=keep_float, keep_int=keep_int)
+    for message in decided.messages:
+        listener(Warned(message=message))
+    space = bind(
+        space_file,
+        case.layers,
+        keep_float=keep_float | decided.keep_float,
+        keep_int=keep_int | decided.keep_int,
+        units=units_of(case),
+    )
+    return space, replace(case, warnings=(*case.warnings, *decided.messages))
 
 
 def _pinned(patterns: tuple[str, ...], layers: LayerTable, option: str) -> frozenset[str]:
@@ -286,9 +302,7 @@ def _search(
     )
     finish = Finish(folder=folder, case=case, settings=settings, objectives=objectives, yardstick=yardstick)
     try:
-        reason = loop.run(
-            baselines(case.layers, space, settings.template.repairs), settings.trials, _stop(request, yardstick)
-        )
+        reason = loop.run(_baselines(case, space, settings), settings.trials, _stop(request, yardstick))
         return finish.write(study.records(), float_model, pool, listener, ended_early=reason)
     except KeyboardInterrupt:
         loop.abandon()
@@ -298,6 +312,13 @@ def _search(
     except BaseException:
         loop.abandon()
         raise
+
+
+def _baselines(case: Case, space: BoundSpace, settings: SearchSettings) -> list[Baseline]:
+    """Those that the target can run: without hybrid kernels there is no all-DRQ model."""
+    runs_hybrid = read_target(settings.target).runs_hybrid
+    found = baselines(case.layers, space, settings.template.repairs)
+    return [b for b in found if runs_hybrid or b.fallback != "drq"]
 
 
 def _open_study(

@@ -153,6 +153,8 @@ class ProposerSampler(optuna.samplers.BaseSampler):
 
     def _seen(self, trial: FrozenTrial) -> Seen | None:
         attributes = trial.user_attrs
+        if trial.state == TrialState.FAIL and "recipe" in attributes and "error" in attributes:
+            return _of_failure(self._problem.mask_of(Recipe.from_json(attributes["recipe"]).denylisted_nodes))
         if trial.state not in (TrialState.COMPLETE, TrialState.PRUNED):
             return None
         mask = self._mask(trial)
@@ -168,6 +170,19 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         return _of_values(mask, trial) if trial.values is not None else None
 
 
+def _of_failure(mask: Mask) -> Seen:
+    """Nothing is known of it but that it need not be tried again."""
+    return Seen(
+        mask=mask,
+        loss=None,
+        log_divergence=math.nan,
+        share=0.0,
+        size_bytes=math.nan,
+        penalty=math.nan,
+        feasible=False,
+    )
+
+
 def _of_scores(mask: Mask, scores: Scores, violations: Mapping[str, float]) -> Seen:
     return Seen(
         mask=mask,
@@ -175,7 +190,8 @@ def _of_scores(mask: Mask, scores: Scores, violations: Mapping[str, float]) -> S
         log_divergence=_log_divergence(scores.sqnr_db),
         share=1.0,
         size_bytes=scores.size_bytes,
-        penalty=scores.penalty,
+        # Proposals are weighed by what is predicted of them, so those that were compiled are too.
+        penalty=float(scores.compiled.get("predicted_cost", scores.penalty)),
         feasible=max(violations.values(), default=0.0) <= 0.0,
     )
 

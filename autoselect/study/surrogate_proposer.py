@@ -109,8 +109,9 @@ class SurrogateProposer:
         self._surrogate.fit([s.mask for s in learned], divergences, noise)
 
     def _is_new(self, mask: Mask, taken: set[Mask], keys: set[object]) -> bool:
-        """Whether it is neither known nor equal to what is known once built."""
-        return mask not in taken and self._problem.forecast(mask).key not in keys
+        """Whether the target takes it, and it is neither known nor equal to what is known once built."""
+        found = self._problem.forecast(mask)
+        return mask not in taken and found.key not in keys and found.refusal is None
 
     def _anything(self, taken: set[Mask], keys: set[object]) -> Mask | None:
         for mask in self._pool:

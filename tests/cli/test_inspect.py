@@ -150,11 +150,11 @@ def test_json_of_a_comparison(folder: Path) -> None:
 
 def test_the_penalty_is_that_of_evaluate(folder: Path) -> None:
     from autoselect.scoring.fragmentation import fragmentation
-    from autoselect.scoring.penalty_file import penalty_weights
+    from autoselect.scoring.target_file import read_target
     from autoselect.tflite import flatbuffer, reader
 
     content = (folder / "mixed.tflite").read_bytes()
-    cut = fragmentation(reader.read_graph(flatbuffer.parse(content)), penalty_weights())
+    cut = fragmentation(reader.read_graph(flatbuffer.parse(content)), read_target().shares)
     assert autoselect.inspect(content)["fragmentation"]["penalty"] == cut.penalty
 
 

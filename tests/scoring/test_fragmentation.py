@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor
 from autoselect.errors import UsageError
 from autoselect.scoring.fragmentation import Fragmentation, PenaltyWeights, fragmentation
-from autoselect.scoring.penalty_file import penalty_weights
+from autoselect.scoring.target_file import read_target
 
 BUNDLED = PenaltyWeights(float_macs=40, float_ops=40, crossings=10, crossing_bytes=10, segments=5)
 ELEMENTS = 4
@@ -58,7 +58,7 @@ def measure(kinds: str, macs: list[int] | None = None, sizes: list[int] | None =
 
 
 def test_the_bundled_weights_are_those_written_here() -> None:
-    assert penalty_weights() == BUNDLED
+    assert read_target().shares == BUNDLED
 
 
 def test_two_islands_by_hand() -> None:
@@ -180,15 +180,26 @@ def test_each_weight_counts_by_its_own(weight: str) -> None:
 WEIGHTS = {"float_macs": "1", "float_ops": "2", "crossings": "3", "crossing_bytes": "4", "segments": "5.5"}
 
 
+PROFILE = """
+schema_version = 1
+name = "own"
+why = "A test."
+unit = "points"
+segments = "none"
+crossing = { fixed = 0.0, per_byte = 0.0 }
+host = { name = "host", int8 = { ops = "all", per_mac = 0.0, per_element = 0.0 } }
+"""
+
+
 def written(path: Path, **changes: str | None) -> str:
     lines = [f"{key} = {value}" for key, value in (WEIGHTS | changes).items() if value is not None]
-    path.write_text("[penalty]\n" + "\n".join(lines))
+    path.write_text(PROFILE + "[penalty]\n" + "\n".join(lines))
     return str(path)
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     expected = PenaltyWeights(float_macs=1, float_ops=2, crossings=3, crossing_bytes=4, segments=5.5)
-    assert penalty_weights(written(tmp_path / "own.toml")) == expected
+    assert read_target(written(tmp_path / "own.toml")).shares == expected
 
 
 WRONG = {
@@ -203,13 +214,13 @@ WRONG = {
 @pytest.mark.parametrize(("changes", "words"), WRONG.values(), ids=WRONG)
 def test_wrong_weights_are_named(tmp_path: Path, changes: dict[str, str | None], words: str) -> None:
     with pytest.raises(UsageError, match=words) as caught:
-        penalty_weights(written(tmp_path / "own.toml", **changes))
+        read_target(written(tmp_path / "own.toml", **changes))
     assert caught.value.exit_code == 2
 
 
-def test_a_file_without_weights_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_profile_is_refused(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text("name = 'x'\n")
-    with pytest.raises(UsageError, match=r"penalty\.float_macs"):
-        penalty_weights(str(tmp_path / "own.toml"))
+    with pytest.raises(UsageError, match=r"schema_version: .*required"):
+        read_target(str(tmp_path / "own.toml"))
     with pytest.raises(UsageError, match="integer-only"):
-        penalty_weights("integer-onli")
+        read_target("integer-onli")

@@ -34,6 +34,8 @@ def chain_of(
     weight = np.ones(count) if weights is None else np.asarray(weights)
 
     def forecast(nodes: frozenset[str]) -> Forecast:
+        if not count:
+            return Forecast(100, 0.0, ())
         out = np.array([f"n{i}" in nodes and i not in idle for i in range(count)])
         islands = int((np.diff(np.concatenate([[0], out.astype(int)])) == 1).sum())
         size = 100 + round(300 * float(weight[out].sum() / weight.sum()))

@@ -157,7 +157,15 @@ def scores(**changed: Any) -> dict[str, Any]:
     values: dict[str, Any] = dict.fromkeys(Scores.__dataclass_fields__, 0)
     return Scores(
         **values
-        | {"sha256": "a", "fallbacks": {}, "drop": 0.25, "sqnr_db": 20.0, "size_bytes": 300, "penalty": 1.5}
+        | {
+            "sha256": "a",
+            "fallbacks": {},
+            "compiled": {},
+            "drop": 0.25,
+            "sqnr_db": 20.0,
+            "size_bytes": 300,
+            "penalty": 1.5,
+        }
         | changed
     ).to_dict()
 

@@ -1,0 +1,215 @@
+"""Reads target profiles from their data files, and checks them; knows no model.
+
+A profile is a TOML file::
+
+    schema_version = 1
+    name = "my-npu"
+    why = "One sentence."
+    unit = "NPU cycles"                 # of all costs
+    segments = "any"                    # pieces of work of the accelerator: any, leading or none
+    io = "int8"                         # optional: the type of inputs and outputs that it expects
+    per_channel = true                  # optional: false where weights need one scale a tensor
+
+    [crossing]                          # of a tensor that goes from one side to the other
+    fixed = 5000.0
+    per_byte = 0.25
+
+    [accelerator]                       # optional; [host] has the same keys
+    name = "my NPU"
+    max_rank = 4                        # optional
+    [accelerator.int8]                  # int8, int16, hybrid, float, conversion; what is missing does not run
+    ops = ["CONV_2D", "ADD"]            # or "all"
+    per_mac = 0.01
+    per_element = 0.25
+    per_mac_of = { LSTM = 1.0 }         # optional: of op types where it is another
+
+    [[reject]]                          # optional: hard rules
+    ops = ["HARD_SWISH"]                # or "all"
+    precisions = ["float"]
+    by = "compiler"                     # or runtime
+    why = "One sentence."
+
+    [penalty]                           # optional: points by share instead of costs
+    [compiler]                          # optional: name, accelerator_config, system_config, memory_mode
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+)
+
+from autoselect.data.bundled import read_toml
+from autoselect.domain.recipe import IoType
+from autoselect.domain.targets import (
+    Compiler,
+    Kernels,
+    PenaltyWeights,
+    Precision,
+    Processor,
+    Refuser,
+    Rule,
+    SegmentRule,
+    Target,
+)
+from autoselect.errors import UsageError
+from autoselect.tflite import flatbuffer as fb
+
+DEFAULT_TARGET = "integer-only"
+
+
+def _known_op(name: str) -> str:
+    if name not in fb.OP_TYPES.values():
+        raise ValueError(f"there is no TensorFlow Lite op {name!r}")
+    return name
+
+
+_Ops = Literal["all"] | list[Annotated[str, AfterValidator(_known_op)]]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Kernels(_Strict):
+    ops: _Ops
+    per_mac: NonNegativeFloat
+    per_element: NonNegativeFloat
+    per_mac_of: dict[Annotated[str, AfterValidator(_known_op)], NonNegativeFloat] = {}
+
+
+class _Processor(_Strict):
+    name: str
+    max_rank: PositiveInt | None = None
+    int8: _Kernels | None = None
+    int16: _Kernels | None = None
+    hybrid: _Kernels | None = None
+    float: _Kernels | None = None
+    conversion: _Kernels | None = None
+
+
+class _Crossing(_Strict):
+    fixed: NonNegativeFloat
+    per_byte: NonNegativeFloat
+
+
+class _Rule(_Strict):
+    ops: _Ops
+    precisions: Annotated[list[Precision], Field(min_length=1)]
+    by: Refuser
+    why: str
+
+
+class _Compiler(_Strict):
+    name: Literal["vela"]
+    accelerator_config: str
+    system_config: str
+    memory_mode: str
+
+
+class _Weights(_Strict):
+    float_macs: PositiveFloat
+    float_ops: PositiveFloat
+    crossings: PositiveFloat
+    crossing_bytes: PositiveFloat
+    segments: PositiveFloat
+
+
+class _Profile(_Strict):
+    schema_version: Literal[1]
+    name: str
+    why: str
+    unit: str
+    segments: SegmentRule
+    io: IoType | None = None
+    per_channel: bool = True
+    crossing: _Crossing
+    accelerator: _Processor | None = None
+    host: _Processor
+    reject: list[_Rule] = []
+    penalty: _Weights | None = None
+    compiler: _Compiler | None = None
+
+
+def read_target(name_or_path: str = DEFAULT_TARGET) -> Target:
+    """A bundled target profile by name, or a user's own by path.
+
+    Raises:
+        UsageError: If there is no such file, with the nearest name; or a key is missing, unknown or wrong, with its
+            path.
+    """
+    content = read_toml(name_or_path, folder="targets", kind="target")
+    try:
+        profile = _Profile.model_validate(content)
+    except ValidationError as exc:
+        raise UsageError(f"Target {name_or_path!r}, {_first_error(exc)}") from exc
+    if (profile.accelerator is None) != (profile.segments == "none"):
+        raise UsageError(
+            f"Target {name_or_path!r}, segments: expected 'none' without an accelerator and 'any' or 'leading' with "
+            f"one, got {profile.segments!r}."
+        )
+    return _target(profile)
+
+
+def target_hash(name_or_path: str) -> str:
+    """SHA-256 of what a profile says, so that a run does not go on with another one."""
+    content = json.dumps(read_toml(name_or_path, folder="targets", kind="target"), sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _first_error(exc: ValidationError) -> str:
+    """Key path and message of the first error; the alternatives of a union are no keys."""
+    first = exc.errors()[-1] if exc.errors()[0]["type"] == "literal_error" else exc.errors()[0]
+    path = [str(part) for part in first["loc"] if not str(part).startswith(("literal[", "list[", "function-"))]
+    message = first["msg"].removeprefix("Value error, ")
+    got = "" if first["type"] == "missing" else f", got {first.get('input')!r}"
+    return f"{'.'.join(path)}: {message}{got}."
+
+
+def _target(profile: _Profile) -> Target:
+    return Target(
+        name=profile.name,
+        why=profile.why,
+        unit=profile.unit,
+        accelerator=None if profile.accelerator is None else _processor(profile.accelerator),
+        host=_processor(profile.host),
+        segments=profile.segments,
+        crossing_fixed=profile.crossing.fixed,
+        crossing_per_byte=profile.crossing.per_byte,
+        io_type=profile.io,
+        per_channel=profile.per_channel,
+        rules=tuple(
+            Rule(ops=_ops(rule.ops), precisions=frozenset(rule.precisions), by=rule.by, why=rule.why)
+            for rule in profile.reject
+        ),
+        shares=None if profile.penalty is None else PenaltyWeights(**profile.penalty.model_dump()),
+        compiler=None if profile.compiler is None else Compiler(**profile.compiler.model_dump()),
+    )
+
+
+def _processor(section: _Processor) -> Processor:
+    given: dict[Precision, Any] = {precision: getattr(section, precision.value) for precision in Precision}
+    return Processor(
+        name=section.name,
+        max_rank=section.max_rank,
+        kernels={
+            precision: Kernels(ops=_ops(k.ops), per_mac=k.per_mac, per_element=k.per_element, per_mac_of=k.per_mac_of)
+            for precision, k in given.items()
+            if k is not None
+        },
+    )
+
+
+def _ops(ops: str | list[str]) -> frozenset[str] | None:
+    return None if isinstance(ops, str) else frozenset(ops)

@@ -1,0 +1,89 @@
+"""What a model costs on a target, as the figures that trials keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autoselect.domain.graph import Graph, OpKind
+from autoselect.domain.targets import Target, Verdict, islands, judge
+from autoselect.errors import TargetRefusal
+from autoselect.scoring.fragmentation import Fragmentation, float_share, fragmentation
+
+
+def on_target(graph: Graph, target: Target, verdict: Verdict | None = None) -> Fragmentation:
+    """Segments, crossings and penalty of a model on a target, whether it is refused or not.
+
+    The penalty is the sum of points by share where the profile gives those, see
+    :func:`autoselect.scoring.fragmentation.fragmentation`; else the cost of the verdict, in the target's unit.
+    """
+    if target.shares is not None:
+        return fragmentation(graph, target.shares)
+    found = verdict or judge(graph, target)
+    return Fragmentation(
+        segments=found.segments,
+        float_ops=sum(op.kind in (OpKind.FLOAT, OpKind.HYBRID) for op in graph.ops),
+        crossing_tensors=len(found.crossings),
+        crossing_bytes=found.crossing_bytes,
+        float_macs_share=float_share(graph),
+        penalty=found.cost,
+    )
+
+
+def refusal(graph: Graph, target: Target, verdict: Verdict | None = None) -> str | None:
+    """Why a target refuses a model: the rule, and the node that breaks it; None where it takes the model."""
+    found = verdict or judge(graph, target)
+    if not (refused := found.refused()):
+        return None
+    op, placement = graph.ops[refused[0]], found.placements[refused[0]]
+    name = graph.tensors[op.outputs[0]].name if op.outputs else "?"
+    more = f" ({len(refused) - 1} more such ops)" if len(refused) > 1 else ""
+    precision = placement.precision.value if placement.precision else ""
+    return f"{target.name} refuses the {precision} {op.op_type} {name!r}{more}: {placement.reason}"
+
+
+def require_accepted(graph: Graph, target: Target, verdict: Verdict | None = None) -> None:
+    """Refuse what the target refuses.
+
+    Raises:
+        TargetRefusal: With the rule and the node.
+    """
+    if (reason := refusal(graph, target, verdict)) is not None:
+        raise TargetRefusal(f"{reason}.")
+
+
+def island_table(graph: Graph, target: Target) -> dict[str, Any]:
+    """Where each op of a model runs on a target and why, its segments, and what each island costs, as plain values.
+
+    Returns:
+        ``name``, ``unit``, ``refusal`` (None where the target takes the model), ``segments``, ``crossing_tensors``,
+        ``crossing_bytes``, ``penalty``, ``accelerator_cost``, ``host_cost``, ``crossing_cost``, ``placements`` (of
+        each op ``place``, ``precision``, ``reason``, ``cost``), ``islands`` (``ops`` by index, ``gain``) and
+        ``best_island``: the place in ``islands`` of the one whose removal would lower the penalty most, or None.
+    """
+    verdict = judge(graph, target)
+    cut = on_target(graph, target, verdict)
+    found = islands(graph, target, lambda other: on_target(other, target).penalty)
+    gains = [island.gain for island in found]
+    return {
+        "name": target.name,
+        "unit": target.unit,
+        "refusal": refusal(graph, target, verdict),
+        "segments": cut.segments,
+        "crossing_tensors": cut.crossing_tensors,
+        "crossing_bytes": cut.crossing_bytes,
+        "penalty": cut.penalty,
+        "accelerator_cost": verdict.accelerator_cost,
+        "host_cost": verdict.host_cost,
+        "crossing_cost": verdict.crossing_cost,
+        "placements": [
+            {
+                "place": p.place.value,
+                "precision": p.precision.value if p.precision else None,
+                "reason": p.reason,
+                "cost": p.cost,
+            }
+            for p in verdict.placements
+        ],
+        "islands": [{"ops": list(island.ops), "gain": island.gain} for island in found],
+        "best_island": gains.index(max(gains)) if gains and max(gains) > 0.0 else None,
+    }

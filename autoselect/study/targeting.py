@@ -1,0 +1,121 @@
+"""What a target decides of a search before its first trial: nodes that it pins, and models that it cannot take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from autoselect.cases.prepare import Case
+from autoselect.cases.settings import SearchSettings
+from autoselect.domain.graph import Graph
+from autoselect.domain.targets import Target, pins
+from autoselect.errors import UsageError
+from autoselect.runs.records import TrialRecord
+from autoselect.scoring.target_file import read_target
+from autoselect.scoring.vela import require_vela
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetPins:
+    """Nodes that the target decides.
+
+    Attributes:
+        keep_int: Names of nodes that it takes in integers only.
+        keep_float: Names of nodes that it takes outside of integers only.
+        messages: What the user should know of them.
+    """
+
+    keep_int: frozenset[str]
+    keep_float: frozenset[str]
+    messages: tuple[str, ...]
+
+
+def check_target(settings: SearchSettings) -> Target:
+    """Read the target of a search, before any work.
+
+    Raises:
+        UsageError: If it is unknown or wrong, its compiler is not installed, or the recipe's fallback does not run on
+            it.
+    """
+    target = read_target(settings.target)
+    if settings.fallback == "drq" and not target.runs_hybrid:
+        raise UsageError(
+            f"Target {target.name!r} runs no hybrid ops, so what is left out of integers cannot become hybrid. "
+            "Use --fallback float, or leave it out."
+        )
+    if target.compiler is not None and settings.compiling:
+        require_vela()
+    return target
+
+
+def pins_of(
+    case: Case, settings: SearchSettings, *, keep_float: Collection[str], keep_int: Collection[str]
+) -> TargetPins:
+    """The nodes that the target of a search decides.
+
+    Args:
+        case: With its float model.
+        settings: With the target and the fallback.
+        keep_float: Names of nodes that the user pins to float.
+        keep_int: Names of nodes that the user pins to integers.
+
+    Raises:
+        UsageError: If no candidate can satisfy the target: with the rule, and the node that breaks it.
+    """
+    target = read_target(settings.target)
+    graph = reader.read_graph(fb.parse(case.files.float_model.read_bytes()))
+    names = {node.index: node.name for node in case.layers.nodes}
+    stuck = {node.index for node in case.layers.nodes if node.unreachable_reason}
+    found = pins(graph, names, target, hybrid=settings.fallback == "drq")
+    for index, why in found.impossible.items():
+        raise _unsatisfiable(target, graph, index, why)
+    for index, why in found.keep_float.items():
+        if index in stuck:
+            raise _unsatisfiable(target, graph, index, f"{why}, and no recipe takes it out of integers")
+        if names[index] in keep_int:
+            raise _unsatisfiable(target, graph, index, f"{why}, and --keep-int keeps it in integers")
+    for index, why in found.keep_int.items():
+        if names[index] in keep_float:
+            raise _unsatisfiable(target, graph, index, f"{why}, and --keep-float keeps it out of integers")
+    return TargetPins(
+        keep_int=frozenset(names[i] for i in found.keep_int),
+        keep_float=frozenset(names[i] for i in found.keep_float),
+        messages=(
+            *_told(graph, target, found.keep_int, "stay in integers"),
+            *_told(graph, target, found.keep_float, "stay out of integers"),
+        ),
+    )
+
+
+def _unsatisfiable(target: Target, graph: Graph, index: int, why: str) -> UsageError:
+    op = graph.ops[index]
+    return UsageError(
+        f"No candidate can satisfy target {target.name!r}: it refuses the {op.op_type} "
+        f"{graph.tensors[op.outputs[0]].name!r} ({why}). Change the model there, or choose another target."
+    )
+
+
+def _told(graph: Graph, target: Target, pinned: Mapping[int, str], how: str) -> list[str]:
+    counts = Counter((graph.ops[i].op_type, why) for i, why in pinned.items())
+    return [f"Target {target.name}: all {n} {op_type} {how}: {why}." for (op_type, why), n in counts.items()]
+
+
+def compiler_summary(records: Sequence[TrialRecord], target: Target) -> dict[str, int] | None:
+    """How well predictions agreed with the compiler; None for a target without one.
+
+    Returns:
+        ``compiled`` and ``refused`` candidates (the profile's rules let those pass), and of the compiled ones those
+        whose ``segments_agree``.
+    """
+    if target.compiler is None:
+        return None
+    compiled = {r.scores.sha256: r.scores.compiled for r in records if r.scores and r.scores.compiled}
+    refused = {r.recipe.fingerprint for r in records if r.recipe and (r.error or "").startswith("Vela refuses")}
+    return {
+        "compiled": len(compiled),
+        "refused": len(refused),
+        "segments_agree": sum(bool(one["agrees"]) for one in compiled.values()),
+    }

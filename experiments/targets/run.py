@@ -1,0 +1,71 @@
+"""The same model searched for each target: a table of the picks, and their islands on the graph.
+
+Run from the repository: ``python experiments/targets/run.py OUT``; runs that OUT holds already are not made again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+REAL_MODELS = Path(__file__).resolve().parents[1] / "real_models"
+sys.path.insert(0, str(REAL_MODELS))
+os.environ["PYTHONPATH"] = os.pathsep.join([str(REAL_MODELS), os.environ.get("PYTHONPATH", "")])
+import loaders  # noqa: E402 - found by the path above
+
+import autoselect  # noqa: E402
+from autoselect.report.islands import draw_islands  # noqa: E402
+
+TARGETS = ("integer-only", "litert-cpu", "tflm", "ethos-u55-128", "edgetpu", "hexagon")
+TRIALS = 30
+PICK = "balanced"
+MODEL = loaders.IMAGENET / "mobilenet_v1_025_224_float.tflite"
+IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
+
+
+def searched(target: str, folder: Path) -> autoselect.Run:
+    """The run of one target, made now or before."""
+    if (folder / "summary.json").exists():
+        return autoselect.load_run(folder)
+    return autoselect.search(
+        MODEL,
+        calibration="loaders:imagenet_calibration",
+        evaluation="loaders:imagenet_search",
+        heldout="loaders:imagenet_heldout",
+        metric="agreement",
+        target=target,
+        trials=TRIALS,
+        output=folder,
+    )
+
+
+def row(target: str, run: autoselect.Run, name: str) -> str:
+    """One pick as a row of the table."""
+    found = run.front[run.front["id"] == run.summary["picks"][name]].iloc[0]
+    told = autoselect.inspect(run.model_path(name), target=target)["target"]
+    return (
+        f"| `{target}` | {name} | {found['agreement']:.1%} | {found['heldout_agreement']:.1%} | "
+        f"{found['size_bytes'] / 1000:,.0f} | {found['float_ops']} | {found['segments']} | "
+        f"{found['penalty']:,.4g} {told['unit']} |"
+    )
+
+
+def main() -> None:
+    """Search, tabulate and draw."""
+    out = Path(sys.argv[1])
+    runs = {target: searched(target, out / target) for target in TARGETS}
+    print("| target | pick | agreement, search | held out | kB | float ops | segments | penalty |")
+    print("|---|---|---|---|---|---|---|---|")
+    for target, run in runs.items():
+        for name in dict.fromkeys(("accurate", PICK, "integer")):
+            print(row(target, run, name))
+    drawn = []
+    for target, run in runs.items():
+        found = autoselect.inspect(run.model_path(PICK), target=target)
+        drawn.append({**found, "path": f"{target}.tflite"})
+    draw_islands(drawn, IMAGES / "targets_islands")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from autoselect.domain.graph import Graph, Op, OpKind, Tensor
+from autoselect.domain.targets import (
+    Kernels,
+    Place,
+    Precision,
+    Processor,
+    Rule,
+    Target,
+    islands,
+    judge,
+    peak_activation_bytes,
+    pins,
+    without,
+)
+
+ELEMENTS = 10
+_KINDS = {"i": OpKind.INTEGER, "f": OpKind.FLOAT, "h": OpKind.HYBRID}
+
+
+def chain(kinds: str, names: str | None = None, macs: int = 100) -> Graph:
+    """A chain with an int8 interface: ``i`` integer, ``f`` float, ``h`` hybrid, with the conversions between them.
+
+    ``names`` gives the op types, one letter each; ``A`` where it is left out.
+    """
+    tensors: list[Tensor] = []
+    ops: list[Op] = []
+
+    def tensor(dtype: str) -> int:
+        size = ELEMENTS * (4 if dtype == "float32" else 1)
+        tensors.append(
+            Tensor(name=f"t{len(tensors)}", dtype=dtype, shape=(1, ELEMENTS), is_constant=False, size_bytes=size)
+        )
+        return len(tensors) - 1
+
+    def op(op_type: str, kind: OpKind, source: int, dtype: str, count: int) -> int:
+        result = tensor(dtype)
+        ops.append(Op(op_type=op_type, kind=kind, inputs=(source,), constants=(), outputs=(result,), macs=count))
+        return result
+
+    def as_dtype(source: int, dtype: str) -> int:
+        if tensors[source].dtype == dtype:
+            return source
+        return op("QUANTIZE" if dtype == "int8" else "DEQUANTIZE", OpKind.BOUNDARY, source, dtype, 0)
+
+    current = tensor("int8")
+    for kind, name in zip(kinds, names or "A" * len(kinds), strict=True):
+        dtype = "int8" if kind == "i" else "float32"
+        current = op(name, _KINDS[kind], as_dtype(current, dtype), dtype, macs)
+    result = as_dtype(current, "int8")
+    return Graph(tensors=tuple(tensors), ops=tuple(ops), inputs=(0,), outputs=(result,))
+
+
+def kernels(ops: str | None, per_mac: float, per_element: float) -> Kernels:
+    return Kernels(ops=None if ops is None else frozenset(ops), per_mac=per_mac, per_element=per_element)
+
+
+NPU = Target(
+    name="npu",
+    why="",
+    unit="cycles",
+    accelerator=Processor(name="the NPU", kernels={Precision.INT8: kernels("AB", 0.01, 0.1)}, max_rank=4),
+    host=Processor(
+        name="the CPU",
+        kernels={
+            Precision.INT8: kernels(None, 1.0, 1.0),
+            Precision.FLOAT: kernels(None, 4.0, 2.0),
+            Precision.CONVERSION: kernels(None, 0.0, 3.0),
+        },
+    ),
+    segments="any",
+    crossing_fixed=50.0,
+    crossing_per_byte=0.5,
+    io_type="int8",
+    per_channel=True,
+)
+LEADING = replace(NPU, segments="leading")
+ALONE = replace(NPU, accelerator=None, segments="none")
+# An op on the NPU costs 0.01 x 100 + 0.1 x 10 = 2, on the CPU 110 in int8 and 420 in float, a conversion 30; the
+# crossing of ten bytes costs 55.
+
+
+@pytest.mark.parametrize(
+    ("kinds", "names", "target", "segments", "cost"),
+    [
+        pytest.param("iii", None, NPU, 1, 6.0, id="all on the accelerator"),
+        pytest.param("ifi", None, NPU, 2, 2 * 2 + 420 + 2 * 30 + 2 * 55, id="a float op between two"),
+        pytest.param("iii", "AXA", NPU, 2, 2 * 2 + 110 + 2 * 55, id="an integer op that it lacks"),
+        pytest.param("iffi", None, NPU, 2, 2 * 2 + 2 * 420 + 2 * 30 + 2 * 55, id="one island of two"),
+        pytest.param("ifi", None, LEADING, 1, 2 + 420 + 60 + 110 + 55, id="leading: what follows runs on the host"),
+        pytest.param("fii", None, LEADING, 0, 420 + 30 + 2 * 110 + 30, id="leading: nothing before the first float op"),
+        pytest.param("iif", None, LEADING, 1, 2 * 2 + 420 + 2 * 30 + 55, id="leading: a float op placed last"),
+        pytest.param("ifi", None, ALONE, 0, 2 * 110 + 420 + 2 * 30, id="one processor"),
+    ],
+)
+def test_segments_and_cost_by_hand(kinds: str, names: str | None, target: Target, segments: int, cost: float) -> None:
+    found = judge(chain(kinds, names), target)
+    # The conversion of the model's own interface hands nothing over that counts as a crossing.
+    assert found.segments == segments
+    assert found.cost == pytest.approx(cost)
+    assert found.refused() == ()
+
+
+def test_leading_charges_an_early_float_op_more_than_a_late_one() -> None:
+    early, late = judge(chain("fiiii"), LEADING), judge(chain("iiiif"), LEADING)
+    assert early.cost > late.cost
+    assert judge(chain("ifiii"), LEADING).cost > judge(chain("iiifi"), LEADING).cost
+
+
+REASONS = {
+    "no kernel of the type": ("i", "X", Place.HOST, "the NPU has no int8 X"),
+    "no such precision": ("f", "A", Place.HOST, "the NPU runs no float ops"),
+    "runs nowhere": ("h", "A", Place.NOWHERE, "the CPU runs no hybrid ops"),
+    "on the accelerator": ("i", "B", Place.ACCELERATOR, ""),
+}
+
+
+@pytest.mark.parametrize(("kind", "name", "place", "reason"), REASONS.values(), ids=REASONS)
+def test_an_op_is_told_its_place_and_why(kind: str, name: str, place: Place, reason: str) -> None:
+    graph = chain(kind, name)
+    at = [op.op_type for op in graph.ops].index(name)
+    found = judge(graph, NPU).placements[at]
+    assert (found.place, found.reason) == (place, reason)
+    assert found.refused_by == ("runtime" if place is Place.NOWHERE else None)
+
+
+def test_a_hard_rule_comes_before_the_kernels() -> None:
+    rule = Rule(ops=frozenset("A"), precisions=frozenset({Precision.FLOAT}), by="compiler", why="it dislikes A")
+    found = judge(chain("ifi"), replace(NPU, rules=(rule,)))
+    assert found.refused() == found.refused("compiler") == (2,)
+    assert found.refused("runtime") == ()
+    assert found.placements[2].reason == "it dislikes A"
+    assert judge(chain("ifi", "ABA"), replace(NPU, rules=(rule,))).refused() == ()
+
+
+def test_too_many_dimensions_leave_the_accelerator() -> None:
+    graph = chain("i")
+    wide = replace(graph, tensors=tuple(replace(t, shape=(1, 1, 1, 1, ELEMENTS)) for t in graph.tensors))
+    (found,) = judge(wide, NPU).placements
+    assert (found.place, found.reason) == (Place.HOST, "the NPU takes at most 4 dimensions, this op has 5")
+
+
+def test_the_gain_of_an_island_is_what_the_model_costs_more_for_it() -> None:
+    graph = chain("ifiiffi")
+    found = islands(graph, NPU, lambda other: judge(other, NPU).cost)
+    assert [[graph.ops[i].op_type for i in island.ops] for island in found] == [
+        ["DEQUANTIZE", "A", "QUANTIZE"],
+        ["DEQUANTIZE", "A", "A", "QUANTIZE"],
+    ]
+    # Without it: its ops cost 2 each on the NPU; its arithmetic, conversions and crossings are gone.
+    assert found[0].gain == pytest.approx(420 + 60 + 110 - 2)
+    assert found[1].gain == pytest.approx(840 + 60 + 110 - 4)
+
+
+def test_on_a_leading_target_the_first_island_is_charged_for_what_follows() -> None:
+    graph = chain("ifiiiii")
+    (island,) = islands(graph, LEADING, lambda other: judge(other, LEADING).cost)
+    assert island.gain == pytest.approx(judge(graph, LEADING).cost - judge(chain("iiiiiii"), LEADING).cost)
+
+
+def test_an_integer_op_without_a_kernel_is_an_island_that_gives_nothing_back() -> None:
+    graph = chain("iii", "AXA")
+    (island,) = islands(graph, NPU, lambda other: judge(other, NPU).cost)
+    assert (island.ops, island.gain) == ((1,), 0.0)
+
+
+def test_without_every_island_a_model_costs_what_the_integer_one_costs() -> None:
+    graph = chain("ififfi")
+    everything = [i for i, op in enumerate(graph.ops) if op.kind is not OpKind.INTEGER]
+    assert judge(without(graph, everything), NPU).accelerator_cost == judge(chain("iiiiii"), NPU).cost
+
+
+def test_pins_say_what_a_target_decides() -> None:
+    graph = chain("ffff", "ABXC")
+    rules = (
+        Rule(ops=frozenset("A"), precisions=frozenset({Precision.FLOAT}), by="compiler", why="no float A"),
+        Rule(ops=frozenset("B"), precisions=frozenset({Precision.INT8}), by="runtime", why="no int8 B"),
+        Rule(ops=frozenset("X"), precisions=frozenset(Precision), by="runtime", why="no X"),
+    )
+    at = {op.op_type: i for i, op in enumerate(graph.ops)}
+    found = pins(graph, at.values(), replace(NPU, rules=rules), hybrid=False)
+    assert found.keep_int == {at["A"]: "no float A"}
+    assert found.keep_float == {at["B"]: "no int8 B"}
+    assert found.impossible == {at["X"]: "no X; no X"}
+    # What cannot be an integer op is stuck in float.
+    assert set(pins(graph, [], replace(NPU, rules=rules), hybrid=False).impossible) == {at["A"], at["X"]}
+
+
+def test_the_peak_is_what_is_alive_at_once() -> None:
+    # int8 chain: input and output of one op, ten bytes each.
+    assert peak_activation_bytes(chain("iii")) == 20
+    # The float op reads 40 bytes and writes 40.
+    assert peak_activation_bytes(chain("ifi")) == 80
+    graph = chain("iii")
+    kept = replace(graph, outputs=(*graph.outputs, graph.ops[0].outputs[0]))
+    assert peak_activation_bytes(kept) == 30

@@ -1,0 +1,77 @@
+"""What targets make of models that the quantizer built."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import zoo
+
+from autoselect.domain.graph import Graph, OpKind
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import TargetRefusal
+from autoselect.scoring.target_file import read_target
+from autoselect.scoring.target_penalty import island_table, on_target, refusal, require_accepted
+
+
+@functools.cache
+def prepared() -> zoo.Prepared:
+    """Six convolutions of one shape in a row."""
+    import tensorflow as tf
+
+    kernels = [zoo.weights(3, 3, 16, 16, seed=i) for i in range(6)]
+
+    def call(x: Any) -> Any:
+        for kernel in kernels:
+            x = tf.nn.relu(tf.nn.conv2d(x, kernel, 1, "SAME"))
+        return x
+
+    return zoo.from_function(call, (1, 8, 8, 16)).prepared
+
+
+def built(*places: int, fallback: Any = "float") -> Graph:
+    """The graph with the convolutions at these places left out of integers."""
+    nodes = frozenset(prepared().nodes[i].name for i in places)
+    recipe = Recipe(denylisted_nodes=nodes, fallback=fallback, io_type="int8")
+    graph: Graph = prepared().builder.build(recipe).graph
+    return graph
+
+
+def penalty(graph: Graph, target: str) -> float:
+    return on_target(graph, read_target(target)).penalty
+
+
+def test_tflm_refuses_hybrid_ops_and_takes_float_ones() -> None:
+    hybrid = built(2, fallback="drq")
+    assert any(op.kind is OpKind.HYBRID for op in hybrid.ops)
+    with pytest.raises(TargetRefusal, match=r"tflm refuses the hybrid CONV_2D .*runs no hybrid ops"):
+        require_accepted(hybrid, read_target("tflm"))
+    assert refusal(built(2), read_target("tflm")) is None
+
+
+def test_on_an_edge_tpu_one_early_float_node_costs_more_than_the_same_node_placed_last() -> None:
+    assert penalty(built(0), "edgetpu") > penalty(built(5), "edgetpu") > penalty(built(), "edgetpu")
+    assert on_target(built(0), read_target("edgetpu")).segments == 0
+    assert on_target(built(2), read_target("edgetpu")).segments == 1
+
+
+def test_on_a_cpu_hybrid_islands_cost_less_than_float_ones() -> None:
+    for places in ((0,), (2,), (1, 2, 4), (5,)):
+        hybrid, plain = built(*places, fallback="drq"), built(*places)
+        assert penalty(built(), "litert-cpu") < penalty(hybrid, "litert-cpu") < penalty(plain, "litert-cpu")
+
+
+def test_an_npu_is_cut_by_every_island() -> None:
+    target = read_target("ethos-u55-128")
+    assert [on_target(built(*places), target).segments for places in ((), (2,), (1, 3), (1, 2))] == [1, 2, 3, 2]
+    assert penalty(built(1, 3), "ethos-u55-128") > penalty(built(2, 3), "ethos-u55-128")
+
+
+def test_the_table_names_the_island_that_costs_most() -> None:
+    graph = built(1, 3, 4)
+    found = island_table(graph, read_target("ethos-u55-128"))
+    assert [len(island["ops"]) for island in found["islands"]] == [3, 4]
+    assert found["best_island"] == 1
+    assert found["penalty"] == pytest.approx(found["accelerator_cost"] + found["host_cost"] + found["crossing_cost"])
+    assert island_table(built(), read_target("ethos-u55-128"))["best_island"] is None
