@@ -1,0 +1,106 @@
+"""Why the front is what it is: what each node and each float island of a pick is estimated to buy and known to cost.
+
+Size and penalty are forecasts, which are exact. What a node buys is the surrogate's estimate; what an island buys is
+measured where the search tried the pick without it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from autoselect.domain.recipe import Fallback
+from autoselect.runs.folder import RunFolder
+from autoselect.runs.records import TrialRecord
+from autoselect.study.problem import Mask, Problem
+from autoselect.study.proposers import Seen
+from autoselect.study.samplers import seen_of
+from autoselect.study.surrogate import Surrogate
+from autoselect.study.surrogate_proposer import learn
+
+SENSITIVITY_COLUMNS = ("tensor_name", "unit", "probe", "estimate")
+"""Of ``sensitivity.csv``. Both figures are error power over signal power of the model's outputs that the node's unit
+gives in integers: before the first trial, and as the surrogate learned it from all trials (empty until then)."""
+
+ISLAND_COLUMNS = (
+    "id",
+    "island",
+    "nodes",
+    "size_bytes",
+    "penalty",
+    "divergence",
+    "divergence_without",
+    "id_without",
+    "drop_without",
+)
+"""Of ``islands.csv``. Size and penalty are what the island adds to the pick; the divergences (error power over signal
+power of the outputs) are estimates; id and drop are those of the pick without the island, where it was scored."""
+
+_FEWEST = 2
+"""Candidates that a surrogate can learn from."""
+
+
+def write_explanations(
+    folder: RunFolder, problem: Problem, fallback: Fallback, records: Sequence[TrialRecord], picks: Mapping[str, str]
+) -> None:
+    """Write ``sensitivity.csv`` and ``islands.csv``; without records only what is known before the first trial.
+
+    Args:
+        folder: Of the run.
+        problem: What the sampler knew.
+        fallback: Of the search's recipes.
+        records: All trials.
+        picks: Front member's id by pick name.
+    """
+    told = seen_of(records, problem, fallback)
+    learned = [seen for _, seen in told if math.isfinite(seen.log_divergence)]
+    surrogate = None
+    if len(learned) >= _FEWEST:
+        surrogate = Surrogate(problem)
+        learn(surrogate, learned)
+    folder.write_table(folder.sensitivity, SENSITIVITY_COLUMNS, sensitivity_rows(problem, surrogate))
+    folder.write_table(folder.islands, ISLAND_COLUMNS, island_rows(problem, surrogate, told, set(picks.values())))
+
+
+def sensitivity_rows(problem: Problem, surrogate: Surrogate | None) -> Iterator[dict[str, object]]:
+    """One row a node that the search may move, in graph order of its units."""
+    terms = surrogate.terms.tolist() if surrogate is not None else [""] * len(problem.atoms)
+    for unit, (atom, term) in enumerate(zip(problem.atoms, terms, strict=True)):
+        for name in sorted(atom.nodes):
+            yield {"tensor_name": name, "unit": unit, "probe": atom.sensitivity, "estimate": term}
+
+
+def island_rows(
+    problem: Problem, surrogate: Surrogate | None, told: Sequence[tuple[TrialRecord, Seen]], wanted: set[str]
+) -> Iterator[dict[str, object]]:
+    """One row an island of the wanted candidates; those that the units cannot express have none."""
+    drops = {seen.mask: record for record, seen in told if record.scores is not None}
+    done: set[str] = set()
+    for record, seen in told:
+        if record.id not in wanted or record.id in done or record.recipe is None:
+            continue
+        if problem.nodes_of(seen.mask) != record.recipe.denylisted_nodes:
+            continue
+        done.add(record.id)
+        for number, island in enumerate(problem.islands(seen.mask)):
+            row = _island_row(problem, surrogate, seen.mask, island, drops.get(seen.mask & ~island))
+            yield {"id": record.id, "island": number, **row}
+
+
+def _island_row(
+    problem: Problem, surrogate: Surrogate | None, mask: Mask, island: Mask, without: TrialRecord | None
+) -> dict[str, object]:
+    rest = mask & ~island
+    whole, less = problem.forecast(mask), problem.forecast(rest)
+    row: dict[str, object] = {
+        "nodes": json.dumps(sorted(problem.nodes_of(island) - problem.pinned)),
+        "size_bytes": whole.size_bytes - less.size_bytes,
+        "penalty": whole.penalty - less.penalty,
+    }
+    if surrogate is not None:
+        means = surrogate.believe([mask, rest]).mean
+        row |= {"divergence": math.exp(means[0]), "divergence_without": math.exp(means[1])}
+    if without is not None and without.scores is not None:
+        row |= {"id_without": without.id, "drop_without": without.scores.drop}
+    return row
