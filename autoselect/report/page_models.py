@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
+_MANY = 1e5
 _FIGURES = ("drop", "size_bytes", "penalty", "segments", "float_ops", "float_macs_share", "sqnr_db", "samples")
 
 
@@ -134,7 +135,7 @@ def _card(
         "bar": _bar(row, whole, axis),
         "size": format_size(row.size_bytes),
         "size_note": "" if whole is None else f"{100 * row.size_bytes / whole.size_bytes:.0f} % of float",
-        "penalty": format_score(row.penalty, scale=whole.penalty if whole else None),
+        "penalty": f"{row.penalty:.2f}" if row.penalty < _MANY else f"{row.penalty:.3g}",
         "nodes": len(member.get("nodes", [])),
         "segments": member.get("segments"),
         "integer_macs": "" if integers is None else f"{100 * (1 - integers):.0f} %",

@@ -205,15 +205,13 @@ def _where(members: Sequence[Row]) -> str:
 
 
 def _buys(row: Mapping[str, str], drop: float | None, summary: Mapping[str, Any]) -> str:
-    """Measured where the pick was scored without the island, else the estimated error of the outputs."""
+    """How much of the metric: measured where the pick was scored without the island, else estimated."""
     without = number_of(row["drop_without"])
     if without is not None and drop is not None:
         gain = without - drop
         return f"{'−' if gain < 0 else ''}{amount_of(abs(gain), summary)}"
-    before, after = number_of(row["divergence_without"]), number_of(row["divergence"])
-    if before is None or after is None or after <= 0:
-        return "unknown"
-    return f"about {before / after:.2g} × less output error"
+    gain = number_of(row["drop_gain"])
+    return "unknown" if gain is None else f"about {amount_of(max(gain, 0.0), summary)}"
 
 
 def _signed(size: float | None) -> str:

@@ -9,10 +9,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from autoselect.domain.recipe import Fallback
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import TrialRecord
+from autoselect.study.gain import Link, fit_link
 from autoselect.study.problem import Mask, Problem
 from autoselect.study.proposers import Seen
 from autoselect.study.samplers import seen_of
@@ -33,9 +37,11 @@ ISLAND_COLUMNS = (
     "divergence_without",
     "id_without",
     "drop_without",
+    "drop_gain",
 )
-"""Of ``islands.csv``. Size and penalty are what the island adds to the pick; the divergences (error power over signal
-power of the outputs) are estimates; id and drop are those of the pick without the island, where it was scored."""
+"""Of ``islands.csv``. Size and penalty are what the island adds to the pick. The divergences (error power over signal
+power of the outputs) and the gain (loss of the metric that the island is expected to avert) are estimates. Id and drop
+are those of the pick without the island, where it was scored."""
 
 _FEWEST = 2
 """Candidates that a surrogate can learn from."""
@@ -75,7 +81,8 @@ def island_rows(
     problem: Problem, surrogate: Surrogate | None, told: Sequence[tuple[TrialRecord, Seen]], wanted: set[str]
 ) -> Iterator[dict[str, object]]:
     """One row an island of the wanted candidates; those that the units cannot express have none."""
-    drops = {seen.mask: record for record, seen in told if record.scores is not None}
+    scored = {seen.mask: record for record, seen in told if record.scores is not None}
+    oracle = _Oracle.made(surrogate, [seen for _, seen in told])
     done: set[str] = set()
     for record, seen in told:
         if record.id not in wanted or record.id in done or record.recipe is None:
@@ -84,12 +91,38 @@ def island_rows(
             continue
         done.add(record.id)
         for number, island in enumerate(problem.islands(seen.mask)):
-            row = _island_row(problem, surrogate, seen.mask, island, drops.get(seen.mask & ~island))
+            row = _island_row(problem, oracle, seen.mask, island, scored.get(seen.mask & ~island))
             yield {"id": record.id, "island": number, **row}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Oracle:
+    """What is expected of candidates that were not scored."""
+
+    surrogate: Surrogate
+    link: Link
+
+    @staticmethod
+    def made(surrogate: Surrogate | None, seen: Sequence[Seen]) -> _Oracle | None:
+        """None where too little is known."""
+        known = [(s.log_divergence, s.loss) for s in seen if s.loss is not None and math.isfinite(s.log_divergence)]
+        if surrogate is None or len(known) < _FEWEST:
+            return None
+        return _Oracle(surrogate=surrogate, link=fit_link(*np.array(known, dtype=np.float64).T))
+
+    def of(self, mask: Mask, rest: Mask) -> dict[str, object]:
+        """A candidate against the same without an island."""
+        belief = self.surrogate.believe([mask, rest])
+        losses = self.link.losses(belief).mean(axis=1)
+        return {
+            "divergence": math.exp(belief.mean[0]),
+            "divergence_without": math.exp(belief.mean[1]),
+            "drop_gain": float(losses[1] - losses[0]),
+        }
+
+
 def _island_row(
-    problem: Problem, surrogate: Surrogate | None, mask: Mask, island: Mask, without: TrialRecord | None
+    problem: Problem, oracle: _Oracle | None, mask: Mask, island: Mask, without: TrialRecord | None
 ) -> dict[str, object]:
     rest = mask & ~island
     whole, less = problem.forecast(mask), problem.forecast(rest)
@@ -98,9 +131,8 @@ def _island_row(
         "size_bytes": whole.size_bytes - less.size_bytes,
         "penalty": whole.penalty - less.penalty,
     }
-    if surrogate is not None:
-        means = surrogate.believe([mask, rest]).mean
-        row |= {"divergence": math.exp(means[0]), "divergence_without": math.exp(means[1])}
+    if oracle is not None:
+        row |= oracle.of(mask, rest)
     if without is not None and without.scores is not None:
         row |= {"id_without": without.id, "drop_without": without.scores.drop}
     return row

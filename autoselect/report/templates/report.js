@@ -96,22 +96,51 @@
     ];
   }
 
-  function labels(x, y) {
+  function labels(x, y, ranges) {
     const named = [...references.map((m) => [m, m.label]), ...front.filter((m) => m.picks.length && accepted(m)).map((m) => [m, m.picks.join(", ")])];
-    const corners = [[0, -26], [0, 26], [-46, -20], [46, -20], [46, 22], [-46, 22]];
+    const style = { showarrow: true, arrowhead: 0, arrowwidth: 1, arrowcolor: css("--quiet"), standoff: 8, font: { size: 12, color: css("--ink") }, bgcolor: css("--paper"), borderpad: 1 };
+    const area = [$("front").clientWidth - 130, $("front").clientHeight - 90];
     const taken = [];
     return named.map(([m, text]) => {
-      const at = [objectives[x].of(m), objectives[y].of(m)];
-      const near = taken.filter(([a, b]) => Math.abs(a - at[0]) < 0.12 * span(x) && Math.abs(b - at[1]) < 0.12 * span(y)).length;
-      taken.push(at);
-      const [ax, ay] = corners[near % corners.length];
-      return { x: at[0], y: at[1], text: escaped(text), showarrow: true, arrowhead: 0, arrowwidth: 1, arrowcolor: css("--quiet"), ax, ay, standoff: 8, font: { size: 12, color: css("--ink") }, bgcolor: css("--paper"), borderpad: 1 };
+      const at = [x, y].map((key) => objectives[key].of(m));
+      const place = at.map((v, i) => Math.min(Math.max((v - ranges[i][0]) / (ranges[i][1] - ranges[i][0]), 0), 1));
+      const far = [x, y].filter((_, i) => !inside(at[i], ranges[i])).map((key) => objectives[key].text(key === "score" ? m.score : m[key]));
+      const words = far.length ? `${text}, at ${far.join(" and ")}` : text;
+      const [ax, ay] = freePlace(place, words, area, taken);
+      const anchored = far.length ? { xref: "x domain", yref: "y domain", x: place[0], y: place[1], arrowhead: 2, startstandoff: 0, standoff: 0 } : { x: at[0], y: at[1] };
+      return { ...style, ...anchored, text: escaped(words), ax, ay };
     });
   }
-  const span = (key) => {
-    const all = [...front, ...references].map(objectives[key].of);
-    return Math.max(...all) - Math.min(...all) || 1;
-  };
+
+  // The nearest place beside a point, in pixels, where a label meets neither another label nor the edge.
+  function freePlace(place, words, area, taken) {
+    const width = 6.6 * words.length + 8, height = 18, at = [place[0] * area[0], (1 - place[1]) * area[1]];
+    const tries = [];
+    for (const radius of [28, 50, 74, 100]) {
+      for (const [dx, dy] of [[0, -1], [0, 1], [0.8, -0.8], [-0.8, -0.8], [0.8, 0.8], [-0.8, 0.8], [1, 0], [-1, 0]]) {
+        tries.push([dx * (radius + (dx ? width / 2 : 0)), dy * radius]);
+      }
+    }
+    const box = ([dx, dy]) => [at[0] + dx - width / 2, at[1] + dy - height / 2, at[0] + dx + width / 2, at[1] + dy + height / 2];
+    const fits = (b) => b[0] > 0 && b[1] > -18 && b[2] < area[0] && b[3] < area[1] && !taken.some((t) => b[0] < t[2] && t[0] < b[2] && b[1] < t[3] && t[1] < b[3]);
+    const found = tries.find((t) => fits(box(t))) || tries[0];
+    taken.push(box(found));
+    return found;
+  }
+  const ends = (values) => [Math.min(...values), Math.max(...values)];
+  const inside = (value, [low, high]) => value >= low && value <= high;
+
+  // The front decides what is in view. A baseline far from it stays outside, and is named at the edge: float files are
+  // several times as large, and would squeeze everything else into a corner.
+  function view(key) {
+    const of = objectives[key].of;
+    let [low, high] = ends((front.length ? front : references).map(of));
+    const room = 0.6 * (high - low) || 0.05 * Math.abs(high) || 1;
+    const near = [...references, ...distinct].map(of).filter((v) => v >= low - room && v <= high + room);
+    [low, high] = ends([low, high, ...near]);
+    const edge = 0.09 * (high - low) || room;
+    return [low - edge, high + edge];
+  }
 
   function limitLine(x, y) {
     const whole = references.find((r) => r.label === "float");
@@ -125,10 +154,11 @@
     const x = $("x-axis").value, y = $("y-axis").value;
     const third = keys.find((key) => key !== x && key !== y);
     const narrow = $("front").clientWidth < 560;
-    const axis = (key) => axisStyle(`${objectives[key].label} (${objectives[key].better} is better)`);
+    const ranges = [view(x), view(y)];
+    const axis = (key, range) => ({ ...axisStyle(`${objectives[key].label} (${objectives[key].better} is better)`), range });
     Plotly.react($("front"), traces(x, y, third, narrow), {
-      ...layoutStyle(), showlegend: false, margin: { l: 56, r: 16, t: 24, b: narrow ? 90 : 52 }, xaxis: axis(x), yaxis: axis(y),
-      annotations: labels(x, y), shapes: limitLine(x, y), uirevision: `${x} ${y}`,
+      ...layoutStyle(), showlegend: false, margin: { l: 56, r: 16, t: 24, b: narrow ? 90 : 52 }, xaxis: axis(x, ranges[0]), yaxis: axis(y, ranges[1]),
+      annotations: labels(x, y, ranges), shapes: limitLine(x, y), uirevision: `${x} ${y}`,
     }, config);
     $("front").setAttribute("aria-label", `${distinct.length} scored models, ${front.length} of them on the front: ${objectives[y].label} over ${objectives[x].label}; ${objectives[third].label} as colour and size. The table below holds the same models.`);
   }
@@ -159,8 +189,8 @@
     { key: "penalty", label: "penalty", of: (m) => m.penalty, text: show.penalty, number: true },
     { key: "segments", label: "segments", of: (m) => m.segments, text: show.count, number: true },
     { key: "nodes", label: "nodes out", of: (m) => (m.fallback ? m.nodes.length : null), text: show.count, number: true },
-    { key: "heldout", label: metric.share ? "held out, % (95 %)" : "held out (95 %)", of: (m) => m.heldout && m.heldout[0], text: null, number: true, down: metric.maximize, rows: "front" },
-    { key: "origin", label: "from", of: (m) => m.origin },
+    { key: "heldout", label: "held out (95 %)", of: (m) => m.heldout && m.heldout[0], text: null, number: true, down: metric.maximize, rows: "front" },
+    { key: "origin", label: "from", of: (m) => m.origin, rows: "all" },
     { key: "state", label: "state", of: (m) => (m.reused ? `${m.state}, known` : m.state + (m.feasible ? "" : ", beyond a limit")), rows: "all" },
   ];
   state.sort.front[1] = !metric.maximize;
@@ -313,7 +343,7 @@
   }
 
   // ------------------------------------------------------------------------------------------------- start
-  for (const [id, start] of [["x-axis", "size_bytes"], ["y-axis", "score"]]) {
+  for (const [id, start] of [["x-axis", "penalty"], ["y-axis", "score"]]) {
     for (const key of keys) $(id).append(new Option(key === "score" ? metric.label : key === "size_bytes" ? "size" : key, key, false, key === start));
   }
   const axes = [$("x-axis"), $("y-axis")];
