@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 from autoselect._version import __version__
 
 if TYPE_CHECKING:
-    from autoselect.api import build, classification_report, demo, diagnose, evaluate, inspect, pick, resume, search
+    from autoselect.api import (
+        build,
+        classification_report,
+        demo,
+        diagnose,
+        evaluate,
+        inspect,
+        pick,
+        report,
+        resume,
+        search,
+    )
     from autoselect.diagnosis.result import Diagnosis, read_layer_statistics
     from autoselect.domain.recipe import Recipe
     from autoselect.errors import AutoselectError
@@ -25,6 +36,7 @@ _HOMES = {
     "evaluate": "autoselect.api",
     "inspect": "autoselect.api",
     "pick": "autoselect.api",
+    "report": "autoselect.api",
     "resume": "autoselect.api",
     "search": "autoselect.api",
     "Recipe": "autoselect.domain.recipe",
@@ -50,6 +62,7 @@ __all__ = [
     "load_run",
     "pick",
     "read_layer_statistics",
+    "report",
     "resume",
     "search",
 ]

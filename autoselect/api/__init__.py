@@ -3,6 +3,18 @@
 from autoselect.api.diagnosing import diagnose
 from autoselect.api.evaluating import classification_report, evaluate
 from autoselect.api.models import build, inspect, pick
+from autoselect.api.reporting import report
 from autoselect.api.searching import demo, resume, search
 
-__all__ = ["build", "classification_report", "demo", "diagnose", "evaluate", "inspect", "pick", "resume", "search"]
+__all__ = [
+    "build",
+    "classification_report",
+    "demo",
+    "diagnose",
+    "evaluate",
+    "inspect",
+    "pick",
+    "report",
+    "resume",
+    "search",
+]

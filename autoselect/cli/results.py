@@ -150,6 +150,7 @@ def _print_files(run: Run) -> None:
 
     folder = RunFolder(run.directory)
     kinds = (
+        (folder.report, "the run as one page, for a browser"),
         (folder.picture, "the front, drawn"),
         (folder.front_table, "the front"),
         (folder.trials, "all trials"),

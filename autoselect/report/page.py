@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,8 +68,10 @@ def context(run: Run) -> dict[str, Any]:
         "counts": run.summary.get("counts") or {},
         "evaluated": run.summary.get("evaluated") or {},
         "metric": metric_label(metric),
-        "verdict": page_models.verdict(run, models),
-        "heldout": heldout_in_words(front_rows(run.front, run.summary), reference_rows(run.summary), run.summary),
+        "verdict": _unbroken(page_models.verdict(run, models)),
+        "heldout": _unbroken(
+            heldout_in_words(front_rows(run.front, run.summary), reference_rows(run.summary), run.summary)
+        ),
         "ended_early": run.summary.get("ended_early"),
         "cards": page_models.cards(run, models),
         "nodes": nodes,
@@ -98,6 +101,11 @@ def context(run: Run) -> dict[str, Any]:
             }
         ),
     }
+
+
+def _unbroken(text: str) -> str:
+    """The text with its per cent signs and units kept on the line of their numbers."""
+    return re.sub(r"(?<=\d) (?=%|kB|MB|B\b|points?\b)", "\N{NO-BREAK SPACE}", text)
 
 
 def _model_name(run: Run) -> str:

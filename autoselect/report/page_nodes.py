@@ -27,6 +27,8 @@ Row = dict[str, Any]
 _NAME_LENGTH = 38
 _KINDS = {"i": "integer", "h": "hybrid", "f": "float"}
 _LETTERS = {word: letter for letter, word in _KINDS.items()}
+_SENSITIVITY = frozenset({"tensor_name", "unit", "probe", "estimate"})
+_ISLANDS = frozenset({"id", "nodes", "size_bytes", "penalty", "id_without", "drop_without", "drop_gain"})
 _STAYS = re.compile(r"stays integer|keeps it in integers")
 """What the builder says of a denylisted node that is an integer op all the same."""
 
@@ -72,12 +74,14 @@ def short_name(name: str, folder: str) -> str:
 
 def has_estimates(run: Run) -> bool:
     """Whether the surrogate's estimates are there, and not only the probes from before the first trial."""
-    return any(number_of(row["estimate"]) is not None for row in _table(RunFolder(run.directory).sensitivity))
+    return any(
+        number_of(row["estimate"]) is not None for row in _table(RunFolder(run.directory).sensitivity, _SENSITIVITY)
+    )
 
 
 def _shares(run: Run) -> dict[str, Row]:
     """Of each node its unit and the unit's share of the sum of all units' damage."""
-    rows = _table(RunFolder(run.directory).sensitivity)
+    rows = _table(RunFolder(run.directory).sensitivity, _SENSITIVITY)
     column = "estimate" if has_estimates(run) else "probe"
     damage = {row["unit"]: number_of(row[column]) or 0.0 for row in rows}
     total = sum(damage.values())
@@ -176,7 +180,7 @@ def island_rows(run: Run, nodes: Sequence[Row]) -> list[Row]:
     drops = {str(row["id"]): number(row.get("drop")) for row in records(run.front)}
     picks = {str(row["id"]): str(row["pick"]) for row in records(run.front)}
     found = []
-    for row in _table(RunFolder(run.directory).islands):
+    for row in _table(RunFolder(run.directory).islands, _ISLANDS):
         members = [places[name] for name in json.loads(row["nodes"]) if name in places]
         if not members or row["id"] not in drops:
             continue
@@ -220,14 +224,14 @@ def _signed(size: float | None) -> str:
     return f"{'−' if size < 0 else '+'}{format_size(abs(size))}"
 
 
-def _table(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file of the run folder; none where it is missing or damaged."""
+def _table(path: Path, columns: frozenset[str]) -> list[dict[str, str]]:
+    """The rows of a CSV file of the run folder; none where it is missing, damaged or without one of the columns."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
     except (OSError, ValueError, csv.Error):
         return []
-    return [row for row in rows if None not in row and None not in row.values()]
+    return [row for row in rows if columns <= row.keys() and None not in row and None not in row.values()]
 
 
 def number_of(text: str) -> float | None:

@@ -45,7 +45,12 @@
     title: { text: title, font: { size: 13 } }, gridcolor: css("--line"), zerolinecolor: css("--line"),
     linecolor: css("--strong"), tickcolor: css("--strong"), automargin: true,
   });
+  // Paper has a width of its own, which the page is not laid out for while the charts are drawn: that of A4, in pixels.
+  const PAPER = 660;
+  let printing = matchMedia("print").matches;
+  const widthOf = (id) => (printing ? PAPER : $(id).clientWidth);
   const layoutStyle = () => ({
+    ...(printing ? { width: PAPER, autosize: false } : { width: undefined, autosize: true }),
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: "closest",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: css("--ink") },
     hoverlabel: { align: "left", bgcolor: css("--paper"), bordercolor: css("--strong"), font: { color: css("--ink"), size: 12 } },
@@ -84,7 +89,7 @@
         name: "front",
         marker: {
           color: values, colorscale: "Cividis", size: values.map(size), opacity: front.map((m) => (accepted(m) ? 1 : 0.12)), line: { color: css("--ink"), width: 1 },
-          colorbar: { title: { text: objectives[third].label, side: narrow ? "top" : "right" }, thickness: 10, outlinewidth: 0, ...(narrow ? { orientation: "h", y: -0.32, len: 1 } : { len: 0.9 }) },
+          colorbar: { title: { text: objectives[third].label, side: narrow ? "top" : "right" }, thickness: 10, outlinewidth: 0, ...(narrow ? { orientation: "h", y: 1.14, yanchor: "bottom", len: 1 } : { len: 0.9 }) },
         },
       }),
       points(references, x, y, {
@@ -96,10 +101,10 @@
     ];
   }
 
-  function labels(x, y, ranges) {
+  function labels(x, y, ranges, narrow) {
     const named = [...references.map((m) => [m, m.label]), ...front.filter((m) => m.picks.length && accepted(m)).map((m) => [m, m.picks.join(", ")])];
     const style = { showarrow: true, arrowhead: 0, arrowwidth: 1, arrowcolor: css("--quiet"), standoff: 8, font: { size: 12, color: css("--ink") }, bgcolor: css("--paper"), borderpad: 1 };
-    const area = [$("front").clientWidth - 130, $("front").clientHeight - 90];
+    const area = [widthOf("front") - (narrow ? 72 : 150), $("front").clientHeight - (narrow ? 164 : 76)];
     const taken = [];
     return named.map(([m, text]) => {
       const at = [x, y].map((key) => objectives[key].of(m));
@@ -153,12 +158,12 @@
   function drawFront() {
     const x = $("x-axis").value, y = $("y-axis").value;
     const third = keys.find((key) => key !== x && key !== y);
-    const narrow = $("front").clientWidth < 560;
+    const narrow = widthOf("front") < 560;
     const ranges = [view(x), view(y)];
     const axis = (key, range) => ({ ...axisStyle(`${objectives[key].label} (${objectives[key].better} is better)`), range });
     Plotly.react($("front"), traces(x, y, third, narrow), {
-      ...layoutStyle(), showlegend: false, margin: { l: 56, r: 16, t: 24, b: narrow ? 90 : 52 }, xaxis: axis(x, ranges[0]), yaxis: axis(y, ranges[1]),
-      annotations: labels(x, y, ranges), shapes: limitLine(x, y), uirevision: `${x} ${y}`,
+      ...layoutStyle(), showlegend: false, margin: { l: 56, r: 16, t: narrow ? 112 : 24, b: 52 }, xaxis: axis(x, ranges[0]), yaxis: axis(y, ranges[1]),
+      annotations: labels(x, y, ranges, narrow), shapes: limitLine(x, y), uirevision: `${x} ${y}`,
     }, config);
     $("front").setAttribute("aria-label", `${distinct.length} scored models, ${front.length} of them on the front: ${objectives[y].label} over ${objectives[x].label}; ${objectives[third].label} as colour and size. The table below holds the same models.`);
   }
@@ -380,6 +385,15 @@
   setLimit();
   drawHypervolume();
   $("front").on("plotly_click", (event) => { const place = event.points[0].customdata; if (place >= 0) choose(place, { scroll: true }); });
-  for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", drawAll);
+  const closed = [...document.querySelectorAll("details:not([open])")];
+  const print = (begins) => {
+    printing = begins;
+    closed.forEach((part) => { part.open = begins; });
+    drawAll();
+  };
+  addEventListener("beforeprint", () => print(true));
+  addEventListener("afterprint", () => print(false));
+  matchMedia("print").addEventListener("change", (event) => print(event.matches));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   document.documentElement.dataset.ready = "true";
 })();
