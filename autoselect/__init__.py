@@ -19,9 +19,9 @@ if TYPE_CHECKING:
         evaluate,
         inspect,
         pick,
-        report,
         resume,
         search,
+        write_report,
     )
     from autoselect.diagnosis.result import Diagnosis, read_layer_statistics
     from autoselect.domain.recipe import Recipe
@@ -36,9 +36,9 @@ _HOMES = {
     "evaluate": "autoselect.api",
     "inspect": "autoselect.api",
     "pick": "autoselect.api",
-    "report": "autoselect.api",
     "resume": "autoselect.api",
     "search": "autoselect.api",
+    "write_report": "autoselect.api",
     "Recipe": "autoselect.domain.recipe",
     "Diagnosis": "autoselect.diagnosis.result",
     "AutoselectError": "autoselect.errors",
@@ -62,9 +62,9 @@ __all__ = [
     "load_run",
     "pick",
     "read_layer_statistics",
-    "report",
     "resume",
     "search",
+    "write_report",
 ]
 
 

@@ -1,9 +1,9 @@
-"""The Python API: the functions behind the commands, with the same names."""
+"""The Python API: the functions behind the commands, with the same names (``report`` is ``write_report``)."""
 
 from autoselect.api.diagnosing import diagnose
 from autoselect.api.evaluating import classification_report, evaluate
 from autoselect.api.models import build, inspect, pick
-from autoselect.api.reporting import report
+from autoselect.api.reporting import write_report
 from autoselect.api.searching import demo, resume, search
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
     "evaluate",
     "inspect",
     "pick",
-    "report",
     "resume",
     "search",
+    "write_report",
 ]

@@ -8,7 +8,7 @@ from autoselect.runs.folder import RunFolder
 from autoselect.runs.run import load_run
 
 
-def report(directory: str | Path, *, output: str | Path | None = None) -> Path:
+def write_report(directory: str | Path, *, output: str | Path | None = None) -> Path:
     """Write the page of a run: one HTML file that needs no network.
 
     A search writes it at its end, and after Ctrl-C. For a run that was killed this function first writes what Ctrl-C
@@ -25,9 +25,9 @@ def report(directory: str | Path, *, output: str | Path | None = None) -> Path:
         RunFolderError: If the folder holds no run or is damaged, or if another process is working in it.
         StorageError: If the page cannot be written.
     """
-    from autoselect.report.page import write_report
+    from autoselect.report.page import write_page
     from autoselect.study.recover import recover
 
     folder = RunFolder(Path(directory))
     recover(folder)
-    return write_report(load_run(folder.root), Path(output) if output is not None else folder.report)
+    return write_page(load_run(folder.root), Path(output) if output is not None else folder.report)

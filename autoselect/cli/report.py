@@ -21,11 +21,11 @@ def report(
 ) -> None:
     """Write the run as one page for a browser; a search does it at its end by itself."""
     with reported(debug=debug):
-        from autoselect.api import report as run_report
+        from autoselect.api import write_report
         from autoselect.cli.results import print_fields, print_json
 
         with results_only_on_stdout():
-            path = run_report(directory, output=output)
+            path = write_report(directory, output=output)
         if as_json:
             print_json({"path": str(path), "size_bytes": path.stat().st_size})
         else:

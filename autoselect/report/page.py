@@ -26,7 +26,7 @@ _STATUS = {
 }
 
 
-def write_report(run: Run, path: Path) -> Path:
+def write_page(run: Run, path: Path) -> Path:
     """Write the page of a run.
 
     Args:

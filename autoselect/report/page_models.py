@@ -231,6 +231,8 @@ def _of_balanced(row: Row, whole: ModelRow | None, summary: Mapping[str, Any]) -
         return f"balanced {lost(row['drop'], summary)} {price}"
     amount = amount_of(back, summary)
     said = f"{amount.split()[0]} of them" if is_share(summary) else f"{amount} of it"
+    if row["drop"] <= 0:
+        said = "all of them" if is_share(summary) else "all of it"
     return f"balanced gives back {said} {price}"
 
 

@@ -214,8 +214,8 @@ def _buys(row: Mapping[str, str], drop: float | None, summary: Mapping[str, Any]
     if without is not None and drop is not None:
         gain = without - drop
         return f"{'−' if gain < 0 else ''}{amount_of(abs(gain), summary)}"
-    gain = number_of(row["drop_gain"])
-    return "unknown" if gain is None else f"about {amount_of(max(gain, 0.0), summary)}"
+    expected = number_of(row["drop_gain"])
+    return "unknown" if expected is None else f"about {amount_of(max(expected, 0.0), summary)}"
 
 
 def _signed(size: float | None) -> str:
