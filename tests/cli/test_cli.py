@@ -495,7 +495,7 @@ def test_json_lines_tell_each_event(capfd: pytest.CaptureFixture[str]) -> None:
     from autoselect.cli.console import watching
 
     with watching(as_json=True) as watcher:
-        print("a library says something")
+        print("a library says something")  # noqa: T201 - the point of the test
         for event in EVENTS:
             watcher(event)
     out, err = capfd.readouterr()
