@@ -589,3 +589,19 @@ def test_native_output_stays_off_stdout() -> None:
     assert done.stdout == "result\n"
     assert "native" in done.stderr
     assert "python" in done.stderr
+
+
+def test_report_writes_the_page_and_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calls = []
+
+    def write_report(directory: str, *, output: str | None) -> Path:
+        calls.append((directory, output))
+        path = tmp_path / "report.html"
+        path.write_text("<!doctype html>")
+        return path
+
+    monkeypatch.setattr("autoselect.api.write_report", write_report)
+    assert invoke("report", "run").stdout == f"written  {tmp_path / 'report.html'}\n"
+    told = json.loads(invoke("report", "run", "-o", "x.html", "--json").stdout)
+    assert told == {"path": str(tmp_path / "report.html"), "size_bytes": 15}
+    assert calls == [("run", None), ("run", "x.html")]

@@ -264,7 +264,7 @@
     button.type = "button";
     button.tabIndex = model.place === reachable ? 0 : -1;
     button.setAttribute("aria-pressed", model.place === state.chosen);
-    cell.append(button, ...model.picks.map((pick) => element("span", "tag", pick)));
+    cell.append(button, ...model.picks.flatMap((pick) => [" ", element("span", "tag", pick)]));
     return cell;
   }
 
