@@ -383,7 +383,7 @@
 
   function drawAll() { drawFront(); drawHypervolume(); }
   setLimit();
-  drawHypervolume();
+  setTimeout(drawHypervolume); // below the fold: the front and the table come first
   $("front").on("plotly_click", (event) => { const place = event.points[0].customdata; if (place >= 0) choose(place, { scroll: true }); });
   const closed = [...document.querySelectorAll("details:not([open])")];
   const print = (begins) => {
