@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 from autoselect._version import __version__
 
 if TYPE_CHECKING:
-    from autoselect.api import build, classification_report, demo, diagnose, evaluate, inspect, pick, resume, search
+    from autoselect.api import (
+        build,
+        classification_report,
+        demo,
+        diagnose,
+        evaluate,
+        inspect,
+        pick,
+        resume,
+        search,
+        write_report,
+    )
     from autoselect.diagnosis.result import Diagnosis, read_layer_statistics
     from autoselect.domain.recipe import Recipe
     from autoselect.errors import AutoselectError
@@ -27,6 +38,7 @@ _HOMES = {
     "pick": "autoselect.api",
     "resume": "autoselect.api",
     "search": "autoselect.api",
+    "write_report": "autoselect.api",
     "Recipe": "autoselect.domain.recipe",
     "Diagnosis": "autoselect.diagnosis.result",
     "AutoselectError": "autoselect.errors",
@@ -52,6 +64,7 @@ __all__ = [
     "read_layer_statistics",
     "resume",
     "search",
+    "write_report",
 ]
 
 

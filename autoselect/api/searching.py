@@ -315,8 +315,10 @@ def _request(
 
 
 def _drawn(folder: RunFolder) -> Run:
+    from autoselect.report.page import write_page
     from autoselect.report.pareto import draw_pareto
 
     run = load_run(folder.root)
     draw_pareto(run.trials, run.front, run.summary, folder.picture)
+    write_page(run, folder.report)
     return run

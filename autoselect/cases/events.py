@@ -32,6 +32,7 @@ class TrialFinished:
         reused: True where the score was known already (equal recipe or equal bytes).
         error: Why the trial failed, None where it did not.
         dropped: True where the candidate was dropped after part of the samples.
+        drop: Loss of the metric against float, None for a failed or dropped trial.
     """
 
     number: int
@@ -42,6 +43,7 @@ class TrialFinished:
     reused: bool
     error: str | None
     dropped: bool = False
+    drop: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

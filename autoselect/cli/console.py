@@ -11,28 +11,16 @@ from typing import IO, TYPE_CHECKING
 
 import typer
 
-from autoselect.cases.events import Event, StageStarted, StepFinished, TrialFinished, Warned
+from autoselect.cases.events import Event, Listener, StageStarted, StepFinished, TrialFinished, Warned, ignore
+from autoselect.cli.progress import STAGES, JsonLines, PlainLog, Tally
 from autoselect.errors import EXIT_INTERRUPTED, AutoselectError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-_STAGES = {
-    "model": "reading the model",
-    "data": "reading the samples",
-    "calibrate": "calibrating",
-    "measure": "measuring the layers",
-    "ablation": "leaving single nodes in and out",
-    "figures": "drawing",
-    "reference": "float model",
-    "repairs": "trying repairs",
-    "probes": "trying units alone",
-    "trials": "trials",
-    "heldout": "held-out check",
-    "write": "writing the run",
-}
 _FAILURES_SHOWN = 3
+_BAR_WIDTH = 12
 _UNEXPECTED_EXIT = 1
 
 
@@ -116,8 +104,16 @@ def _descriptor_to_stderr() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watching(stream: IO[str] | None = None) -> Iterator[Watcher]:
-    """Show the progress of a search on stderr: bars on a terminal, else warnings only.
+def watching(stream: IO[str] | None = None, *, quiet: bool = False, as_json: bool = False) -> Iterator[Watcher]:
+    """Show the progress of a search.
+
+    On stderr: bars on a terminal, plain lines where it is none or ``NO_COLOR`` is set, warnings only where asked to be
+    quiet. For machines: events as lines of JSON on stdout, and warnings on stderr.
+
+    Args:
+        stream: Instead of stderr.
+        quiet: Warnings only.
+        as_json: Write events as lines of JSON.
 
     Yields:
         The listener to hand over.
@@ -125,27 +121,42 @@ def watching(stream: IO[str] | None = None) -> Iterator[Watcher]:
     from rich.console import Console
 
     console = Console(file=stream or sys.stderr, highlight=False)
-    with results_only_on_stdout():
-        if not console.is_terminal or os.environ.get("NO_COLOR"):
+    with contextlib.ExitStack() as stack:
+        results = stack.enter_context(_kept_stdout()) if as_json else None
+        stack.enter_context(results_only_on_stdout())
+        if results is not None:
+            yield Watcher(console, None, JsonLines(results))
+        elif quiet:
             yield Watcher(console, None)
-            return
-        with _bars(console) as progress:
-            yield Watcher(console, progress)
+        elif not console.is_terminal or os.environ.get("NO_COLOR"):
+            yield Watcher(console, None, PlainLog(lambda line: console.print(line, markup=False, soft_wrap=True)))
+        else:
+            yield Watcher(console, stack.enter_context(_bars(console)))
+
+
+@contextlib.contextmanager
+def _kept_stdout() -> Iterator[IO[str]]:
+    """The stream of results, which stays it while everything else that is written to stdout goes to stderr."""
+    try:
+        descriptor = os.dup(sys.stdout.fileno())
+    except (OSError, ValueError):  # no file, as in tests, or closed
+        yield sys.stdout
+        return
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        yield stream
 
 
 def _bars(console: Console) -> Progress:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-    from rich.progress import TimeElapsedColumn as Elapsed
     from rich.progress import TimeRemainingColumn as Remaining
 
     text, note = TextColumn("{task.description}"), TextColumn("{task.fields[note]}", style="dim")
     return Progress(
         SpinnerColumn(finished_text="✓"),
         text,
-        BarColumn(bar_width=20),
+        BarColumn(bar_width=_BAR_WIDTH),
         MofNCompleteColumn(),
-        Elapsed(),
-        Remaining(),
+        Remaining(compact=True, elapsed_when_finished=True),
         note,
         console=console,
     )
@@ -156,16 +167,17 @@ class Watcher:
 
     Args:
         console: Where warnings go.
-        progress: The bars; None for a quiet stream.
+        progress: The bars; None for a stream without.
+        also: Another listener, which gets all events; warnings are printed here.
     """
 
-    def __init__(self, console: Console, progress: Progress | None) -> None:
+    def __init__(self, console: Console, progress: Progress | None, also: Listener = ignore) -> None:
         self.warned: set[str] = set()
         self._console = console
         self._progress = progress
+        self._also = also
         self._stage: TaskID | None = None
-        self._first_number: int | None = None
-        self._finished = self._failed = self._reused = 0
+        self._tally = Tally()
 
     def __call__(self, event: Event) -> None:
         """Take one event."""
@@ -177,6 +189,7 @@ class Watcher:
             self._advance()
         else:
             self._count(event)
+        self._also(event)
 
     def _warn(self, message: str) -> None:
         if message in self.warned:
@@ -188,7 +201,7 @@ class Watcher:
         if self._progress is None:
             return
         self._close_stage()
-        name = _STAGES.get(event.stage, event.stage)
+        name = STAGES.get(event.stage, event.stage)
         self._stage = self._progress.add_task(name, total=event.total, note="")
         if event.stage == "write":
             self._close_stage()
@@ -205,20 +218,15 @@ class Watcher:
             self._progress.advance(self._stage)
 
     def _count(self, event: TrialFinished) -> None:
-        if self._first_number is None:
-            self._first_number = event.number  # a resumed search goes on in the middle
-        self._finished += 1
-        self._reused += event.reused
+        self._tally.add(event)
         if event.error is not None:
-            self._failed += 1
             self._show_failure(event)
         if self._progress is not None and self._stage is not None:
-            done = self._first_number + self._finished
-            note = f"{self._reused} reused, {self._failed} failed"
-            self._progress.update(self._stage, completed=done, note=note)
+            self._progress.update(self._stage, completed=self._tally.done, note=self._tally.note())
 
     def _show_failure(self, event: TrialFinished) -> None:
-        if self._progress is not None and self._failed <= _FAILURES_SHOWN:
-            more = " Further failures are listed in trials.csv." if self._failed == _FAILURES_SHOWN else ""
+        failed = self._tally.failed
+        if self._progress is not None and failed <= _FAILURES_SHOWN:
+            more = " Further failures are listed in trials.csv." if failed == _FAILURES_SHOWN else ""
             text = f"Trial {event.number} failed: {' '.join(str(event.error).split())}{more}"
             self._console.print(text, style="dim", markup=False, soft_wrap=True)

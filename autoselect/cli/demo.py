@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from autoselect.cli.console import reported, watching
-from autoselect.cli.options import AsJson, Debug, Workers, command_line
+from autoselect.cli.options import AsJsonLines, Debug, Quiet, Workers, command_line
 
 
 def demo(
@@ -19,7 +19,8 @@ def demo(
         typer.Option("--output", "-o", help="Run folder; a new autoselect-demo by default."),
     ] = None,
     workers: Workers = 2,
-    as_json: AsJson = False,
+    quiet: Quiet = False,
+    as_json: AsJsonLines = False,
     debug: Debug = False,
 ) -> None:
     """Search on the embedded example: a pump monitor that full-integer quantization harms."""
@@ -27,7 +28,7 @@ def demo(
         from autoselect.api import demo as run_demo
         from autoselect.cli.results import finish
 
-        with watching() as watcher:
+        with watching(quiet=quiet, as_json=as_json) as watcher:
             run = run_demo(
                 trials=trials, seed=seed, output=output, workers=workers, command=command_line(), listener=watcher
             )

@@ -13,6 +13,7 @@ from autoselect.cli.diagnose import diagnose
 from autoselect.cli.evaluate import evaluate
 from autoselect.cli.inspect import inspect
 from autoselect.cli.pick import pick
+from autoselect.cli.report import report
 from autoselect.cli.resume import resume
 from autoselect.cli.search import search
 
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (search, demo, resume, build, evaluate, inspect, diagnose, pick):
+for command in (search, demo, resume, build, evaluate, inspect, diagnose, pick, report):
     app.command()(command)
 
 

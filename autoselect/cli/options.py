@@ -52,6 +52,13 @@ def command_line() -> str:
 _OUTPUT = "Printing"
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.", rich_help_panel=_OUTPUT)]
+AsJsonLines = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="Print lines of JSON instead: each event, and at the end the result.", rich_help_panel=_OUTPUT
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only warnings.", rich_help_panel=_OUTPUT)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=_OUTPUT)]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that build and score.")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep calibration and float outputs.")]

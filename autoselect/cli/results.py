@@ -29,7 +29,7 @@ def finish(run: Run, *, as_json: bool, warned: Collection[str] = (), in_words: b
 
     Args:
         run: The run.
-        as_json: Print one JSON object instead of the table.
+        as_json: Print one line of JSON, the last of those that told the events, instead of the table.
         warned: Warnings that the user has seen already.
         in_words: Also say what the references and the picks reach on the held-out samples.
 
@@ -40,7 +40,7 @@ def finish(run: Run, *, as_json: bool, warned: Collection[str] = (), in_words: b
         if message not in warned:
             warn(str(message))
     if as_json:
-        print_json(run_as_json(run))
+        print(json.dumps(plain({"event": "result", **run_as_json(run)}), allow_nan=False))
     else:
         _print_run(run, in_words=in_words)
     raise typer.Exit(_EXIT_CODES.get(run.status, 0))
@@ -150,6 +150,7 @@ def _print_files(run: Run) -> None:
 
     folder = RunFolder(run.directory)
     kinds = (
+        (folder.report, "the run as one page, for a browser"),
         (folder.picture, "the front, drawn"),
         (folder.front_table, "the front"),
         (folder.trials, "all trials"),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from autoselect.cli.console import reported, watching
-from autoselect.cli.options import AsJson, Debug, NoCache
+from autoselect.cli.options import AsJsonLines, Debug, NoCache, Quiet
 
 _LIVE = "What the run had as an object in Python, not as a path or name"
 _AS_BEFORE = "As in autoselect search."
@@ -27,7 +27,8 @@ def resume(
     heldout: Annotated[str | None, typer.Option(rich_help_panel=_LIVE, help=_AS_BEFORE)] = None,
     evaluator: Annotated[str | None, typer.Option(rich_help_panel=_LIVE, help=_AS_BEFORE)] = None,
     metric: Annotated[str | None, typer.Option(rich_help_panel=_LIVE, help=_AS_BEFORE)] = None,
-    as_json: AsJson = False,
+    quiet: Quiet = False,
+    as_json: AsJsonLines = False,
     debug: Debug = False,
 ) -> None:
     """Go on with a search that was stopped, or give a finished one more trials."""
@@ -35,7 +36,7 @@ def resume(
         from autoselect.api import resume as run_resume
         from autoselect.cli.results import finish
 
-        with watching() as watcher:
+        with watching(quiet=quiet, as_json=as_json) as watcher:
             run = run_resume(
                 directory,
                 trials=trials,

@@ -12,10 +12,11 @@ from autoselect.cli.options import (
     CALIBRATION_HELP,
     EVALUATION_HELP,
     METRIC_HELP,
-    AsJson,
+    AsJsonLines,
     Debug,
     Direction,
     NoCache,
+    Quiet,
     Workers,
     command_line,
     parse_size,
@@ -156,7 +157,8 @@ def search(
     max_penalty: Annotated[
         float | None, _option("--max-penalty", panel=_LIMITS, text="Largest fragmentation penalty.")
     ] = None,
-    as_json: AsJson = False,
+    quiet: Quiet = False,
+    as_json: AsJsonLines = False,
     debug: Debug = False,
 ) -> None:
     """Search which layers to leave out of full-integer quantization, and write the Pareto front."""
@@ -164,7 +166,7 @@ def search(
         from autoselect.api import search as run_search
         from autoselect.cli.results import finish
 
-        with watching() as watcher:
+        with watching(quiet=quiet, as_json=as_json) as watcher:
             run = run_search(
                 model,
                 calibration=calibration,

@@ -225,10 +225,11 @@ def _subject(row: ModelRow) -> str:
     return f"{row.label} model"
 
 
-_SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "agreement"})
+PERCENT_METRICS = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "agreement"})
+"""Metrics that are said in per cent."""
 
 
 def _spoken(value: float | None, metric: str) -> str:
-    if value is None or metric not in _SHARES:
+    if value is None or metric not in PERCENT_METRICS:
         return format_score(value)
     return f"{100 * value:.1f} %"

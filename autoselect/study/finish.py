@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,19 +16,33 @@ from autoselect.runs.records import Scores, TrialRecord
 from autoselect.scoring.target_file import read_target
 from autoselect.study import result
 from autoselect.study.baselines import REPAIRED
+from autoselect.study.explain import write_explanations
 from autoselect.study.loop import Yardstick
+from autoselect.study.problem import Problem
 from autoselect.study.targeting import compiler_summary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The end of a search: everything that is written once the trials are told."""
+    """The end of a search: everything that is written once the trials are told.
+
+    Attributes:
+        folder: Where it is written.
+        case: What was searched.
+        settings: How.
+        objectives: The metric, the size and the penalty.
+        yardstick: The float model's scores and the limits.
+        problem: What a sampler knew; explains the result where it is there.
+        seconds: Time spent so far, by stage.
+    """
 
     folder: RunFolder
     case: Case
     settings: SearchSettings
     objectives: tuple[Objective, ...]
     yardstick: Yardstick
+    problem: Problem | None = None
+    seconds: Callable[[], Mapping[str, float]] = dict
 
     def write(
         self,
@@ -57,10 +72,13 @@ class Finish:
         listener(StageStarted(stage="write"))
         picks = result.picks_of(front, self.yardstick, result.noise_of(front, root, pool))
         result.write_tables(self.folder, metric, records, front, heldout, picks)
+        if self.problem is not None:
+            write_explanations(self.folder, self.problem, self.settings.template, records, picks)
         status = "interrupted" if pool is None else "complete" if feasible else "nothing_feasible"
         summary = self._summary(status, records, references, heldout, front, picks)
         summary["verdict"] += f" Ended early: {ended_early}." if ended_early else ""
-        result.write_summary(self.folder, {**summary, "warnings": warnings, "ended_early": ended_early})
+        summary |= {"warnings": warnings, "ended_early": ended_early, "seconds": dict(self.seconds())}
+        result.write_summary(self.folder, summary)
         result.remove_former_members(front, self.folder)
         if pool is not None:
             result.remove_work(self.folder.work)

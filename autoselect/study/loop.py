@@ -314,6 +314,7 @@ class SearchLoop:
                 reused=record.reused,
                 error=record.error,
                 dropped=record.partial is not None,
+                drop=scores.drop if scores else None,
             )
         )
 

@@ -7,7 +7,7 @@ import datetime
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -38,6 +38,7 @@ from autoselect.runs.records import Scores
 from autoselect.scoring.target_file import read_target
 from autoselect.study import result
 from autoselect.study.baselines import Baseline, baselines
+from autoselect.study.explain import write_explanations
 from autoselect.study.finish import Finish
 from autoselect.study.loop import Racing, SearchLoop, Stop, Yardstick
 from autoselect.study.optuna_study import SearchStudy
@@ -46,6 +47,7 @@ from autoselect.study.problem import Problem
 from autoselect.study.repairing import with_repairs
 from autoselect.study.samplers import PROPOSERS, check_sampler, make_sampler
 from autoselect.study.space_file import SearchSpaceFile, bind, read_space
+from autoselect.study.stage_clock import StageClock, earlier_seconds
 from autoselect.study.targeting import check_target, pins_of
 
 
@@ -83,14 +85,15 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
     check_sampler(request.settings.sampler)
     check_target(request.settings)
     folder.create()
-    with _discarded_unless_begun(folder), _locked(folder), _pool(request, folder) as pool:
-        case = _prepare(request, folder, pool, listener)
-        space, case = _bind(space_file, case, request.settings, listener)
-        case = _warned_of_pins(case, space, listener)
-        request = replace(request, settings=with_repairs(case, request.settings, pool, listener))
+    clock = StageClock(listener)
+    with _discarded_unless_begun(folder), locked(folder), _pool(request, folder) as pool:
+        case = _prepare(request, folder, pool, clock)
+        space, case = _bind(space_file, case, request.settings, clock)
+        case = _warned_of_pins(case, space, clock)
+        request = replace(request, settings=with_repairs(case, request.settings, pool, clock))
         float_model = _float_reference(case, pool, request.settings.trial_timeout)
-        folder.write_manifest(_manifest(request, case, space))
-        return _search(request, folder, case, space, float_model, pool, listener)
+        folder.write_manifest(_manifest(request, case, space, float_model))
+        return _search(request, folder, case, space, float_model, pool, clock)
 
 
 def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
@@ -102,25 +105,26 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
     manifest = folder.read_manifest()
     _refuse_other_metric(folder, manifest, request)
     space_file = read_space(request.settings.search_space)
-    with _locked(folder), _pool(request, folder) as pool:
+    clock = StageClock(listener, before=earlier_seconds(folder))
+    with locked(folder), _pool(request, folder) as pool:
         kept = folder.work.exists()
         try:
-            case = _prepare(request, folder, pool, listener)
+            case = _prepare(request, folder, pool, clock)
             _refuse_other_ingredients(folder, manifest, case)
-            space, case = _bind(space_file, case, request.settings, listener)
+            space, case = _bind(space_file, case, request.settings, clock)
             if manifest["search_space"] != _space_hash(space):
                 raise RunFolderError(
                     f"{folder.root} was made with another search space: the file {request.settings.search_space!r} has "
                     "changed since. Bring the old one back, or start a new run in another folder."
                 )
-            request = replace(request, settings=with_repairs(case, request.settings, pool, listener))
+            request = replace(request, settings=with_repairs(case, request.settings, pool, clock))
             float_model = _float_reference(case, pool, request.settings.trial_timeout)
         except BaseException:
             if not kept:
                 result.remove_work(folder.work)
             raise
         folder.write_manifest({**manifest, "settings": request.settings.model_dump()})
-        return _search(request, folder, case, space, float_model, pool, listener)
+        return _search(request, folder, case, space, float_model, pool, clock)
 
 
 @contextlib.contextmanager
@@ -134,7 +138,7 @@ def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _locked(folder: RunFolder) -> Iterator[None]:
+def locked(folder: RunFolder) -> Iterator[None]:
     """Refuse a second process in the same folder; the lock ends with the process, however it ends."""
     lock = FileLock(str(folder.lock))
     with storage_errors(folder.lock):
@@ -210,7 +214,7 @@ def _warned_of_pins(case: Case, space: BoundSpace, listener: Listener) -> Case:
     return replace(case, warnings=(*case.warnings, *found))
 
 
-def _manifest(request: Request, case: Case, space: BoundSpace) -> dict[str, Any]:
+def _manifest(request: Request, case: Case, space: BoundSpace, float_model: result.Reference) -> dict[str, Any]:
     return {
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": request.command,
@@ -221,6 +225,8 @@ def _manifest(request: Request, case: Case, space: BoundSpace) -> dict[str, Any]
         "metric": {"name": request.metric_name, "direction": request.direction},
         "settings": request.settings.model_dump(),
         "search_space": _space_hash(space),
+        "float_model": asdict(float_model),
+        "warnings": list(case.warnings),
     }
 
 
@@ -266,7 +272,7 @@ def _search(
     space: BoundSpace,
     float_model: result.Reference,
     pool: WorkerPool,
-    listener: Listener,
+    listener: StageClock,
 ) -> str:
     settings = request.settings
     folder.write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
@@ -285,6 +291,8 @@ def _search(
     problem = make_problem(case, space, settings, pool, listener) if settings.sampler in PROPOSERS else None
     if problem is None and settings.sampler in PROPOSERS:
         listener(Warned(message=_UNSUITED.format(settings.sampler)))
+    if problem is not None:
+        write_explanations(folder, problem, settings.template, [], {})
     study = _open_study(folder, objectives, settings, problem, space)
     listener(StageStarted(stage="trials", total=settings.trials))
     loop = SearchLoop(
@@ -300,7 +308,15 @@ def _search(
         timeout_seconds=settings.trial_timeout,
         listener=listener,
     )
-    finish = Finish(folder=folder, case=case, settings=settings, objectives=objectives, yardstick=yardstick)
+    finish = Finish(
+        folder=folder,
+        case=case,
+        settings=settings,
+        objectives=objectives,
+        yardstick=yardstick,
+        problem=problem,
+        seconds=listener.seconds,
+    )
     try:
         reason = loop.run(_baselines(case, space, settings), settings.trials, _stop(request, yardstick))
         return finish.write(study.records(), float_model, pool, listener, ended_early=reason)

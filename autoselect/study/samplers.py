@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import optuna
@@ -14,7 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 from autoselect.domain.recipe import Fallback, Recipe
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle
 from autoselect.errors import UsageError
-from autoselect.runs.records import Partial, Scores
+from autoselect.runs.records import Partial, Scores, TrialRecord
 from autoselect.study.problem import Mask, Problem
 from autoselect.study.proposers import Greedy, Proposer, Seen, exhaustive, heuristic, prefix, random_masks
 from autoselect.study.surrogate_proposer import SurrogateProposer
@@ -168,6 +169,24 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         if "partial" in attributes:
             return _of_partial(mask, Partial.from_dict(attributes["partial"]))
         return _of_values(mask, trial) if trial.values is not None else None
+
+
+def seen_of(records: Sequence[TrialRecord], problem: Problem, template: Recipe) -> list[tuple[TrialRecord, Seen]]:
+    """What the project's own samplers learn from the records of a search, in their order.
+
+    Records of recipes that differ from the template in more than nodes say nothing of the others.
+    """
+    told = [(r, r.recipe) for r in records if r.recipe and (r.scores or r.partial)]
+    alike = [(r, recipe) for r, recipe in told if recipe.repairs == template.repairs]
+    used = [(r, recipe) for r, recipe in alike if recipe.fallback == template.fallback or not recipe.denylisted_nodes]
+    seen = []
+    for record, recipe in used:
+        mask = problem.mask_of(recipe.denylisted_nodes)
+        if record.scores is not None:
+            seen.append(replace(_of_scores(mask, record.scores, {}), feasible=record.feasible))
+        elif record.partial is not None:
+            seen.append(_of_partial(mask, record.partial))
+    return list(zip([record for record, _ in used], _with_divergences(seen), strict=True))
 
 
 def _of_failure(mask: Mask) -> Seen:

@@ -34,6 +34,13 @@ _UNDO_SHARE = 0.15
 """Of the budget, kept for taking back float islands of the front."""
 
 
+def learn(surrogate: Surrogate, seen: Sequence[Seen]) -> None:
+    """Fit a surrogate to candidates whose divergences are known."""
+    divergences = np.array([s.log_divergence for s in seen])
+    noise = np.array([_PART_NOISE * math.sqrt(1.0 / max(s.share, 0.05) - 1.0) for s in seen])
+    surrogate.fit([s.mask for s in seen], divergences, noise)
+
+
 class SurrogateProposer:
     """Proposes by expected hypervolume gain.
 
@@ -89,7 +96,7 @@ class SurrogateProposer:
             return opening
         if len(learned) < 2 or len(scored) < 2:
             return opening if opening is not None else self._anything(taken, keys)
-        self._learn(learned)
+        learn(self._surrogate, learned)
         ask = _Ask(self, seen, pending, taken, keys)
         if len(seen) + len(pending) >= self._undo_from and (undone := ask.best_undone()) is not None:
             return undone
@@ -102,11 +109,6 @@ class SurrogateProposer:
         for share in _OPENING:
             found.append(sum(1 << i for i in ranking[: round(share * len(ranking))]))
         return list(dict.fromkeys(found))
-
-    def _learn(self, learned: Sequence[Seen]) -> None:
-        divergences = np.array([s.log_divergence for s in learned])
-        noise = np.array([_PART_NOISE * math.sqrt(1.0 / max(s.share, 0.05) - 1.0) for s in learned])
-        self._surrogate.fit([s.mask for s in learned], divergences, noise)
 
     def _is_new(self, mask: Mask, taken: set[Mask], keys: set[object]) -> bool:
         """Whether the target takes it, and it is neither known nor equal to what is known once built."""

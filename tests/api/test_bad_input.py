@@ -32,7 +32,7 @@ from autoselect.errors import (
 from autoselect.runs import files
 from autoselect.runs.cache import fetch, keep
 from autoselect.runs.folder import RunFolder
-from autoselect.study.run import _locked
+from autoselect.study.run import locked
 
 X, Y = pump.SEARCH
 WINDOW = X[:1]
@@ -272,7 +272,7 @@ def test_two_processes_do_not_share_a_folder(
 ) -> None:
     before = pump.tree(finished.directory)
     monkeypatch.chdir(finished.directory)
-    with _locked(RunFolder(finished.directory)), pytest.raises(RunFolderError, match="Another process is working"):
+    with locked(RunFolder(finished.directory)), pytest.raises(RunFolderError, match="Another process is working"):
         autoselect.resume(spelling, trials=30)
     assert pump.tree(finished.directory) == before
 

@@ -75,6 +75,20 @@ def agree(before: dict[int, list[float]], after: dict[int, list[float]]) -> bool
     return before == {number: after[number] for number in before if number in after}
 
 
+def assert_reported(folder: Path, told: dict[int, list[float]]) -> None:
+    """The page of a killed run opens, and its tables hold what was complete; the run can still be resumed."""
+    assert not (folder / "summary.json").exists()
+    page = autoselect.write_report(folder).read_text(encoding="utf-8")
+    assert "stopped early" in page
+    assert page.rstrip().endswith("</html>")
+    stopped = autoselect.load_run(folder)
+    assert stopped.status == "interrupted"
+    assert values(stopped) == told
+    for row in stopped.front.itertuples():
+        assert pump.sha256(folder / row.file) == row.sha256
+    assert (folder / ".autoselect-work").exists()
+
+
 @pytest.mark.slow
 def test_a_killed_search_loses_nothing_that_was_complete(tmp_path: Path) -> None:
     """Killed three times, at random moments, each time in another process; once the last line is cut off."""
@@ -94,6 +108,7 @@ def test_a_killed_search_loses_nothing_that_was_complete(tmp_path: Path) -> None
         if cut_off:
             with (folder / "study.journal").open("ab") as file:
                 file.write(b'{"op_code": 6, "worker_id": "a')
+    assert_reported(folder, before)
     wanted = max(before) + 10
     run = autoselect.resume(folder, trials=wanted)
     assert agree(before, values(run))
@@ -121,6 +136,7 @@ def test_an_interrupted_search_keeps_its_result_and_goes_on(tmp_path: Path) -> N
     assert stopped.status == "interrupted"
     assert set(stopped.picks) == {"accurate", "balanced", "compact", "integer"}
     assert (folder / "pareto.png").exists()
+    assert "stopped early" in (folder / "report.html").read_text(encoding="utf-8")
     for row in stopped.front.itertuples():
         assert pump.sha256(folder / row.file) == row.sha256
         assert row.accuracy == pytest.approx(pump.litert_accuracy((folder / row.file).read_bytes(), pump.SEARCH))

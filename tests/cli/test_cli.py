@@ -425,7 +425,7 @@ def test_the_help_names_every_metric() -> None:
 EVENTS = [
     StageStarted(stage="model"),
     StageStarted(stage="trials", total=3),
-    TrialFinished(number=0, origin="tpe", score=0.9, size_bytes=9, penalty=0.0, reused=False, error=None),
+    TrialFinished(number=0, origin="tpe", score=0.9, size_bytes=9, penalty=0.0, reused=False, error=None, drop=0.1),
     TrialFinished(number=1, origin="tpe", score=0.9, size_bytes=9, penalty=0.0, reused=True, error=None),
     TrialFinished(number=2, origin="tpe", score=None, size_bytes=None, penalty=None, reused=False, error="it [broke]"),
     Warned(message="be careful"),
@@ -440,11 +440,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO) -> str:
+def watched(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *, quiet: bool = False) -> str:
     from autoselect.cli.console import watching
 
     monkeypatch.setenv("TERM", "xterm")
-    with watching(stream) as watcher:
+    with watching(stream, quiet=quiet) as watcher:
         assert isinstance(watcher, Watcher)
         for event in EVENTS:
             watcher(event)
@@ -454,16 +454,91 @@ def watched(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO) -> str:
 def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", watched(monkeypatch, Terminal()))
-    for text in ("trials", "3/3", "1 reused, 1 failed", "Trial 2 failed: it [broke]", "Warning: be careful", "1/1"):
+    for text in ("trials", "3/3", "best 0.9, 1 saved, 1 failed", "Trial 2 failed: it [broke]", "1/1"):
         assert text in shown
+    assert "Warning: be careful" in shown
 
 
-@pytest.mark.parametrize(("stream", "no_color"), [(io.StringIO(), None), (Terminal(), "1")], ids=["file", "NO_COLOR"])
-def test_no_progress_elsewhere(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, no_color: str | None) -> None:
+@pytest.mark.parametrize(("stream", "no_color"), [(io.StringIO, None), (Terminal, "1")], ids=["file", "NO_COLOR"])
+@pytest.mark.parametrize("quiet", [False, True], ids=["plain", "quiet"])
+def test_lines_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, stream: type[io.StringIO], no_color: str | None, quiet: bool
+) -> None:
     monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
     if no_color:
         monkeypatch.setenv("NO_COLOR", no_color)
-    assert re.sub(r"\x1b\[[0-9;]*m", "", watched(monkeypatch, stream)) == "Warning: be careful\n"
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", watched(monkeypatch, stream(), quiet=quiet)).splitlines()
+    if quiet:
+        assert lines == ["Warning: be careful"]
+    else:
+        assert lines == [
+            "reading the model",
+            "trials (3)",
+            "Warning: be careful",
+            "trials 3/3, best 0.9, 1 saved, 1 failed",
+            "held-out check (1)",
+            "writing the run",
+        ]
+
+
+def test_bars_fit_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", watched(monkeypatch, Terminal()))
+    lines = re.split(r"[\r\n]+", shown)
+    assert max(map(len, lines)) <= 80
+    assert any(re.search(r"trials\s.*3/3.*best 0\.9, 1 saved, 1 failed", line) for line in lines)
+
+
+def test_json_lines_tell_each_event(capfd: pytest.CaptureFixture[str]) -> None:
+    from autoselect.cli.console import watching
+
+    with watching(as_json=True) as watcher:
+        print("a library says something")  # noqa: T201 - the point of the test
+        for event in EVENTS:
+            watcher(event)
+    out, err = capfd.readouterr()
+    told = [json.loads(line) for line in out.splitlines()]
+    assert [line["event"] for line in told] == [
+        *("stage", "stage", "trial", "trial", "trial", "warning", "stage", "step", "stage"),
+    ]
+    assert told[1] == {"event": "stage", "stage": "trials", "total": 3}
+    assert told[3]["reused"] is True
+    assert told[5] == {"event": "warning", "message": "be careful"}
+    assert "a library says something" in err
+    assert "Warning: be careful" in err
+
+
+def test_a_plain_log_tells_the_time_left() -> None:
+    from autoselect.cli.progress import PlainLog
+
+    now, lines = [0.0], []
+    log = PlainLog(lines.append, clock=lambda: now[0])
+    log(StageStarted(stage="trials", total=40))
+    for number in range(10):
+        now[0] += 3.0
+        dropped = number == 9
+        log(trial(number, score=None if dropped else 0.5 + number, drop=None if dropped else -float(number)))
+    assert lines == [
+        "trials (40)",
+        "trials 4/40, best 3.5, about 1:48 left",
+        "trials 8/40, best 7.5, about 1:36 left",
+    ]
+
+
+def trial(number: int, *, score: float | None, drop: float | None) -> TrialFinished:
+    return TrialFinished(
+        number=number,
+        origin="tpe",
+        score=score,
+        size_bytes=9,
+        penalty=0.0,
+        reused=False,
+        error=None,
+        dropped=score is None,
+        drop=drop,
+    )
 
 
 def test_a_resumed_search_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -514,3 +589,19 @@ def test_native_output_stays_off_stdout() -> None:
     assert done.stdout == "result\n"
     assert "native" in done.stderr
     assert "python" in done.stderr
+
+
+def test_report_writes_the_page_and_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calls = []
+
+    def write_report(directory: str, *, output: str | None) -> Path:
+        calls.append((directory, output))
+        path = tmp_path / "report.html"
+        path.write_text("<!doctype html>")
+        return path
+
+    monkeypatch.setattr("autoselect.api.write_report", write_report)
+    assert invoke("report", "run").stdout == f"written  {tmp_path / 'report.html'}\n"
+    told = json.loads(invoke("report", "run", "-o", "x.html", "--json").stdout)
+    assert told == {"path": str(tmp_path / "report.html"), "size_bytes": 15}
+    assert calls == [("run", None), ("run", "x.html")]

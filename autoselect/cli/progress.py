@@ -1,0 +1,141 @@
+"""How far a search is, for logs and machines: counts of its trials, plain lines, JSON lines; knows no bars."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import IO
+
+from autoselect.cases.events import Event, StageStarted, StepFinished, TrialFinished, Warned
+
+STAGES: Mapping[str, str] = {
+    "model": "reading the model",
+    "data": "reading the samples",
+    "calibrate": "calibrating",
+    "measure": "measuring the layers",
+    "ablation": "leaving single nodes in and out",
+    "figures": "drawing",
+    "reference": "float model",
+    "repairs": "trying repairs",
+    "probes": "trying units alone",
+    "trials": "trials",
+    "heldout": "held-out check",
+    "write": "writing the run",
+}
+"""What a reader sees for each stage."""
+
+_LINE_EVERY_SECONDS = 10.0
+_NAMES: Mapping[type[Event], str] = {
+    StageStarted: "stage",
+    StepFinished: "step",
+    TrialFinished: "trial",
+    Warned: "warning",
+}
+
+
+class Tally:
+    """Counts the trials of a search and keeps the best score."""
+
+    def __init__(self) -> None:
+        """Start from nothing."""
+        self.finished = self.failed = self.reused = self.dropped = 0
+        self._first_number: int | None = None
+        self._best: TrialFinished | None = None
+
+    def add(self, event: TrialFinished) -> None:
+        """Count one trial."""
+        if self._first_number is None:
+            self._first_number = event.number  # a resumed search goes on in the middle
+        self.finished += 1
+        self.reused += event.reused
+        self.dropped += event.dropped and not event.reused
+        self.failed += event.error is not None
+        if event.drop is not None and (self._best is None or self._best.drop is None or event.drop < self._best.drop):
+            self._best = event
+
+    @property
+    def done(self) -> int:
+        """Trials of the study so far, those of earlier processes included."""
+        return (self._first_number or 0) + self.finished
+
+    @property
+    def saved(self) -> int:
+        """Evaluations that were not needed in full: known already, or dropped after part of the samples."""
+        return self.reused + self.dropped
+
+    def note(self) -> str:
+        """``best 0.9310, 12 saved, 1 failed``; what is zero is left out."""
+        parts = [f"best {self._best.score:.4g}"] if self._best is not None and self._best.score is not None else []
+        parts += [f"{count} {what}" for count, what in ((self.saved, "saved"), (self.failed, "failed")) if count]
+        return ", ".join(parts)
+
+
+class PlainLog:
+    """A listener that writes whole lines, for logs: each stage, and the trials every few seconds.
+
+    Args:
+        write: Takes one line.
+        clock: Tells the time, seconds.
+    """
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._write, self._clock = write, clock
+        self._tally = Tally()
+        self._total: int | None = None
+        self._begun = self._told = clock()
+        self._open = False
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
+        if isinstance(event, StageStarted):
+            self._start(event)
+        elif isinstance(event, TrialFinished):
+            self._tally.add(event)
+            if self._clock() - self._told >= _LINE_EVERY_SECONDS:
+                self._tell()
+            else:
+                self._open = True
+
+    def _start(self, event: StageStarted) -> None:
+        if self._open:
+            self._tell()
+        self._total, self._begun, self._told = event.total, self._clock(), self._clock()
+        count = f" ({event.total})" if event.total else ""
+        self._write(f"{STAGES.get(event.stage, event.stage)}{count}")
+
+    def _tell(self) -> None:
+        self._told, self._open = self._clock(), False
+        of = f"/{self._total}" if self._total else ""
+        parts = [f"trials {self._tally.done}{of}", self._tally.note(), self._left()]
+        self._write(", ".join(filter(None, parts)))
+
+    def _left(self) -> str:
+        """Time left at the pace so far; nothing at the end."""
+        left = (self._total or 0) - self._tally.done
+        if left <= 0 or not self._tally.finished:
+            return ""
+        seconds = round(left * (self._told - self._begun) / self._tally.finished)
+        return f"about {seconds // 60}:{seconds % 60:02d} left"
+
+
+class JsonLines:
+    """A listener that writes each event as a line of JSON.
+
+    Args:
+        stream: Flushed after each line, so that a reader sees it at once.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
+        self._stream.write(json.dumps({"event": _NAMES[type(event)], **_finite(asdict(event))}, allow_nan=False) + "\n")
+        self._stream.flush()
+
+
+def _finite(fields: Mapping[str, object]) -> dict[str, object]:
+    """The fields with null for what is no number."""
+    return {key: None if isinstance(v, float) and v - v != 0 else v for key, v in fields.items()}

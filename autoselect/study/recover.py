@@ -1,0 +1,97 @@
+"""Brings a run folder in order that a killed search left: writes what Ctrl-C would have written; scores nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autoselect.cases.events import ignore
+from autoselect.cases.files import CaseFiles
+from autoselect.cases.prepare import Case
+from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.domain.layers import COLUMNS, LayerTable
+from autoselect.domain.objectives import Objective
+from autoselect.errors import RunFolderError
+from autoselect.runs.folder import RunFolder, read_json
+from autoselect.study import result
+from autoselect.study.finish import Finish
+from autoselect.study.loop import Yardstick
+from autoselect.study.optuna_study import SearchStudy
+from autoselect.study.run import locked
+
+
+def recover(folder: RunFolder) -> bool:
+    """Write tables, front and summary of the finished trials, where the folder does not hold them already.
+
+    The run can be resumed as before: nothing that a resume needs is removed.
+
+    Returns:
+        Whether anything had to be written.
+
+    Raises:
+        RunFolderError: If the folder holds no run, or another process is working in it.
+    """
+    manifest = folder.read_manifest()
+    if not folder.study.exists() and folder.summary.exists():
+        return False
+    with locked(folder):
+        settings = make_settings(**manifest["settings"])
+        objectives = _objectives(manifest)
+        records = SearchStudy(folder.study, objectives).records()
+        if _trials_told(folder) == len(records):
+            return False
+        if not folder.layer_statistics.exists():
+            folder.write_table(folder.layer_statistics, COLUMNS, ())
+        _finish(folder, manifest, settings, objectives).write(records, _float_model(folder, manifest), None, ignore)
+    return True
+
+
+def _objectives(manifest: dict[str, Any]) -> tuple[Objective, ...]:
+    metric = manifest["metric"]
+    return (
+        Objective(name=metric["name"], direction=metric["direction"]),
+        Objective(name="size_bytes", direction="minimize"),
+        Objective(name="penalty", direction="minimize"),
+    )
+
+
+def _trials_told(folder: RunFolder) -> int | None:
+    """Trials in the summary; None where it, or a table that belongs to it, is missing or damaged."""
+    if not all(path.exists() for path in (folder.trials, folder.front_table, folder.layer_statistics)):
+        return None
+    try:
+        counts = read_json(folder.summary, missing="").get("counts")
+    except RunFolderError:
+        return None
+    return counts.get("trials") if isinstance(counts, dict) else None
+
+
+def _float_model(folder: RunFolder, manifest: dict[str, Any]) -> result.Reference:
+    try:
+        return result.Reference(**manifest["float_model"])
+    except (KeyError, TypeError):
+        raise RunFolderError(
+            f"{folder.root} holds a run that was stopped before it wrote its tables, and its manifest lacks the float "
+            f"model's scores. Run `autoselect resume {folder.root}`."
+        ) from None
+
+
+def _finish(
+    folder: RunFolder, manifest: dict[str, Any], settings: SearchSettings, objectives: tuple[Objective, ...]
+) -> Finish:
+    float_model = _float_model(folder, manifest)
+    case = Case(
+        files=CaseFiles(root=folder.work),
+        layers=LayerTable(nodes=(), statistics=()),
+        counts=manifest["counts"],
+        hashes=manifest["hashes"],
+        has_heldout=False,
+        warnings=tuple(manifest.get("warnings", ())),
+    )
+    yardstick = Yardstick(
+        float_score=float_model.metric,
+        float_size_bytes=float_model.size_bytes,
+        float_penalty=float_model.penalty,
+        direction=objectives[0].direction,
+        constraints=settings.constraints,
+    )
+    return Finish(folder=folder, case=case, settings=settings, objectives=objectives, yardstick=yardstick)

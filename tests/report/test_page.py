@@ -1,0 +1,225 @@
+"""What the page of a run says, asked of its rows and of its HTML; the browser's part is in test_page_browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import made_run as made
+import pandas as pd
+import pytest
+
+from autoselect.report import page_history, page_models, page_nodes
+from autoselect.report.page import context, page_of, write_page
+
+LIMIT_BYTES = 6_000_000
+
+
+class Reader(HTMLParser):
+    """Collects tags, and the text of each script."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self._inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag == "script"
+        if self._inside:
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside and tag != "script"
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.scripts[-1] += data
+
+
+def read(html: str) -> Reader:
+    reader = Reader()
+    reader.feed(html)
+    return reader
+
+
+def test_the_page_of_a_long_run_of_a_large_model_is_small_and_whole(tmp_path: Path) -> None:
+    path = write_page(made.made_run(tmp_path, nodes=111, trials=300), tmp_path / "report.html")
+    assert path.stat().st_size < LIMIT_BYTES
+    html = path.read_text(encoding="utf-8")
+    assert html.count("plotly.js (basic - minified)") == 1
+    reader = read(html)
+    loaded = [value for _, attrs in reader.tags for key, value in attrs.items() if key in ("src", "href") and value]
+    assert [link for link in loaded if not link.startswith(("#", "data:,"))] == []
+
+
+def test_names_are_text(tmp_path: Path) -> None:
+    reader = read(page_of(made.made_run(tmp_path)))
+    assert len(reader.scripts) == 3
+    data = json.loads(reader.scripts[0])
+    assert data["nodes"][0][1] == made.HOSTILE
+    titles = [attrs.get("title") for _, attrs in reader.tags]
+    assert made.HOSTILE in titles
+
+
+def test_the_verdict_in_a_sentence(tmp_path: Path) -> None:
+    run = made.made_run(tmp_path)
+    run.trials.loc[0, ["accuracy", "drop", "size_bytes"]] = [0.909, 0.021, 40000]
+    row = run.front.index[run.front["pick"].str.startswith("balanced")][0]
+    balanced = run.trials.index[run.trials["id"] == run.front.loc[row, "id"]][0]
+    for table, place in ((run.front, row), (run.trials, balanced)):
+        table.loc[place, ["accuracy", "drop", "size_bytes", "segments"]] = [0.928, 0.002, 42400, 2]
+    out = ["block_0/node_1/Relu;block_0/node_1/BiasAdd", "block_0/node_2/Relu;block_0/node_2/BiasAdd"]
+    run.trials.loc[balanced, "recipe"] = json.dumps({"denylisted_nodes": out, "fallback": "drq"})
+    run.summary["references"]["fiq"] = {"accuracy": 0.909, "size_bytes": 40000, "penalty": 0.0}
+    found = context(run)["verdict"].replace("\N{NO-BREAK SPACE}", " ")
+    assert found == (
+        "All-integer loses 2.1 points; balanced gives back 1.9 of them with 2 nodes out of integers, "
+        "+6.0 % size, 2 segments."
+    )
+
+
+@pytest.mark.parametrize(
+    ("metric", "drop", "words"),
+    [
+        pytest.param("accuracy", 0.021, "loses 2.1 points", id="share"),
+        pytest.param("accuracy", 0.01, "loses 1.0 point", id="one point"),
+        pytest.param("accuracy", -0.003, "gains 0.3 points", id="gain"),
+        pytest.param("accuracy", 0.0, "loses nothing", id="nothing"),
+        pytest.param("accuracy", 0.0004, "loses 0.04 points", id="small"),
+        pytest.param("my.module:loss", 0.25, "loses 0.25 loss", id="metric of one's own"),
+    ],
+)
+def test_a_drop_in_words(metric: str, drop: float, words: str) -> None:
+    assert page_models.lost(drop, {"metric": metric}) == words
+
+
+def test_cards_hold_scores_interval_size_and_command(tmp_path: Path) -> None:
+    run = made.made_run(tmp_path / "a folder")
+    models = page_models.model_rows(run, {})
+    cards = page_models.cards(run, models)
+    assert [card["picks"] for card in cards] == [["accurate"], ["balanced", "compact"], ["integer"]]
+    row = run.front.iloc[0]
+    card = cards[0]
+    assert card["score"] == f"{100 * row['accuracy']:.1f} %"
+    assert card["heldout"] == f"{100 * row['heldout_accuracy']:.1f} %"
+    assert card["interval"] == f"{100 * row['heldout_low']:.1f} to {100 * row['heldout_high']:.1f}"
+    assert card["command"] == f"autoselect pick '{run.directory}' --name accurate -o accurate.tflite"
+    bar = card["bar"]
+    assert 0 <= bar["low"] < bar["value"] < bar["high"] <= 100
+
+
+def test_every_trial_has_a_row_and_each_member_is_marked_once(tmp_path: Path) -> None:
+    run = made.made_run(tmp_path)
+    again = run.trials[run.trials["id"] == run.front.loc[0, "id"]].assign(number=99, reused=True)
+    object.__setattr__(run, "trials", pd.concat([run.trials, again], ignore_index=True))
+    rows = page_models.model_rows(run, {made.HOSTILE: 0})
+    assert len(rows) == len(run.trials)
+    assert sorted(row["id"] for row in rows if row["front"]) == sorted(run.front["id"])
+    failed = next(row for row in rows if row["state"] == "failed")
+    assert (failed["score"], failed["error"]) == (None, "it <broke>")
+    for row, recipe in zip(rows, run.trials["recipe"], strict=True):
+        assert (row["nodes"] == [0]) == (made.HOSTILE in json.loads(recipe)["denylisted_nodes"])
+
+
+def test_how_often_and_what_share_of_the_damage(tmp_path: Path) -> None:
+    run = made.made_run(tmp_path)
+    (tmp_path / "sensitivity.csv").write_text(
+        "tensor_name,unit,probe,estimate\n"
+        + "".join(
+            f'"{name}",{unit},1.0,{value}\n' for name, unit, value in (("a", 0, 3.0), ("b", 1, 1.0), ("c", 1, 1.0))
+        )
+    )
+    object.__setattr__(run, "layer_statistics", pd.DataFrame({"tensor_name": ["a", "b", "c", "d"]}))
+    members = run.front["id"].tolist()
+    recipe = json.dumps({"denylisted_nodes": ["b"]})
+    empty = json.dumps({"denylisted_nodes": []})
+    run.trials["recipe"] = [recipe if name == members[0] else empty for name in run.trials["id"]]
+    rows = page_nodes.node_rows(run)
+    assert [row["buys"] for row in rows] == [0.75, 0.25, 0.25, None]
+    assert [row["unit_size"] for row in rows] == [1, 2, 2, 1]
+    assert [row["front"] for row in rows] == [0, 1 / len(members), 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("reason", "fallback", "kind"),
+    [
+        pytest.param(None, "drq", "hybrid", id="as the recipe says"),
+        pytest.param(None, "float", "float", id="float wanted"),
+        pytest.param("no hybrid kernel", "drq", "float", id="no kernel"),
+        pytest.param("stays integer even with every node denylisted", "drq", "integer", id="unreachable"),
+        pytest.param("the quantizer keeps it in integers beside these neighbours", "float", "integer", id="kept"),
+    ],
+)
+def test_strips_without_the_models_files(tmp_path: Path, reason: str | None, fallback: str, kind: str) -> None:
+    run = made.made_run(tmp_path)
+    name = "block_0/node_1/Relu;block_0/node_1/BiasAdd"
+    run.trials["recipe"] = json.dumps({"denylisted_nodes": [name], "fallback": fallback})
+    run.trials["fallbacks"] = json.dumps({name: reason} if reason else {})
+    strip = page_nodes.strips(run, page_nodes.node_rows(run))[0]
+    kinds = [part["kind"] for part in strip["runs"] for _ in range(part["length"])]
+    assert kinds == ["integer", kind, *["integer"] * 10]
+
+
+def test_hypervolume_never_falls_and_ends_at_its_whole(tmp_path: Path) -> None:
+    run = made.made_run(tmp_path, trials=60)
+    found = page_history.hypervolumes(run)
+    assert len(found) == len(run.trials) - 1  # the failed trial is no evaluation
+    values = [value for _, value in found]
+    assert values == sorted(values)
+    assert values[-1] == pytest.approx(1.0)
+
+
+def test_hypervolume_of_two_candidates_by_hand(tmp_path: Path) -> None:
+    run = made.made_run(tmp_path)
+    table = run.trials.iloc[:2].copy()
+    table["accuracy"], table["size_bytes"], table["penalty"] = [0.5, 0.9], [10.0, 20.0], [0.0, 4.0]
+    object.__setattr__(run, "trials", table)
+    # In units of the spread the two are (1, 0, 0) and (0, 1, 1) below the corner (1.1, 1.1, 1.1).
+    first = 0.1 * 1.1 * 1.1
+    both = first + 1.1 * 0.1 * 0.1 - 0.1 * 0.1 * 0.1
+    assert page_history.hypervolumes(run) == [(1, pytest.approx(first / both)), (2, pytest.approx(1.0))]
+
+
+def test_racing_saves_the_samples_that_were_not_run(tmp_path: Path) -> None:
+    run = made.made_run(tmp_path)
+    dropped = int((run.trials["state"] == "dropped").sum())
+    saved = next(tile for tile in page_history.savings(run) if "saved by racing" in tile["name"])
+    assert saved["value"] == f"{750 * dropped:,}"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(4.24, "4.2 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")], ids=["s", "min", "h"]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert page_history.duration(seconds) == text
+
+
+@pytest.mark.parametrize("command", ["autoselect search model.tflite", None], ids=["typed", "from Python"])
+def test_the_replay(tmp_path: Path, command: str | None) -> None:
+    run = made.made_run(tmp_path)
+    run.manifest["command"] = command
+    told = page_history.replay(run)
+    if command:
+        assert told == command
+    else:
+        assert told.startswith("autoselect.search(\n    'models/made <i>up.tflite',\n    seed=3,")
+        compile(told, "replay", "eval")
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2], ids=["nothing scored", "one trial", "two"])
+@pytest.mark.parametrize("status", ["complete", "interrupted", "nothing_feasible"])
+def test_small_runs_have_a_page(tmp_path: Path, kept: int, status: str) -> None:
+    run = made.made_run(tmp_path, status=status)
+    run.summary["references"] = run.summary["evaluated"] = {}  # as with an evaluator that has no split
+    object.__setattr__(run, "trials", run.trials.iloc[:kept])
+    object.__setattr__(run, "front", run.front[run.front["id"].isin(run.trials["id"])])
+    run.summary["picks"] = {name: row.id for row in run.front.itertuples() for name in row.pick.split(",") if name}
+    (tmp_path / "sensitivity.csv").unlink()
+    (tmp_path / "islands.csv").write_text("id\nnonsense")
+    html = page_of(run)
+    assert re.search(r"<h1>made &lt;i&gt;up.tflite</h1>", html)
+    assert ("No candidate has been scored yet." in html) == (run.front.empty)

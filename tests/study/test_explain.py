@@ -1,0 +1,118 @@
+"""What is written of nodes and islands, on a problem whose forecasts are known."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from synthetic import chain_of
+
+from autoselect.cases.events import StageStarted, StepFinished
+from autoselect.domain.recipe import Recipe
+from autoselect.runs.folder import RunFolder
+from autoselect.runs.records import Scores, TrialRecord
+from autoselect.study.explain import ISLAND_COLUMNS, SENSITIVITY_COLUMNS, write_explanations
+from autoselect.study.problem import Problem
+from autoselect.study.stage_clock import StageClock, earlier_seconds
+
+PRIORS = [0.4, 0.01, 0.01, 0.2]
+
+
+def record(problem: Problem, mask: int, drop: float) -> TrialRecord:
+    """A scored candidate; its divergence is the sum of what it keeps in integers, and a little."""
+    forecast = problem.forecast(mask)
+    divergence = 1e-3 + sum(p for i, p in enumerate(PRIORS) if not mask >> i & 1)
+    scores = Scores(
+        sha256=f"{mask:064x}"[::-1],
+        metric=0.9 - drop,
+        drop=drop,
+        drop_noise=0.0,
+        sqnr_db=-10 * math.log10(divergence),
+        size_bytes=forecast.size_bytes,
+        penalty=forecast.penalty,
+        segments=1,
+        float_ops=mask.bit_count(),
+        crossing_tensors=0,
+        crossing_bytes=0,
+        float_macs_share=0.0,
+        samples=10,
+        build_seconds=0.0,
+        score_seconds=0.0,
+        inference_seconds=0.0,
+    )
+    return TrialRecord(
+        number=mask,
+        origin="surrogate",
+        recipe=Recipe(denylisted_nodes=problem.nodes_of(mask)),
+        scores=scores,
+        reused=False,
+        feasible=True,
+        error=None,
+    )
+
+
+def written(folder: RunFolder) -> tuple[pd.DataFrame, pd.DataFrame]:
+    sensitivity, islands = pd.read_csv(folder.sensitivity), pd.read_csv(folder.islands, dtype={"id_without": str})
+    assert tuple(sensitivity.columns) == SENSITIVITY_COLUMNS
+    assert tuple(islands.columns) == ISLAND_COLUMNS
+    return sensitivity, islands
+
+
+def test_before_the_first_trial_only_the_probes_are_known(tmp_path: Path) -> None:
+    write_explanations(RunFolder(tmp_path), chain_of(PRIORS), Recipe(), [], {})
+    sensitivity, islands = written(RunFolder(tmp_path))
+    assert sensitivity["probe"].tolist() == PRIORS
+    assert sensitivity["estimate"].isna().all()
+    assert islands.empty
+
+
+def test_islands_cost_what_the_forecasts_say_and_buy_what_was_measured(tmp_path: Path) -> None:
+    problem = chain_of(PRIORS)
+    drops = {0b0000: 0.3, 0b1111: 0.0, 0b1001: 0.01, 0b0001: 0.1}
+    records = [record(problem, mask, drop) for mask, drop in drops.items()]
+    pick = records[2]
+    write_explanations(RunFolder(tmp_path), problem, Recipe(), records, {"balanced": pick.id, "integer": pick.id})
+    sensitivity, islands = written(RunFolder(tmp_path))
+    assert sensitivity["estimate"].idxmax() == 0
+    assert islands["id"].nunique() == 1
+    assert [set(json.loads(nodes)) for nodes in islands["nodes"]] == [
+        problem.nodes_of(0b0001),
+        problem.nodes_of(0b1000),
+    ]
+    for row, rest in zip(islands.itertuples(), (0b1000, 0b0001), strict=True):
+        whole, less = problem.forecast(0b1001), problem.forecast(rest)
+        assert row.size_bytes == whole.size_bytes - less.size_bytes
+        assert row.penalty == pytest.approx(whole.penalty - less.penalty)
+        assert row.divergence_without > row.divergence
+        assert row.drop_gain > 0
+    # The pick without its second island was scored, without its first it was not.
+    assert islands["drop_without"].isna().tolist() == [True, False]
+    assert islands.loc[1, "drop_without"] == 0.1
+    assert islands.loc[1, "id_without"] == records[3].id
+
+
+def test_the_clock_adds_up_stages_and_passes_everything_on() -> None:
+    now, heard = [10.0], []
+    clock = StageClock(heard.append, before={"trials": 5.0}, clock=lambda: now[0])
+    assert clock.seconds() == {"trials": 5.0}
+    for stage, lasts in (("model", 1.0), ("trials", 2.0), ("heldout", 4.0), ("trials", 8.0)):
+        clock(StageStarted(stage=stage))
+        clock(StepFinished(stage=stage))
+        now[0] += lasts
+    assert clock.seconds() == {"trials": 15.0, "model": 1.0, "heldout": 4.0}
+    assert len(heard) == 8
+
+
+@pytest.mark.parametrize(
+    ("summary", "expected"),
+    [(None, {}), ("{", {}), ("{}", {}), ('{"seconds": {"trials": 3}}', {"trials": 3.0})],
+    ids=["none", "damaged", "old", "known"],
+)
+def test_seconds_of_earlier_processes(tmp_path: Path, summary: str | None, expected: dict[str, float]) -> None:
+    folder = RunFolder(tmp_path)
+    if summary is not None:
+        folder.summary.write_text(summary)
+    assert earlier_seconds(folder) == expected

@@ -1,0 +1,78 @@
+"""Run folders that a killed search left, as recover() finds them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autoselect.errors import RunFolderError
+from autoselect.runs.folder import RunFolder
+from autoselect.runs.run import load_run
+from autoselect.study.recover import recover
+
+MANIFEST = {
+    "settings": {"trials": 5},
+    "metric": {"name": "accuracy", "direction": "maximize"},
+    "counts": {"calibration": 3, "search": 10, "heldout": 4},
+    "hashes": {},
+    "warnings": ["mind this"],
+    "float_model": {"name": "float", "sha256": "float", "metric": 0.9, "size_bytes": 1000, "penalty": 5.0},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """A run that was killed before its first trial."""
+    made = RunFolder(tmp_path / "run")
+    made.create()
+    made.write_manifest(MANIFEST)
+    return made
+
+
+def test_a_run_that_was_killed_before_its_first_trial_can_be_read(folder: RunFolder) -> None:
+    assert recover(folder)
+    run = load_run(folder.root)
+    assert (run.status, len(run.trials), len(run.front)) == ("interrupted", 0, 0)
+    assert run.summary["references"]["float"]["accuracy"] == 0.9
+    assert run.summary["warnings"] == ["mind this"]
+
+
+def test_what_is_in_order_is_left_alone(folder: RunFolder) -> None:
+    assert recover(folder)
+    before = {path: path.read_bytes() for path in (folder.summary, folder.trials, folder.front_table)}
+    assert not recover(folder)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("name", ["summary.json", "trials.csv", "front.csv", "layer_statistics.csv"])
+def test_a_missing_table_is_written_again(folder: RunFolder, name: str) -> None:
+    recover(folder)
+    (folder.root / name).unlink()
+    assert recover(folder)
+    assert load_run(folder.root).status == "interrupted"
+
+
+def test_half_a_summary_is_written_again(folder: RunFolder) -> None:
+    recover(folder)
+    folder.summary.write_text(folder.summary.read_text()[:40])
+    assert recover(folder)
+    assert json.loads(folder.summary.read_text())["status"] == "interrupted"
+
+
+def test_a_finished_run_without_its_journal_needs_nothing(folder: RunFolder) -> None:
+    recover(folder)
+    folder.study.unlink()
+    assert not recover(folder)
+
+
+def test_a_manifest_without_the_float_model_asks_for_a_resume(folder: RunFolder) -> None:
+    folder.write_manifest({key: value for key, value in MANIFEST.items() if key != "float_model"})
+    with pytest.raises(RunFolderError, match="autoselect resume"):
+        recover(folder)
+
+
+def test_no_run_at_all(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="holds no run"):
+        recover(RunFolder(tmp_path))
