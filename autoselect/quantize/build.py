@@ -14,7 +14,7 @@ from autoselect.quantize import converter, dynamic_range, leftovers, names
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
-_KEPT_BY_QUANTIZER = "the quantizer keeps it in integers beside these neighbours"
+KEPT_BY_QUANTIZER = "the quantizer keeps it in integers beside these neighbours"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ def _explain(
     for index, node in denied.items():
         kind = kinds[node.name]
         if kind == "integer":
-            fallbacks[node.name] = node.unreachable_reason or node.bound_reason or _KEPT_BY_QUANTIZER
+            fallbacks[node.name] = node.unreachable_reason or node.bound_reason or KEPT_BY_QUANTIZER
         elif kind == "float" and recipe.fallback == "drq":
             if index not in kept:
                 raise BuildError(f"The dynamic-range pass left the node {node.name!r} float without a reason.")

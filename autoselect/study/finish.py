@@ -13,6 +13,7 @@ from autoselect.isolation.pool import WorkerPool
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.study import result
+from autoselect.study.exported import export
 from autoselect.study.loop import Yardstick
 
 
@@ -59,6 +60,7 @@ class Finish:
         summary["verdict"] += f" Ended early: {ended_early}." if ended_early else ""
         result.write_summary(self.folder, {**summary, "warnings": warnings, "ended_early": ended_early})
         result.remove_former_members(front, self.folder)
+        export(front, picks, self.folder, self.case.files)
         if pool is not None:
             result.remove_work(self.folder.work)
         return status
