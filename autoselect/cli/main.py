@@ -15,15 +15,15 @@ from autoselect.cli.inspect import inspect
 from autoselect.cli.pick import pick
 from autoselect.cli.resume import resume
 from autoselect.cli.search import search
+from autoselect.cli.watch import watch
 
 app = typer.Typer(
     name="autoselect",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (search, demo, resume, build, evaluate, inspect, diagnose, pick):
+for command in (search, demo, resume, build, evaluate, inspect, diagnose, pick, watch):
     app.command()(command)
 
 

@@ -32,6 +32,8 @@ class RunFolder:
         self.calibrated = root / "calibrated.tflite"
         """The calibrated float model, its ops under names that the quantizer cannot change."""
         self.model_explorer = root / "model_explorer"
+        self.artifacts = root / "artifacts"
+        """Models and recipes of the front under the names that optuna-dashboard asks for."""
         self.layer_statistics = root / "layer_statistics.csv"
         self.picture = root / "pareto.png"
         self.log = root / "worker.log"

@@ -53,8 +53,10 @@ def test_a_finished_folder_holds_what_is_promised_and_nothing_else(finished: aut
         "calibrated.tflite",
         *members,
         *(f"model_explorer/{column}.json" for column in columns),
+        *(f"artifacts/{path.name}" for path in (finished.directory / "artifacts").iterdir()),
     }
-    assert sorted(p.name for p in finished.directory.iterdir() if p.is_dir()) == ["front", "model_explorer"]
+    folders = sorted(p.name for p in finished.directory.iterdir() if p.is_dir())
+    assert folders == ["artifacts", "front", "model_explorer"]
     assert (finished.directory / "pareto.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(p.name for p in finished.directory.parent.iterdir()) == ["run"]  # No lock is left beside it.
 
