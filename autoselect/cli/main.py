@@ -11,6 +11,7 @@ from autoselect.cli.build import build
 from autoselect.cli.demo import demo
 from autoselect.cli.diagnose import diagnose
 from autoselect.cli.evaluate import evaluate
+from autoselect.cli.init import init
 from autoselect.cli.inspect import inspect
 from autoselect.cli.pick import pick
 from autoselect.cli.resume import resume
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (search, demo, resume, build, evaluate, inspect, diagnose, pick, watch):
+for command in (init, search, demo, resume, build, evaluate, inspect, diagnose, pick, watch):
     app.command()(command)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from autoselect.cli.config_file import read_config
 from autoselect.cli.console import reported, watching
 from autoselect.cli.options import (
     CALIBRATION_HELP,
@@ -137,6 +138,12 @@ def search(
     ] = None,
     max_penalty: Annotated[
         float | None, _option("--max-penalty", panel=_LIMITS, text="Largest fragmentation penalty.")
+    ] = None,
+    config: Annotated[  # noqa: ARG001 - its callback has read it
+        str | None,
+        typer.Option(
+            callback=read_config, is_eager=True, metavar="TOML", help="File of options; see autoselect init."
+        ),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,

@@ -116,15 +116,6 @@ class SearchStudy:
     ) -> TrialRecord:
         """Finish a trial with its scores."""
         trial = asked.trial
-        with self._using():
-            trial.set_user_attr("origin", asked.origin)
-            trial.set_user_attr("recipe", recipe.to_json())
-            trial.set_user_attr("scores", scores.to_dict())
-            trial.set_user_attr("reused", reused)
-            trial.set_user_attr("violations", dict(violations))
-            for name, violation in violations.items():
-                trial.set_constraint(name, violation)
-            self._study.tell(trial, [scores.metric, float(scores.size_bytes), scores.penalty])
         record = TrialRecord(
             number=asked.number,
             origin=asked.origin,
@@ -135,16 +126,19 @@ class SearchStudy:
             error=None,
         )
         self._note(asked, record)
+        with self._using():
+            trial.set_user_attr("origin", asked.origin)
+            trial.set_user_attr("recipe", recipe.to_json())
+            trial.set_user_attr("scores", scores.to_dict())
+            trial.set_user_attr("reused", reused)
+            trial.set_user_attr("violations", dict(violations))
+            for name, violation in violations.items():
+                trial.set_constraint(name, violation)
+            self._study.tell(trial, [scores.metric, float(scores.size_bytes), scores.penalty])
         return record
 
     def tell_dropped(self, asked: Asked, recipe: Recipe, partial: Partial, *, reused: bool) -> TrialRecord:
         """Finish a trial that cannot enter the front, without a score."""
-        with self._using():
-            asked.trial.set_user_attr("origin", asked.origin)
-            asked.trial.set_user_attr("recipe", recipe.to_json())
-            asked.trial.set_user_attr("partial", partial.to_dict())
-            asked.trial.set_user_attr("reused", reused)
-            self._study.tell(asked.trial, state=TrialState.PRUNED)
         record = TrialRecord(
             number=asked.number,
             origin=asked.origin,
@@ -156,16 +150,16 @@ class SearchStudy:
             partial=partial,
         )
         self._note(asked, record)
+        with self._using():
+            asked.trial.set_user_attr("origin", asked.origin)
+            asked.trial.set_user_attr("recipe", recipe.to_json())
+            asked.trial.set_user_attr("partial", partial.to_dict())
+            asked.trial.set_user_attr("reused", reused)
+            self._study.tell(asked.trial, state=TrialState.PRUNED)
         return record
 
     def tell_failure(self, asked: Asked, recipe: Recipe | None, error: str) -> TrialRecord:
         """Finish a trial that has no scores."""
-        with self._using():
-            asked.trial.set_user_attr("origin", asked.origin)
-            if recipe is not None:
-                asked.trial.set_user_attr("recipe", recipe.to_json())
-            asked.trial.set_user_attr("error", error)
-            self._study.tell(asked.trial, state=TrialState.FAIL)
         record = TrialRecord(
             number=asked.number,
             origin=asked.origin,
@@ -176,9 +170,16 @@ class SearchStudy:
             error=error,
         )
         self._note(asked, record)
+        with self._using():
+            asked.trial.set_user_attr("origin", asked.origin)
+            if recipe is not None:
+                asked.trial.set_user_attr("recipe", recipe.to_json())
+            asked.trial.set_user_attr("error", error)
+            self._study.tell(asked.trial, state=TrialState.FAIL)
         return record
 
     def _note(self, asked: Asked, record: TrialRecord) -> None:
+        """Say in the dashboard what came of a trial; before it is told, so that a told trial is complete."""
         self._set_attributes(dashboard.note_attributes(asked.trial._trial_id, dashboard.note_of(record)))
 
     def _set_attributes(self, attributes: Mapping[str, Any]) -> None:

@@ -66,7 +66,7 @@ def test_the_dashboard_shows_metrics_notes_and_artifacts(finished: autoselect.Ru
     with served([watching.find_program(), *command[1:]], port) as ask:
         (study,) = ask("/api/studies")["study_summaries"]
         found = ask(f"/api/studies/{study['study_id']}")
-        assert found["metric_names"] == ["accuracy", "size_bytes", "penalty"]
+        assert found["objective_names"] == ["accuracy", "size_bytes", "penalty"]
         assert finished.summary["verdict"] in found["note"]["body"]
         trials = {trial["number"]: trial for trial in found["trials"]}
         assert sorted(trials) == finished.trials["number"].tolist()

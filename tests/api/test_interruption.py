@@ -99,7 +99,7 @@ def test_a_killed_search_loses_nothing_that_was_complete(tmp_path: Path) -> None
     assert agree(before, values(run))
     assert run.status == "complete"
     assert len(run.trials) == wanted
-    assert set(run.trials["state"]) == {"complete"}
+    assert set(run.trials["state"]) <= {"complete", "dropped"}
     assert values(run) == complete(folder)
     assert pump.unfinished(folder) == []
     assert run.trials.loc[~run.trials["reused"], "sha256"].is_unique
@@ -143,7 +143,7 @@ def test_a_disk_that_is_full_amid_the_trials_is_resumed_from(tmp_path: Path) -> 
     assert message.startswith("autoselect.errors.StorageError: ")
     assert "study.journal could not be written: File too large" in message
     before = complete(folder)
-    assert len(before) >= 5
+    assert len(before) >= 3  # The baselines are; what follows may have been dropped.
     run = autoselect.resume(folder, trials=max(before) + 5)
     assert (run.status, len(run.trials)) == ("complete", max(before) + 5)
     assert agree(before, values(run))
