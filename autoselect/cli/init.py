@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from autoselect.cli.config_file import config_parameters
+from autoselect.cli.config_file import Key, keys_of
 from autoselect.cli.console import reported, results_only_on_stdout
 from autoselect.cli.options import Debug
+from autoselect.cli.search import search
 from autoselect.errors import UsageError
 
 _ALWAYS = ("model", "calibration", "eval", "metric", "trials")
@@ -30,11 +31,10 @@ _EXAMPLES = {
     "output": "autoselect-run",
 }
 """What a key that is not set by default may look like."""
-_OTHER_PANEL = "Search"
+_FIRST_PANEL = "Search"
 
 
 def init(
-    context: typer.Context,
     *,
     model: Annotated[str, typer.Argument(help="Float .tflite, .keras, .h5 or SavedModel folder.")],
     output: Annotated[str, typer.Option("--output", "-o", help="File to write.")] = "run.toml",
@@ -50,21 +50,18 @@ def init(
             raise UsageError(f"{output} exists already. Choose another --output, or pass --force.")
         with results_only_on_stdout():
             seen = {**look(model), "model": model}
-        parent = context.parent
-        search = getattr(parent.command, "commands", {}).get("search") if parent else None
-        write_text(Path(output), config_text(seen, config_parameters(search), output))
+        write_text(Path(output), config_text(seen, keys_of(search), output))
         print(f"{output} is written. Set calibration and eval in it, then: autoselect search --config {output}")
 
 
-def config_text(seen: Mapping[str, Any], parameters: Mapping[str, Any], path: str) -> str:
+def config_text(seen: Mapping[str, Any], keys: Mapping[str, Key], path: str) -> str:
     """The file: what was seen, then every key with its help and its default, by the panels of the help."""
     lines = [f"# autoselect search --config {path}", "# The command line wins over this file.", "#"]
     lines += [f"# {line}" for line in _seen(seen)]
     panels: dict[str, list[str]] = {}
-    for key, parameter in parameters.items():
-        if key not in _LEFT_OUT:
-            panel = getattr(parameter, "rich_help_panel", None) or _OTHER_PANEL
-            panels.setdefault(panel, []).extend(_entry(key, parameter, seen))
+    for name, key in keys.items():
+        if name not in _LEFT_OUT:
+            panels.setdefault(key.panel or _FIRST_PANEL, []).extend(_entry(name, key, seen))
     for panel, entries in panels.items():
         lines += ["", f"# {panel}", *entries]
     return "\n".join(lines) + "\n"
@@ -86,7 +83,7 @@ def _seen(seen: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _entry(key: str, parameter: Any, seen: Mapping[str, Any]) -> list[str]:
+def _entry(name: str, key: Key, seen: Mapping[str, Any]) -> list[str]:
     found = {
         "model": seen["model"],
         "calibration": "calibration.npz",
@@ -94,20 +91,20 @@ def _entry(key: str, parameter: Any, seen: Mapping[str, Any]) -> list[str]:
         "metric": seen["metric"],
         "output-name": seen["outputs"][0]["name"],
     }
-    default = getattr(parameter.default, "value", parameter.default)
-    lines = textwrap.wrap(f"# {key}: {parameter.help or ''}", 110, subsequent_indent="#   ")
-    if key == "metric":
+    default = getattr(key.default, "value", key.default)
+    lines = textwrap.wrap(f"# {name}: {key.help}", 110, subsequent_indent="#   ")
+    if name == "metric":
         lines.append(f"#   {seen['metric']}: {seen['why']}.")
-    if key in _ALWAYS:
-        return [*lines, f"{key} = {_toml(found.get(key, default))}"]
-    if default is None or default == []:
-        return [*lines, f"# {key} = {_toml(found.get(key, _EXAMPLES.get(key, '')))}  # not set by default"]
-    return [*lines, f"# {key} = {_toml(default)}"]
+    if name in _ALWAYS:
+        return [*lines, f"{name} = {_toml(found.get(name, default))}"]
+    if default is None:
+        return [*lines, f"# {name} = {_toml(found.get(name, _EXAMPLES.get(name, '')))}  # not set by default"]
+    return [*lines, f"# {name} = {_toml(default)}"]
 
 
 def _toml(value: Any) -> str:
     """A value of TOML; JSON writes texts, numbers, lists and booleans alike."""
-    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _printable(text: str) -> str:

@@ -58,6 +58,10 @@ def _option(*names: str, panel: str, text: str) -> Any:
     return typer.Option(*names, rich_help_panel=panel, help=text)
 
 
+def _read_config(context: typer.Context, path: str | None) -> str | None:
+    return read_config(context, path, search)
+
+
 def search(
     *,
     model: Annotated[str, typer.Argument(help="Float .tflite, .keras, .h5 or SavedModel folder.")],
@@ -139,10 +143,10 @@ def search(
     max_penalty: Annotated[
         float | None, _option("--max-penalty", panel=_LIMITS, text="Largest fragmentation penalty.")
     ] = None,
-    config: Annotated[  # noqa: ARG001 - its callback has read it
+    config: Annotated[
         str | None,
         typer.Option(
-            callback=read_config, is_eager=True, metavar="TOML", help="File of options; see autoselect init."
+            callback=_read_config, is_eager=True, metavar="TOML", help="File of options; see autoselect init."
         ),
     ] = None,
     as_json: AsJson = False,
