@@ -34,12 +34,9 @@ def aeq_recipe(ops: Sequence[MemberOp], recipe: Recipe) -> list[dict[str, Any]]:
         recipe: For its granularity and the type of inputs and outputs.
 
     Returns:
-        What ``Quantizer(float_model, rules)`` takes, once calibrated.
+        What ``Quantizer(float_model, rules)`` takes, calibrated where ``need_calibration`` says so.
     """
-    granularity = "CHANNELWISE" if recipe.per_channel else "TENSORWISE"
-    rules = [_rule(".*", "*", _static(granularity))]
-    if recipe.io_type == "float32":
-        rules += [_rule(".*", side, None) for side in ("INPUT", "OUTPUT")]
+    rules = _integers(recipe) if any(op.kind == "integer" for op in ops) else []
     for op in ops:
         if op.kind in ("integer", "neutral", "folded"):
             continue
@@ -47,6 +44,14 @@ def aeq_recipe(ops: Sequence[MemberOp], recipe: Recipe) -> list[dict[str, Any]]:
         rules.append(_rule(scope, "*", None))
         if op.kind == "hybrid" and op.op_type in DYNAMIC_OPERATIONS:
             rules.append(_rule(scope, _OPERATIONS.get(op.op_type, op.op_type), _dynamic()))
+    return rules
+
+
+def _integers(recipe: Recipe) -> list[dict[str, Any]]:
+    """Everything in integers, but for inputs and outputs that are float; a model without integers has no such rule."""
+    rules = [_rule(".*", "*", _static("CHANNELWISE" if recipe.per_channel else "TENSORWISE"))]
+    if recipe.io_type == "float32":
+        rules += [_rule(".*", side, None) for side in ("INPUT", "OUTPUT")]
     return rules
 
 
