@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from autoselect.diagnosis.result import Diagnosis, read_layer_statistics
     from autoselect.domain.recipe import Recipe
     from autoselect.errors import AutoselectError
-    from autoselect.runs.run import Run, load_run
+    from autoselect.report.run import Run, load_run
 
 _HOMES = {
     "build": "autoselect.api",
@@ -42,8 +42,8 @@ _HOMES = {
     "Recipe": "autoselect.domain.recipe",
     "Diagnosis": "autoselect.diagnosis.result",
     "AutoselectError": "autoselect.errors",
-    "Run": "autoselect.runs.run",
-    "load_run": "autoselect.runs.run",
+    "Run": "autoselect.report.run",
+    "load_run": "autoselect.report.run",
     "read_layer_statistics": "autoselect.diagnosis.result",
 }
 

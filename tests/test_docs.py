@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from autoselect.cli.config_file import keys_of
 from autoselect.cli.main import app
+from autoselect.cli.search import search
 from autoselect.embedded import calibration, model_bytes, search_samples
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 ROOT = Path(__file__).resolve().parents[1]
+TUTORIAL, OTHER_TOOLS = ROOT / "docs" / "tutorial.md", ROOT / "docs" / "other-tools.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+WITH_A_RUN = (TUTORIAL, OTHER_TOOLS)
+"""Their blocks go on from a search, and are run after one."""
 
 
 def _blocks(page: Path, language: str) -> list[str]:
@@ -33,7 +44,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in WITH_A_RUN], ids=lambda p: p.name)
 def test_python_blocks_run(page: Path, workspace: Path) -> None:
     for block in _blocks(page, "python"):
         exec(compile(block, f"{page.name} in {workspace}", "exec"), {"__name__": "documentation"})
@@ -56,6 +67,45 @@ def test_readme_commands_run(workspace: Path) -> None:
         assert result.exit_code == 0, f"{command}\n{result.output}"
     assert (workspace / "model_int8.tflite").exists()
     assert (workspace / "same.tflite").exists()
+
+
+def _run_python(block: str, namespace: dict[str, object]) -> None:
+    exec(compile(block, "a page", "exec"), namespace)
+
+
+def _run_commands(block: str) -> None:
+    for written in block.splitlines():
+        command = written.split("#")[0].strip().replace("--trials 30", "--trials 8")
+        result = CliRunner().invoke(app, shlex.split(command)[1:])
+        assert result.exit_code == 0, f"{command}\n{result.output}"
+
+
+@pytest.mark.slow
+def test_tutorial_runs_in_its_order_and_other_tools_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path / "cache"))
+    namespace: dict[str, object] = {"__name__": "documentation"}
+    blocks = re.findall(r"```(\w+)\n(.*?)```", TUTORIAL.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert {language for language, _ in blocks} == {"python", "sh"}
+    for language, block in blocks:
+        _run_python(block, namespace) if language == "python" else _run_commands(block)
+    assert (tmp_path / "model_int8.tflite").exists()
+    (tmp_path / "tutorial-run").rename(tmp_path / "autoselect-run")
+    for language in ("python", "sh"):
+        for block in _blocks(OTHER_TOOLS, language):
+            _run_python(block, {"__name__": "documentation"}) if language == "python" else _run_commands(block)
+
+
+def test_defaults_and_the_file_of_the_docs_are_the_commands() -> None:
+    page = ROOT / "docs" / "configuration.md"
+    keys = keys_of(search)
+    cells = re.findall(r"\| `([a-z-]+)` \| `([^`]+)` (?=\|)", page.read_text(encoding="utf-8"))
+    told = dict(cells)
+    plain = {key: getattr(found.default, "value", found.default) for key, found in keys.items()}
+    wanted = {key: str(value).lower() for key, value in plain.items() if value is not None}
+    assert told == {key: value for key, value in wanted.items() if key not in ("json", "debug")}
+    (block,) = _blocks(page, "toml")
+    assert set(tomllib.loads(block)) <= set(keys)
 
 
 def test_search_space_of_the_docs_is_valid(tmp_path: Path) -> None:

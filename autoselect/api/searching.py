@@ -13,8 +13,8 @@ from autoselect.cases.prepare import Ingredients
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.data.specs import load_object
 from autoselect.errors import MetricError, RunFolderError
+from autoselect.report.run import Run, load_run
 from autoselect.runs.folder import RunFolder, free_folder
-from autoselect.runs.run import Run, load_run
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target

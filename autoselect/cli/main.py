@@ -11,20 +11,21 @@ from autoselect.cli.build import build
 from autoselect.cli.demo import demo
 from autoselect.cli.diagnose import diagnose
 from autoselect.cli.evaluate import evaluate
+from autoselect.cli.init import init
 from autoselect.cli.inspect import inspect
 from autoselect.cli.pick import pick
 from autoselect.cli.report import report
 from autoselect.cli.resume import resume
 from autoselect.cli.search import search
+from autoselect.cli.watch import watch
 
 app = typer.Typer(
     name="autoselect",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (search, demo, resume, build, evaluate, inspect, diagnose, pick, report):
+for command in (init, search, demo, resume, build, evaluate, inspect, diagnose, pick, report, watch):
     app.command()(command)
 
 

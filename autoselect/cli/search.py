@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from autoselect.cli.config_file import read_config
 from autoselect.cli.console import reported, watching
 from autoselect.cli.options import (
     CALIBRATION_HELP,
@@ -56,6 +57,10 @@ _DATA, _CANDIDATES, _LIMITS = "Data and metric", "Candidates", "Limits of what i
 
 def _option(*names: str, panel: str, text: str) -> Any:
     return typer.Option(*names, rich_help_panel=panel, help=text)
+
+
+def _read_config(context: typer.Context, path: str | None) -> str | None:
+    return read_config(context, path, search)
 
 
 def search(
@@ -156,6 +161,12 @@ def search(
     ] = None,
     max_penalty: Annotated[
         float | None, _option("--max-penalty", panel=_LIMITS, text="Largest fragmentation penalty.")
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            callback=_read_config, is_eager=True, metavar="TOML", help="File of options; see autoselect init."
+        ),
     ] = None,
     quiet: Quiet = False,
     as_json: AsJsonLines = False,

@@ -19,7 +19,7 @@ from autoselect.tflite import reader
 
 __all__ = ["Assembly", "Builder", "CalibratedModel", "Candidate", "denied_nodes", "kind_at", "op_places"]
 
-_KEPT_BY_QUANTIZER = "the quantizer keeps it in integers beside these neighbours"
+KEPT_BY_QUANTIZER = "the quantizer keeps it in integers beside these neighbours"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ def _explain(
     for index, node in denied.items():
         kind = kinds[node.name]
         if kind == "integer":
-            fallbacks[node.name] = node.unreachable_reason or node.bound_reason or _KEPT_BY_QUANTIZER
+            fallbacks[node.name] = node.unreachable_reason or node.bound_reason or KEPT_BY_QUANTIZER
         elif kind == "float" and recipe.fallback == "drq":
             if index not in kept:
                 raise BuildError(f"The dynamic-range pass left the node {node.name!r} float without a reason.")

@@ -17,6 +17,7 @@ from autoselect.scoring.target_file import read_target
 from autoselect.study import result
 from autoselect.study.baselines import REPAIRED
 from autoselect.study.explain import write_explanations
+from autoselect.study.exported import export
 from autoselect.study.loop import Yardstick
 from autoselect.study.problem import Problem
 from autoselect.study.targeting import compiler_summary
@@ -80,6 +81,7 @@ class Finish:
         summary |= {"warnings": warnings, "ended_early": ended_early, "seconds": dict(self.seconds())}
         result.write_summary(self.folder, summary)
         result.remove_former_members(front, self.folder)
+        export(front, picks, self.folder, self.case.files)
         if pool is not None:
             result.remove_work(self.folder.work)
         return status

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import optuna
 from optuna.storages import JournalStorage
@@ -20,6 +21,7 @@ from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle, Valu
 from autoselect.errors import RunFolderError
 from autoselect.runs.files import storage_errors
 from autoselect.runs.records import Partial, Scores, TrialRecord
+from autoselect.study import dashboard
 from autoselect.study.baselines import Baseline
 from autoselect.study.samplers import ProposerSampler
 
@@ -122,6 +124,16 @@ class SearchStudy:
     ) -> TrialRecord:
         """Finish a trial with its scores."""
         trial = asked.trial
+        record = TrialRecord(
+            number=asked.number,
+            origin=asked.origin,
+            recipe=recipe,
+            scores=scores,
+            reused=reused,
+            feasible=max(violations.values()) <= 0,
+            error=None,
+        )
+        self._note(asked, record)
         with self._using():
             trial.set_user_attr("origin", asked.origin)
             trial.set_user_attr("recipe", recipe.to_json())
@@ -131,25 +143,11 @@ class SearchStudy:
             for name, violation in violations.items():
                 trial.set_constraint(name, violation)
             self._study.tell(trial, [scores.metric, float(scores.size_bytes), scores.penalty])
-        return TrialRecord(
-            number=asked.number,
-            origin=asked.origin,
-            recipe=recipe,
-            scores=scores,
-            reused=reused,
-            feasible=max(violations.values()) <= 0,
-            error=None,
-        )
+        return record
 
     def tell_dropped(self, asked: Asked, recipe: Recipe, partial: Partial, *, reused: bool) -> TrialRecord:
         """Finish a trial that cannot enter the front, without a score."""
-        with self._using():
-            asked.trial.set_user_attr("origin", asked.origin)
-            asked.trial.set_user_attr("recipe", recipe.to_json())
-            asked.trial.set_user_attr("partial", partial.to_dict())
-            asked.trial.set_user_attr("reused", reused)
-            self._study.tell(asked.trial, state=TrialState.PRUNED)
-        return TrialRecord(
+        record = TrialRecord(
             number=asked.number,
             origin=asked.origin,
             recipe=recipe,
@@ -159,16 +157,18 @@ class SearchStudy:
             error=None,
             partial=partial,
         )
+        self._note(asked, record)
+        with self._using():
+            asked.trial.set_user_attr("origin", asked.origin)
+            asked.trial.set_user_attr("recipe", recipe.to_json())
+            asked.trial.set_user_attr("partial", partial.to_dict())
+            asked.trial.set_user_attr("reused", reused)
+            self._study.tell(asked.trial, state=TrialState.PRUNED)
+        return record
 
     def tell_failure(self, asked: Asked, recipe: Recipe | None, error: str) -> TrialRecord:
         """Finish a trial that has no scores."""
-        with self._using():
-            asked.trial.set_user_attr("origin", asked.origin)
-            if recipe is not None:
-                asked.trial.set_user_attr("recipe", recipe.to_json())
-            asked.trial.set_user_attr("error", error)
-            self._study.tell(asked.trial, state=TrialState.FAIL)
-        return TrialRecord(
+        record = TrialRecord(
             number=asked.number,
             origin=asked.origin,
             recipe=recipe,
@@ -177,6 +177,44 @@ class SearchStudy:
             feasible=False,
             error=error,
         )
+        self._note(asked, record)
+        with self._using():
+            asked.trial.set_user_attr("origin", asked.origin)
+            if recipe is not None:
+                asked.trial.set_user_attr("recipe", recipe.to_json())
+            asked.trial.set_user_attr("error", error)
+            self._study.tell(asked.trial, state=TrialState.FAIL)
+        return record
+
+    def _note(self, asked: Asked, record: TrialRecord) -> None:
+        """Say in the dashboard what came of a trial; before it is told, so that a told trial is complete."""
+        self._set_attributes(dashboard.note_attributes(asked.trial._trial_id, dashboard.note_of(record)))
+
+    def _set_attributes(self, attributes: Mapping[str, Any]) -> None:
+        storage, study_id = self._study._storage, self._study._study_id
+        with self._using():
+            for key, value in attributes.items():
+                storage.set_study_system_attr(study_id, key, value)
+
+    def publish(self, front: Path, artifacts: Path, note: str) -> None:
+        """Show the result in optuna-dashboard: a note on the study, and its files at each trial of the front.
+
+        Args:
+            front: Folder of the members' models.
+            artifacts: Folder for files under the names that the dashboard asks for; what else is in it is removed.
+            note: On the study, in Markdown.
+
+        Raises:
+            StorageError: If a file cannot be written.
+        """
+        attributes: dict[str, int | str] = {}
+        for trial in self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+            record = _record(trial)
+            if record.recipe is not None and (front / f"{record.id}.tflite").exists():
+                attributes |= dashboard.attach(trial._trial_id, record.id, record.recipe, front, artifacts)
+        before = self._study._storage.get_study_system_attrs(self._study._study_id)
+        former = dashboard.taken_back(before, attributes, artifacts)
+        self._set_attributes({**former, **attributes, **dashboard.study_note(before, note)})
 
     def drop(self, asked: Asked) -> None:
         """Fail a trial that the end of the search cut off; it leaves no record, so a resumed search makes up for it."""

@@ -27,7 +27,7 @@ from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import TrialRecord, front_columns, front_row, trial_columns, trial_row
 from autoselect.study.loop import Yardstick
 
-_MEMBER_FILE = re.compile(r"([0-9a-f]{10})\.(?:tflite|recipe\.json)")
+_MEMBER_FILE = re.compile(r"([0-9a-f]{10})\.(?:tflite|recipe\.json|ai-edge-quantizer\.json|build\.py)")
 
 Heldout = tuple[float, float, float]
 """Held-out score and its 95 % interval."""

@@ -33,7 +33,7 @@ from autoselect.isolation.pool import WorkerPool
 from autoselect.quantize import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import storage_errors
-from autoselect.runs.folder import RunFolder
+from autoselect.runs.folder import RunFolder, read_json
 from autoselect.runs.records import Scores
 from autoselect.scoring.target_file import read_target
 from autoselect.study import result
@@ -319,15 +319,23 @@ def _search(
     )
     try:
         reason = loop.run(_baselines(case, space, settings), settings.trials, _stop(request, yardstick))
-        return finish.write(study.records(), float_model, pool, listener, ended_early=reason)
+        status = finish.write(study.records(), float_model, pool, listener, ended_early=reason)
     except KeyboardInterrupt:
         loop.abandon()
-        return finish.write(study.records(), float_model, None, listener)
+        status = finish.write(study.records(), float_model, None, listener)
     except StorageError:
         raise  # The journal may end in half a line, which the next write would make whole; a resume repairs it.
     except BaseException:
         loop.abandon()
         raise
+    study.publish(folder.front, folder.artifacts, _verdict_in_markdown(folder))
+    return status
+
+
+def _verdict_in_markdown(folder: RunFolder) -> str:
+    summary = read_json(folder.summary, missing=f"{folder.summary} is missing.")
+    picks = [f"* `{pick}`: {member}" for pick, member in summary["picks"].items()]
+    return "\n".join([str(summary["verdict"]), "", *picks])
 
 
 def _baselines(case: Case, space: BoundSpace, settings: SearchSettings) -> list[Baseline]:

@@ -159,7 +159,7 @@ def test_a_disk_that_is_full_amid_the_trials_is_resumed_from(tmp_path: Path) -> 
     assert message.startswith("autoselect.errors.StorageError: ")
     assert "study.journal could not be written: File too large" in message
     before = complete(folder)
-    assert len(before) >= 5
+    assert len(before) >= 3  # The baselines are; what follows may have been dropped.
     run = autoselect.resume(folder, trials=max(before) + 5)
     assert (run.status, len(run.trials)) == ("complete", max(before) + 5)
     assert agree(before, values(run))

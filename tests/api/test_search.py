@@ -36,7 +36,10 @@ def losses(row: Any) -> tuple[float, float, float]:
 
 
 def test_a_finished_folder_holds_what_is_promised_and_nothing_else(finished: autoselect.Run) -> None:
-    members = [f"front/{member}{end}" for member in finished.front["id"] for end in (".tflite", ".recipe.json")]
+    endings = (".tflite", ".recipe.json", ".ai-edge-quantizer.json", ".build.py")
+    members = [f"front/{member}{end}" for member in finished.front["id"] for end in endings]
+    columns = ["rmse_per_scale", "sqnr_db", "max_abs_error", "range", "left_out_share"]
+    columns += [f"{pick}.choices" for pick in finished.picks]
     assert set(pump.tree(finished.directory)) == {
         "manifest.json",
         "trials.csv",
@@ -47,9 +50,13 @@ def test_a_finished_folder_holds_what_is_promised_and_nothing_else(finished: aut
         "study.journal",
         "worker.log",
         ".autoselect-lock",
+        "calibrated.tflite",
         *members,
+        *(f"model_explorer/{column}.json" for column in columns),
+        *(f"artifacts/{path.name}" for path in (finished.directory / "artifacts").iterdir()),
     }
-    assert sorted(p.name for p in finished.directory.iterdir() if p.is_dir()) == ["front"]
+    folders = sorted(p.name for p in finished.directory.iterdir() if p.is_dir())
+    assert folders == ["artifacts", "front", "model_explorer"]
     assert (finished.directory / "pareto.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(p.name for p in finished.directory.parent.iterdir()) == ["run"]  # No lock is left beside it.
 

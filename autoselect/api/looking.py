@@ -1,0 +1,70 @@
+"""What a search would work on, told before any data are there."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from autoselect.api.source import Source, describe, load_source
+from autoselect.cases.files import CaseFiles
+from autoselect.cases.prepare import load_float
+from autoselect.domain.tensors import TensorSpec
+from autoselect.isolation.pool import WorkerPool
+from autoselect.quantize import converter
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+_RECURRENT = ("UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_LSTM")
+
+
+def look(model: Source) -> dict[str, Any]:
+    """Look at a float model without running it.
+
+    Args:
+        model: See :func:`autoselect.search`.
+
+    Returns:
+        ``model``; ``size_bytes`` of its float ``.tflite``; ``inputs`` and ``outputs`` with ``name``, ``shape`` and
+        ``dtype``; ``ops``, a count by type; ``recurrent``; ``metric`` that its outputs suggest, and ``why``.
+
+    Raises:
+        ModelError: If it cannot be read, or is quantized already.
+    """
+    loaded = load_source(model)
+    with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
+        files = CaseFiles(root=Path(name))
+        with WorkerPool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
+            content = load_float(loaded.model, files, pool)
+    parsed = fb.parse(content)
+    inputs, outputs = reader.input_specs(parsed), reader.output_specs(parsed)
+    ops = Counter(op.op_type for op in reader.read_graph(parsed).ops)
+    metric, why = _metric(inputs, outputs)
+    return {
+        "model": describe(model),
+        "size_bytes": len(content),
+        "inputs": [_spec(spec) for spec in inputs],
+        "outputs": [_spec(spec) for spec in outputs],
+        "ops": dict(ops.most_common()),
+        "recurrent": any(op in ops for op in _RECURRENT),
+        "metric": metric,
+        "why": why,
+    }
+
+
+def _spec(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.key, "shape": list(spec.shape), "dtype": str(spec.dtype)}
+
+
+def _metric(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> tuple[str, str]:
+    """Guess a metric from the shape of the first output."""
+    shape = outputs[0].shape
+    if any(shape == spec.shape for spec in inputs):
+        return "mse", "the output is shaped like an input; psnr suits images"
+    if len(shape) == 2 and shape[-1] > 1:
+        return "accuracy", f"the output has {shape[-1]} values a sample, which may be the scores of classes"
+    if len(shape) == 4 and shape[-1] > 1 and any(shape[1:3] == spec.shape[1:3] for spec in inputs):
+        return "mean_iou", f"the output has {shape[-1]} values a pixel, which may be the scores of classes"
+    return "mae", "the output is no row of class scores; sqnr_db needs no targets"

@@ -1,0 +1,151 @@
+"""A TOML file in place of options: its keys are the options' names, so there is nothing that it does not take.
+
+The command line wins over the file, and the file over the defaults. What the keys are and what their values must look
+like is read off the command's own signature.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_type_hints
+
+import typer
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_NOT_IN_FILES = ("config",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One key of a file.
+
+    Attributes:
+        name: The command's parameter.
+        kind: Type of its values, for pydantic.
+        parser: What reads it from a text; None where the value is taken as it is.
+        default: Of the command.
+        help: One line.
+        panel: Under which heading the command's help has it; empty for the first.
+    """
+
+    name: str
+    kind: Any
+    parser: Callable[[str], object] | None
+    default: Any
+    help: str
+    panel: str
+
+
+def keys_of(command: Callable[..., object]) -> dict[str, Key]:
+    """What a file may set, in the command's order: the long options without their dashes, and the arguments."""
+    hints = get_type_hints(command, include_extras=True)
+    found = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        kind, info = get_args(hints[name])[:2]
+        # In an annotation, typer keeps the first option where the default would be.
+        written = [text for text in (info.default, *(info.param_decls or ())) if isinstance(text, str)]
+        options = [part for text in written for part in text.split("/") if part.startswith("--")]
+        key = options[0].removeprefix("--") if options else name.replace("_", "-")
+        if key not in _NOT_IN_FILES:
+            found[key] = Key(
+                name=name,
+                kind=_kind(kind, info),
+                parser=info.parser,
+                default=None if parameter.default is inspect.Parameter.empty else parameter.default,
+                help=info.help or "",
+                panel=info.rich_help_panel if isinstance(info.rich_help_panel, str) else "",
+            )
+    return found
+
+
+def _kind(annotation: Any, info: Any) -> Any:
+    """The type of a value in a file: TOML has no None, no enumerations, and sizes may be numbers or texts."""
+    from pydantic import Field
+
+    (plain,) = (
+        [part for part in get_args(annotation) if part is not type(None)] if _optional(annotation) else [annotation]
+    )
+    if info.parser is not None:
+        return Union[int, float, str]  # noqa: UP007 - a value, not an annotation
+    if isinstance(plain, type) and issubclass(plain, Enum):
+        return Literal[tuple(item.value for item in plain)]
+    return Annotated[plain, Field(ge=info.min, le=info.max)] if plain in (int, float) else plain
+
+
+def _optional(annotation: Any) -> bool:
+    return type(None) in get_args(annotation)
+
+
+def read_config(context: typer.Context, path: str | None, command: Callable[..., object]) -> str | None:
+    """Make the values of a file the defaults of a command that is about to run.
+
+    Raises:
+        typer.BadParameter: If the file cannot be read, or a key or value is wrong; with the key.
+    """
+    if path is not None and not context.resilient_parsing:
+        keys = keys_of(command)
+        values = _validated(_read(path), keys, path)
+        context.default_map = {keys[key].name: value for key, value in values.items()}
+    return path
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise typer.BadParameter(f"{path} cannot be read: {exc}.") from exc
+    except tomllib.TOMLDecodeError as exc:
+        raise typer.BadParameter(f"{path} is not TOML: {exc}.") from exc
+    return {key.replace("_", "-"): value for key, value in _flat(values).items()}
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Every value under its path; there are no tables, so a path of several parts is unknown later on."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        inner = _flat(value) if isinstance(value, Mapping) else {}
+        found |= {f"{key}.{name}": item for name, item in inner.items()} if inner else {key: value}
+    return found
+
+
+def _validated(values: Mapping[str, Any], keys: Mapping[str, Key], path: str) -> dict[str, Any]:
+    from pydantic import ConfigDict, Field, ValidationError, create_model
+
+    for key in values:
+        if key not in keys:
+            raise typer.BadParameter(f"{path}: there is no key {key!r}.{_hint(key, keys)}")
+    fields: dict[str, Any] = {k.name: (k.kind, Field(default=None, alias=key)) for key, k in keys.items()}
+    model = create_model("Config", __config__=ConfigDict(strict=True), **fields)
+    try:
+        model.model_validate(values)
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise typer.BadParameter(f"{path}: {place}: {first['msg']}, got {first['input']!r}.") from exc
+    return {key: _parsed(keys[key], value, f"{path}: {key}") for key, value in values.items()}
+
+
+def _hint(key: str, keys: Mapping[str, Key]) -> str:
+    close = difflib.get_close_matches(key.rsplit(".", 1)[-1], keys, n=1, cutoff=0.5)
+    return f" Did you mean {close[0]!r}?" if close else f" Known keys: {', '.join(keys)}."
+
+
+def _parsed(key: Key, value: Any, where: str) -> Any:
+    """The value as a text where the command reads it from one."""
+    if key.parser is None:
+        return value
+    try:
+        key.parser(str(value))
+    except typer.BadParameter as exc:
+        raise typer.BadParameter(f"{where}: {exc.message}.") from exc
+    return str(value)

@@ -1,0 +1,111 @@
+"""``autoselect init``."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autoselect.cli.config_file import Key, keys_of
+from autoselect.cli.console import reported, results_only_on_stdout
+from autoselect.cli.options import Debug
+from autoselect.cli.search import search
+from autoselect.errors import UsageError
+
+_ALWAYS = ("model", "calibration", "eval", "metric", "trials")
+"""Keys that are set; all others are there as comments, with their defaults."""
+_LEFT_OUT = ("json", "debug")
+_EXAMPLES = {
+    "direction": "maximize",
+    "evaluator": "my_module:score",
+    "heldout": "heldout.npz",
+    "keep-float": ["SOFTMAX"],
+    "keep-int": ["CONV_2D"],
+    "max-drop": 0.01,
+    "max-penalty": 20.0,
+    "max-size": "400kB",
+    "output": "autoselect-run",
+}
+"""What a key that is not set by default may look like."""
+_FIRST_PANEL = "Search"
+
+
+def init(
+    *,
+    model: Annotated[str, typer.Argument(help="Float .tflite, .keras, .h5 or SavedModel folder.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="File to write.")] = "run.toml",
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Look at a model and write a commented file for autoselect search --config."""
+    with reported(debug=debug):
+        from autoselect.api.looking import look
+        from autoselect.runs.files import write_text
+
+        if Path(output).exists() and not force:
+            raise UsageError(f"{output} exists already. Choose another --output, or pass --force.")
+        with results_only_on_stdout():
+            seen = {**look(model), "model": model}
+        write_text(Path(output), config_text(seen, keys_of(search), output))
+        print(f"{output} is written. Set calibration and eval in it, then: autoselect search --config {output}")
+
+
+def config_text(seen: Mapping[str, Any], keys: Mapping[str, Key], path: str) -> str:
+    """The file: what was seen, then every key with its help and its default, by the panels of the help."""
+    lines = [f"# autoselect search --config {path}", "# The command line wins over this file.", "#"]
+    lines += [f"# {line}" for line in _seen(seen)]
+    panels: dict[str, list[str]] = {}
+    for name, key in keys.items():
+        if name not in _LEFT_OUT:
+            panels.setdefault(key.panel or _FIRST_PANEL, []).extend(_entry(name, key, seen))
+    for panel, entries in panels.items():
+        lines += ["", f"# {panel}", *entries]
+    return "\n".join(lines) + "\n"
+
+
+def _seen(seen: Mapping[str, Any]) -> list[str]:
+    def listed(specs: list[dict[str, Any]]) -> str:
+        return ", ".join(f"{_printable(s['name'])} {s['dtype']} {s['shape']}" for s in specs)
+
+    ops = ", ".join(f"{count} {_printable(op)}" for op, count in seen["ops"].items())
+    words = [
+        f"{_printable(str(seen['model']))}: {seen['size_bytes']} bytes as float .tflite",
+        f"inputs: {listed(seen['inputs'])}",
+        f"outputs: {listed(seen['outputs'])}",
+        *textwrap.wrap(f"ops: {ops}", 110),
+    ]
+    if seen["recurrent"]:
+        words.append("It keeps a state, which is reset before each sample; to stream through it, use evaluator.")
+    return words
+
+
+def _entry(name: str, key: Key, seen: Mapping[str, Any]) -> list[str]:
+    found = {
+        "model": seen["model"],
+        "calibration": "calibration.npz",
+        "eval": "labelled.npz",
+        "metric": seen["metric"],
+        "output-name": seen["outputs"][0]["name"],
+    }
+    default = getattr(key.default, "value", key.default)
+    lines = textwrap.wrap(f"# {name}: {key.help}", 110, subsequent_indent="#   ")
+    if name == "metric":
+        lines.append(f"#   {seen['metric']}: {seen['why']}.")
+    if name in _ALWAYS:
+        return [*lines, f"{name} = {_toml(found.get(name, default))}"]
+    if default is None:
+        return [*lines, f"# {name} = {_toml(found.get(name, _EXAMPLES.get(name, '')))}  # not set by default"]
+    return [*lines, f"# {name} = {_toml(default)}"]
+
+
+def _toml(value: Any) -> str:
+    """A value of TOML; JSON writes texts, numbers, lists and booleans alike."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in text)

@@ -1,0 +1,76 @@
+"""A candidate's integer part as a short script that needs TensorFlow and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from autoselect.domain.recipe import Recipe
+from autoselect.exports.member_ops import MemberOp
+
+_SCRIPT = '''\
+"""Build the integer part of {member}.tflite from calibrated.tflite, with TensorFlow alone.
+
+    python {member}.build.py out.tflite
+
+{words}
+"""
+import pathlib
+import sys
+
+import tensorflow as tf
+from tensorflow.lite.python.convert import mlir_quantize
+
+DENYLISTED = {{{denylisted}}}  # name in calibrated.tflite: name in the float model
+calibrated = pathlib.Path(__file__).resolve().parents[1] / "calibrated.tflite"
+model = mlir_quantize(
+    calibrated.read_bytes(),
+    disable_per_channel={disable_per_channel},
+    input_data_type=tf.{io_type},
+    output_data_type=tf.{io_type},
+    denylisted_nodes=list(DENYLISTED) or None,
+)
+pathlib.Path(sys.argv[1]).write_bytes(model)
+'''
+
+
+def build_script(member: str, ops: Sequence[MemberOp], recipe: Recipe, canonical: Mapping[int, str]) -> str:
+    """Write the script.
+
+    Args:
+        member: Id of the candidate.
+        ops: The ops of the float model, with what the candidate made of them.
+        recipe: For its granularity, its fallback and the type of inputs and outputs.
+        canonical: By index of an op the name that all its outputs have in ``calibrated.tflite``.
+
+    Returns:
+        Python source. What plain TensorFlow cannot express of the recipe, its docstring says in words.
+    """
+    denied = [op for op in ops if op.denylisted]
+    entries = "".join(f"\n    {canonical[op.index]!r}: {op.outputs[0]!a}," for op in denied)
+    return _SCRIPT.format(
+        member=member,
+        words="\n".join(_words(member, denied, recipe)),
+        denylisted=f"{entries}\n" if entries else "",
+        disable_per_channel=not recipe.per_channel,
+        io_type=recipe.io_type,
+    )
+
+
+def _words(member: str, denied: Sequence[MemberOp], recipe: Recipe) -> list[str]:
+    hybrid, kept = (sum(op.kind == kind for op in denied) for kind in ("hybrid", "integer"))
+    words = [f"Nodes left out of integers: {len(denied)}. Every op has a name here that the quantizer cannot change."]
+    if kept:
+        words.append(f"The quantizer keeps {kept} of them in integers all the same.")
+    lacking = []
+    if hybrid:
+        lacking.append(f"{hybrid} of them, float here, are dynamic-range quantized in {member}.tflite")
+    if recipe.repairs:
+        lacking.append(f"{member}.tflite has repairs that this model lacks: {', '.join(recipe.repairs)}")
+    if recipe.io_type != "float32" and denied:
+        lacking.append(f"an output that is float here is {recipe.io_type} in {member}.tflite")
+    if lacking:
+        words.append("What plain TensorFlow cannot express of the recipe:")
+        words += [f"* {one}." for one in lacking]
+    else:
+        words.append("Plain TensorFlow expresses the whole recipe.")
+    return [*words, f"In {member}.tflite the ops have the float model's names again, and equal constants are shared."]

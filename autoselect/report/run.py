@@ -1,0 +1,87 @@
+"""A run as a notebook shows it: its tables, with figures and a view in HTML."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autoselect.runs import run as tables
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.analysis import analyse
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_SHOWN = ("drop", "size_bytes", "penalty", "segments", "float_ops")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Run(tables.Run):
+    """One finished or interrupted run: data frames, as :class:`autoselect.runs.run.Run` has them, and figures of them.
+
+    The figures are Matplotlib's. In a notebook, ``%matplotlib inline`` shows them.
+    """
+
+    def plot_pareto(self) -> Figure:
+        """Draw the score against size and penalty: all trials, the front, the picks and the references."""
+        from autoselect.report.pareto import pareto_figure
+
+        return pareto_figure(self.trials, self.front, self.summary)
+
+    def plot_layers(self) -> Figure:
+        """Draw range and error of every node, in graph order."""
+        from autoselect.report.layer_bars import layers_figure
+
+        return layers_figure(self.layer_statistics)
+
+    def plot_islands(self, members: Iterable[str] | None = None) -> Figure:
+        """Draw the ops of models in graph order, coloured by how they compute.
+
+        Args:
+            members: Picks or ids; the distinct picks by default.
+
+        Raises:
+            RunFolderError: If the front has no such member.
+        """
+        from autoselect.report.drawing import note, sheet
+        from autoselect.report.islands import islands_figure
+
+        paths = list(dict.fromkeys(self.model_path(name) for name in (self.picks if members is None else members)))
+        return islands_figure([self._described(path) for path in paths]) if paths else note(sheet(2.0), "No models.")
+
+    def plot_history(self) -> Figure:
+        """Draw how much the models scored so far dominate, after each trial."""
+        from autoselect.report.history import history_figure
+
+        return history_figure(self.trials, self.summary)
+
+    def _described(self, path: Path) -> dict[str, Any]:
+        content = path.read_bytes()
+        penalty = float(self.front.set_index("id").loc[path.stem, "penalty"])  # type: ignore[arg-type]
+        return {
+            "path": path.stem,
+            **analyse(fb.parse(content), len(content)).as_dict(),
+            "fragmentation": {"penalty": penalty},
+        }
+
+    def _repr_html_(self) -> str:
+        """The verdict and the front, for notebooks; whatever comes from a model is escaped."""
+        metric = str(self.summary["metric"])
+        wanted = ["id", metric, *_SHOWN, f"heldout_{metric}", "pick"]
+        columns = [column for column in wanted if column in self.front.columns]
+        table = self.front[columns].to_html(index=False, escape=True, border=0, na_rep="")
+        words = html.escape(str(self.summary.get("verdict") or ""))
+        return f"<p><b>{html.escape(self.status)}</b> – {html.escape(str(self.directory))}</p><p>{words}</p>{table}"
+
+
+def load_run(directory: str | Path) -> Run:
+    """Read a run folder.
+
+    Raises:
+        RunFolderError: If the folder holds no run, or one that was stopped before it wrote its tables.
+    """
+    found = tables.load_run(directory)
+    return Run(**{field.name: getattr(found, field.name) for field in fields(tables.Run)})

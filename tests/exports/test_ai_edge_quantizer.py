@@ -1,0 +1,82 @@
+"""Recipes for ai-edge-quantizer on models of several kinds, run by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import zoo
+from ai_edge_quantizer import quantizer
+
+from autoselect.domain.recipe import Recipe
+from autoselect.exports.ai_edge_quantizer import aeq_recipe
+from autoselect.exports.member_ops import MemberOp, member_ops
+from autoselect.quantize.kinds import node_kinds
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors:UserWarning")
+
+MODELS = [
+    pytest.param(zoo.cnn, set(), id="CNN"),
+    pytest.param(zoo.two_inputs, set(), id="several inputs"),
+    pytest.param(zoo.lstm, {"UNIDIRECTIONAL_SEQUENCE_LSTM"}, id="recurrent, which it has no static kernel for"),
+]
+
+
+def ops_without_conversions(content: bytes) -> list[tuple[str, str]]:
+    graph = reader.read_graph(fb.parse(content))
+    return [(op.op_type, op.kind.value) for op in graph.ops if op.op_type not in ("QUANTIZE", "DEQUANTIZE")]
+
+
+@pytest.mark.parametrize(("make", "unsupported"), MODELS)
+def test_the_same_ops_are_integer_but_for_those_that_it_cannot_do(
+    make: Callable[[], zoo.Source], unsupported: set[str]
+) -> None:
+    source = make()
+    prepared, specs = source.prepared, reader.input_specs(fb.parse(source.float_model))
+    rng = np.random.default_rng(1)
+    graph = reader.read_graph(fb.parse(source.float_model))
+    names = [tuple(graph.tensors[i].name for i in op.outputs) for op in graph.ops]
+    for share in (0.0, 0.4, 1.0):
+        denied = frozenset(node.name for node in prepared.nodes if rng.random() < share)
+        recipe = Recipe(denylisted_nodes=denied)
+        built = prepared.builder.build(recipe)
+        kinds = node_kinds(recipe, prepared.nodes, built.fallbacks)
+        tool = quantizer.Quantizer(
+            bytes(source.float_model), aeq_recipe(member_ops(graph, names, prepared.nodes, kinds, denied), recipe)
+        )
+        samples = [{s.key: rng.normal(size=s.shape).astype(np.float32) for s in specs} for _ in range(4)]
+        made = tool.quantize(tool.calibrate({"serving_default": samples}) if tool.need_calibration else None)
+        content = bytes(made.quantized_model or source.float_model)
+        for found, wanted in zip(ops_without_conversions(content), ops_without_conversions(built.content), strict=True):
+            assert found == wanted or (found[0] in unsupported and found == (wanted[0], "float"))
+
+
+def op(kind: str, *outputs: str, op_type: str = "CONV_2D") -> MemberOp:
+    return MemberOp(index=0, op_type=op_type, outputs=outputs, kind=kind, denylisted=kind != "integer")
+
+
+RULES = [
+    pytest.param([op("integer", "a")], [(".*", "*", "INTEGER")], id="integers are the rule"),
+    pytest.param(
+        [op("integer", "a"), op("float", "b.1", "c")],
+        [(".*", "*", "INTEGER"), (r"^b\.1;c;$", "*", None)],
+        id="an exception by the names of all outputs",
+    ),
+    pytest.param(
+        [op("hybrid", "a", op_type="TRANSPOSE_CONV")],
+        [("^a;$", "*", None), ("^a;$", "CONV_2D_TRANSPOSE", "INTEGER")],
+        id="nothing in integers, and another name of the op",
+    ),
+    pytest.param(
+        [op("hybrid", "a", op_type="UNIDIRECTIONAL_SEQUENCE_LSTM")], [("^a;$", "*", None)], id="no hybrid kernel there"
+    ),
+]
+
+
+@pytest.mark.parametrize(("ops", "wanted"), RULES)
+def test_rules_by_hand(ops: list[MemberOp], wanted: list[tuple[str, str, str | None]]) -> None:
+    rules = aeq_recipe(ops, Recipe(io_type="int8"))
+    assert [(r["regex"], r["operation"], r["op_config"].get("compute_precision")) for r in rules] == wanted

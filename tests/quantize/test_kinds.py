@@ -1,0 +1,36 @@
+"""What became of each node is told without building; what is built says whether that is so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import zoo
+
+from autoselect.domain.recipe import Recipe
+from autoselect.quantize.kinds import node_kinds
+
+MODELS = [
+    pytest.param(lambda: zoo.cnn().prepared, {"integer", "hybrid", "float"}, id="CNN"),
+    pytest.param(lambda: zoo.lstm().prepared, {"integer", "float"}, id="recurrent, too small for hybrid kernels"),
+    pytest.param(lambda: zoo.two_inputs().prepared, {"integer", "float"}, id="several inputs, too small likewise"),
+]
+
+
+@pytest.mark.parametrize(("make", "with_drq"), MODELS)
+@pytest.mark.parametrize("fallback", ["drq", "float"])
+def test_kinds_are_those_of_the_built_model(
+    make: Callable[[], zoo.Prepared], with_drq: set[str], fallback: str
+) -> None:
+    prepared = make()
+    names = [node.name for node in prepared.nodes]
+    rng = np.random.default_rng(5)
+    seen = set()
+    for share in (0.0, 0.3, 0.6, 1.0):
+        chosen = frozenset(name for name in names if rng.random() < share)
+        recipe = Recipe(denylisted_nodes=chosen, fallback=fallback)
+        built = prepared.builder.build(recipe)
+        assert node_kinds(recipe, prepared.nodes, built.fallbacks) == built.kinds
+        seen |= set(built.kinds.values())
+    assert seen == (with_drq if fallback == "drq" else {"integer", "float"})

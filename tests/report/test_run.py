@@ -1,0 +1,58 @@
+"""The volume over trials by hand, and that the view in HTML escapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from autoselect.report.history import history_figure, volume_by_trial
+from autoselect.report.run import Run
+
+SUMMARY = {
+    "status": "complete",
+    "metric": "accuracy",
+    "direction": "maximize",
+    "verdict": "a <script> b",
+    "picks": {},
+    "references": {"float": {"size_bytes": 100, "penalty": 80.0}},
+}
+TRIALS = pd.DataFrame(
+    {
+        "number": [0, 1, 2, 3, 4],
+        "origin": ["baseline:fiq", "surrogate", "surrogate", "surrogate", "surrogate"],
+        "state": ["complete", "dropped", "complete", "complete", "complete"],
+        "feasible": [True, None, True, False, True],
+        "drop": [0.5, float("nan"), 0.25, -0.1, -0.1],
+        "size_bytes": [25, 30, 50, 10, 75],
+        "penalty": [0.0, 0.0, 40.0, 0.0, 60.0],
+    }
+)
+
+
+def test_volume_by_hand() -> None:
+    """In shares of the box the trials are (1, 1/4, 0), (1/2, 1/2, 1/2) and (0, 3/4, 3/4)."""
+    first = 0.0  # on the edge: its drop is the worst
+    second = first + 1 / 2 * 1 / 2 * 1 / 2
+    third = second + 1 / 2 * 1 / 4 * 1 / 4  # what it adds beside the second
+    assert volume_by_trial(TRIALS, SUMMARY).tolist() == pytest.approx([first, first, second, second, third], abs=1e-6)
+
+
+def test_no_score_is_no_volume() -> None:
+    failed = TRIALS.iloc[[1]].reset_index(drop=True)
+    assert volume_by_trial(failed, SUMMARY).tolist() == [0.0]
+    assert history_figure(failed, SUMMARY).axes
+    assert not history_figure(TRIALS.iloc[:0], SUMMARY).axes
+
+
+def test_the_view_escapes_and_leaves_out_what_is_missing(tmp_path: Path) -> None:
+    front = pd.DataFrame({"id": ["0a"], "accuracy": [0.5], "drop": [0.1], "pick": ["<b>"]})
+    run = Run(
+        directory=tmp_path / "<i>", manifest={}, summary=SUMMARY, trials=TRIALS, front=front, layer_statistics=TRIALS
+    )
+    shown = run._repr_html_()
+    assert "a &lt;script&gt; b" in shown
+    assert "&lt;b&gt;" in shown
+    assert "<i>" not in shown
+    assert "penalty" not in shown
