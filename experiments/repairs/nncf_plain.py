@@ -12,7 +12,8 @@ from pathlib import Path
 import nncf
 import openvino as ov
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / name) for name in ("nncf", "real_models")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "nncf"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
 import loaders
 import run as aware
 
