@@ -6,12 +6,14 @@ import json
 import math
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from autoselect.cases import jobs
 from autoselect.cases.divergence import divergence
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
+from autoselect.domain.objectives import Direction
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 
@@ -36,6 +38,7 @@ class _Trier:
     settings: SearchSettings
     pool: WorkerPool
     listener: Listener
+    direction: Direction
 
     def divergences(self, candidates: Sequence[tuple[str, ...]]) -> list[float]:
         """Of the outputs from the float model's; infinite where a repair failed or nothing is known."""
@@ -55,6 +58,17 @@ class _Trier:
         ]
         return [self._value(future) for future in futures]
 
+    def score(self, repairs: tuple[str, ...]) -> float:
+        """Of all search samples, larger is better; minus infinite where the candidate fails."""
+        root, limit = self.case.files.root, self.settings.trial_timeout
+        recipe = replace(self.settings.template, repairs=repairs)
+        try:
+            built = self.pool.call(jobs.build, root, recipe.to_json(), timeout_seconds=limit)
+            value = self.pool.call(jobs.score, root, built.sha256, "search", False, timeout_seconds=limit).value
+        except TrialError:
+            return -math.inf
+        return float(value if self.direction == "maximize" else -value)
+
     def _value(self, future: Future[float]) -> float:
         try:
             found = result_of(future)
@@ -64,24 +78,33 @@ class _Trier:
         return math.inf if math.isnan(found) else found
 
 
-def with_repairs(case: Case, settings: SearchSettings, pool: WorkerPool, listener: Listener) -> SearchSettings:
+def with_repairs(
+    case: Case, settings: SearchSettings, direction: Direction, pool: WorkerPool, listener: Listener
+) -> SearchSettings:
     """The settings with the repairs of all candidates by name, so that the manifest holds what was decided.
 
     Where they are left to the search, each kind is kept that lowers the divergence of the all-integer model's outputs
-    on a few search samples, together with those kept before it.
+    on a few search samples, together with those kept before it, and does not lower its score on all of them: outputs
+    may come nearer to float where the decision does not depend on them.
     """
     if settings.repairs is not True:
-        return settings.model_copy(update={"repairs": () if settings.repairs is False else settings.repairs})
+        return settings.model_copy(update={"repairs": settings.repairs or ()})
     listener(StageStarted(stage="repairs", total=1 + sum(len(kind) for kind in TRIED)))
-    trier = _Trier(case=case, settings=settings, pool=pool, listener=listener)
+    settings = settings.model_copy(update={"repairs": ()})
+    trier = _Trier(case=case, settings=settings, pool=pool, listener=listener, direction=direction)
     chosen: tuple[str, ...] = ()
     [least] = trier.divergences([chosen])
+    score: float | None = None
     for kind in TRIED:
         candidates = [tuple(sorted((*chosen, name))) for name in kind]
         found = trier.divergences(candidates)
         best = min(found)
-        if best < _WORTH * least:
-            chosen, least = candidates[found.index(best)], best
+        if not best < _WORTH * least:
+            continue
+        candidate = candidates[found.index(best)]
+        score = trier.score(chosen) if score is None else score
+        if (reached := trier.score(candidate)) >= score:
+            chosen, least, score = candidate, best, reached
     return settings.model_copy(update={"repairs": chosen})
 
 

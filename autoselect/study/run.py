@@ -90,7 +90,7 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
         case = _prepare(request, folder, pool, clock)
         space, case = _bind(space_file, case, request.settings, clock)
         case = _warned_of_pins(case, space, clock)
-        request = replace(request, settings=with_repairs(case, request.settings, pool, clock))
+        request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
         float_model = _float_reference(case, pool, request.settings.trial_timeout)
         folder.write_manifest(_manifest(request, case, space, float_model))
         return _search(request, folder, case, space, float_model, pool, clock)
@@ -117,7 +117,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
                     f"{folder.root} was made with another search space: the file {request.settings.search_space!r} has "
                     "changed since. Bring the old one back, or start a new run in another folder."
                 )
-            request = replace(request, settings=with_repairs(case, request.settings, pool, clock))
+            request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
             float_model = _float_reference(case, pool, request.settings.trial_timeout)
         except BaseException:
             if not kept:

@@ -201,6 +201,7 @@ def test_a_candidate_that_dies_or_hangs_costs_its_own_trial_only(tmp_path: Path)
         trials=10,
         workers=2,
         trial_timeout=6.0,
+        repairs=False,
         output=tmp_path / "run",
     )
     assert time.monotonic() - begun < 400  # It would hang for 600.

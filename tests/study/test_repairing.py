@@ -1,0 +1,137 @@
+"""Which repairs a search decides on, by divergences that a fake pool knows."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fakes import table
+
+from autoselect.cases import jobs
+from autoselect.cases.files import CaseFiles
+from autoselect.cases.prepare import Case
+from autoselect.cases.settings import make_settings
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import TrialError, UsageError
+from autoselect.study.repairing import DECIDING_SAMPLES, with_repairs
+
+
+class Pool:
+    """Answers with a divergence by repairs, 1 where none is given."""
+
+    def __init__(
+        self,
+        known: Mapping[tuple[str, ...], float | Exception],
+        scores: Mapping[tuple[str, ...], float | Exception] | None = None,
+    ) -> None:
+        self.known, self.asked, self.rows, self.scores = known, [], [], scores or {}
+
+    def call(self, job: Any, _root: Path, what: str, *_: Any, **__: Any) -> Any:
+        """Builds give the repairs' names as hash; scores are 0 where none is given."""
+        if job is jobs.build:
+            return SimpleNamespace(sha256="+".join(Recipe.from_json(what).repairs))
+        score = self.scores.get(tuple(what.split("+")) if what else (), 0.0)
+        if isinstance(score, Exception):
+            raise score
+        return SimpleNamespace(value=score)
+
+    def submit(self, _job: Any, _root: Path, _nodes: Any, samples: str, rows: Any, *arguments: Any, **_: Any) -> Any:
+        repairs = arguments[1]
+        self.asked.append(repairs)
+        self.rows.append((samples, list(rows)))
+        answer, future = self.known.get(repairs, 1.0), Future()
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+        return future
+
+
+def case(root: Path, *, search: bool = True) -> Case:
+    files = CaseFiles(root=root)
+    if search:
+        files.split("search").parent.mkdir(parents=True)
+        files.split("search").write_text(json.dumps({"samples": "evaluation", "indices": list(range(0, 80, 2))}))
+    return Case(
+        files=files,
+        layers=table(("a", "CONV_2D", 0.3)),
+        counts={"calibration": 5, "search": 40},
+        hashes={},
+        has_heldout=True,
+        warnings=(),
+    )
+
+
+BIAS, BOTH = ("bias",), ("bias", "equalization")
+ROWS = {
+    "nothing helps": ({}, ()),
+    "all that helps is kept": (
+        {BIAS: 0.2, BOTH: 0.1, ("bias", "equalization", "ranges-mse"): 0.05},
+        (*BOTH, "ranges-mse"),
+    ),
+    "the best of the ranges": ({("ranges-mse",): 0.5, ("ranges-percentile",): 0.4}, ("ranges-percentile",)),
+    "little is left": ({BIAS: 0.97}, ()),
+    "what makes it worse is left": ({BIAS: 0.2, BOTH: 0.3}, BIAS),
+    "what fails is left": ({BIAS: TrialError("died"), ("equalization",): 0.5}, ("equalization",)),
+    "what is not known is left": ({BIAS: math.nan, ("ranges-observed",): 0.5}, ("ranges-observed",)),
+    "a perfect model needs none": ({(): 0.0, BIAS: 0.0}, ()),
+}
+
+
+@pytest.mark.parametrize(("known", "expected"), ROWS.values(), ids=ROWS)
+def test_a_repair_is_kept_where_it_lowers_the_divergence(
+    tmp_path: Path, known: dict[tuple[str, ...], float], expected: tuple[str, ...]
+) -> None:
+    pool: Any = Pool(known)
+    assert with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None).repairs == expected
+
+
+SCORED = {
+    "equal scores": ("maximize", {}, BOTH),
+    "a higher score is better": ("maximize", {BIAS: 0.1, BOTH: 0.2}, BOTH),
+    "a lower score is worse": ("maximize", {BIAS: -0.1, ("equalization",): 0.1}, ("equalization",)),
+    "the first is better": ("maximize", {BIAS: 0.1, BOTH: 0.0}, BIAS),
+    "a lower error is better": ("minimize", {BIAS: -0.1, BOTH: 0.0}, BIAS),
+    "what cannot be scored": ("maximize", {BIAS: TrialError("died")}, ("equalization",)),
+}
+
+
+@pytest.mark.parametrize(("direction", "scores", "expected"), SCORED.values(), ids=SCORED)
+def test_a_repair_is_kept_where_the_score_is_no_worse(
+    tmp_path: Path, direction: Any, scores: dict[tuple[str, ...], Any], expected: tuple[str, ...]
+) -> None:
+    pool: Any = Pool({BIAS: 0.5, BOTH: 0.2, ("equalization",): 0.5}, scores)
+    assert with_repairs(case(tmp_path), make_settings(), direction, pool, lambda _: None).repairs == expected
+
+
+def test_it_is_decided_on_the_first_search_samples(tmp_path: Path) -> None:
+    pool: Any = Pool({})
+    with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None)
+    assert pool.rows[0] == ("evaluation", list(range(0, 2 * DECIDING_SAMPLES, 2)))
+
+
+def test_without_search_samples_it_is_decided_on_calibration_samples(tmp_path: Path) -> None:
+    pool: Any = Pool({})
+    with_repairs(case(tmp_path, search=False), make_settings(), "maximize", pool, lambda _: None)
+    assert pool.rows[0] == ("calibration", list(range(5)))
+
+
+GIVEN = {"none": (False, ()), "by name": (("ranges-mse", "bias"), ("bias", "ranges-mse")), "none by name": ((), ())}
+
+
+@pytest.mark.parametrize(("given", "expected"), GIVEN.values(), ids=GIVEN)
+def test_what_the_user_says_is_not_tried(tmp_path: Path, given: Any, expected: tuple[str, ...]) -> None:
+    pool: Any = Pool({BIAS: 0.1})
+    settings = with_repairs(case(tmp_path), make_settings(repairs=given), "maximize", pool, lambda _: None)
+    assert (settings.repairs, settings.template.repairs, pool.asked) == (expected, expected, [])
+
+
+def test_an_unknown_repair_is_refused_by_name() -> None:
+    with pytest.raises(UsageError, match="repairs"):
+        make_settings(repairs=("biass",))
