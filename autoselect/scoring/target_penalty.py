@@ -56,9 +56,10 @@ def island_table(graph: Graph, target: Target) -> dict[str, Any]:
 
     Returns:
         ``name``, ``unit``, ``refusal`` (None where the target takes the model), ``segments``, ``crossing_tensors``,
-        ``crossing_bytes``, ``arena_bytes`` (peak activation memory), ``penalty``, ``accelerator_cost``, ``host_cost``, ``crossing_cost``, ``placements`` (of
-        each op ``place``, ``precision``, ``reason``, ``cost``), ``islands`` (``ops`` by index, ``gain``) and
-        ``best_island``: the place in ``islands`` of the one whose removal would lower the penalty most, or None.
+        ``crossing_bytes``, ``arena_bytes`` (peak activation memory), ``penalty``, ``accelerator_cost``,
+        ``host_cost``, ``crossing_cost``, ``placements`` (of each op ``place``, ``precision``, ``reason``, ``cost``),
+        ``islands`` (``ops`` by index, ``gain``) and ``best_island``: the place in ``islands`` of the one whose removal
+        would lower the penalty most, or None.
     """
     verdict = judge(graph, target)
     cut = on_target(graph, target, verdict)
