@@ -25,6 +25,7 @@ def cost_rows(found: Mapping[str, Any]) -> list[Row]:
         ("ops", ", ".join(f"{count} {place}" for place, count in places.items())),
         ("segments", str(target["segments"])),
         ("crossings", f"{target['crossing_tensors']} tensors, {format_size(target['crossing_bytes'])}"),
+        ("activations", f"{format_size(target['arena_bytes'])} at the peak"),
         ("penalty", f"{target['penalty']:,.6g} {target['unit']}"),
     ]
     if target["unit"] == "points":

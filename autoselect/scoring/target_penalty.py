@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autoselect.domain.graph import Graph, OpKind
-from autoselect.domain.targets import Target, Verdict, islands, judge
+from autoselect.domain.targets import Target, Verdict, islands, judge, peak_activation_bytes
 from autoselect.errors import TargetRefusal
 from autoselect.scoring.fragmentation import Fragmentation, float_share, fragmentation
 
@@ -56,9 +56,10 @@ def island_table(graph: Graph, target: Target) -> dict[str, Any]:
 
     Returns:
         ``name``, ``unit``, ``refusal`` (None where the target takes the model), ``segments``, ``crossing_tensors``,
-        ``crossing_bytes``, ``penalty``, ``accelerator_cost``, ``host_cost``, ``crossing_cost``, ``placements`` (of
-        each op ``place``, ``precision``, ``reason``, ``cost``), ``islands`` (``ops`` by index, ``gain``) and
-        ``best_island``: the place in ``islands`` of the one whose removal would lower the penalty most, or None.
+        ``crossing_bytes``, ``arena_bytes`` (peak activation memory), ``penalty``, ``accelerator_cost``,
+        ``host_cost``, ``crossing_cost``, ``placements`` (of each op ``place``, ``precision``, ``reason``, ``cost``),
+        ``islands`` (``ops`` by index, ``gain``) and ``best_island``: the place in ``islands`` of the one whose removal
+        would lower the penalty most, or None.
     """
     verdict = judge(graph, target)
     cut = on_target(graph, target, verdict)
@@ -71,6 +72,7 @@ def island_table(graph: Graph, target: Target) -> dict[str, Any]:
         "segments": cut.segments,
         "crossing_tensors": cut.crossing_tensors,
         "crossing_bytes": cut.crossing_bytes,
+        "arena_bytes": peak_activation_bytes(graph),
         "penalty": cut.penalty,
         "accelerator_cost": verdict.accelerator_cost,
         "host_cost": verdict.host_cost,

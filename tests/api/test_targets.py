@@ -1,0 +1,69 @@
+"""Searches with a target, on the embedded case."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pump
+import pytest
+
+import autoselect
+from autoselect.errors import UsageError
+
+TFLM = Path(__file__).resolve().parents[2] / "search_spaces" / "targets" / "tflm.toml"
+
+
+def test_a_front_for_tflm_has_no_hybrid_op_and_an_int8_interface(tmp_path: Path) -> None:
+    run = pump.search(tmp_path / "run", target="tflm", trials=8, early_exit=False)
+    assert len(run.front) > 1
+    for name in run.front["id"]:
+        found = autoselect.inspect(run.model_path(name), target="tflm")
+        assert found["target"]["refusal"] is None
+        ops = found["subgraphs"][0]["ops"]
+        assert "hybrid" not in {op["kind"] for op in ops}
+        row = run.front[run.front["id"] == name].iloc[0]
+        assert row["penalty"] == pytest.approx(found["target"]["penalty"])
+    assert not (run.trials["origin"] == "baseline:drq").any()
+    assert run.manifest["settings"]["fallback"] == "float"
+    assert run.manifest["settings"]["io_type"] == "int8"
+
+
+def test_hybrid_ops_are_refused_before_any_work_where_they_do_not_run(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"'tflm' runs no hybrid ops.*--fallback float"):
+        pump.search(tmp_path / "run", target="tflm", fallback="drq")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_target_is_told_before_any_work(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"'tflmm'.*Did you mean 'tflm'"):
+        pump.search(tmp_path / "run", target="tflmm")
+
+
+def test_without_vela_a_search_for_ethos_u_tells_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(UsageError, match=r"pip install 'autoselect\[ethos-u\]'"):
+        pump.search(tmp_path / "run", target="ethos-u55-128")
+
+
+def test_a_target_that_no_candidate_can_satisfy_is_told_with_the_rule_and_the_node(tmp_path: Path) -> None:
+    rule = '\n[[reject]]\nops = ["{}"]\nprecisions = ["int8", "float"]\nby = "runtime"\nwhy = "No such op."\n'
+    op_type = autoselect.inspect(pump.MODEL_PATH)["subgraphs"][0]["ops"][0]["op_type"]
+    (tmp_path / "own.toml").write_text(TFLM.read_text() + rule.format(op_type))
+    with pytest.raises(
+        UsageError, match=rf"No candidate can satisfy target 'tflm': it refuses the {op_type} '.*No such"
+    ):
+        pump.search(tmp_path / "run", target=str(tmp_path / "own.toml"))
+
+
+def test_a_node_that_the_target_takes_in_integers_only_is_kept_there(tmp_path: Path) -> None:
+    ops = {op["op_type"] for op in autoselect.inspect(pump.MODEL_PATH)["subgraphs"][0]["ops"]}
+    kept = "FULLY_CONNECTED"
+    assert kept in ops
+    rule = f'\n[[reject]]\nops = ["{kept}"]\nprecisions = ["float"]\nby = "compiler"\nwhy = "No float one."\n'
+    (tmp_path / "own.toml").write_text(TFLM.read_text() + rule)
+    run = pump.search(tmp_path / "run", target=str(tmp_path / "own.toml"), trials=6, early_exit=False)
+    assert any(kept in warning and "stay in integers" in warning for warning in run.summary["warnings"])
+    for name in run.front["id"]:
+        found = autoselect.inspect(run.model_path(name))["subgraphs"][0]["ops"]
+        assert {op["kind"] for op in found if op["op_type"] == kept} == {"integer"}

@@ -1,0 +1,60 @@
+"""Searches for an Ethos-U, every candidate compiled, where the folder of real models and data is there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import autoselect
+from autoselect.scoring.target_file import read_target
+from autoselect.scoring.vela import compile_model
+
+pytest.importorskip("ethosu")
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = Path(os.environ.get("AUTOSELECT_REAL_DATA", ROOT.parent / "shared" / "data"))
+TARGET = "ethos-u55-128"
+MODELS = {
+    "mobilenet": ("mobilenet_v1_025_imagenet/mobilenet_v1_025_224_float.tflite", "imagenet", "agreement"),
+    "fsrcnn": ("fsrcnn_x2/fsrcnn_x2_float.tflite", "fsrcnn", "psnr"),
+}
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not DATA.exists(), reason="no folder of real models (AUTOSELECT_REAL_DATA)"),
+]
+
+
+@pytest.fixture(autouse=True)
+def loaders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """The experiments' loaders, importable as ``loaders``."""
+    monkeypatch.setenv("AUTOSELECT_REAL_DATA", str(DATA))
+    monkeypatch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(str(ROOT / "experiments" / "real_models"))
+    yield
+    sys.modules.pop("loaders", None)
+
+
+@pytest.mark.parametrize(("file", "data", "metric"), MODELS.values(), ids=MODELS)
+def test_every_pick_for_an_ethos_u_compiles(tmp_path: Path, file: str, data: str, metric: str) -> None:
+    run = autoselect.search(
+        DATA / file,
+        calibration=f"loaders:{data}_calibration",
+        evaluation=f"loaders:{data}_evaluation",
+        metric=metric,
+        target=TARGET,
+        trials=8,
+        early_exit=False,
+        output=tmp_path / "run",
+    )
+    for name in set(run.summary["picks"].values()):
+        found = compile_model(run.model_path(name).read_bytes(), read_target(TARGET), timeout_seconds=120.0)
+        row = run.front[run.front["id"] == name].iloc[0]
+        assert found.segments == row["segments"]
+        assert found.cost == pytest.approx(row["penalty"])
+        assert autoselect.inspect(run.model_path(name), target=TARGET)["target"]["refusal"] is None
+    assert run.summary["compiler"]["compiled"] > 0
