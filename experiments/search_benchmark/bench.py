@@ -25,6 +25,8 @@ from autoselect.runs.files import write_json
 from autoselect.study.outlook import PROBE_SAMPLES
 
 SAMPLERS = ("surrogate", "random", "tpe", "nsga2", "prefix", "greedy", "heuristic", "exhaustive")
+REPAIRED = "+repairs"
+"""Behind a sampler's name: with repairs. Without it no candidate is repaired, so that samplers choose from the same."""
 FINISHED = "benchmark.json"
 
 
@@ -79,7 +81,8 @@ def perform(task: Task) -> None:
         task.case.model,
         **task.case.sources,
         metric=task.case.metric,
-        sampler=task.sampler,
+        sampler=task.sampler.removesuffix(REPAIRED),
+        repairs=task.sampler.endswith(REPAIRED),
         trials=task.trials,
         seed=task.seed,
         workers=task.workers,
@@ -121,7 +124,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--case", action="append", default=[], help="A case; repeat it. All with a model by default.")
     parser.add_argument("--model", action="append", default=[], help="NAME=PATH of a model trained elsewhere.")
-    parser.add_argument("--sampler", action="append", default=[], help="A sampler; repeat it. All by default.")
+    parser.add_argument(
+        "--sampler", action="append", default=[], help=f"A sampler, or NAME{REPAIRED}; repeat it. All by default."
+    )
     parser.add_argument("--seed", action="append", type=int, default=[], help="A seed; repeat it. 0 to 4 by default.")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--workers", type=int, default=1, help="Of each run.")
