@@ -16,7 +16,7 @@ from typing import Literal
 from autoselect.domain.graph import Graph, Op, OpKind, partition
 from autoselect.domain.recipe import IoType
 
-SegmentRule = Literal["any", "leading", "none"]
+SegmentRule = Literal["any", "scheduled", "leading", "none"]
 Refuser = Literal["compiler", "runtime"]
 
 
@@ -126,7 +126,8 @@ class Target:
         unit: Of all costs, for example ``NPU cycles``; ``points`` where ``shares`` makes the penalty.
         accelerator: What should run as much as possible; None where there is one processor only.
         host: What runs the rest.
-        segments: How many pieces of work the accelerator takes: any number, the leading one only, or none.
+        segments: How many pieces of work the accelerator takes: any number, formed as a delegate does; any number, as
+            runs of a compiler's schedule; the leading one only; or none.
         crossing_fixed: Cost of a tensor that goes from one side to the other.
         crossing_per_byte: Cost of each of its bytes.
         io_type: Type of inputs and outputs that it expects; None where it takes any.
@@ -278,17 +279,37 @@ def judge(graph: Graph, target: Target) -> Verdict:
 
     An op that a hard rule names, or that neither side has a kernel for, runs nowhere; then the model is refused. The
     accelerator takes what it can. Its pieces of work are those of a delegate, see
-    :func:`autoselect.domain.graph.partition`; conversions of the model's own inputs and outputs cut nothing.
+    :func:`autoselect.domain.graph.partition`, or runs of a schedule; conversions of the model's own inputs and outputs
+    cut nothing.
     """
     wished = [_wish(op, graph, target) for op in graph.ops]
     sides = [_side(op, graph, placement) for op, placement in zip(graph.ops, wished, strict=True)]
     pieces = partition(graph, sides.__getitem__)
-    segments = sum(on_accelerator for on_accelerator, _ in pieces)
+    segments = _runs(graph, sides) if target.segments == "scheduled" else sum(on_npu for on_npu, _ in pieces)
     if target.segments == "leading" and segments:
         kept = set(pieces[0][1]) if pieces[0][0] else set()
         wished = [_left_behind(i, p, graph, target) if i not in kept else p for i, p in enumerate(wished)]
         segments = 1 if kept else 0
     return _priced(graph, target, wished, segments)
+
+
+def _runs(graph: Graph, sides: Sequence[bool | None]) -> int:
+    """Runs of the accelerator's ops in a schedule that goes depth first from the outputs, an op's last input first."""
+    producers, done, found, running = graph.producers(), set[int](), 0, False
+    stack = [(producers[t], False) for t in reversed(graph.outputs) if t in producers]
+    while stack:
+        i, ready = stack.pop()
+        if i in done:
+            continue
+        if not ready:
+            stack.append((i, True))
+            stack.extend((producers[t], False) for t in graph.ops[i].inputs if t in producers)
+            continue
+        done.add(i)
+        if (side := sides[i]) is not None:
+            found += side and not running
+            running = side
+    return found
 
 
 def _wish(op: Op, graph: Graph, target: Target) -> Placement:

@@ -6,7 +6,7 @@ A profile is a TOML file::
     name = "my-npu"
     why = "One sentence."
     unit = "NPU cycles"                 # of all costs
-    segments = "any"                    # pieces of work of the accelerator: any, leading or none
+    segments = "any"                    # pieces of work: any, scheduled, leading or none
     io = "int8"                         # optional: the type of inputs and outputs that it expects
     per_channel = true                  # optional: false where weights need one scale a tensor
 
@@ -156,8 +156,8 @@ def read_target(name_or_path: str = DEFAULT_TARGET) -> Target:
         raise UsageError(f"Target {name_or_path!r}, {_first_error(exc)}") from exc
     if (profile.accelerator is None) != (profile.segments == "none"):
         raise UsageError(
-            f"Target {name_or_path!r}, segments: expected 'none' without an accelerator and 'any' or 'leading' with "
-            f"one, got {profile.segments!r}."
+            f"Target {name_or_path!r}, segments: expected 'none' without an accelerator and another rule with one, got "
+            f"{profile.segments!r}."
         )
     return _target(profile)
 

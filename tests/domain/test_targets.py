@@ -199,3 +199,28 @@ def test_the_peak_is_what_is_alive_at_once() -> None:
     graph = chain("iii")
     kept = replace(graph, outputs=(*graph.outputs, graph.ops[0].outputs[0]))
     assert peak_activation_bytes(kept) == 30
+
+
+def test_a_schedule_cuts_where_a_delegate_would_wait() -> None:
+    """A float op feeds a long branch and a short one: the short one's conversion is scheduled after the long branch.
+
+    A delegate runs both branches in one piece; a schedule, the addition's last input first, has the conversion between.
+    """
+    int8 = Tensor(name="", dtype="int8", shape=(1, 10), is_constant=False, size_bytes=10)
+    wide = replace(int8, dtype="float32", size_bytes=40)
+
+    def op(op_type: str, kind: OpKind, inputs: tuple[int, ...], output: int) -> Op:
+        return Op(op_type=op_type, kind=kind, inputs=inputs, constants=(), outputs=(output,), macs=0)
+
+    ops = (
+        op("DEQUANTIZE", OpKind.BOUNDARY, (0,), 1),
+        op("A", OpKind.FLOAT, (1,), 2),
+        op("QUANTIZE", OpKind.BOUNDARY, (2,), 3),
+        op("QUANTIZE", OpKind.BOUNDARY, (2,), 4),
+        op("A", OpKind.INTEGER, (4,), 5),
+        op("B", OpKind.INTEGER, (3, 5), 6),
+    )
+    graph = Graph(tensors=(int8, wide, wide, int8, int8, int8, int8), ops=ops, inputs=(0,), outputs=(6,))
+    assert judge(graph, NPU).segments == 1
+    assert judge(graph, replace(NPU, segments="scheduled")).segments == 2
+    assert judge(chain("ififfi"), replace(NPU, segments="scheduled")).segments == 3

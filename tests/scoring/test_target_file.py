@@ -70,7 +70,7 @@ WRONG = {
     "negative cost": ("per_mac = 4.0", "per_mac = -4.0", r"host\.float\.per_mac: .*greater than or equal to 0"),
     "negative crossing": ("per_byte = 2.0", "per_byte = -1", r"crossing\.per_byte: .*greater than or equal to 0"),
     "missing rule": ('segments = "any"', "", r"segments: .*required"),
-    "unknown segment rule": ('"any"', '"some"', r"segments: .*'any', 'leading' or 'none'"),
+    "unknown segment rule": ('"any"', '"some"', r"segments: .*'any', 'scheduled', 'leading' or 'none'"),
     "missing host": ("[host]", "[hosts]", r"hosts?: "),
     "unknown key": ("unit =", "units =", r"units?: "),
     "a rule without a reason": ('why = "No float ADD."', "", r"reject\.0\.why: .*required"),
