@@ -38,7 +38,6 @@ def two_layers(between: Callable[[Any], Any], *, level: float = 0.0) -> zoo.Prep
 BETWEEN = {
     "nothing": (lambda x: x, 1),
     "RELU": (tf().nn.relu, 1),
-    "PRELU": (lambda x: tf().nn.relu(x) + (-zoo.weights(16)) * tf().nn.relu(-x), 1),
     "RELU6": (tf().nn.relu6, 1),
     "RELU6 that clips every channel": (lambda x: tf().nn.relu6(x + 1000.0), 0),
     "a sigmoid": (tf().nn.sigmoid, 0),
