@@ -20,6 +20,8 @@ _ALWAYS = ("model", "calibration", "eval", "metric", "trials")
 """Keys that are set; all others are there as comments, with their defaults."""
 _LEFT_OUT = ("json", "debug")
 _EXAMPLES = {
+    "fallback": "drq",
+    "io": "int8",
     "direction": "maximize",
     "evaluator": "my_module:score",
     "heldout": "heldout.npz",
