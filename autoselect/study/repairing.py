@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from autoselect.cases import jobs
 from autoselect.cases.divergence import divergence
@@ -17,13 +17,12 @@ from autoselect.domain.objectives import Direction
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 
-TRIED: tuple[tuple[str, ...], ...] = (
-    ("bias",),
-    ("equalization",),
-    ("ranges-observed", "ranges-mse", "ranges-percentile", "ranges-moving-average"),
+TRIED: tuple[tuple[tuple[str, ...], ...], ...] = (
+    (("bias",), ("equalization",), ("bias", "equalization")),
+    (("ranges-observed",), ("ranges-mse",), ("ranges-percentile",), ("ranges-moving-average",)),
 )
-"""Kinds of repairs in the order in which they are tried, each with its alternatives. Bias correction comes first: it
-takes out the largest error, behind which those of the others are seen."""
+"""Steps of the decision, each with its alternatives. The first takes out the largest errors, behind which those of the
+ranges are seen; its two repairs may each do harm alone and help together."""
 
 DECIDING_SAMPLES = 16
 _WORTH = 0.95
@@ -39,6 +38,7 @@ class _Trier:
     pool: WorkerPool
     listener: Listener
     direction: Direction
+    scores: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def divergences(self, candidates: Sequence[tuple[str, ...]]) -> list[float]:
         """Of the outputs from the float model's; infinite where a repair failed or nothing is known."""
@@ -60,6 +60,11 @@ class _Trier:
 
     def score(self, repairs: tuple[str, ...]) -> float:
         """Of all search samples, larger is better; minus infinite where the candidate fails."""
+        if repairs not in self.scores:
+            self.scores[repairs] = self._scored(repairs)
+        return self.scores[repairs]
+
+    def _scored(self, repairs: tuple[str, ...]) -> float:
         root, limit = self.case.files.root, self.settings.trial_timeout
         recipe = replace(self.settings.template, repairs=repairs)
         try:
@@ -83,28 +88,23 @@ def with_repairs(
 ) -> SearchSettings:
     """The settings with the repairs of all candidates by name, so that the manifest holds what was decided.
 
-    Where they are left to the search, each kind is kept that lowers the divergence of the all-integer model's outputs
-    on a few search samples, together with those kept before it, and does not lower its score on all of them: outputs
-    may come nearer to float where the decision does not depend on them.
+    Where they are left to the search, each step keeps the alternative that lowers the divergence of the all-integer
+    model's outputs on a few search samples most and does not lower its score on all of them: outputs may come nearer to
+    float where the decision does not depend on them.
     """
     if settings.repairs is not True:
         return settings.model_copy(update={"repairs": settings.repairs or ()})
-    listener(StageStarted(stage="repairs", total=1 + sum(len(kind) for kind in TRIED)))
+    listener(StageStarted(stage="repairs", total=1 + sum(len(step) for step in TRIED)))
     settings = settings.model_copy(update={"repairs": ()})
     trier = _Trier(case=case, settings=settings, pool=pool, listener=listener, direction=direction)
     chosen: tuple[str, ...] = ()
     [least] = trier.divergences([chosen])
-    score: float | None = None
-    for kind in TRIED:
-        candidates = [tuple(sorted((*chosen, name))) for name in kind]
-        found = trier.divergences(candidates)
-        best = min(found)
-        if not best < _WORTH * least:
-            continue
-        candidate = candidates[found.index(best)]
-        score = trier.score(chosen) if score is None else score
-        if (reached := trier.score(candidate)) >= score:
-            chosen, least, score = candidate, best, reached
+    for step in TRIED:
+        candidates = [tuple(sorted((*chosen, *names))) for names in step]
+        found = zip(trier.divergences(candidates), candidates, strict=True)
+        better = sorted(pair for pair in found if pair[0] < _WORTH * least)
+        harmless = (pair for pair in better if trier.score(pair[1]) >= trier.score(chosen))
+        least, chosen = next(harmless, (least, chosen))
     return settings.model_copy(update={"repairs": chosen})
 
 

@@ -71,6 +71,7 @@ def case(root: Path, *, search: bool = True) -> Case:
 BIAS, BOTH = ("bias",), ("bias", "equalization")
 ROWS = {
     "nothing helps": ({}, ()),
+    "each does harm and both together help": ({BIAS: 1.5, ("equalization",): 2.0, BOTH: 0.1}, BOTH),
     "all that helps is kept": (
         {BIAS: 0.2, BOTH: 0.1, ("bias", "equalization", "ranges-mse"): 0.05},
         (*BOTH, "ranges-mse"),
@@ -92,13 +93,14 @@ def test_a_repair_is_kept_where_it_lowers_the_divergence(
     assert with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None).repairs == expected
 
 
+EQUALIZATION = ("equalization",)
 SCORED = {
     "equal scores": ("maximize", {}, BOTH),
-    "a higher score is better": ("maximize", {BIAS: 0.1, BOTH: 0.2}, BOTH),
-    "a lower score is worse": ("maximize", {BIAS: -0.1, ("equalization",): 0.1}, ("equalization",)),
-    "the first is better": ("maximize", {BIAS: 0.1, BOTH: 0.0}, BIAS),
-    "a lower error is better": ("minimize", {BIAS: -0.1, BOTH: 0.0}, BIAS),
-    "what cannot be scored": ("maximize", {BIAS: TrialError("died")}, ("equalization",)),
+    "a higher score": ("maximize", {BIAS: 0.1, BOTH: 0.2}, BOTH),
+    "a lower score is passed over": ("maximize", {BOTH: -0.1}, BIAS),
+    "none is as good as plain": ("maximize", {BOTH: -0.1, BIAS: -0.1, EQUALIZATION: -0.2}, ()),
+    "a higher error is passed over": ("minimize", {BOTH: 0.1, BIAS: 0.1, EQUALIZATION: -0.1}, EQUALIZATION),
+    "what cannot be scored": ("maximize", {BOTH: TrialError("died")}, BIAS),
 }
 
 
