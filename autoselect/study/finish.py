@@ -81,7 +81,8 @@ class Finish:
         summary |= {"warnings": warnings, "ended_early": ended_early, "seconds": dict(self.seconds())}
         result.write_summary(self.folder, summary)
         result.remove_former_members(front, self.folder)
-        export(front, picks, self.folder, self.case.files)
+        if self.case.files.prepared.exists():  # A folder that is put in order may have it no more.
+            export(front, picks, self.folder, self.case.files)
         if pool is not None:
             result.remove_work(self.folder.work)
         return status
