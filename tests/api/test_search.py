@@ -475,6 +475,6 @@ def test_the_manifest_says_where_everything_came_from(finished: autoselect.Run) 
     manifest = json.loads((finished.directory / "manifest.json").read_text())
     assert manifest["sources"]["model"] == str(pump.MODEL_PATH.absolute())
     assert manifest["sources"]["evaluation"] == "pump:search_pairs"
-    assert set(manifest["hashes"]) == {"model", "calibration", "evaluation", "heldout"}
+    assert set(manifest["hashes"]) == {"model", "calibration", "evaluation", "heldout", "target"}
     assert manifest["settings"]["seed"] == 1
     assert {"python", "autoselect", "ai-edge-litert", "numpy", "optuna"} <= set(manifest["versions"])
