@@ -18,7 +18,8 @@ import pytest
 import autoselect
 
 SCRIPT = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs begin with it ignored.
 import autoselect, pump
 from autoselect.cases.events import TrialFinished
 
