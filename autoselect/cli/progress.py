@@ -46,8 +46,8 @@ class Tally:
 
     def add(self, event: TrialFinished) -> None:
         """Count one trial."""
-        if self._first_number is None:
-            self._first_number = event.number  # a resumed search goes on in the middle
+        # A resumed search goes on in the middle; with several workers the first to end may not be the first begun.
+        self._first_number = event.number if self._first_number is None else min(self._first_number, event.number)
         self.finished += 1
         self.reused += event.reused
         self.dropped += event.dropped and not event.reused
