@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from autoselect.domain.recipe import Recipe
 from autoselect.exports.member_ops import MemberOp
+from autoselect.quantize.repairs import before_quantizing
 
 _SCRIPT = '''\
-"""Build the integer part of {member}.tflite from calibrated.tflite, with TensorFlow alone.
+"""Build the integer part of {member}.tflite from {calibrated}, with TensorFlow alone.
 
     python {member}.build.py out.tflite
 
@@ -20,8 +21,8 @@ import sys
 import tensorflow as tf
 from tensorflow.lite.python.convert import mlir_quantize
 
-DENYLISTED = {{{denylisted}}}  # name in calibrated.tflite: name in the float model
-calibrated = pathlib.Path(__file__).resolve().parents[1] / "calibrated.tflite"
+DENYLISTED = {{{denylisted}}}  # name in {calibrated}: name in the float model
+calibrated = pathlib.Path(__file__).resolve().parents[1] / "{calibrated}"
 model = mlir_quantize(
     calibrated.read_bytes(),
     disable_per_channel={disable_per_channel},
@@ -33,14 +34,17 @@ pathlib.Path(sys.argv[1]).write_bytes(model)
 '''
 
 
-def build_script(member: str, ops: Sequence[MemberOp], recipe: Recipe, canonical: Mapping[int, str]) -> str:
+def build_script(
+    member: str, ops: Sequence[MemberOp], recipe: Recipe, canonical: Mapping[int, str], calibrated: str
+) -> str:
     """Write the script.
 
     Args:
         member: Id of the candidate.
         ops: The ops of the float model, with what the candidate made of them.
         recipe: For its granularity, its fallback and the type of inputs and outputs.
-        canonical: By index of an op the name that all its outputs have in ``calibrated.tflite``.
+        canonical: By index of an op the name that all its outputs have in the calibrated model.
+        calibrated: Name of the file that holds it, after the repairs that come before quantizing, one folder higher.
 
     Returns:
         Python source. What plain TensorFlow cannot express of the recipe, its docstring says in words.
@@ -49,6 +53,7 @@ def build_script(member: str, ops: Sequence[MemberOp], recipe: Recipe, canonical
     entries = "".join(f"\n    {canonical[op.index]!r}: {op.outputs[0]!a}," for op in denied)
     return _SCRIPT.format(
         member=member,
+        calibrated=calibrated,
         words="\n".join(_words(member, denied, recipe)),
         denylisted=f"{entries}\n" if entries else "",
         disable_per_channel=not recipe.per_channel,
@@ -64,8 +69,9 @@ def _words(member: str, denied: Sequence[MemberOp], recipe: Recipe) -> list[str]
     lacking = []
     if hybrid:
         lacking.append(f"{hybrid} of them, float here, are dynamic-range quantized in {member}.tflite")
-    if recipe.repairs:
-        lacking.append(f"{member}.tflite has repairs that this model lacks: {', '.join(recipe.repairs)}")
+    late = sorted(set(recipe.repairs) - set(before_quantizing(recipe.repairs)))
+    if late:
+        lacking.append(f"{member}.tflite has repairs that this model lacks: {', '.join(late)}")
     if recipe.io_type != "float32" and denied:
         lacking.append(f"an output that is float here is {recipe.io_type} in {member}.tflite")
     if lacking:

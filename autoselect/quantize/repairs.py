@@ -34,6 +34,11 @@ def keep_nothing(_name: str, make: Callable[[], bytes]) -> bytes:
     return make()
 
 
+def before_quantizing(repairs: Sequence[str]) -> tuple[str, ...]:
+    """Those of a recipe's repairs that change the calibrated model; the others change what the quantizer made of it."""
+    return tuple(name for name in repairs if name == "equalization" or name in ranges.METHODS)
+
+
 class RepairKit:
     """What the repairs of one calibrated model need; without samples only a recipe without repairs can be built."""
 
@@ -59,7 +64,7 @@ class RepairKit:
 
     def calibrated(self, repairs: Sequence[str]) -> tuple[CalibratedModel, fb.Model]:
         """The calibrated model that a recipe with these repairs starts from, and the same parsed."""
-        key = tuple(name for name in repairs if name == "equalization" or name in ranges.METHODS)
+        key = before_quantizing(repairs)
         if key not in self._models:
             content = self._equalized if "equalization" in key else self._plain.content
             for name in key:

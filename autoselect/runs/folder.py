@@ -29,8 +29,6 @@ class RunFolder:
         self.trials = root / "trials.csv"
         self.front_table = root / "front.csv"
         self.front = root / "front"
-        self.calibrated = root / "calibrated.tflite"
-        """The calibrated float model, its ops under names that the quantizer cannot change."""
         self.model_explorer = root / "model_explorer"
         self.artifacts = root / "artifacts"
         """Models and recipes of the front under the names that optuna-dashboard asks for."""
@@ -43,6 +41,10 @@ class RunFolder:
         self.work = root / ".autoselect-work"
         """Samples, calibrated model and candidates while the run goes on; removed at its end."""
         self.lock = root / ".autoselect-lock"
+
+    def calibrated(self, repairs: Sequence[str]) -> Path:
+        """The calibrated float model after these repairs, its ops under names that the quantizer cannot change."""
+        return self.root / ("-".join(["calibrated", *repairs]) + ".tflite")
 
     def create(self) -> None:
         """Make the folder for a new run.

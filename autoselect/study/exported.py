@@ -15,6 +15,7 @@ from autoselect.exports.plain_tensorflow import build_script
 from autoselect.quantize.build import CalibratedModel, denied_nodes
 from autoselect.quantize.kinds import node_kinds
 from autoselect.quantize.names import canonical_name
+from autoselect.quantize.repairs import before_quantizing
 from autoselect.runs.files import write_bytes, write_json, write_text
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import TrialRecord
@@ -36,10 +37,12 @@ def export(front: Sequence[TrialRecord], picks: Mapping[str, str], folder: RunFo
     Raises:
         StorageError: If a file cannot be written.
     """
-    calibrated, layers = jobs.load_prepared(files.prepared)
-    write_bytes(folder.calibrated, calibrated.content)
+    case = jobs.OpenCase(files.root)
+    calibrated, layers = case.prepared
     exporter = _Exporter(folder=folder, calibrated=calibrated, layers=layers)
     members = {record.id: record for record in front if record.recipe is not None and record.scores is not None}
+    for repairs in {before_quantizing(r.recipe.repairs) for r in members.values() if r.recipe is not None} | {()}:
+        write_bytes(folder.calibrated(repairs), case.kit.calibrated(repairs)[0].content)
     for record in members.values():
         exporter.write_recipes(record)
     exporter.write_node_data(members, picks)
@@ -69,7 +72,8 @@ class _Exporter:
         )
         canonical = {index: canonical_name(index) for index in denied}
         write_json(self.folder.front / f"{record.id}.ai-edge-quantizer.json", aeq_recipe(ops, recipe))
-        write_text(self.folder.front / f"{record.id}.build.py", build_script(record.id, ops, recipe, canonical))
+        source = self.folder.calibrated(before_quantizing(recipe.repairs)).name
+        write_text(self.folder.front / f"{record.id}.build.py", build_script(record.id, ops, recipe, canonical, source))
 
     def write_node_data(self, members: Mapping[str, TrialRecord], picks: Mapping[str, str]) -> None:
         """One file a statistic, one a pick, and how often each node is no integer on the front."""

@@ -21,6 +21,7 @@ from autoselect.cases.jobs import load_prepared
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize import converter
 from autoselect.quantize.build import Builder
+from autoselect.quantize.repairs import RepairKit, before_quantizing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -46,7 +47,9 @@ def builder(finished: autoselect.Run, cache: Path) -> Builder:
         if (entry / "calibrated.tflite").exists():
             calibrated, layers = load_prepared(entry)
             if calibrated.content == calibrated_bytes:
-                return Builder(calibrated, layers.nodes)
+                [name] = calibrated.names.inputs
+                samples = [{name: window} for [window] in pump.calibration()]
+                return Builder(calibrated, layers.nodes, RepairKit(calibrated, samples.copy))
     raise AssertionError("no entry of the cache holds the run's calibrated model")
 
 
@@ -109,7 +112,8 @@ def test_the_scripts_say_what_plain_tensorflow_cannot_express(finished: autosele
         kinds = [kind for _, kind in ops_without_conversions(finished.model_path(row.id).read_bytes())]
         count = kinds.count("hybrid")
         assert (f"{count} of them, float here, are dynamic-range quantized" in text) == bool(count)
-        assert ("expresses the whole recipe" in text) == (count == 0)
+        repairs = recipe_of(finished, row.id).repairs
+        assert ("expresses the whole recipe" in text) == (count == 0 and repairs == before_quantizing(repairs))
         told.add(count > 0)
     assert told == {True, False}
 

@@ -58,6 +58,7 @@ def test_a_finished_folder_holds_what_is_promised_and_nothing_else(finished: aut
         "worker.log",
         ".autoselect-lock",
         "calibrated.tflite",
+        "calibrated-ranges-mse.tflite",  # After the repair that this case keeps.
         *members,
         *(f"model_explorer/{column}.json" for column in columns),
         *(f"artifacts/{path.name}" for path in (finished.directory / "artifacts").iterdir()),
@@ -286,7 +287,7 @@ def test_no_penalty_means_all_integer(tmp_path: Path) -> None:
     run = pump.search(tmp_path / "run", trials=12, max_penalty=0)
     assert run.status == "complete"
     assert run.front[["penalty", "float_ops", "crossing_tensors"]].eq(0).all(axis=None)
-    assert run.front["segments"].tolist() == [1]
+    assert run.front["segments"].eq(1).all()
     assert run.trials.loc[run.trials["feasible"], "float_ops"].eq(0).all()
     assert not run.trials["feasible"].all()
 
