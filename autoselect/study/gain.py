@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 from sklearn.isotonic import IsotonicRegression
 
 from autoselect.study.surrogate import Belief
 
 _QUANTILES = np.array([0.04, 0.15, 0.3, 0.5, 0.7, 0.85, 0.96])
 _LEVELS = 24
+_GRID = 64
+_NEAR = 0.15
+"""Log divergences so far apart say something of each other's losses."""
+_LONG_STEP = 4
+_INNER = (0.1, 0.9)
 _BELOW = 3.0
 """A divergence smaller by this much on the log scale than any seen is taken to lose nothing."""
 
@@ -22,14 +27,19 @@ class Link:
 
     xs: np.ndarray
     ys: np.ndarray
-    deviation: float
+    grid: np.ndarray
+    spreads: np.ndarray
 
     def losses(self, belief: Belief) -> np.ndarray:
         """Losses at fixed quantiles of the belief, shape (n, n_quantiles)."""
-        from scipy.special import ndtri
+        return np.asarray(np.interp(_points(belief), self.xs, self.ys))
 
-        points = belief.mean[:, None] + belief.deviation[:, None] * ndtri(_QUANTILES)[None, :]
-        return np.asarray(np.interp(points, self.xs, self.ys))
+    def deviations(self, belief: Belief) -> np.ndarray:
+        """How far measured losses lie from those of :meth:`losses`, shape (n, n_quantiles).
+
+        Where all outputs are wrong, or all are right, the loss hardly varies; half way it does.
+        """
+        return np.asarray(np.interp(_points(belief), self.grid, self.spreads))
 
 
 def fit_link(log_divergences: np.ndarray, losses: np.ndarray) -> Link:
@@ -44,18 +54,28 @@ def fit_link(log_divergences: np.ndarray, losses: np.ndarray) -> Link:
     y = np.concatenate([[min(0.0, float(losses.min()))], losses[order]])
     fitted = IsotonicRegression(increasing=True).fit(x, y)
     smooth = fitted.predict(x)
-    # Through the middles of the steps: a staircase has no slope to go by.
-    xs, ys = _middles(x, smooth)
-    spread = float(np.std(y[1:] - np.interp(x[1:], xs, ys))) if len(losses) > 2 else 0.0
-    return Link(xs=xs, ys=ys, deviation=max(spread, 1e-3 * float(np.ptp(losses)), 1e-9))
+    xs, ys = _knots(x, smooth)
+    left = y[1:] - np.interp(x[1:], xs, ys)
+    everywhere = float(np.mean(left**2)) if len(losses) > 2 else 0.0
+    grid = np.linspace(x[0], x[-1], _GRID)
+    near = np.exp(-0.5 * ((grid[:, None] - x[None, 1:]) / _NEAR) ** 2)
+    local = (near @ left**2 + everywhere) / (near.sum(axis=1) + 1.0)
+    return Link(xs=xs, ys=ys, grid=grid, spreads=np.maximum(np.sqrt(local), max(1e-3 * float(np.ptp(losses)), 1e-9)))
 
 
-def _middles(x: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _points(belief: Belief) -> np.ndarray:
+    return np.asarray(belief.mean[:, None] + belief.deviation[:, None] * ndtri(_QUANTILES)[None, :])
+
+
+def _knots(x: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Long steps without their outermost points, and the middles of short ones: a staircase has no slope to go by."""
     edges = np.flatnonzero(np.diff(steps)) + 1
-    blocks = np.split(np.arange(len(x)), edges)
-    xs = np.array([x[block].mean() for block in blocks])
-    ys = np.array([steps[block[0]] for block in blocks])
-    return xs, ys
+    xs, ys = [], []
+    for block in np.split(np.arange(len(x)), edges):
+        at = np.quantile(x[block], _INNER) if len(block) >= _LONG_STEP else [x[block].mean()]
+        xs += list(at)
+        ys += [steps[block[0]]] * len(at)
+    return np.array(xs), np.array(ys)
 
 
 class FrontVolume:
@@ -105,13 +125,13 @@ class FrontVolume:
         return np.where(beyond[:, None], 0.0, found.T)
 
     def expected_gain(
-        self, losses: np.ndarray, deviation: float, sizes: np.ndarray, penalties: np.ndarray
+        self, losses: np.ndarray, deviations: np.ndarray, sizes: np.ndarray, penalties: np.ndarray
     ) -> np.ndarray:
         """Expected growth of the dominated volume.
 
         Args:
             losses: Shape (n, n_quantiles), equally likely in their bins, in units of the reference.
-            deviation: Of a measured loss around each.
+            deviations: Of a measured loss around each, same shape and units.
             sizes: Shape (n,), in units of the reference.
             penalties: Shape (n,), in units of the reference.
 
@@ -120,7 +140,7 @@ class FrontVolume:
         """
         areas = self.exclusive_areas(sizes, penalties)
         middles = (self._levels[:-1] + self._levels[1:]) / 2
-        reached = ndtr((middles[None, None, :] - losses[:, :, None]) / max(deviation, 1e-9))
+        reached = ndtr((middles[None, None, :] - losses[:, :, None]) / np.maximum(deviations, 1e-9)[:, :, None])
         return np.asarray(np.einsum("nk,nqk,k,q->n", areas, reached, self._steps, _quantile_weights()))
 
 

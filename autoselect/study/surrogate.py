@@ -1,13 +1,15 @@
 """A model of how far a candidate's outputs are from the float model's, learned from every sample scored so far.
 
 The log of the divergence (error power over signal power) is that of a sum of one positive term an atom, whose priors
-come from the debugger's statistics and a few probes: independent errors add up. What that leaves over is a Gaussian
-process with terms for each atom, each op type and each pair of neighbours, and one for candidates that are alike.
-Damage that several atoms each do alone is a sum too: its largest term decides.
+come from the debugger's statistics and a few probes: independent errors add up. Outputs that are wrong altogether grow
+no worse, so the sum ends in a cap: where several atoms each do all the damage alone, taking one of them out changes
+nothing. What that leaves over is a Gaussian process with terms for each atom, each op type and each pair of neighbours,
+and one for candidates that are alike.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +26,13 @@ _FLOOR = 1e-9
 _ROUNDS = 12
 _NOISE_SD = 0.08
 _UNIT_SD, _TYPE_SD, _PAIR_SD, _ALIKE_SD = 0.10, 0.10, 0.10, 0.35
+_CAPPED = (0.5, 0.75, 0.9, 1.0)
+"""Divergences may end a little above these quantiles of those seen, or nowhere."""
+_CAP_ROOM = 1.03
+_LEAST_FREE = 0.2
+"""Beside the cap divergences vary less than elsewhere, by at most this factor."""
+_ABOVE_CAP = 30.0
+"""A probe at the cap may stand for a term of up to so many times the cap."""
 _SCALES = (0.5, 1.0, 2.0)
 _LENGTHS = (0.1, 0.3)
 
@@ -43,10 +52,10 @@ class Surrogate:
         """Start from the priors of the problem's atoms."""
         self._problem = problem
         count = len(problem.atoms)
-        prior = np.log(np.maximum(problem.sensitivities, _FLOOR))
-        # What is left out has a term of its own where it becomes hybrid; in float it has none.
-        self._prior = np.concatenate([prior, prior + np.log(_HYBRID_SHARE)]) if problem.hybrid else prior
-        self._theta = self._prior.copy()
+        self._cap = math.inf
+        self._theta = self._prior(self._cap)
+        self._starts: list[np.ndarray | None] = [None] * (1 + len(_CAPPED))
+        self._known_free = np.zeros(0)
         self._floor = _FLOOR
         self._types = _type_shares(problem)
         self._pairs = np.array(
@@ -69,17 +78,22 @@ class Surrogate:
         # With everything in float no term is left: what such a candidate shows is what all others have too.
         bare = log_divergences[self._design(self._known).sum(axis=1) == 0.0]
         self._floor = float(np.exp(bare.mean())) if len(bare) else _FLOOR
-        self._theta = self._map(self._known, log_divergences, noise)
-        left = log_divergences - self._base(self._known)
-        self._choose_kernel(left, noise)
+        caps = [math.inf, *(_CAP_ROOM * np.exp(np.quantile(log_divergences, _CAPPED)))]
+        fits = [
+            self._map(log_divergences, noise, float(cap), start) for cap, start in zip(caps, self._starts, strict=True)
+        ]
+        self._starts = [theta for _, _, theta in fits]
+        _, self._cap, self._theta = max(fits, key=lambda fit: fit[0])
+        mean, self._known_free = self._base(self._known)
+        self._choose_kernel(log_divergences - mean, noise)
 
     def believe(self, masks: Sequence[Mask]) -> Belief:
         """Predict candidates."""
         rows = indicator(masks, len(self._problem.atoms))
-        mean = self._base(rows)
-        variance = self._prior_variance(rows)
+        mean, free = self._base(rows)
+        variance = free**2 * self._prior_variance(rows)
         if self._factor is not None:
-            cross = self._kernel(rows, self._known)
+            cross = self._kernel(rows, self._known) * free[:, None] * self._known_free
             mean = mean + cross @ self._weights
             variance = variance - np.einsum("ij,ji->i", cross, cho_solve(self._factor, cross.T))
         return Belief(mean, np.sqrt(np.maximum(variance, 1e-4)))
@@ -92,25 +106,45 @@ class Surrogate:
     def _design(self, rows: np.ndarray) -> np.ndarray:
         return np.hstack([rows, 1.0 - rows]) if self._problem.hybrid else rows
 
-    def _base(self, rows: np.ndarray) -> np.ndarray:
-        return np.asarray(np.log(self._design(rows) @ np.exp(self._theta) + self._floor))
+    def _prior(self, cap: float) -> np.ndarray:
+        """Logs of the terms that the problem's sensitivities stand for, if divergences end in this cap."""
+        seen = np.maximum(self._problem.sensitivities, _FLOOR)
+        prior = np.log(seen / np.maximum(1.0 - seen / cap, 1.0 / _ABOVE_CAP))
+        # What is left out has a term of its own where it becomes hybrid; in float it has none.
+        return np.concatenate([prior, prior + np.log(_HYBRID_SHARE)]) if self._problem.hybrid else prior
 
-    def _map(self, rows: np.ndarray, target: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        """The most likely terms, by Gauss-Newton steps in the space of the data, which are fewer than the terms."""
-        design, theta = self._design(rows), self._theta
-        spread = (noise**2 + _ALIKE_SD**2) * np.eye(len(rows))
+    def _base(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The log of the capped sum, and how free it is to vary: 1 far below the cap."""
+        total = self._design(rows) @ np.exp(self._theta) + self._floor
+        return np.log(total) - np.log1p(total / self._cap), _free(total, self._cap)
+
+    def _map(
+        self, target: np.ndarray, noise: np.ndarray, cap: float, start: np.ndarray | None
+    ) -> tuple[float, float, np.ndarray]:
+        """The most likely terms under a cap, by Gauss-Newton steps in the space of the data, which are fewer.
+
+        Returns:
+            The log of their likelihood but for a constant, the cap, and the terms' logs.
+        """
+        design, prior = self._design(self._known), self._prior(cap)
+        theta = prior.copy() if start is None else start
         for _ in range(_ROUNDS):
             parts = design * np.exp(theta)
             total = parts.sum(axis=1) + self._floor
-            slope = parts / total[:, None]
-            residual = target - np.log(total) + slope @ (theta - self._prior)
-            system = _PRIOR_SD**2 * slope @ slope.T + spread
-            wanted = self._prior + _PRIOR_SD**2 * slope.T @ np.linalg.solve(system, residual)
+            slope = parts / (total * (1.0 + total / cap))[:, None]
+            residual = target - np.log(total) + np.log1p(total / cap)
+            variance = noise**2 + (_ALIKE_SD * _free(total, cap)) ** 2
+            system = _PRIOR_SD**2 * slope @ slope.T + np.diag(variance)
+            wanted = prior + _PRIOR_SD**2 * slope.T @ np.linalg.solve(system, residual + slope @ (theta - prior))
             step = np.clip(wanted - theta, -1.0, 1.0)
             theta = theta + step
             if np.abs(step).max() < 1e-3:
                 break
-        return np.asarray(theta)
+        total = design @ np.exp(theta) + self._floor
+        residual = target - np.log(total) + np.log1p(total / cap)
+        variance = noise**2 + (_ALIKE_SD * _free(total, cap)) ** 2
+        misfit = (residual**2 / variance + np.log(variance)).sum() + (((theta - prior) / _PRIOR_SD) ** 2).sum()
+        return -0.5 * float(misfit), cap, theta
 
     def _choose_kernel(self, left: np.ndarray, noise: np.ndarray) -> None:
         """The scale and the reach of likeness that explain best what the sum leaves over."""
@@ -118,7 +152,8 @@ class Surrogate:
         for scale in _SCALES:
             for length in _LENGTHS:
                 self._scale, self._length = scale, length
-                system = self._kernel(self._known, self._known) + np.diag(noise**2 + _NOISE_SD**2)
+                system = self._kernel(self._known, self._known) * np.outer(self._known_free, self._known_free)
+                system += np.diag(noise**2 + (_NOISE_SD * self._known_free) ** 2)
                 factor = cho_factor(system, lower=True)
                 weights = cho_solve(factor, left)
                 evidence = -0.5 * left @ weights - np.log(np.diag(factor[0])).sum()
@@ -148,6 +183,11 @@ class Surrogate:
     def _paired(self, rows: np.ndarray) -> np.ndarray:
         """1 where neighbours are on different sides, else 0; one column a pair."""
         return np.asarray(np.abs(rows[:, self._pairs[:, 0]] - rows[:, self._pairs[:, 1]]))
+
+
+def _free(total: np.ndarray, cap: float) -> np.ndarray:
+    """How much of a change of the sum's log is left of it below the cap."""
+    return np.asarray(np.maximum(1.0 / (1.0 + total / cap), _LEAST_FREE))
 
 
 def _type_shares(problem: Problem) -> np.ndarray:

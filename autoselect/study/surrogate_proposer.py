@@ -29,6 +29,8 @@ _PART_NOISE = 0.25
 _ENUMERATED = 12
 """Up to so many atoms all sets are proposals."""
 _FAR = 1e3
+_BARRED = 2.0
+"""More than any gain, in units of the corner's volume."""
 _OPENING = (0.25, 0.5, 0.75)
 _UNDO_SHARE = 0.15
 """Of the budget, kept for taking back float islands of the front."""
@@ -105,7 +107,8 @@ class SurrogateProposer:
     def _opening(self) -> list[Mask]:
         """A few candidates that span the trade-off."""
         ranking = by_sensitivity(self._problem)
-        found = [0, self._problem.everything]
+        # Everything in float is the float model again, whose figures are known.
+        found = [0, self._problem.everything] if self._problem.hybrid else [0]
         for share in _OPENING:
             found.append(sum(1 << i for i in ranking[: round(share * len(ranking))]))
         return list(dict.fromkeys(found))
@@ -206,20 +209,21 @@ class _Ask:
         fresh = [m for m in masks if self._owner._is_new(m, self._taken, self._keys)]
         if not fresh:
             return [], np.zeros(0)
-        losses = self._link.losses(self._surrogate.believe(fresh))
+        belief = self._surrogate.believe(fresh)
+        losses = self._link.losses(belief)
         limit = self._problem.constraints.max_drop
         if limit is not None:
             losses = np.where(losses > limit, _FAR * self._corner[0], losses)
         sizes, penalties = self._costs(fresh)
         gains = self._volume.expected_gain(
             losses / self._corner[0],
-            self._link.deviation / self._corner[0],
+            self._link.deviations(belief) / self._corner[0],
             sizes / self._corner[1],
             penalties / self._corner[2],
         )
         allowed = np.array([self._problem.within_limits(mask) for mask in fresh])
-        # Where nothing keeps the limits, the gain without them still leads somewhere.
-        return fresh, np.where(allowed, gains, 0.0) if (gains[allowed] > 0.0).any() else gains
+        # Behind all that keep the limits, but in order: where none does, the gain still leads somewhere.
+        return fresh, np.where(allowed, gains, gains - _BARRED)
 
     def _remember(self, masks: Sequence[Mask], gains: np.ndarray) -> None:
         """Keep what is worth weighing again, and what is worth breeding from."""

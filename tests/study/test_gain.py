@@ -27,7 +27,9 @@ FRONTS = st.integers(0, 8).flatmap(
 
 def gain(front: np.ndarray, loss: float, size: float, penalty: float, deviation: float = 0.0) -> float:
     losses = np.full((1, 7), loss)
-    found = FrontVolume(front).expected_gain(losses, deviation, np.array([size]), np.array([penalty]))
+    found = FrontVolume(front).expected_gain(
+        losses, np.full_like(losses, deviation), np.array([size]), np.array([penalty])
+    )
     assert found.shape == (1,)
     return float(found[0])
 
@@ -86,14 +88,15 @@ UNCERTAIN = {
 def test_uncertain_losses_weigh_by_their_bins(losses: np.ndarray, deviation: float, expected: float) -> None:
     """Nothing known, half of size and of penalty free: a quarter; the lower four of seven quantiles stand for 0.6."""
     empty = FrontVolume(np.zeros((0, 3)))
-    found = empty.expected_gain(losses[None, :], deviation, np.array([0.5]), np.array([0.5]))
+    found = empty.expected_gain(losses[None, :], np.full((1, 7), deviation), np.array([0.5]), np.array([0.5]))
     assert found[0] == pytest.approx(expected)
 
 
 def test_many_points_at_once_are_each_their_own() -> None:
     front = np.array([[0.2, 0.8, 0.1], [0.6, 0.3, 0.4]])
     points = np.array([[0.1, 0.9, 0.0], [0.6, 0.2, 0.3], [0.9, 0.0, 0.0], [0.3, 1.1, 0.2]])
-    together = FrontVolume(front).expected_gain(np.repeat(points[:, :1], 7, axis=1), 0.05, points[:, 1], points[:, 2])
+    losses = np.repeat(points[:, :1], 7, axis=1)
+    together = FrontVolume(front).expected_gain(losses, np.full((4, 7), 0.05), points[:, 1], points[:, 2])
     assert together.tolist() == [pytest.approx(gain(front, *p, deviation=0.05)) for p in points]
 
 
@@ -110,7 +113,7 @@ def test_the_link_rises(rows: list[tuple[float, float]]) -> None:
     assert (np.diff(losses) >= -1e-12).all()
     assert losses.min() >= min(0.0, *(r[1] for r in rows)) - 1e-12
     assert losses.max() <= max(0.0, *(r[1] for r in rows)) + 1e-12
-    assert found.deviation > 0.0
+    assert (found.deviations(Belief(xs, np.zeros(200))) > 0.0).all()
 
 
 def test_the_link_passes_through_rising_data() -> None:
@@ -119,7 +122,7 @@ def test_the_link_passes_through_rising_data() -> None:
     assert [float(found.losses(at(v))[0, 3]) for v in x] == pytest.approx(y.tolist())
     assert float(found.losses(at(-1.0))[0, 3]) == pytest.approx(0.5)
     assert float(found.losses(at(-9.0))[0, 3]) == 0.0
-    assert found.deviation == pytest.approx(0.69e-3)
+    assert found.deviations(at(-2.0)).tolist() == [[pytest.approx(0.69e-3)] * 7]
 
 
 def test_the_link_passes_near_noisy_data() -> None:
@@ -130,7 +133,24 @@ def test_the_link_passes_near_noisy_data() -> None:
     inside = np.linspace(-7, 0.5, 50)
     losses = found.losses(Belief(inside, np.zeros(50)))[:, 3]
     assert np.abs(losses - 0.8 / (1 + np.exp(-1.5 * (inside + 2)))).max() < 0.08
-    assert 0.01 < found.deviation < 0.03
+    deviations = found.deviations(Belief(inside, np.zeros(50)))
+    assert 0.012 < np.median(deviations) < 0.025
+    assert deviations.max() < 0.04
+
+
+def test_losses_vary_where_they_were_seen_to() -> None:
+    """Twenty outputs that are wrong altogether, and twenty half way of which every other one is right more often."""
+    x = np.concatenate([np.linspace(0.0, 0.2, 20), np.linspace(-3.0, -2.0, 20)])
+    y = np.concatenate([np.ones(20), 0.5 + 0.05 * (-1.0) ** np.arange(20)])
+    found = fit_link(x, y)
+    assert float(found.deviations(at(-2.5))[0, 3]) == pytest.approx(0.05, rel=0.2)
+    assert float(found.deviations(at(0.1))[0, 3]) < 0.02
+
+
+def test_a_long_step_is_flat_but_at_its_ends() -> None:
+    found = fit_link(np.array([-2.0, *np.linspace(0.0, 1.0, 11)]), np.array([0.4, *np.ones(11)]))
+    assert [float(found.losses(at(v))[0, 3]) for v in (0.1, 0.5, 3.0)] == pytest.approx([1.0, 1.0, 1.0])
+    assert 0.4 < float(found.losses(at(-0.5))[0, 3]) < 1.0
 
 
 def test_a_wide_belief_gives_losses_on_both_sides_of_its_middle() -> None:

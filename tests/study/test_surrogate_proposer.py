@@ -30,7 +30,7 @@ def test_it_finds_more_than_random_and_more_than_the_prefixes() -> None:
 def test_the_same_seed_gives_the_same_proposals(count: int, ahead: int) -> None:
     truth = synthetic(count, 1)
     first, again, other = (
-        [s.mask for s in truth.run(SurrogateProposer(truth.problem, seed), 14, ahead=ahead)] for seed in (1, 1, 2)
+        [s.mask for s in truth.run(SurrogateProposer(truth.problem, seed), 20, ahead=ahead)] for seed in (1, 1, 3)
     )
     assert first == again
     if count == 16:
@@ -138,14 +138,22 @@ OPENING = {
 
 @pytest.mark.parametrize(("priors", "expected"), OPENING.values(), ids=OPENING)
 def test_the_opening_by_hand(priors: list[float], expected: list[Mask]) -> None:
-    """All in integers, all left out, then the worst quarter, half and three quarters."""
-    proposer = SurrogateProposer(chain_of(priors), 0)
+    """All in integers, all hybrid, then the worst quarter, half and three quarters."""
+    assert opening(priors, hybrid=True, count=len(expected)) == expected
+
+
+def test_the_opening_has_no_float_model_whose_figures_are_known() -> None:
+    assert opening([0.1, 0.2, 0.3, 0.4], hybrid=False, count=4) == [0b0000, 0b1000, 0b1100, 0b1110]
+
+
+def opening(priors: list[float], *, hybrid: bool, count: int) -> list[Mask]:
+    proposer = SurrogateProposer(chain_of(priors, hybrid=hybrid), 0)
     pending: list[Mask] = []
-    for _ in expected:
+    for _ in range(count):
         mask = proposer.propose([], pending)
         assert mask is not None
         pending.append(mask)
-    assert pending == expected
+    return pending
 
 
 def test_where_no_divergence_is_known_it_still_proposes() -> None:
