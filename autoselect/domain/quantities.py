@@ -20,6 +20,7 @@ class Quantity:
     Attributes:
         column: Its name in tables, in scores and in the study.
         label: For people, with its unit.
+        short: The same for the head of a narrow column.
         from_graph: Whether the graph alone gives it, so that it is known of candidates that are not built.
         integers_are_best: Whether no other candidate has less of it than the all-integer model.
         noisy: Whether it differs from one measurement to the next.
@@ -27,21 +28,31 @@ class Quantity:
 
     column: str
     label: str
+    short: str
     from_graph: bool = True
     integers_are_best: bool = True
     noisy: bool = False
 
 
 QUANTITIES: Mapping[str, Quantity] = {
-    "size": Quantity(column="size_bytes", label="file size"),
-    "penalty": Quantity(column="penalty", label="fragmentation penalty"),
-    "segments": Quantity(column="segments", label="segments"),
-    "float_ops": Quantity(column="float_ops", label="float ops"),
-    "crossing_bytes": Quantity(column="crossing_bytes", label="crossing bytes"),
-    "arena_bytes": Quantity(column="arena_bytes", label="peak activation bytes", integers_are_best=False),
-    "npu_cycles": Quantity(column="npu_cycles", label="NPU cycles", from_graph=False, integers_are_best=False),
+    "size": Quantity(column="size_bytes", label="file size", short="size"),
+    "penalty": Quantity(column="penalty", label="fragmentation penalty", short="penalty"),
+    "segments": Quantity(column="segments", label="segments", short="segments"),
+    "float_ops": Quantity(column="float_ops", label="float ops", short="float ops"),
+    "crossing_bytes": Quantity(column="crossing_bytes", label="crossing bytes", short="crossing"),
+    "arena_bytes": Quantity(
+        column="arena_bytes", label="peak activation bytes", short="arena", integers_are_best=False
+    ),
+    "npu_cycles": Quantity(
+        column="npu_cycles", label="NPU cycles", short="cycles", from_graph=False, integers_are_best=False
+    ),
     "latency": Quantity(
-        column="latency_ms", label="latency here, ms", from_graph=False, integers_are_best=False, noisy=True
+        column="latency_ms",
+        label="latency here, ms",
+        short="latency",
+        from_graph=False,
+        integers_are_best=False,
+        noisy=True,
     ),
 }
 """By the word of the user."""

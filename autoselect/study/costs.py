@@ -41,8 +41,6 @@ class CostModel:
         if column in ("size_bytes", "penalty"):
             return [getattr(s, column) for s in scored]
         expected = self._column([s.mask for s in scored], column)
-        if column not in self._learned:
-            return [float(value) for value in expected]
         return [s.quantities.get(column, float(value)) for s, value in zip(scored, expected, strict=True)]
 
     def expected(self, masks: Sequence[Mask]) -> list[np.ndarray]:
