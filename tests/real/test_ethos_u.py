@@ -21,7 +21,7 @@ pytest.importorskip("ethosu")
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("AUTOSELECT_REAL_DATA", ROOT.parent / "shared" / "data"))
 TARGET = "ethos-u55-128"
-CALIBRATED, EVALUATED, TRIALS = 8, 24, 6
+CALIBRATED, EVALUATED, TRIALS = 4, 12, 5
 """So few that most of the time is Vela's: whether the picks compile does not hang on their scores."""
 MODELS = {
     "mobilenet": ("mobilenet_v1_025_imagenet/mobilenet_v1_025_224_float.tflite", "imagenet", "agreement"),

@@ -16,7 +16,10 @@ def clock_of(seconds: Callable[[int], float]) -> Callable[[], float]:
 
 REPEATED = {
     # Three runs warm up and take a second; the five that count take 1 to 5 seconds.
-    "slow ones are run five times": (lambda i: 1.0 if i < 3 else i - 2.0, Latency(median=3e3, low=2e3, high=4e3, runs=5)),
+    "slow ones are run five times": (
+        lambda i: 1.0 if i < 3 else i - 2.0,
+        Latency(median=3e3, low=2e3, high=4e3, runs=5),
+    ),
     "quick ones fifty times": (lambda i: 0.001, Latency(median=1.0, low=1.0, high=1.0, runs=50)),
     # 0.06 s each: the ninth passes half a second.
     "until half a second": (lambda i: 0.06, Latency(median=60.0, low=60.0, high=60.0, runs=9)),
