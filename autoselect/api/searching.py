@@ -12,6 +12,7 @@ from autoselect.cases.events import Listener, ignore
 from autoselect.cases.prepare import Ingredients
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.data.specs import load_object
+from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives
 from autoselect.errors import MetricError, RunFolderError
 from autoselect.report.run import Run, load_run
 from autoselect.runs.folder import RunFolder, free_folder
@@ -30,6 +31,8 @@ def search(
     direction: str | None = None,
     evaluator: str | Callable[..., float] | None = None,
     output_name: str | None = None,
+    objectives: str | Iterable[str] = DEFAULT_OBJECTIVES,
+    latency_threads: int = 1,
     heldout: object = None,
     heldout_fraction: float = 0.5,
     trials: int = 100,
@@ -72,6 +75,10 @@ def search(
         direction: ``maximize`` or ``minimize``, for a metric or evaluator of one's own.
         evaluator: Instead of ``metric``: called with a runner over the candidate, returns a number.
         output_name: The output to score; the first by default.
+        objectives: Two to four of ``accuracy`` (the metric, whatever it is called; its own name will do), ``size``,
+            ``penalty``, ``segments``, ``float_ops``, ``crossing_bytes``, ``arena_bytes``, ``npu_cycles`` and
+            ``latency``, the metric among them; or one text with commas. With ``latency`` no two runs are the same.
+        latency_threads: Threads of the interpreter that ``latency`` is measured with.
         heldout: Samples kept for the final check; by default a share of ``evaluation``.
         heldout_fraction: That share, 0..1.
         trials: Candidates to try, baselines included.
@@ -120,6 +127,8 @@ def search(
         metric=_metric_name(metric, evaluator),
         direction=direction,
         output_name=output_name,
+        objectives=chosen_objectives(objectives, _own_names(metric, evaluator)),
+        latency_threads=latency_threads,
         heldout_fraction=heldout_fraction,
         trials=trials,
         seed=seed,
@@ -270,6 +279,13 @@ def _metric_name(metric: str | Callable[..., float], evaluator: str | Callable[.
     if evaluator is not None:
         return "evaluator"
     return metric if isinstance(metric, str) else f"{getattr(metric, '__name__', 'metric')}:live"
+
+
+def _own_names(metric: str | Callable[..., float], evaluator: str | Callable[..., float] | None) -> set[str]:
+    """What a user may call the metric among the objectives."""
+    chosen = metric if evaluator is None else evaluator
+    name = chosen if isinstance(chosen, str) else getattr(chosen, "__name__", "metric")
+    return {name, name.rpartition(":")[2]}
 
 
 def _request(

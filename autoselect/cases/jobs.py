@@ -20,7 +20,9 @@ import numpy as np
 
 from autoselect.cases.compiling import Compiling, compile_report
 from autoselect.cases.files import FLOAT, CaseFiles
+from autoselect.cases.measuring import Measuring, latency_columns
 from autoselect.data.samples import SampleStore
+from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable, table_from_rows
 from autoselect.domain.objectives import Objective, losses
 from autoselect.domain.recipe import Recipe
@@ -38,6 +40,7 @@ from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.target_penalty import on_target, require_accepted
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.latency import Latency, latency_of
 from autoselect.tflite.runner import Runner
 
 PREPARED_FORMAT = 5
@@ -60,6 +63,7 @@ class Scoring:
     evaluator: evaluate.Evaluator | None
     target: Target
     compiling: Compiling | None = None
+    measuring: Measuring = field(default_factory=Measuring)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +71,8 @@ class BuildReply:
     """A built candidate, without its bytes: they lie in the case folder.
 
     ``compiled`` is what the target's compiler made of it and what was predicted, see
-    :func:`autoselect.cases.compiling.compile_report`; empty where nothing was compiled.
+    :func:`autoselect.cases.compiling.compile_report`; empty where nothing was compiled. ``quantities`` is what the
+    run's objectives measure, by column.
     """
 
     sha256: str
@@ -77,6 +82,12 @@ class BuildReply:
     fallbacks: dict[str, str]
     seconds: float
     compiled: dict[str, Any] = field(default_factory=dict)
+    quantities: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """Values of all objectives but the metric, by column; of those that are measured, what was asked for."""
+        return {**self.fragmentation, **self.quantities, "size_bytes": self.size_bytes}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +269,7 @@ def build(root: Path, recipe_json: str) -> BuildReply:
     Raises:
         BuildError: If it cannot be built.
         TargetRefusal: If the target or its compiler refuses it.
+        ScoreError: If its latency is asked for and the interpreter refuses it.
         WorkerDied: If the compiler hung or was killed.
     """
     case = open_case(root)
@@ -282,7 +294,29 @@ def build(root: Path, recipe_json: str) -> BuildReply:
         fallbacks=dict(candidate.fallbacks),
         seconds=time.perf_counter() - start,
         compiled=compiled,
+        quantities=_quantities(case, candidate.content, candidate.graph, compiled),
     )
+
+
+def _quantities(case: OpenCase, content: bytes, graph: Graph, compiled: dict[str, Any]) -> dict[str, float]:
+    return case.scoring.measuring.of_model(graph, compiled, lambda threads: _latency(case, content, threads))
+
+
+def _latency(case: OpenCase, content: bytes, threads: int) -> Latency:
+    """On the first calibration sample: values hardly matter for the time, but indices must be real ones."""
+    return latency_of(content, case.samples("calibration").inputs(0), threads=threads)
+
+
+def latency(root: Path, sha256: str) -> dict[str, float]:
+    """Time a candidate (or the float model) again; columns of the tables.
+
+    Raises:
+        ScoreError: If the interpreter cannot run it.
+    """
+    case = open_case(root)
+    with _score_errors(sha256):
+        content = case.files.candidate(sha256).read_bytes()
+        return latency_columns(_latency(case, content, case.scoring.measuring.latency_threads))
 
 
 def describe_float(root: Path) -> BuildReply:
@@ -297,6 +331,7 @@ def describe_float(root: Path) -> BuildReply:
         kinds={},
         fallbacks={},
         seconds=0.0,
+        quantities=_quantities(case, content, graph, {}),
     )
 
 

@@ -21,6 +21,7 @@ from autoselect.cases import jobs
 from autoselect.cases.compiling import Compiling
 from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned, ignore
 from autoselect.cases.files import CaseFiles
+from autoselect.cases.measuring import Measuring
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.data.labelled import labelled_samples
 from autoselect.data.representative import representative_samples
@@ -260,7 +261,14 @@ def write_scoring(
         kept = None if cache_root is None else cache_root / "compiled"
         compiling = Compiling(cache_root=kept, timeout_seconds=_COMPILER_SHARE * settings.trial_timeout)
     fidelity = make_metric("sqnr_db", output=metric.output if metric else None)
-    scoring = jobs.Scoring(metric=metric, fidelity=fidelity, evaluator=evaluator, target=target, compiling=compiling)
+    scoring = jobs.Scoring(
+        metric=metric,
+        fidelity=fidelity,
+        evaluator=evaluator,
+        target=target,
+        compiling=compiling,
+        measuring=Measuring(columns=frozenset(chosen.cost_columns), latency_threads=chosen.latency_threads),
+    )
     try:
         content = cloudpickle.dumps(scoring)
     except (TypeError, AttributeError, pickle.PicklingError) as exc:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from autoselect.domain.objectives import Constraints
+from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of
 from autoselect.domain.recipe import Fallback, IoType, Recipe
 from autoselect.errors import RecipeError, UsageError
 
@@ -19,6 +20,8 @@ class SearchSettings(BaseModel):
     metric: str = "accuracy"
     direction: Literal["maximize", "minimize"] | None = None
     output_name: str | None = None
+    objectives: tuple[str, ...] = DEFAULT_OBJECTIVES
+    latency_threads: Annotated[int, Field(ge=1, le=64)] = 1
     heldout_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.5
     trials: Annotated[int, Field(ge=1)] = 100
     seed: Annotated[int, Field(ge=0)] = 0
@@ -51,6 +54,20 @@ class SearchSettings(BaseModel):
             return value if isinstance(value, bool) else Recipe(repairs=value).repairs
         except RecipeError as exc:
             raise ValueError(str(exc)) from exc
+
+    @field_validator("objectives")
+    @classmethod
+    def _known_objectives(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse names of no quantity, and too few or too many."""
+        try:
+            return chosen_objectives(value)
+        except UsageError as exc:
+            raise ValueError(str(exc)) from exc
+
+    @property
+    def cost_columns(self) -> tuple[str, ...]:
+        """Columns of the objectives but the metric."""
+        return columns_of(self.objectives)
 
     @property
     def constraints(self) -> Constraints:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from autoselect.cli.console import out, warn
+from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.errors import EXIT_INTERRUPTED, EXIT_NOTHING_FEASIBLE
 from autoselect.report import tables
 from autoselect.report.plain import plain
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 _ROWS_SHOWN = 20
 _HEADING_WIDTH = 10
+_MOST_WITH_INTERVAL = 2
+"""With more objectives than the metric and so many, intervals find no room; front.csv has them."""
+_LATENCY_NOTE = "* ms on this host, noisy: median of repetitions; quartiles are in front.csv"
 _EXIT_CODES = {"complete": 0, "nothing_feasible": EXIT_NOTHING_FEASIBLE, "interrupted": EXIT_INTERRUPTED}
 
 
@@ -74,7 +78,10 @@ def _print_run(run: Run, *, in_words: bool) -> None:
     console = out()
     references, front = tables.reference_rows(run.summary), tables.front_rows(run.front, run.summary)
     shown, hidden = tables.shortened(front, _ROWS_SHOWN)
-    console.print(front_table(shown, references, tables.metric_label(str(run.summary["metric"]))))
+    costs = tables.cost_columns(run.summary)
+    console.print(front_table(shown, references, tables.metric_label(str(run.summary["metric"])), costs))
+    if "latency_ms" in costs:
+        console.print(_LATENCY_NOTE)
     if hidden:
         console.print(f"… and {hidden} more of the front in front.csv")
     words = tables.heldout_in_words(front, references, run.summary) if in_words else ""
@@ -85,41 +92,55 @@ def _print_run(run: Run, *, in_words: bool) -> None:
     _print_files(run)
 
 
-def front_table(front: Sequence[ModelRow], references: Sequence[ModelRow], metric: str) -> Table:
-    """The references and the front, best score first, in at most 80 columns; picks stand for their ids."""
+def front_table(
+    front: Sequence[ModelRow], references: Sequence[ModelRow], metric: str, costs: Sequence[str] = DEFAULT_COSTS
+) -> Table:
+    """The references and the front, best score first, in at most 80 columns; picks stand for their ids.
+
+    Args:
+        front: The members.
+        references: What they are compared with.
+        metric: Heading of the scores.
+        costs: Columns of the other objectives.
+    """
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("model", no_wrap=True)
-    for heading in (_cut(metric), "drop", "size", "penalty"):
+    for heading in (_cut(metric), "drop", *map(_heading, costs)):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("held-out (95 %)", justify="right")
+    with_interval = len(costs) <= _MOST_WITH_INTERVAL
+    table.add_column("held-out (95 %)" if with_interval else "held-out", justify="right")
     rows = (*references, *front)
     scale = tables.largest(value for row in rows for value in (row.score, row.heldout))
-    penalty_scale = tables.largest(row.penalty for row in rows)
+    scales = {column: tables.largest(row.cost(column) for row in rows) for column in costs}
     for row in references:
-        table.add_row(*_cells(row, scale, penalty_scale))
+        table.add_row(*_cells(row, scale, scales), _heldout(row, scale, with_interval=with_interval))
     table.add_section()
     for row in front:
-        table.add_row(*_cells(row, scale, penalty_scale), style="bold" if row.picks else None)
+        heldout = _heldout(row, scale, with_interval=with_interval)
+        table.add_row(*_cells(row, scale, scales), heldout, style="bold" if row.picks else None)
     return table
 
 
-def _cells(row: ModelRow, scale: float | None, penalty_scale: float | None) -> tuple[str, ...]:
+def _heading(column: str) -> str:
+    quantity = BY_COLUMN[column]
+    return f"{quantity.short}*" if quantity.noisy else quantity.short
+
+
+def _cells(row: ModelRow, scale: float | None, scales: Mapping[str, float | None]) -> tuple[str, ...]:
     return (
         ",\n".join(row.picks) or row.label,
         tables.format_score(row.score, scale=scale),
         tables.format_score(row.drop, scale=scale),
-        tables.format_size(row.size_bytes),
-        tables.format_score(row.penalty, scale=penalty_scale),
-        _heldout(row, scale),
+        *(tables.format_cost(column, row.cost(column), scale=largest) for column, largest in scales.items()),
     )
 
 
-def _heldout(row: ModelRow, scale: float | None) -> str:
+def _heldout(row: ModelRow, scale: float | None, *, with_interval: bool) -> str:
     score = tables.format_score(row.heldout, scale=scale)
-    if row.heldout_low is None or row.heldout_high is None:
+    if not with_interval or row.heldout_low is None or row.heldout_high is None:
         return score
     low, high = (tables.format_score(v, scale=scale) for v in (row.heldout_low, row.heldout_high))
     return f"{score} ({low}–{high})"

@@ -63,6 +63,11 @@ def _read_config(context: typer.Context, path: str | None) -> str | None:
     return read_config(context, path, search)
 
 
+def _with_latency(objectives: str) -> str:
+    named = [name.strip() for name in objectives.split(",")]
+    return ",".join([*named, *(["latency"] if "latency" not in named else [])])
+
+
 def search(
     *,
     model: Annotated[str, typer.Argument(help="Float .tflite, .keras, .h5 or SavedModel folder.")],
@@ -83,6 +88,21 @@ def search(
     output_name: Annotated[
         str | None, _option("--output-name", panel=_DATA, text="Output to score; the first by default.")
     ] = None,
+    objectives: Annotated[
+        str,
+        _option(
+            "--objectives",
+            panel=_DATA,
+            text="Two to four, with commas: accuracy (the metric), size, penalty, segments, float_ops, crossing_bytes, "
+            "arena_bytes, npu_cycles, latency.",
+        ),
+    ] = "accuracy,size,penalty",
+    latency: Annotated[
+        bool, _option("--latency", panel=_DATA, text="Add latency, measured on this host, to the objectives.")
+    ] = False,
+    latency_threads: Annotated[
+        int, typer.Option(min=1, max=64, rich_help_panel=_DATA, help="Threads that latency is measured with.")
+    ] = 1,
     heldout: Annotated[
         str | None,
         _option("--heldout", panel=_DATA, text="Samples for the final check; else a share of --eval."),
@@ -186,6 +206,8 @@ def search(
                 direction=direction.value if direction else None,
                 evaluator=evaluator,
                 output_name=output_name,
+                objectives=_with_latency(objectives) if latency else objectives,
+                latency_threads=latency_threads,
                 heldout=heldout,
                 heldout_fraction=heldout_fraction,
                 trials=trials,

@@ -39,7 +39,12 @@ class FrontMember:
 
 
 def named_picks(
-    front: Sequence[FrontMember], *, allowed_drop: float, float_size_bytes: float, float_penalty: float
+    front: Sequence[FrontMember],
+    *,
+    allowed_drop: float,
+    float_size_bytes: float,
+    float_penalty: float,
+    costs: np.ndarray | None = None,
 ) -> Mapping[str, str]:
     """Choose the picks; one member may be several of them.
 
@@ -60,6 +65,8 @@ def named_picks(
         allowed_drop: In the metric's units.
         float_size_bytes: Size of the float model.
         float_penalty: Penalty of the float model.
+        costs: What the knee weighs instead of size and penalty, shape (n_members, n_costs), 0 for the least of the
+            front and about 1 for as bad as can be.
 
     Returns:
         Member id by pick name; empty for an empty front.
@@ -73,7 +80,7 @@ def named_picks(
     small = [m for m in within if m.size_bytes <= limit]
     return {
         "accurate": min(_as_good_as_best(front), key=_by_closeness).id,
-        "balanced": front[_knee(front, scale)].id,
+        "balanced": front[_knee(front, scale, costs)].id,
         "compact": min(small, key=lambda m: (m.penalty, m.size_bytes, m.drop, m.id)).id,
         "integer": min(within, key=lambda m: (m.penalty, m.drop, m.size_bytes, m.id)).id,
     }
@@ -88,8 +95,11 @@ def _by_closeness(member: FrontMember) -> tuple[float, float, float, float, str]
     return (-member.fidelity, member.drop, member.penalty, member.size_bytes, member.id)
 
 
-def _knee(front: Sequence[FrontMember], scale: np.ndarray) -> int:
+def _knee(front: Sequence[FrontMember], scale: np.ndarray, costs: np.ndarray | None) -> int:
     sure_drops = np.array([max(m.drop, 0.0) if m.drop > m.noise else 0.0 for m in front])
+    if costs is not None:
+        unit = max(float(scale[0]), float(sure_drops.max()))
+        return int(np.argmin(np.linalg.norm(np.column_stack([sure_drops / (unit or 1.0), costs]), axis=1)))
     sizes = np.array([m.size_bytes for m in front])
     table = np.column_stack([sure_drops, sizes - sizes.min(), [m.penalty for m in front]])
     units = np.maximum(scale, np.array([sure_drops.max(), 0.0, 0.0]))

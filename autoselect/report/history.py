@@ -9,7 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from autoselect.domain.pareto import hypervolume
+from autoselect.domain.quantities import DEFAULT_COSTS
 from autoselect.report import drawing
+from autoselect.report.tables import cost_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,8 +22,8 @@ _HEIGHT = 4.2
 def volume_by_trial(trials: pd.DataFrame, summary: Mapping[str, Any]) -> np.ndarray:
     """Share of the box that the models scored so far dominate.
 
-    The box lies between no drop, no bytes and no penalty, and the largest drop of any trial, the size and the penalty
-    of the float model. A score above float's counts as no drop.
+    The box lies between no drop and no cost, and the largest drop of any trial, the size and the penalty of the float
+    model, and of other objectives the largest value of any trial. A score above float's counts as no drop.
 
     Args:
         trials: The columns of ``trials.csv``.
@@ -31,14 +33,18 @@ def volume_by_trial(trials: pd.DataFrame, summary: Mapping[str, Any]) -> np.ndar
         Shape (n_trials,), 0..1, never falling. Trials without a score and those beyond a limit add nothing.
     """
     base = summary["references"]["float"]
-    losses = trials[["drop", "size_bytes", "penalty"]].to_numpy(dtype=np.float64)
+    columns = cost_columns(summary)
+    losses = trials[["drop", *columns]].to_numpy(dtype=np.float64)
     losses[:, 0] = np.maximum(losses[:, 0], 0.0)
     counted = (trials["state"] == "complete").to_numpy() & (trials["feasible"].astype(str) == "True").to_numpy()
-    largest = losses[counted, 0].max() if counted.any() else 0.0
-    worst = np.array([largest or 1.0, base["size_bytes"], base["penalty"] or 1.0])
-    shares = losses / worst
-    # The worst drop is on the edge of the box, which dominates nothing: the edge is a little further out.
-    edge = np.array([1.0 + 1e-9, 1.0, 1.0])
+    largest = losses[counted].max(axis=0, initial=0.0)
+    worst = [
+        largest[0],
+        *(base[c] if c in DEFAULT_COSTS else most for c, most in zip(columns, largest[1:], strict=True)),
+    ]
+    shares = losses / np.array([value or 1.0 for value in worst])
+    # The worst of the trials is on the edge of the box, which dominates nothing: the edge is a little further out.
+    edge = np.array([1.0 + 1e-9, *(1.0 if c in DEFAULT_COSTS else 1.0 + 1e-9 for c in columns)])
     volumes = np.zeros(len(trials))
     for i in range(len(trials)):
         seen = np.flatnonzero(counted[: i + 1])

@@ -93,6 +93,7 @@ def context(run: Run) -> dict[str, Any]:
                     "share": page_models.is_share(run.summary),
                     "maximize": run.summary.get("direction") != "minimize",
                 },
+                "costs": page_models.cost_axes(run.summary),
                 "command": page_models.export_command(run, "{}"),
                 "models": models,
                 "references": references,

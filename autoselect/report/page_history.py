@@ -13,7 +13,7 @@ from autoselect.domain.pareto import hypervolume
 from autoselect.report.layer_rows import ERROR, column, name_of, records
 from autoselect.report.page_models import amount_of, counted
 from autoselect.report.page_nodes import THRESHOLDS
-from autoselect.report.tables import front_rows, number, reference_rows
+from autoselect.report.tables import cost_columns, front_rows, number, reference_rows
 
 if TYPE_CHECKING:
     from autoselect.runs.run import Run
@@ -41,14 +41,14 @@ def hypervolumes(run: Run) -> list[tuple[int, float]]:
     """The hypervolume after each evaluation, as a share of the last one.
 
     An evaluation is a candidate that was run, on all samples or on part of them; known ones cost nothing. Objectives
-    are the metric, the size and the penalty, each scaled to the spread of the scored candidates.
+    are those of the run, each scaled to the spread of the scored candidates.
 
     Returns:
         Pairs of evaluations so far and share 0..1, one for each evaluation; none before two candidates are scored.
     """
     metric = str(run.summary["metric"])
     direction: Direction = "minimize" if run.summary.get("direction") == "minimize" else "maximize"
-    names = (metric, "size_bytes", "penalty")
+    names = (metric, *cost_columns(run.summary))
     objectives = [Objective(name=name, direction=direction if name == metric else "minimize") for name in names]
     told = [row for row in records(run.trials) if str(row.get("reused")) != "True" and row.get("state") != "failed"]
     known = [[number(row.get(name)) for name in names] if _counts(row) else [None] for row in told]

@@ -7,9 +7,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.report.tables import (
+    BYTE_COLUMNS,
     PERCENT_METRICS,
     ModelRow,
+    cost_columns,
+    format_cost,
     format_score,
     format_size,
     front_rows,
@@ -30,6 +34,24 @@ _MANY = 1e5
 _FIGURES = ("drop", "size_bytes", "penalty", "segments", "float_ops", "float_macs_share", "sqnr_db", "samples")
 
 
+def further_columns(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    """Columns of the run's objectives that not every run has."""
+    return tuple(column for column in cost_columns(summary) if column not in DEFAULT_COSTS)
+
+
+def cost_axes(summary: Mapping[str, Any]) -> list[Row]:
+    """The run's objectives but the metric, for the charts: ``key``, ``label``, ``bytes`` (in kB), ``noisy``."""
+    return [
+        {
+            "key": column,
+            "label": BY_COLUMN[column].short,
+            "bytes": column in BYTE_COLUMNS,
+            "noisy": BY_COLUMN[column].noisy,
+        }
+        for column in cost_columns(summary)
+    ]
+
+
 def model_rows(run: Run, places: Mapping[str, int]) -> list[Row]:
     """All trials in their order, those of the front with their held-out scores and picks.
 
@@ -42,19 +64,20 @@ def model_rows(run: Run, places: Mapping[str, int]) -> list[Row]:
         ``heldout`` (score, low, high; or None), ``nodes``, ``picks``, ``front`` (True once for each member).
     """
     metric = str(run.summary["metric"])
-    members = {row.label: row for row in front_rows(run.front, run.summary)}
+    members, further = {row.label: row for row in front_rows(run.front, run.summary)}, further_columns(run.summary)
     rows, met = [], set()
     for record in _records(run.trials):
-        row = _trial(record, metric, places)
+        row = _trial(record, metric, places, further)
         member = members.get(row["id"])
         if member is not None and row["state"] == "complete" and row["id"] not in met:
             met.add(row["id"])
             row |= {"front": True, "picks": list(member.picks), "heldout": _heldout(member)}
+            row |= {name: member.cost(name) for name in further}  # Latency was measured once more.
         rows.append(row)
     return rows
 
 
-def _trial(record: Mapping[str, Any], metric: str, places: Mapping[str, int]) -> Row:
+def _trial(record: Mapping[str, Any], metric: str, places: Mapping[str, int], further: Sequence[str]) -> Row:
     names = left_out(record)
     return {
         "id": _text(record.get("id")),
@@ -64,7 +87,7 @@ def _trial(record: Mapping[str, Any], metric: str, places: Mapping[str, int]) ->
         "reused": str(record.get("reused")) == "True",
         "feasible": str(record.get("feasible", True)) != "False" or record.get("state") != "complete",
         "score": number(record.get(metric)),
-        **{name: number(record.get(name)) for name in _FIGURES},
+        **{name: number(record.get(name)) for name in (*_FIGURES, *further)},
         "nodes": sorted(places[name] for name in names if name in places),
         "fallback": _recipe(record).get("fallback"),
         "error": _text(record.get("error")),
@@ -96,6 +119,7 @@ def reference_points(run: Run) -> list[Row]:
             "drop": row.drop,
             "size_bytes": row.size_bytes,
             "penalty": row.penalty,
+            **{name: row.cost(name) for name in further_columns(run.summary)},
             "heldout": _heldout(row),
         }
         for row in reference_rows(run.summary)
@@ -138,9 +162,19 @@ def _card(
         "penalty": f"{row.penalty:.2f}" if row.penalty < _MANY else f"{row.penalty:.3g}",
         "nodes": len(member.get("nodes", [])),
         "segments": member.get("segments"),
+        "further": [_further(row, column) for column in further_columns(run.summary) if column != "segments"],
         "integer_macs": "" if integers is None else f"{100 * (1 - integers):.0f} %",
         "command": export_command(run, row.picks[0]),
     }
+
+
+def _further(row: ModelRow, column: str) -> Row:
+    """One more objective on a card: its name, its value, and the quartiles of a latency."""
+    value, low, high = row.cost(column), row.further.get("latency_low"), row.further.get("latency_high")
+    found = {"name": BY_COLUMN[column].label, "value": format_cost(column, value), "note": ""}
+    if BY_COLUMN[column].noisy and value is not None and low is not None and high is not None:
+        found |= {"value": f"{value:.3g}", "note": f"{low:.3g} to {high:.3g}, noisy"}
+    return found
 
 
 def export_command(run: Run, name: str) -> str:

@@ -1,10 +1,10 @@
-"""The picture of a run: the metric against the size and against the penalty; computes no figures."""
+"""The picture of a run: the metric against each other objective; computes no figures."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from autoselect.domain.quantities import BY_COLUMN
 from autoselect.report.layout import place_labels, view
 from autoselect.report.tables import (
-    Column,
+    BYTE_COLUMNS,
     ModelRow,
     best_in_panel,
+    cost_columns,
+    format_cost,
     format_score,
-    format_size,
     front_rows,
     metric_label,
     reference_rows,
@@ -39,7 +41,7 @@ _REFERENCES: Mapping[str, tuple[str, str, float]] = {
     "all-integer, repaired": ("D", "#E69F00", 8.0),
     "all-DRQ": ("^", "#009E73", 9.0),
 }
-_INCHES, _DOTS_PER_INCH = (12.0, 6.0), 100
+_PANEL_INCHES, _FEWEST_INCHES, _DOTS_PER_INCH = 6.0, 12.0, 100
 _DEEP = 0.25
 """Trials further below or above the front than this share of its height are out of view."""
 _WIDE = 1.0
@@ -54,6 +56,12 @@ class _Shown:
     front: Sequence[ModelRow]
     references: Sequence[ModelRow]
     summary: Mapping[str, Any]
+
+    def known(self, column: str) -> _Shown:
+        """The same, without the models whose column is not known."""
+        kinds = (self.trials, self.front, self.references)
+        trials, front, references = ([row for row in rows if row.cost(column) is not None] for rows in kinds)
+        return replace(self, trials=trials, front=front, references=references)
 
 
 def draw_pareto(trials: pd.DataFrame, front: pd.DataFrame, summary: Mapping[str, Any], path: Path) -> None:
@@ -78,7 +86,8 @@ def pareto_figure(trials: pd.DataFrame, front: pd.DataFrame, summary: Mapping[st
     """Draw the front; see :func:`draw_pareto`.
 
     Returns:
-        A figure of 1200 x 600 dots with two panels.
+        A figure of 600 dots height with a panel for each objective but the metric, 1200 dots wide or, with three
+        panels, 1800.
     """
     shown = _Shown(
         trials=trial_rows(trials, summary),
@@ -86,20 +95,22 @@ def pareto_figure(trials: pd.DataFrame, front: pd.DataFrame, summary: Mapping[st
         references=reference_rows(summary),
         summary=summary,
     )
-    figure = Figure(figsize=_INCHES, dpi=_DOTS_PER_INCH)
+    columns = cost_columns(summary)
+    width = max(_FEWEST_INCHES, _PANEL_INCHES * len(columns))
+    figure = Figure(figsize=(width, _PANEL_INCHES), dpi=_DOTS_PER_INCH)
     FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2, sharey=True)
+    panels = list(figure.subplots(1, len(columns), sharey=True, squeeze=False)[0])
     figure.subplots_adjust(left=0.075, right=0.965, top=0.87, bottom=0.2, wspace=0.07)
     figure.suptitle(_title(shown), x=0.075, y=0.965, ha="left", fontsize=13)
-    labels = [_draw_panel(left, shown, "size_bytes"), _draw_panel(right, shown, "penalty")]
-    left.set_ylabel(_score_axis(shown), fontsize=11)
+    labels = [_draw_panel(axes, shown.known(column), column) for axes, column in zip(panels, columns, strict=True)]
+    panels[0].set_ylabel(_score_axis(shown), fontsize=11)
     _draw_legend(figure, shown)
-    for axes, (texts, markers) in zip((left, right), labels, strict=True):
+    for axes, (texts, markers) in zip(panels, labels, strict=True):
         place_labels(axes, texts, markers, dots=_DOTS_PER_INCH / 72)
     return figure
 
 
-def _draw_panel(axes: Axes, shown: _Shown, column: Column) -> tuple[list[Annotation], list[tuple[float, float]]]:
+def _draw_panel(axes: Axes, shown: _Shown, column: str) -> tuple[list[Annotation], list[tuple[float, float]]]:
     """Draw everything but the places of the labels; return these and the points to keep clear."""
     unit, name = _unit(shown, column)
     _set_view(axes, shown, column, unit)
@@ -118,7 +129,7 @@ def _draw_panel(axes: Axes, shown: _Shown, column: Column) -> tuple[list[Annotat
     return texts, markers
 
 
-def _set_view(axes: Axes, shown: _Shown, column: Column, unit: float) -> None:
+def _set_view(axes: Axes, shown: _Shown, column: str, unit: float) -> None:
     xs = [_x(row, column, unit) for row in shown.front]
     other_xs = [_x(row, column, unit) for row in (*shown.references, *shown.trials)]
     ys = [row.score for row in (*shown.front, *shown.references)]
@@ -126,7 +137,7 @@ def _set_view(axes: Axes, shown: _Shown, column: Column, unit: float) -> None:
     axes.set_ylim(*view(ys, [row.score for row in shown.trials], reach=_DEEP))
 
 
-def _draw_trials(axes: Axes, shown: _Shown, column: Column, unit: float) -> None:
+def _draw_trials(axes: Axes, shown: _Shown, column: str, unit: float) -> None:
     for feasible, marker in ((True, "o"), (False, "x")):
         rows = [row for row in shown.trials if row.feasible is feasible]
         axes.plot(
@@ -144,7 +155,7 @@ def _draw_trials(axes: Axes, shown: _Shown, column: Column, unit: float) -> None
 
 
 def _draw_front(
-    axes: Axes, shown: _Shown, column: Column, unit: float
+    axes: Axes, shown: _Shown, column: str, unit: float
 ) -> tuple[list[Annotation], list[tuple[float, float]]]:
     best = best_in_panel(shown.front, column, shown.summary)
     axes.plot(
@@ -184,7 +195,7 @@ def _draw_members(axes: Axes, points: Sequence[tuple[float, float]], picked: Seq
         )
 
 
-def _draw_reference(axes: Axes, row: ModelRow, column: Column, unit: float) -> tuple[Annotation, tuple[float, float]]:
+def _draw_reference(axes: Axes, row: ModelRow, column: str, unit: float) -> tuple[Annotation, tuple[float, float]]:
     """Draw a reference, on the edge with its value where it lies out of view."""
     marker, color, size = _REFERENCES[row.label]
     value = _x(row, column, unit)
@@ -205,7 +216,7 @@ def _draw_reference(axes: Axes, row: ModelRow, column: Column, unit: float) -> t
     )
     text = row.label
     if value != point[0]:
-        far = format_size(row.size_bytes) if column == "size_bytes" else f"{row.penalty:.3g}"
+        far = format_cost(column, row.cost(column)) if column in BYTE_COLUMNS else f"{row.cost(column):.3g}"
         text = f"{text}, at {far} →" if value > high else f"← {text}, at {far}"
     return _label(axes, text, point, color=color), point
 
@@ -237,7 +248,7 @@ def _draw_legend(figure: Figure, shown: _Shown) -> None:
         *(limits if any(not row.feasible for row in shown.trials) else []),
         dot("Pareto front", marker="o", color=_FRONT, markersize=7.5),
         dot("pick", marker="o", color=_FRONT, markeredgecolor=_PICK, markeredgewidth=2.4, markersize=10),
-        Line2D([], [], color=_FRONT, linewidth=1.4, alpha=0.7, label="best up to this size or penalty"),
+        Line2D([], [], color=_FRONT, linewidth=1.4, alpha=0.7, label=f"best up to this {_costs(shown)}"),
         *(
             dot(row.label, marker=_REFERENCES[row.label][0], color=_REFERENCES[row.label][1], markersize=9)
             for row in shown.references
@@ -263,13 +274,24 @@ def _score_axis(shown: _Shown) -> str:
     return f"{metric_label(str(shown.summary['metric']))} on {where}   ({better} is better {arrow})"
 
 
-def _unit(shown: _Shown, column: Column) -> tuple[float, str]:
+def _costs(shown: _Shown) -> str:
+    shorts = [BY_COLUMN[column].short for column in cost_columns(shown.summary)]
+    return " or ".join(filter(None, (", ".join(shorts[:-1]), shorts[-1])))
+
+
+def _unit(shown: _Shown, column: str) -> tuple[float, str]:
+    """What the values are divided by, and the words of the axis."""
+    label = BY_COLUMN[column].label
     if column == "penalty":
-        return 1.0, "fragmentation penalty, no unit"
+        return 1.0, f"{label}, no unit"
+    if column not in BYTE_COLUMNS:
+        return 1.0, f"{label}{', noisy' if BY_COLUMN[column].noisy else ''}"
     rows = shown.front or (*shown.trials, *shown.references)
-    large = max((row.size_bytes for row in rows), default=0.0) >= 1e7
-    return (1e6, "file size in MB") if large else (1e3, "file size in kB")
+    large = max((_x(row, column, 1.0) for row in rows), default=0.0) >= 1e7
+    return (1e6, f"{label.removesuffix(' bytes')} in MB") if large else (1e3, f"{label.removesuffix(' bytes')} in kB")
 
 
-def _x(row: ModelRow, column: Column, unit: float) -> float:
-    return (row.size_bytes if column == "size_bytes" else row.penalty) / unit
+def _x(row: ModelRow, column: str, unit: float) -> float:
+    value = row.cost(column)
+    assert value is not None
+    return value / unit

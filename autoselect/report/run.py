@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from autoselect.report.tables import cost_columns
 from autoselect.runs import run as tables
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.analysis import analyse
@@ -26,7 +27,7 @@ class Run(tables.Run):
     """
 
     def plot_pareto(self) -> Figure:
-        """Draw the score against size and penalty: all trials, the front, the picks and the references."""
+        """Draw the score against each other objective: all trials, the front, the picks and the references."""
         from autoselect.report.pareto import pareto_figure
 
         return pareto_figure(self.trials, self.front, self.summary)
@@ -70,7 +71,7 @@ class Run(tables.Run):
     def _repr_html_(self) -> str:
         """The verdict and the front, for notebooks; whatever comes from a model is escaped."""
         metric = str(self.summary["metric"])
-        wanted = ["id", metric, *_SHOWN, f"heldout_{metric}", "pick"]
+        wanted = list(dict.fromkeys(["id", metric, *_SHOWN, *cost_columns(self.summary), f"heldout_{metric}", "pick"]))
         columns = [column for column in wanted if column in self.front.columns]
         table = self.front[columns].to_html(index=False, escape=True, border=0, na_rep="")
         words = html.escape(str(self.summary.get("verdict") or ""))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autoselect.domain.objectives import Direction, Objective, drop_from, losses
 from autoselect.domain.pareto import non_dominated
 from autoselect.domain.picks import PICK_NAMES
+from autoselect.domain.quantities import DEFAULT_COSTS
+from autoselect.runs.records import measured_columns
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Column = Literal["size_bytes", "penalty"]
 
 REFERENCE_LABELS: Mapping[str, str] = {
     "float": "float",
@@ -27,6 +27,9 @@ REFERENCE_LABELS: Mapping[str, str] = {
 """What a reader sees for the references of a summary, in the order of the table."""
 
 MISSING = "–"
+
+BYTE_COLUMNS = frozenset({"size_bytes", "crossing_bytes", "arena_bytes"})
+"""Columns that are said in B, kB or MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,7 @@ class ModelRow:
         heldout_high: Upper end of its interval.
         picks: Names of the picks that chose this model.
         feasible: False where it breaks a limit of the user.
+        further: Other columns of the run's objectives, None where one is not known.
     """
 
     label: str
@@ -56,6 +60,18 @@ class ModelRow:
     heldout_high: float | None = None
     picks: tuple[str, ...] = ()
     feasible: bool = True
+    further: Mapping[str, float | None] = field(default_factory=dict)
+
+    def cost(self, column: str) -> float | None:
+        """Value of an objective other than the metric; None where it is not known."""
+        if column in DEFAULT_COSTS:
+            return self.size_bytes if column == "size_bytes" else self.penalty
+        return self.further.get(column)
+
+
+def cost_columns(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    """Columns of the run's objectives but the metric."""
+    return tuple(summary.get("objectives") or ("", *DEFAULT_COSTS))[1:]
 
 
 def metric_label(metric: str) -> str:
@@ -73,7 +89,7 @@ def reference_rows(summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
         found = references.get(key) or {}
         score = number(found.get(metric))
         drop = None if base is None or score is None else drop_from(base, score, direction)
-        rows.append(_row({**found, "drop": drop}, metric, label=label, heldout="heldout"))
+        rows.append(_row({**found, "drop": drop}, summary, label=label, heldout="heldout"))
     return tuple(row for row in rows if row is not None)
 
 
@@ -81,21 +97,21 @@ def front_rows(front: pd.DataFrame, summary: Mapping[str, Any]) -> tuple[ModelRo
     """The members of the front, best score first; ties go to the lower penalty, then the smaller file."""
     metric = str(summary["metric"])
     sign = losses(np.array([[1.0]]), [Objective(name=metric, direction=_direction(summary))]).item()
-    rows = _rows(front, metric, heldout=f"heldout_{metric}")
+    rows = _rows(front, summary, heldout=f"heldout_{metric}")
     return tuple(sorted(rows, key=lambda r: (sign * r.score, r.penalty, r.size_bytes, r.label)))
 
 
 def trial_rows(trials: pd.DataFrame, summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
     """The scored trials in their order, each distinct model once; failed trials are left out."""
     scored = trials[trials["state"] == "complete"].drop_duplicates("id") if len(trials) else trials
-    return tuple(_rows(scored, str(summary["metric"])))
+    return tuple(_rows(scored, summary))
 
 
-def best_in_panel(rows: Sequence[ModelRow], column: Column, summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
+def best_in_panel(rows: Sequence[ModelRow], column: str, summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
     """The rows that none beats in both the score and one column, from the lowest column on.
 
     Args:
-        rows: Members of the front.
+        rows: Members of the front whose column is known.
         column: The other objective of the panel; lower is better.
         summary: Names the metric and its direction.
 
@@ -108,7 +124,7 @@ def best_in_panel(rows: Sequence[ModelRow], column: Column, summary: Mapping[str
         Objective(name=column, direction="minimize"),
         Objective(name=str(summary["metric"]), direction=_direction(summary)),
     )
-    values = np.array([[getattr(row, column), row.score] for row in rows])
+    values = np.array([[row.cost(column), row.score] for row in rows], dtype=np.float64)
     kept = non_dominated(losses(values, objectives))
     distinct = {(x, y): row for (x, y), row, keep in reversed(list(zip(values, rows, kept, strict=True))) if keep}
     return tuple(distinct[point] for point in sorted(distinct))
@@ -167,6 +183,15 @@ def format_score(value: float | None, *, scale: float | None = None) -> str:
     return text.removeprefix("-") if float(text) == 0 else text
 
 
+def format_cost(column: str, value: float | None, *, scale: float | None = None) -> str:
+    """A value of an objective other than the metric, by its column; ``scale`` as in :func:`format_score`."""
+    if column in BYTE_COLUMNS:
+        return format_size(value)
+    if value is not None and column in ("segments", "float_ops"):
+        return f"{value:.0f}"
+    return format_score(value, scale=scale)
+
+
 def largest(values: Iterable[float | None]) -> float | None:
     """The largest magnitude, None for no numbers."""
     return max((abs(value) for value in values if value is not None), default=None)
@@ -176,15 +201,15 @@ def _direction(summary: Mapping[str, Any]) -> Direction:
     return "minimize" if summary.get("direction") == "minimize" else "maximize"
 
 
-def _rows(table: pd.DataFrame, metric: str, heldout: str = "") -> list[ModelRow]:
+def _rows(table: pd.DataFrame, summary: Mapping[str, Any], heldout: str = "") -> list[ModelRow]:
     records: list[dict[Any, Any]] = table.to_dict("records")
-    rows = (_row(record, metric, label=str(record["id"]), heldout=heldout) for record in records)
+    rows = (_row(record, summary, label=str(record["id"]), heldout=heldout) for record in records)
     return [row for row in rows if row is not None]
 
 
-def _row(record: Mapping[Any, Any], metric: str, *, label: str, heldout: str) -> ModelRow | None:
-    score, size = number(record.get(metric)), number(record.get("size_bytes"))
-    penalty = number(record.get("penalty"))
+def _row(record: Mapping[Any, Any], summary: Mapping[str, Any], *, label: str, heldout: str) -> ModelRow | None:
+    score, size = number(record.get(str(summary["metric"]))), number(record.get("size_bytes"))
+    penalty, costs = number(record.get("penalty")), cost_columns(summary)
     if score is None or size is None or penalty is None:
         return None
     return ModelRow(
@@ -198,6 +223,7 @@ def _row(record: Mapping[Any, Any], metric: str, *, label: str, heldout: str) ->
         heldout_high=number(record.get("heldout_high")),
         picks=_pick_names(record.get("pick")),
         feasible=str(record.get("feasible", True)) != "False",
+        further={name: number(record.get(name)) for name in (*costs, *measured_columns(costs))},
     )
 
 

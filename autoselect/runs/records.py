@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from autoselect.domain.recipe import Recipe
+
+MEASURED_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "arena_bytes": ("arena_bytes",),
+    "npu_cycles": ("npu_cycles",),
+    "latency_ms": ("latency_ms", "latency_low", "latency_high"),
+}
+"""Columns that tables have only where an objective asks for them, by that objective's column."""
+
+_COST_COLUMNS = ("size_bytes", "penalty", "segments", "float_ops", "crossing_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +33,8 @@ class Scores:
         samples: How many were run for the score; 0 for an evaluator of one's own.
         fallbacks: For denylisted nodes that are not what the recipe's fallback says, why.
         compiled: What the target's compiler made of it, and what was predicted; empty where nothing was compiled.
+        quantities: What some objectives measure, by column: ``arena_bytes``, ``npu_cycles``, ``latency_ms`` with
+            ``latency_low`` and ``latency_high``; only what the run's objectives ask for.
     """
 
     sha256: str
@@ -44,6 +55,13 @@ class Scores:
     inference_seconds: float
     fallbacks: dict[str, str] = field(default_factory=dict)
     compiled: dict[str, Any] = field(default_factory=dict)
+    quantities: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """Values of all objectives but the metric, by column; of those that are measured, what was asked for."""
+        known: dict[str, float] = {column: float(getattr(self, column)) for column in _COST_COLUMNS}
+        return {**known, **self.quantities}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -70,6 +88,7 @@ class Partial:
         build_seconds: Spent building.
         score_seconds: Spent scoring.
         inference_seconds: Of that, in the interpreter.
+        quantities: As in :class:`Scores`.
     """
 
     sha256: str
@@ -82,6 +101,7 @@ class Partial:
     build_seconds: float
     score_seconds: float
     inference_seconds: float
+    quantities: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -90,7 +110,7 @@ class Partial:
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Partial:
         """Read :meth:`to_dict` back."""
-        return Partial(**{f.name: values[f.name] for f in fields(Partial)})
+        return Partial(**{f.name: values[f.name] for f in fields(Partial) if f.name in values})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,17 +160,22 @@ _SCORE_COLUMNS = (
 _TIME_COLUMNS = ("build_seconds", "score_seconds", "inference_seconds")
 
 
-def trial_columns(metric: str) -> tuple[str, ...]:
-    """Columns of ``trials.csv``."""
-    head = ("number", "id", "state", "origin", "reused", metric, *_SCORE_COLUMNS, "samples")
+def measured_columns(costs: Sequence[str]) -> tuple[str, ...]:
+    """Columns that tables have beside the usual ones, for the objectives of a run."""
+    return tuple(name for column in costs for name in MEASURED_COLUMNS.get(column, ()))
+
+
+def trial_columns(metric: str, costs: Sequence[str] = ()) -> tuple[str, ...]:
+    """Columns of ``trials.csv``, for the columns of a run's objectives."""
+    head = ("number", "id", "state", "origin", "reused", metric, *_SCORE_COLUMNS, *measured_columns(costs), "samples")
     tail = ("feasible", "on_front", "fingerprint", "sha256", *_TIME_COLUMNS, "error", "fallbacks", "compiled", "recipe")
     return head + tail
 
 
-def trial_row(record: TrialRecord, metric: str, front: Sequence[str]) -> dict[str, object]:
+def trial_row(record: TrialRecord, metric: str, front: Sequence[str], costs: Sequence[str] = ()) -> dict[str, object]:
     """One row of ``trials.csv``."""
     scores, recipe = record.scores, record.recipe
-    row: dict[str, object] = dict.fromkeys(trial_columns(metric), "")
+    row: dict[str, object] = dict.fromkeys(trial_columns(metric, costs), "")
     row |= {
         "number": record.number,
         "id": record.id,
@@ -163,6 +188,7 @@ def trial_row(record: TrialRecord, metric: str, front: Sequence[str]) -> dict[st
         "fingerprint": recipe.fingerprint if recipe else "",
         "recipe": " ".join(recipe.to_json().split()) if recipe else "",
     }
+    row |= _measured(scores or record.partial, costs)
     if record.partial:
         known = ("sqnr_db", "size_bytes", "penalty", "samples", "sha256", *_TIME_COLUMNS)
         row |= {column: getattr(record.partial, column) for column in known}
@@ -175,10 +201,15 @@ def trial_row(record: TrialRecord, metric: str, front: Sequence[str]) -> dict[st
     return row
 
 
-def front_columns(metric: str) -> tuple[str, ...]:
-    """Columns of ``front.csv``."""
+def _measured(found: Scores | Partial | None, costs: Sequence[str]) -> dict[str, object]:
+    known = found.quantities if found else {}
+    return {column: known.get(column, "") for column in measured_columns(costs)}
+
+
+def front_columns(metric: str, costs: Sequence[str] = ()) -> tuple[str, ...]:
+    """Columns of ``front.csv``, for the columns of a run's objectives."""
     heldout = (f"heldout_{metric}", "heldout_low", "heldout_high")
-    return ("id", metric, *_SCORE_COLUMNS, *heldout, "sha256", "pick", "origin", "file")
+    return ("id", metric, *_SCORE_COLUMNS, *measured_columns(costs), *heldout, "sha256", "pick", "origin", "file")
 
 
 def front_row(
@@ -186,6 +217,7 @@ def front_row(
     metric: str,
     heldout: tuple[float, float, float] | None,
     picks: Sequence[str],
+    costs: Sequence[str] = (),
 ) -> dict[str, object]:
     """One row of ``front.csv``; held-out cells are empty where the member was not re-scored."""
     scores = record.scores
@@ -194,5 +226,5 @@ def front_row(
     row: dict[str, object] = {column: getattr(scores, column) for column in _SCORE_COLUMNS}
     row |= {"id": record.id, metric: scores.metric, "sha256": scores.sha256, "origin": record.origin}
     row |= dict(zip((f"heldout_{metric}", "heldout_low", "heldout_high"), heldout or ("", "", ""), strict=True))
-    row |= {"pick": ",".join(picks), "file": f"front/{record.id}.tflite"}
-    return {column: row[column] for column in front_columns(metric)}
+    row |= {"pick": ",".join(picks), "file": f"front/{record.id}.tflite", **_measured(scores, costs)}
+    return {column: row[column] for column in front_columns(metric, costs)}

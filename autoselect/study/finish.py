@@ -31,7 +31,7 @@ class Finish:
         folder: Where it is written.
         case: What was searched.
         settings: How.
-        objectives: The metric, the size and the penalty.
+        objectives: The metric first.
         yardstick: The float model's scores and the limits.
         problem: What a sampler knew; explains the result where it is there.
         seconds: Time spent so far, by stage.
@@ -56,7 +56,7 @@ class Finish:
     ) -> str:
         """Write the result; without a pool (after Ctrl-C) held-out scores are left for a resume."""
         front, feasible = result.front_of(records, self.objectives, self.yardstick)
-        root, metric = self.case.files.root, self.objectives[0].name
+        root, metric, costs = self.case.files.root, self.objectives[0].name, self.settings.cost_columns
         wholes = _whole_baselines(records)
         references = [float_model, *(_reference(name, r.scores) for name, r in wholes.items() if r.scores)]
         heldout: dict[str, result.Heldout] = {}
@@ -70,9 +70,11 @@ class Finish:
             warnings += failures
             for message in failures:
                 listener(Warned(message=message))
+        if pool is not None and "latency_ms" in costs:
+            front, references = result.time_again(front, references, root, pool, self.settings.trial_timeout)
         listener(StageStarted(stage="write"))
-        picks = result.picks_of(front, self.yardstick, result.noise_of(front, root, pool))
-        result.write_tables(self.folder, metric, records, front, heldout, picks)
+        picks = result.picks_of(front, self.yardstick, result.noise_of(front, root, pool), costs)
+        result.write_tables(self.folder, metric, records, front, heldout, picks, costs)
         if self.problem is not None:
             write_explanations(self.folder, self.problem, self.settings.template, records, picks)
         status = "interrupted" if pool is None else "complete" if feasible else "nothing_feasible"
@@ -101,8 +103,9 @@ class Finish:
             "status": status,
             "metric": metric,
             "direction": self.objectives[0].direction,
+            "objectives": [objective.name for objective in self.objectives],
             "evaluated": {k: v for k, v in self.case.counts.items() if k != "calibration"},
-            "references": result.reference_summary(references, metric, heldout),
+            "references": result.reference_summary(references, metric, heldout, self.settings.cost_columns),
             "picks": picks,
             "allowed_drop": result.allowed_drop(self.yardstick),
             "counts": _counts(records),
@@ -129,6 +132,7 @@ def _reference(name: str, scores: Scores) -> result.Reference:
         metric=scores.metric,
         size_bytes=scores.size_bytes,
         penalty=scores.penalty,
+        quantities=scores.costs,
     )
 
 

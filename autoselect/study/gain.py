@@ -1,13 +1,16 @@
-"""What a candidate of known size and penalty is expected to add to the hypervolume; knows numbers, no models."""
+"""What a candidate of known costs is expected to add to the hypervolume; knows numbers, no models."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 from sklearn.isotonic import IsotonicRegression
 
+from autoselect.domain.pareto import non_dominated
 from autoselect.study.surrogate import Belief
 
 _QUANTILES = np.array([0.04, 0.15, 0.3, 0.5, 0.7, 0.85, 0.96])
@@ -17,6 +20,9 @@ _NEAR = 0.15
 """Log divergences so far apart say something of each other's losses."""
 _LONG_STEP = 4
 _INNER = (0.1, 0.9)
+_EXACT_OBJECTIVES = 3
+"""With more objectives the grid is coarse, or it would take too much memory."""
+_COARSE_EDGES = 24
 _BELOW = 3.0
 """A divergence smaller by this much on the log scale than any seen is taken to lose nothing."""
 
@@ -81,67 +87,79 @@ def _knots(x: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class FrontVolume:
     """The space that a front leaves undominated below a reference point, ready for many questions.
 
-    Objectives in order: loss, size, penalty, each in units of the reference, so that (1, 1, 1) is the corner.
+    Objectives in order: the loss, then the costs, each in units of the reference, so that ones are the corner.
     """
 
     def __init__(self, front: np.ndarray) -> None:
-        """Cut the (size, penalty) plane at the front's values, for each level of loss.
+        """Cut the space of the costs at the front's values, for each level of loss.
 
         Args:
-            front: Shape (n, 3), in units of the reference; rows beyond it are left out.
+            front: Shape (n, 1 + n_costs), in units of the reference; rows beyond it are left out.
         """
         front = front[np.all(front < 1.0, axis=1)]
+        if front.shape[1] > _EXACT_OBJECTIVES and len(front):
+            front = front[non_dominated(front)]
         low = min(0.0, float(front[:, 0].min())) if len(front) else 0.0
         # Between two losses of the front nothing changes: these are the levels, with even ones between.
         self._levels = np.unique(np.concatenate([front[:, 0], np.linspace(low, 1.0, _LEVELS)]))
-        self._sizes = np.unique(np.concatenate([[0.0], front[:, 1], [1.0]]))
-        self._penalties = np.unique(np.concatenate([[0.0], front[:, 2], [1.0]]))
+        self._edges = [_edges(column, coarse=front.shape[1] > _EXACT_OBJECTIVES) for column in front[:, 1:].T]
         self._areas = np.stack([self._area(front[front[:, 0] <= level]) for level in self._levels[:-1]])
         self._steps = np.diff(self._levels)
 
     def _area(self, front: np.ndarray) -> np.ndarray:
-        """Undominated area to the upper right of each grid point."""
-        free = np.ones((len(self._sizes) - 1, len(self._penalties) - 1))
-        for _, size, penalty in front:
-            i, j = np.searchsorted(self._sizes, size), np.searchsorted(self._penalties, penalty)
-            free[i:, j:] = 0.0
-        cells = free * np.diff(self._sizes)[:, None] * np.diff(self._penalties)[None, :]
-        total = np.zeros((len(self._sizes), len(self._penalties)))
-        total[:-1, :-1] = cells[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1]
-        return total
+        """Undominated area beyond each grid point."""
+        cells = np.ones([len(edges) - 1 for edges in self._edges])
+        for costs in front[:, 1:]:
+            beyond = [slice(int(np.searchsorted(*pair)), None) for pair in zip(self._edges, costs, strict=True)]
+            cells[tuple(beyond)] = 0.0
+        for widths in np.ix_(*(np.diff(edges) for edges in self._edges)):
+            cells = cells * widths
+        summed = np.flip(cells)
+        for axis in range(cells.ndim):
+            summed = summed.cumsum(axis=axis)
+        return np.pad(np.flip(summed), [(0, 1)] * summed.ndim)
 
-    def exclusive_areas(self, sizes: np.ndarray, penalties: np.ndarray) -> np.ndarray:
-        """Area that a point of each size and penalty would add at each level of loss, shape (n, n_levels - 1)."""
-        i, u = _cell(self._sizes, sizes)
-        j, v = _cell(self._penalties, penalties)
-        areas = self._areas
-        found = (
-            areas[:, i, j] * (1 - u) * (1 - v)
-            + areas[:, i + 1, j] * u * (1 - v)
-            + areas[:, i, j + 1] * (1 - u) * v
-            + areas[:, i + 1, j + 1] * u * v
-        )
-        beyond = (sizes >= 1.0) | (penalties >= 1.0)
+    def exclusive_areas(self, *costs: np.ndarray) -> np.ndarray:
+        """Area that a point of each set of costs would add at each level of loss, shape (n, n_levels - 1).
+
+        Args:
+            costs: For each cost the points' values, shape (n,).
+        """
+        places = [_cell(edges, values) for edges, values in zip(self._edges, costs, strict=True)]
+        found = np.zeros((len(self._areas), len(costs[0])))
+        for corner in itertools.product((0, 1), repeat=len(places)):
+            steps = corner[::-1]  # The first cost changes fastest.
+            index: tuple[Any, ...] = (slice(None), *(i + step for (i, _), step in zip(places, steps, strict=True)))
+            part = self._areas[index]
+            for (_, share), step in zip(places, steps, strict=True):
+                part = part * (share if step else 1 - share)
+            found = found + part
+        beyond = np.any(np.stack(costs) >= 1.0, axis=0)
         return np.where(beyond[:, None], 0.0, found.T)
 
-    def expected_gain(
-        self, losses: np.ndarray, deviations: np.ndarray, sizes: np.ndarray, penalties: np.ndarray
-    ) -> np.ndarray:
+    def expected_gain(self, losses: np.ndarray, deviations: np.ndarray, *costs: np.ndarray) -> np.ndarray:
         """Expected growth of the dominated volume.
 
         Args:
             losses: Shape (n, n_quantiles), equally likely in their bins, in units of the reference.
             deviations: Of a measured loss around each, same shape and units.
-            sizes: Shape (n,), in units of the reference.
-            penalties: Shape (n,), in units of the reference.
+            costs: For each cost the points' values, shape (n,), in units of the reference.
 
         Returns:
             Shape (n,).
         """
-        areas = self.exclusive_areas(sizes, penalties)
+        areas = self.exclusive_areas(*costs)
         middles = (self._levels[:-1] + self._levels[1:]) / 2
         reached = ndtr((middles[None, None, :] - losses[:, :, None]) / np.maximum(deviations, 1e-9)[:, :, None])
         return np.asarray(np.einsum("nk,nqk,k,q->n", areas, reached, self._steps, _quantile_weights()))
+
+
+def _edges(values: np.ndarray, *, coarse: bool) -> np.ndarray:
+    """Where the grid is cut: at all values, or at some of them, so that the front then dominates a little less."""
+    edges = np.unique(np.concatenate([[0.0], values, [1.0]]))
+    if not coarse or len(edges) <= _COARSE_EDGES:
+        return edges
+    return np.asarray(edges[np.linspace(0, len(edges) - 1, _COARSE_EDGES).round().astype(int)])
 
 
 def _cell(edges: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -226,7 +226,7 @@ class SearchLoop:
         self._running[self._submit_scoring(built)] = _Job(tickets=tickets, built=built)
 
     def _submit_scoring(self, built: jobs.BuildReply) -> Future[Any]:
-        """Score in full, or race against the best of those that are as small and as little fragmented."""
+        """Score in full, or race against the best of those that cost no more in any other objective."""
         rival = self._rival(built)
         if self._racing is None or rival is None:
             return self._pool.submit(
@@ -238,8 +238,8 @@ class SearchLoop:
 
     def _rival(self, built: jobs.BuildReply) -> str | None:
         """The candidate that this one must beat to enter the front; None where it enters whatever its score."""
-        penalty = float(built.fragmentation["penalty"])
-        rivals = [s for s in self._known.values() if s.size_bytes <= built.size_bytes and s.penalty <= penalty]
+        own, wanted = built.costs, self._study.costs
+        rivals = [s for s in self._known.values() if all(s.costs[c] <= own[c] for c in wanted)]
         return min(rivals, key=lambda s: (s.drop, s.sha256)).sha256 if rivals else None
 
     def _scored_or_dropped(
@@ -260,6 +260,7 @@ class SearchLoop:
                 build_seconds=built.seconds,
                 score_seconds=reply.seconds,
                 inference_seconds=reply.inference_seconds,
+                quantities=built.quantities,
             )
             for place, ticket in enumerate(tickets):
                 self._tell_known(ticket, built.sha256, reused=place > 0)
@@ -278,6 +279,7 @@ class SearchLoop:
             inference_seconds=reply.inference_seconds,
             fallbacks=built.fallbacks,
             compiled=built.compiled,
+            quantities=built.quantities,
             **built.fragmentation,
         )
         for place, ticket in enumerate(tickets):

@@ -45,7 +45,11 @@ class Asked:
 
 
 class SearchStudy:
-    """One study, the only record of what was tried; every trial that is asked is told."""
+    """One study, the only record of what was tried; every trial that is asked is told.
+
+    Attributes:
+        costs: Columns of the objectives but the first, which is the metric.
+    """
 
     def __init__(
         self, path: Path, objectives: Sequence[Objective], sampler: optuna.samplers.BaseSampler | None = None
@@ -56,6 +60,7 @@ class SearchStudy:
             RunFolderError: If the journal holds a study of other objectives, or is damaged.
         """
         self._path = path
+        self.costs = tuple(o.name for o in objectives[1:])
         directions = [o.direction for o in objectives]
         with self._using():
             _repair(path)
@@ -142,7 +147,7 @@ class SearchStudy:
             trial.set_user_attr("violations", dict(violations))
             for name, violation in violations.items():
                 trial.set_constraint(name, violation)
-            self._study.tell(trial, [scores.metric, float(scores.size_bytes), scores.penalty])
+            self._study.tell(trial, [scores.metric, *(scores.costs[column] for column in self.costs)])
         return record
 
     def tell_dropped(self, asked: Asked, recipe: Recipe, partial: Partial, *, reused: bool) -> TrialRecord:

@@ -11,13 +11,16 @@ from autoselect.cases.divergence import divergence
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
+from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
+from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.search_space import BoundSpace, Toggle
-from autoselect.domain.targets import Target, judge
+from autoselect.domain.targets import Target, judge, peak_activation_bytes
 from autoselect.domain.units import units
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.quantize.predict import Predictor
+from autoselect.scoring.fragmentation import Fragmentation
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
 from autoselect.study.baselines import heuristic_nodes
@@ -70,6 +73,7 @@ def make_problem(
         ladders=_ladders(atoms, layers),
         hybrid=settings.fallback == "drq",
         constraints=settings.constraints,
+        costs=settings.cost_columns,
     )
 
 
@@ -78,19 +82,25 @@ def forecaster(
 ) -> Callable[[frozenset[str]], Forecast]:
     """Exact size and penalty by the denylisted nodes, and whether the target takes it; nothing is compiled."""
     places = {node.name: place for place, node in enumerate(layers.nodes)}
+    further = frozenset(settings.cost_columns) - {*DEFAULT_COSTS}
 
     def forecast(nodes: frozenset[str]) -> Forecast:
         found = predictor.predict(sorted(places[name] for name in nodes), settings.fallback)
         verdict = judge(found.graph, target)
-        penalty = on_target(found.graph, target, verdict).penalty
+        cut = on_target(found.graph, target, verdict)
         return Forecast(
             found.size_bytes,
-            penalty,
+            cut.penalty,
             (found.kinds, found.size_bytes),
             refusal(found.graph, target, verdict),
+            {column: _figure(found.graph, cut, column) for column in further if BY_COLUMN[column].from_graph},
         )
 
     return forecast
+
+
+def _figure(graph: Graph, cut: Fragmentation, column: str) -> float:
+    return float(peak_activation_bytes(graph) if column == "arena_bytes" else getattr(cut, column))
 
 
 def _statistical(layers: LayerTable) -> dict[str, float]:

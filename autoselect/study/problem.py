@@ -6,7 +6,7 @@ Knows nothing of accuracy but the priors that the layer statistics and a few pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import Constraints
+from autoselect.domain.quantities import DEFAULT_COSTS
 from autoselect.domain.search_space import BoundSpace, Toggle
 
 NO_LIMITS = Constraints()
@@ -43,13 +44,15 @@ class Atom:
 class Forecast:
     """Exact size and penalty of a candidate that need not be built; ``key`` is equal where the bytes must be.
 
-    ``refusal`` says why the target does not take it; None where it does.
+    ``refusal`` says why the target does not take it; None where it does. ``figures`` are further costs that the graph
+    gives, by column, as far as the run's objectives ask for them.
     """
 
     size_bytes: int
     penalty: float
     key: object
     refusal: str | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 class Problem:
@@ -63,6 +66,7 @@ class Problem:
         ladders: Rankings of atoms.
         hybrid: Whether what is left out becomes hybrid.
         constraints: The user's limits.
+        costs: Columns of the run's objectives but the metric.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class Problem:
         ladders: Sequence[Sequence[int]] = (),
         hybrid: bool = True,
         constraints: Constraints = NO_LIMITS,
+        costs: Sequence[str] = DEFAULT_COSTS,
     ) -> None:
         """Keep what is known.
 
@@ -88,6 +93,7 @@ class Problem:
             ladders: Rankings of atoms whose prefixes are worth a thought.
             hybrid: Whether what is left out becomes hybrid, which is not without error.
             constraints: The user's limits.
+            costs: Columns of the run's objectives but the metric.
         """
         self.atoms = tuple(atoms)
         self.neighbours = tuple(neighbours)
@@ -96,6 +102,7 @@ class Problem:
         self.ladders = tuple(tuple(ladder) for ladder in ladders)
         self.hybrid = hybrid
         self.constraints = constraints
+        self.costs = tuple(costs)
         self._forecast = forecast
         self._forecasts: dict[Mask, Forecast] = {}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +25,7 @@ class Seen:
         size_bytes: As built.
         penalty: As built.
         feasible: False where it breaks one of the user's limits.
+        quantities: What was measured of it, by column.
     """
 
     mask: Mask
@@ -34,6 +35,7 @@ class Seen:
     size_bytes: float
     penalty: float
     feasible: bool = True
+    quantities: Mapping[str, float] = field(default_factory=dict)
 
 
 class Proposer(Protocol):

@@ -10,6 +10,7 @@ from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.domain.layers import COLUMNS, LayerTable
 from autoselect.domain.objectives import Objective
+from autoselect.domain.quantities import objectives_of
 from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.study import result
@@ -35,7 +36,8 @@ def recover(folder: RunFolder) -> bool:
         return False
     with locked(folder):
         settings = make_settings(**manifest["settings"])
-        objectives = _objectives(manifest)
+        metric = manifest["metric"]
+        objectives = objectives_of(settings.objectives, metric["name"], metric["direction"])
         records = SearchStudy(folder.study, objectives).records()
         if _trials_told(folder) == len(records):
             return False
@@ -43,15 +45,6 @@ def recover(folder: RunFolder) -> bool:
             folder.write_table(folder.layer_statistics, COLUMNS, ())
         _finish(folder, manifest, settings, objectives).write(records, _float_model(folder, manifest), None, ignore)
     return True
-
-
-def _objectives(manifest: dict[str, Any]) -> tuple[Objective, ...]:
-    metric = manifest["metric"]
-    return (
-        Objective(name=metric["name"], direction=metric["direction"]),
-        Objective(name="size_bytes", direction="minimize"),
-        Objective(name="penalty", direction="minimize"),
-    )
 
 
 def _trials_told(folder: RunFolder) -> int | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import shutil
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,19 @@ from autoselect.cases.prepare import Case
 from autoselect.domain.objectives import Objective, losses
 from autoselect.domain.pareto import non_dominated
 from autoselect.domain.picks import DEFAULT_DROP_SHARE, FrontMember, named_picks
+from autoselect.domain.quantities import DEFAULT_COSTS
 from autoselect.errors import AutoselectError, TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.runs.files import write_bytes, write_json, write_text
 from autoselect.runs.folder import RunFolder
-from autoselect.runs.records import TrialRecord, front_columns, front_row, trial_columns, trial_row
+from autoselect.runs.records import (
+    TrialRecord,
+    front_columns,
+    front_row,
+    measured_columns,
+    trial_columns,
+    trial_row,
+)
 from autoselect.study.loop import Yardstick
 
 _MEMBER_FILE = re.compile(r"([0-9a-f]{10})\.(?:tflite|recipe\.json|ai-edge-quantizer\.json|build\.py)")
@@ -35,13 +44,18 @@ Heldout = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A model that the front is compared with: float, all-integer or all-DRQ."""
+    """A model that the front is compared with: float, all-integer or all-DRQ.
+
+    Attributes:
+        quantities: Values of further objectives by column, as far as they are known.
+    """
 
     name: str
     sha256: str
     metric: float
     size_bytes: int
     penalty: float
+    quantities: Mapping[str, float] = field(default_factory=dict)
 
 
 def distinct(records: Sequence[TrialRecord]) -> list[TrialRecord]:
@@ -70,17 +84,17 @@ def front_of(
         excess = [_total_excess(r, yardstick) for r in candidates]
         feasible = [r for r, e in zip(candidates, excess, strict=True) if e <= min(excess)]
     feasible = [r for r in feasible if not _is_float_again(r, yardstick)] or feasible
-    table = losses(np.array([_values(r) for r in feasible]), objectives)
+    table = losses(np.array([_values(r, objectives) for r in feasible]), objectives)
     front = [r for r, keep in zip(feasible, non_dominated(table), strict=True) if keep]
-    front.sort(key=lambda r: (losses(np.array([_values(r)]), objectives).tolist()[0], r.id))
+    front.sort(key=lambda r: (losses(np.array([_values(r, objectives)]), objectives).tolist()[0], r.id))
     return front, any(r.feasible for r in candidates)
 
 
-def _values(record: TrialRecord) -> tuple[float, float, float]:
+def _values(record: TrialRecord, objectives: Sequence[Objective]) -> tuple[float, ...]:
     scores = record.scores
     if scores is None:
         raise ValueError("a failed trial has no values")
-    return scores.metric, float(scores.size_bytes), scores.penalty
+    return scores.metric, *(scores.costs[o.name] for o in objectives[1:])
 
 
 def _is_float_again(record: TrialRecord, yardstick: Yardstick) -> bool:
@@ -104,8 +118,13 @@ def allowed_drop(yardstick: Yardstick) -> float:
     return DEFAULT_DROP_SHARE * abs(yardstick.float_score)
 
 
-def picks_of(front: Sequence[TrialRecord], yardstick: Yardstick, noise: Mapping[str, float]) -> dict[str, str]:
-    """The named picks, by candidate id."""
+def picks_of(
+    front: Sequence[TrialRecord],
+    yardstick: Yardstick,
+    noise: Mapping[str, float],
+    costs: Sequence[str] = DEFAULT_COSTS,
+) -> dict[str, str]:
+    """The named picks, by candidate id; ``costs`` are the columns of the run's objectives but the metric."""
     members = [
         FrontMember(
             id=r.id,
@@ -123,8 +142,22 @@ def picks_of(front: Sequence[TrialRecord], yardstick: Yardstick, noise: Mapping[
         allowed_drop=allowed_drop(yardstick),
         float_size_bytes=yardstick.float_size_bytes,
         float_penalty=yardstick.float_penalty,
+        costs=None if set(costs) == set(DEFAULT_COSTS) else _relative_costs(front, yardstick, costs),
     )
     return dict(picks)
+
+
+def _relative_costs(front: Sequence[TrialRecord], yardstick: Yardstick, costs: Sequence[str]) -> np.ndarray:
+    """What the front's members cost beyond the least of it, shape (n_members, n_costs).
+
+    Size and penalty are in units of the float model's, others in units of the front's spread.
+    """
+    units = {"size_bytes": float(yardstick.float_size_bytes), "penalty": yardstick.float_penalty}
+    table = np.array([[r.scores.costs[c] for c in costs] for r in front if r.scores is not None], dtype=np.float64)
+    beyond = table - table.min(axis=0, initial=np.inf)
+    spread = beyond.max(axis=0, initial=0.0)
+    scale = np.array([units.get(c, width) for c, width in zip(costs, spread, strict=True)])
+    return np.asarray(beyond / np.where(scale > 0.0, scale, 1.0))
 
 
 def noise_of(front: Sequence[TrialRecord], root: Path, pool: WorkerPool | None) -> dict[str, float]:
@@ -201,6 +234,25 @@ def score_heldout(
     return found, failures
 
 
+def time_again(
+    front: Sequence[TrialRecord], references: Sequence[Reference], root: Path, pool: WorkerPool, timeout_seconds: float
+) -> tuple[list[TrialRecord], list[Reference]]:
+    """The front and the references with their latency measured again, one after the other and nothing beside it.
+
+    What cannot be run a second time keeps what was measured first.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for sha in dict.fromkeys([*(r.sha256 for r in references), *(r.scores.sha256 for r in front if r.scores)]):
+        with contextlib.suppress(TrialError):
+            found[sha] = pool.call(jobs.latency, root, sha, timeout_seconds=timeout_seconds)
+    timed = [
+        replace(r, scores=replace(r.scores, quantities={**r.scores.quantities, **found.get(r.scores.sha256, {})}))
+        for r in front
+        if r.scores is not None
+    ]
+    return timed, [replace(r, quantities={**r.quantities, **found.get(r.sha256, {})}) for r in references]
+
+
 def write_tables(
     folder: RunFolder,
     metric: str,
@@ -208,16 +260,17 @@ def write_tables(
     front: Sequence[TrialRecord],
     heldout: Mapping[str, Heldout],
     picks: Mapping[str, str],
+    costs: Sequence[str] = DEFAULT_COSTS,
 ) -> None:
-    """Write ``trials.csv`` and ``front.csv``."""
+    """Write ``trials.csv`` and ``front.csv``; ``costs`` are the columns of the run's objectives but the metric."""
     ids = [r.id for r in front]
-    folder.write_table(folder.trials, trial_columns(metric), (trial_row(r, metric, ids) for r in records))
+    folder.write_table(folder.trials, trial_columns(metric, costs), (trial_row(r, metric, ids, costs) for r in records))
     rows = []
     for record in front:
         names = [name for name, member in picks.items() if member == record.id]
         sha = record.scores.sha256 if record.scores else ""
-        rows.append(front_row(record, metric, heldout.get(sha), names))
-    folder.write_table(folder.front_table, front_columns(metric), rows)
+        rows.append(front_row(record, metric, heldout.get(sha), names, costs))
+    folder.write_table(folder.front_table, front_columns(metric, costs), rows)
 
 
 def write_summary(folder: RunFolder, summary: Mapping[str, Any]) -> None:
@@ -226,10 +279,14 @@ def write_summary(folder: RunFolder, summary: Mapping[str, Any]) -> None:
 
 
 def reference_summary(
-    references: Sequence[Reference], metric: str, heldout: Mapping[str, Heldout]
+    references: Sequence[Reference],
+    metric: str,
+    heldout: Mapping[str, Heldout],
+    costs: Sequence[str] = DEFAULT_COSTS,
 ) -> dict[str, dict[str, Any]]:
-    """The references as plain values."""
+    """The references as plain values, with the columns of the run's objectives."""
     found: dict[str, dict[str, Any]] = {}
+    further = [c for c in dict.fromkeys([*costs, *measured_columns(costs)]) if c not in DEFAULT_COSTS]
     for reference in references:
         value, low, high = heldout.get(reference.sha256, (None, None, None))
         found[reference.name] = {
@@ -239,6 +296,7 @@ def reference_summary(
             "heldout": value,
             "heldout_low": low,
             "heldout_high": high,
+            **{column: reference.quantities.get(column) for column in further},
         }
     return found
 

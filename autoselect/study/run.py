@@ -19,6 +19,7 @@ from autoselect.cases.prepare import Case, Ingredients, prepare_case, versions
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.layers import COLUMNS, LayerTable
 from autoselect.domain.objectives import Direction, Objective
+from autoselect.domain.quantities import BY_COLUMN, objectives_of
 from autoselect.domain.recipe import match_nodes, match_op_type
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.errors import (
@@ -48,7 +49,7 @@ from autoselect.study.repairing import with_repairs
 from autoselect.study.samplers import PROPOSERS, check_sampler, make_sampler
 from autoselect.study.space_file import SearchSpaceFile, bind, read_space
 from autoselect.study.stage_clock import StageClock, earlier_seconds
-from autoselect.study.targeting import check_target, pins_of
+from autoselect.study.targeting import check_objectives, check_target, pins_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,7 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
     """
     space_file = read_space(request.settings.search_space)
     check_sampler(request.settings.sampler)
-    check_target(request.settings)
+    check_objectives(request.settings, check_target(request.settings))
     folder.create()
     clock = StageClock(listener)
     with _discarded_unless_begun(folder), locked(folder), _pool(request, folder) as pool:
@@ -276,11 +277,7 @@ def _search(
 ) -> str:
     settings = request.settings
     folder.write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
-    objectives = (
-        Objective(name=request.metric_name, direction=request.direction),
-        Objective(name="size_bytes", direction="minimize"),
-        Objective(name="penalty", direction="minimize"),
-    )
+    objectives = objectives_of(settings.objectives, request.metric_name, request.direction)
     yardstick = Yardstick(
         float_score=float_model.metric,
         float_size_bytes=float_model.size_bytes,
@@ -382,6 +379,8 @@ def _stop(request: Request, yardstick: Yardstick) -> Stop:
     def reason(scored: Sequence[Scores]) -> str | None:
         if not settings.early_exit or settings.keep_float:
             return None
+        if not all(BY_COLUMN[column].integers_are_best for column in settings.cost_columns):
+            return None
         integer = min((s for s in scored if s.float_ops == 0), key=lambda s: (s.drop, s.sha256), default=None)
         if integer is None or max(yardstick.violations(integer).values()) > 0.0:
             return None
@@ -419,4 +418,5 @@ def _float_reference(case: Case, pool: WorkerPool, timeout_seconds: float) -> re
         metric=scored.value,
         size_bytes=described.size_bytes,
         penalty=float(described.fragmentation["penalty"]),
+        quantities=described.costs,
     )

@@ -12,6 +12,7 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
 
+from autoselect.domain.quantities import BY_COLUMN
 from autoselect.domain.recipe import Fallback, Recipe
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle
 from autoselect.errors import UsageError
@@ -88,8 +89,9 @@ def make_sampler(
 class ProposerSampler(optuna.samplers.BaseSampler):
     """A proposer as an Optuna sampler, for the search's own study and for anyone's.
 
-    The study's objectives are the metric, the size and the penalty; its parameters are the space's dimensions. Trials
-    that the search has told carry more (user attributes ``scores`` or ``partial``), which is used where it is there.
+    The study's objectives are the metric and the problem's costs, in their order; its parameters are the space's
+    dimensions. Trials that the search has told carry more (user attributes ``scores`` or ``partial``), which is used
+    where it is there.
     """
 
     def __init__(
@@ -168,7 +170,7 @@ class ProposerSampler(optuna.samplers.BaseSampler):
             return _of_scores(mask, Scores.from_dict(attributes["scores"]), attributes.get("violations", {}))
         if "partial" in attributes:
             return _of_partial(mask, Partial.from_dict(attributes["partial"]))
-        return _of_values(mask, trial) if trial.values is not None else None
+        return _of_values(mask, trial, self._problem) if trial.values is not None else None
 
 
 def seen_of(records: Sequence[TrialRecord], problem: Problem, template: Recipe) -> list[tuple[TrialRecord, Seen]]:
@@ -212,6 +214,7 @@ def _of_scores(mask: Mask, scores: Scores, violations: Mapping[str, float]) -> S
         # Proposals are weighed by what is predicted of them, so those that were compiled are too.
         penalty=float(scores.compiled.get("predicted_cost", scores.penalty)),
         feasible=max(violations.values(), default=0.0) <= 0.0,
+        quantities=scores.quantities,
     )
 
 
@@ -223,14 +226,23 @@ def _of_partial(mask: Mask, partial: Partial) -> Seen:
         share=partial.samples / partial.total,
         size_bytes=partial.size_bytes,
         penalty=partial.penalty,
+        quantities=partial.quantities,
     )
 
 
-def _of_values(mask: Mask, trial: FrozenTrial) -> Seen:
+def _of_values(mask: Mask, trial: FrozenTrial, problem: Problem) -> Seen:
     """A trial that somebody else told: the first value is a loss."""
-    loss, size, penalty = trial.values
+    loss, *costs = trial.values
+    told, known = dict(zip(problem.costs, costs, strict=True)), problem.forecast(mask)
     return Seen(
-        mask=mask, loss=loss, log_divergence=math.nan, share=1.0, size_bytes=size, penalty=penalty, feasible=True
+        mask=mask,
+        loss=loss,
+        log_divergence=math.nan,
+        share=1.0,
+        size_bytes=told.get("size_bytes", known.size_bytes),
+        penalty=told.get("penalty", known.penalty),
+        feasible=True,
+        quantities={column: cost for column, cost in told.items() if not BY_COLUMN[column].from_graph},
     )
 
 
@@ -247,16 +259,6 @@ def _with_divergences(seen: Sequence[Seen]) -> list[Seen]:
         return list(seen)
     low, width = min(losses), max(losses) - min(losses)
     return [
-        s
-        if s.loss is None
-        else Seen(
-            mask=s.mask,
-            loss=s.loss,
-            log_divergence=math.log((s.loss - low) / width + 0.01) if width else 0.0,
-            share=s.share,
-            size_bytes=s.size_bytes,
-            penalty=s.penalty,
-            feasible=s.feasible,
-        )
+        s if s.loss is None else replace(s, log_divergence=math.log((s.loss - low) / width + 0.01) if width else 0.0)
         for s in seen
     ]

@@ -1,7 +1,8 @@
 """The default proposer: the candidate that is expected to add most to the hypervolume.
 
-Size and penalty of a proposal are known exactly, so only its loss is uncertain. Thousands of proposals, made by graph
-moves from the front and from what the surrogate expects to be one, are weighed by their expected gain.
+What a proposal costs is known exactly, or learned where it has to be measured; its loss is uncertain. Thousands of
+proposals, made by graph moves from the front and from what the surrogate expects to be one, are weighed by their
+expected gain.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from autoselect.domain.pareto import non_dominated
 from autoselect.study import moves
+from autoselect.study.costs import CostModel
 from autoselect.study.gain import FrontVolume, fit_link
 from autoselect.study.problem import Mask, Problem
 from autoselect.study.proposers import Seen, by_sensitivity
@@ -143,13 +145,13 @@ class _Ask:
         self._owner, self._taken, self._keys = owner, taken, keys
         self._problem, self._surrogate = owner._problem, owner._surrogate
         scored = [s for s in seen if s.loss is not None]
+        self._costs = CostModel(owner._problem, seen)
         self._corner = self._reference(scored)
         learned = [s for s in scored if math.isfinite(s.log_divergence)]
         self._link = fit_link(
             np.array([s.log_divergence for s in learned]), np.array([s.loss for s in learned], dtype=np.float64)
         )
-        points = np.array([[s.loss, s.size_bytes, s.penalty] for s in scored if s.feasible], dtype=np.float64)
-        points = points.reshape(-1, 3) / self._corner
+        points = self._costs.points([s for s in scored if s.feasible]) / self._corner
         self._parents = [s.mask for s in scored]
         if len(points):
             keep = non_dominated(points)
@@ -159,20 +161,16 @@ class _Ask:
 
     def _reference(self, scored: Sequence[Seen]) -> np.ndarray:
         """The corner of the volume: a little beyond the worst of what was scored."""
-        worst = np.array([[s.loss, s.size_bytes, s.penalty] for s in scored], dtype=np.float64).max(axis=0)
+        worst = self._costs.points(scored).max(axis=0)
         return np.asarray(np.maximum(1.1 * worst, 1e-9))
 
     def _believed(self, masks: Sequence[Mask]) -> np.ndarray:
         """Where the surrogate expects candidates to lie, in units of the corner."""
         if not masks:
-            return np.zeros((0, 3))
+            return np.zeros((0, len(self._corner)))
         belief = self._surrogate.believe(masks)
         losses = self._link.losses(belief).mean(axis=1)
-        return np.asarray(np.column_stack([losses, *self._costs(masks)]) / self._corner)
-
-    def _costs(self, masks: Sequence[Mask]) -> tuple[np.ndarray, np.ndarray]:
-        forecasts = [self._problem.forecast(mask) for mask in masks]
-        return np.array([float(f.size_bytes) for f in forecasts]), np.array([f.penalty for f in forecasts])
+        return np.asarray(np.column_stack([losses, *self._costs.expected(masks)]) / self._corner)
 
     def best(self) -> Mask | None:
         self._breed()
@@ -214,12 +212,11 @@ class _Ask:
         limit = self._problem.constraints.max_drop
         if limit is not None:
             losses = np.where(losses > limit, _FAR * self._corner[0], losses)
-        sizes, penalties = self._costs(fresh)
+        costs = zip(self._costs.expected(fresh), self._corner[1:], strict=True)
         gains = self._volume.expected_gain(
             losses / self._corner[0],
             self._link.deviations(belief) / self._corner[0],
-            sizes / self._corner[1],
-            penalties / self._corner[2],
+            *(cost / worst for cost, worst in costs),
         )
         allowed = np.array([self._problem.within_limits(mask) for mask in fresh])
         # Behind all that keep the limits, but in order: where none does, the gain still leads somewhere.

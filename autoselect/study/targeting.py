@@ -51,6 +51,21 @@ def check_target(settings: SearchSettings) -> Target:
     return target
 
 
+def check_objectives(settings: SearchSettings, target: Target) -> None:
+    """Refuse objectives that the target cannot give, before any work.
+
+    Raises:
+        UsageError: If NPU cycles are asked for and nothing is compiled.
+    """
+    if "npu_cycles" not in settings.objectives or (target.compiler is not None and settings.compiling):
+        return
+    lack = "is compiled only without --no-compile" if target.compiler is not None else "has no compiler"
+    raise UsageError(
+        f"Objective 'npu_cycles' comes from a compiler, and target {target.name!r} {lack}. "
+        "Choose a target such as ethos-u55-128, or another objective."
+    )
+
+
 def pins_of(
     case: Case, settings: SearchSettings, *, keep_float: Collection[str], keep_int: Collection[str]
 ) -> TargetPins:

@@ -238,6 +238,8 @@ SEARCH_DEFAULTS = {
     "direction": None,
     "evaluator": None,
     "output_name": None,
+    "objectives": "accuracy,size,penalty",
+    "latency_threads": 1,
     "heldout": None,
     "heldout_fraction": 0.5,
     "trials": 100,
@@ -280,6 +282,15 @@ SEARCH_DEFAULTS = {
             ["--metric", "a:f", "--direction", "minimize", "--output-name", "y", "--evaluator", "a:g"],
             {"metric": "a:f", "direction": "minimize", "output_name": "y", "evaluator": "a:g"},
             id="metric",
+        ),
+        pytest.param(["--objectives", "accuracy,segments"], {"objectives": "accuracy,segments"}, id="objectives"),
+        pytest.param(
+            ["--latency", "--latency-threads", "4"],
+            {"objectives": "accuracy,size,penalty,latency", "latency_threads": 4},
+            id="latency on top of the default",
+        ),
+        pytest.param(
+            ["--objectives", "latency, psnr", "--latency"], {"objectives": "latency,psnr"}, id="latency once only"
         ),
         pytest.param(
             ["--trials", "7", "--seed", "3", "-o", "there", "--sampler", "nsga2", "--search-space", "s.toml"],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,3 +97,17 @@ def test_compact_and_integer_keep_to_the_allowed_drop(front: list[FrontMember]) 
     assert drops[picks["integer"]] <= limit
     noise = {m.id: m.noise for m in front}
     assert drops[picks["accurate"]] <= max(min(drops.values()), 0.0) + noise[picks["accurate"]]
+
+
+# Drops over the allowed 0.01 (the worst of the front is 0.02, so 0.02 is the unit), then the two costs.
+KNEES = {
+    "the nearest to the ideal": ([[0.9, 0.9], [0.1, 0.1], [0.0, 1.0]], "b"),
+    "another cost, another knee": ([[0.0, 0.0], [0.9, 0.9], [1.0, 0.0]], "a"),
+}
+
+
+@pytest.mark.parametrize(("costs", "expected"), KNEES.values(), ids=KNEES)
+def test_the_knee_weighs_the_costs_that_it_is_given(costs: list[list[float]], expected: str) -> None:
+    front = [member("a", 0.0, 300, 9.0), member("b", 0.01, 300, 9.0), member("c", 0.02, 300, 9.0)]
+    limits = {"allowed_drop": 0.01, "float_size_bytes": FLOAT_SIZE, "float_penalty": FLOAT_PENALTY}
+    assert named_picks(front, **limits, costs=np.array(costs))["balanced"] == expected

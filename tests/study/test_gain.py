@@ -159,3 +159,28 @@ def test_a_wide_belief_gives_losses_on_both_sides_of_its_middle() -> None:
     assert losses[3] == pytest.approx(0.3)
     assert losses[0] < 0.2 < 0.4 < losses[-1]
     assert (np.diff(losses) > 0).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 3), st.integers(0, 8), st.data())
+def test_the_gain_is_the_growth_whatever_the_number_of_costs(costs: int, count: int, data: st.DataObject) -> None:
+    front = data.draw(hnp.arrays(np.float64, (count, 1 + costs), elements=COST))
+    point = data.draw(hnp.arrays(np.float64, (costs,), elements=COST | st.floats(0.0, 1.2)))
+    loss = data.draw(ON_LEVEL)
+    corner = np.ones(1 + costs)
+    found = FrontVolume(front).expected_gain(np.full((1, 7), loss), np.zeros((1, 7)), *point[:, None])
+    before, after = hypervolume(front, corner), hypervolume(np.vstack([front, [loss, *point]]), corner)
+    assert found == pytest.approx([after - before], abs=1e-7)
+
+
+def test_a_coarse_grid_dominates_a_little_less_and_never_more() -> None:
+    rng = np.random.default_rng(0)
+    front = rng.random((60, 4))
+    front[:, 0] = rng.integers(0, STEPS, 60) / STEPS
+    points = rng.random((20, 3))
+    found = FrontVolume(front).expected_gain(np.full((20, 7), 1 / STEPS), np.zeros((20, 7)), *points.T)
+    corner = np.ones(4)
+    before = hypervolume(front, corner)
+    exact = np.array([hypervolume(np.vstack([front, [1 / STEPS, *p]]), corner) - before for p in points])
+    assert np.all(found >= exact - 1e-12)
+    assert np.abs(found - exact).max() < 0.02

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from fakes import FakePool, sha_of
-from test_optuna_study import open_study
+from test_optuna_study import OBJECTIVES, open_study
 
 from autoselect.cases import jobs
 from autoselect.cases.events import Event, TrialFinished
-from autoselect.domain.objectives import Constraints
+from autoselect.domain.objectives import Constraints, Objective
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.errors import BuildError, MetricError, PreparationError, ScoreError, WorkerDied
@@ -49,10 +49,13 @@ class Search:
         constraints: Constraints | None = None,
         racing: Racing | None = None,
         space: BoundSpace = SPACE,
+        costs: Sequence[str] = ("size_bytes", "penalty"),
     ) -> None:
         self.pool = pool or FakePool()
         self.events: list[Event] = []
-        self.study: SearchStudy = open_study(path, seed=len(open_study(path).records()))
+        objectives = (OBJECTIVES[0], *(Objective(name=column, direction="minimize") for column in costs))
+        before = len(open_study(path, objectives).records())
+        self.study: SearchStudy = open_study(path, objectives, seed=before)
         self.loop = SearchLoop(
             self.study,
             space,
@@ -327,3 +330,18 @@ def test_a_sampler_with_nothing_left_ends_the_search(path: Path) -> None:
     assert search.reason is not None
     assert "nothing left" in search.reason
     assert search.study.close_abandoned() == 0
+
+
+def test_the_rival_costs_no_more_in_the_objectives_of_the_run(path: Path) -> None:
+    """All candidates have one segment, so the best one is everybody's rival, though it is the largest file."""
+    search = Search(path, racing=Racing(confidence=0.9, seed=0), costs=("segments",))
+    search.run(20, [Baseline(name="both", nodes=frozenset("ab"))])
+    assert sorted(search.pool.raced) == sorted((sha_of(one), (sha_of("a b"),)) for one in ("", "a", "b"))
+
+
+def test_the_study_is_told_the_objectives_of_the_run(path: Path) -> None:
+    search = Search(path, costs=("float_ops", "size_bytes", "segments"))
+    for record in search.run(6):
+        trial = search.study._study.trials[record.number]
+        count = len(active(record))
+        assert trial.values == pytest.approx([0.1 * count, count, 100 + 10 * count, 1])

@@ -161,6 +161,7 @@ def scores(**changed: Any) -> dict[str, Any]:
             "sha256": "a",
             "fallbacks": {},
             "compiled": {},
+            "quantities": {},
             "drop": 0.25,
             "sqnr_db": 20.0,
             "size_bytes": 300,
@@ -175,6 +176,7 @@ def partial(**changed: Any) -> dict[str, Any]:
     return Partial(
         **values
         | {"sha256": "a", "samples": 30, "total": 120, "sqnr_db": 10.0, "size_bytes": 200, "penalty": 2.5}
+        | {"quantities": {}}
         | changed
     ).to_dict()
 

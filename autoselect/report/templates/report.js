@@ -36,10 +36,17 @@
   // ------------------------------------------------------------------------------------------------ charts
   const objectives = {
     score: { label: metric.label + (metric.share ? ", %" : ""), better: metric.maximize ? "more" : "less", of: (m) => (metric.share ? 100 * m.score : m.score), text: show.score },
-    size_bytes: { label: "file size, kB", better: "less", of: (m) => m.size_bytes / 1e3, text: show.size },
-    penalty: { label: "penalty", better: "less", of: (m) => m.penalty, text: show.penalty },
   };
+  const texts = { size_bytes: show.size, crossing_bytes: show.size, arena_bytes: show.size, segments: show.count, float_ops: show.count };
+  for (const { key, label, bytes, noisy } of data.costs) {
+    const of = bytes ? (m) => (m[key] === null ? null : m[key] / 1e3) : (m) => m[key];
+    const text = texts[key] || (key === "penalty" || key === "npu_cycles" ? show.penalty : known((v) => `${v.toPrecision(3)}${noisy ? " ms" : ""}`));
+    objectives[key] = { label: `${key === "size_bytes" ? "file size" : label}${bytes ? ", kB" : noisy ? ", ms here (noisy)" : ""}`, short: label, column: noisy ? `${label} (noisy)` : label, better: "less", of, text };
+  }
   const keys = Object.keys(objectives);
+  const further = keys.filter((key) => !["score", "size_bytes", "penalty"].includes(key));
+  const furtherText = (m) => further.map((key) => `, ${objectives[key].short} ${objectives[key].text(m[key])}`).join("");
+  const isKnown = (v) => v !== null && v !== undefined;
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const axisStyle = (title) => ({
     title: { text: title, font: { size: 13 } }, gridcolor: css("--line"), zerolinecolor: css("--line"),
@@ -59,7 +66,7 @@
 
   const hover = (m) => {
     const lines = [`<b>${escaped(m.label || m.id)}</b>${m.picks && m.picks.length ? ` ${m.picks.join(", ")}` : ""}`];
-    lines.push(`${escaped(metric.label)} ${show.score(m.score)}, drop ${dropText(m.drop)}`, `${show.size(m.size_bytes)}, penalty ${show.penalty(m.penalty)}`);
+    lines.push(`${escaped(metric.label)} ${show.score(m.score)}, drop ${dropText(m.drop)}`, `${show.size(m.size_bytes)}, penalty ${show.penalty(m.penalty)}${furtherText(m)}`);
     if (m.heldout) lines.push(`held out ${heldoutText(m.heldout)}`);
     if (m.nodes) {
       lines.push(m.nodes.length ? `out of integers: ${m.nodes.length}` : "all nodes in integers");
@@ -77,7 +84,7 @@
   }
 
   function traces(x, y, third, narrow) {
-    const values = front.map(objectives[third].of);
+    const values = front.map(third ? objectives[third].of : () => 0);
     const low = Math.min(...values), width = Math.max(...values) - low || 1;
     const size = (v) => 8 + (10 * (v - low)) / width;
     const others = distinct.filter((m) => !m.front);
@@ -89,7 +96,8 @@
         name: "front",
         marker: {
           color: values, colorscale: "Cividis", size: values.map(size), opacity: front.map((m) => (accepted(m) ? 1 : 0.12)), line: { color: css("--ink"), width: 1 },
-          colorbar: { title: { text: objectives[third].label, side: narrow ? "top" : "right" }, thickness: 10, outlinewidth: 0, ...(narrow ? { orientation: "h", y: 1.14, yanchor: "bottom", len: 1 } : { len: 0.9 }) },
+          showscale: Boolean(third),
+          colorbar: { title: { text: third ? objectives[third].label : "", side: narrow ? "top" : "right" }, thickness: 10, outlinewidth: 0, ...(narrow ? { orientation: "h", y: 1.14, yanchor: "bottom", len: 1 } : { len: 0.9 }) },
         },
       }),
       points(references, x, y, {
@@ -106,7 +114,7 @@
     const style = { showarrow: true, arrowhead: 0, arrowwidth: 1, arrowcolor: css("--quiet"), standoff: 8, font: { size: 12, color: css("--ink") }, bgcolor: css("--paper"), borderpad: 1 };
     const area = [widthOf("front") - (narrow ? 72 : 150), $("front").clientHeight - (narrow ? 164 : 76)];
     const taken = [];
-    return named.map(([m, text]) => {
+    return named.filter(([m]) => [x, y].every((key) => isKnown(objectives[key].of(m)))).map(([m, text]) => {
       const at = [x, y].map((key) => objectives[key].of(m));
       const place = at.map((v, i) => Math.min(Math.max((v - ranges[i][0]) / (ranges[i][1] - ranges[i][0]), 0), 1));
       const far = [x, y].filter((_, i) => !inside(at[i], ranges[i])).map((key) => objectives[key].text(key === "score" ? m.score : m[key]));
@@ -139,9 +147,9 @@
   // several times as large, and would squeeze everything else into a corner.
   function view(key) {
     const of = objectives[key].of;
-    let [low, high] = ends((front.length ? front : references).map(of));
+    let [low, high] = ends((front.length ? front : references).map(of).filter(isKnown));
     const room = 0.6 * (high - low) || 0.05 * Math.abs(high) || 1;
-    const near = [...references, ...distinct].map(of).filter((v) => v >= low - room && v <= high + room);
+    const near = [...references, ...distinct].map(of).filter((v) => isKnown(v) && v >= low - room && v <= high + room);
     [low, high] = ends([low, high, ...near]);
     const edge = 0.09 * (high - low) || room;
     return [low - edge, high + edge];
@@ -165,7 +173,7 @@
       ...layoutStyle(), showlegend: false, margin: { l: 56, r: 16, t: narrow ? 112 : 24, b: 52 }, xaxis: axis(x, ranges[0]), yaxis: axis(y, ranges[1]),
       annotations: labels(x, y, ranges, narrow), shapes: limitLine(x, y), uirevision: `${x} ${y}`,
     }, config);
-    $("front").setAttribute("aria-label", `${distinct.length} scored models, ${front.length} of them on the front: ${objectives[y].label} over ${objectives[x].label}; ${objectives[third].label} as colour and size. The table below holds the same models.`);
+    $("front").setAttribute("aria-label", `${distinct.length} scored models, ${front.length} of them on the front: ${objectives[y].label} over ${objectives[x].label}${third ? `; ${objectives[third].label} as colour and size` : ""}. The table below holds the same models.`);
   }
 
   function drawHypervolume() {
@@ -192,6 +200,7 @@
     { key: "drop", label: metric.share ? "drop, points" : "drop", of: (m) => m.drop, text: show.drop, number: true },
     { key: "size_bytes", label: "size", of: (m) => m.size_bytes, text: show.size, number: true },
     { key: "penalty", label: "penalty", of: (m) => m.penalty, text: show.penalty, number: true },
+    ...further.filter((key) => key !== "segments").map((key) => ({ key, label: objectives[key].column, of: (m) => m[key], text: objectives[key].text, number: true })),
     { key: "segments", label: "segments", of: (m) => m.segments, text: show.count, number: true },
     { key: "nodes", label: "nodes out", of: (m) => (m.fallback ? m.nodes.length : null), text: show.count, number: true },
     { key: "heldout", label: "held out (95 %)", of: (m) => m.heldout && m.heldout[0], text: null, number: true, down: metric.maximize, rows: "front" },
@@ -288,7 +297,7 @@
     const box = $("details");
     const title = model.id ? `${model.id}${model.picks.length ? `, ${model.picks.join(", ")}` : ""}` : `trial ${model.number}`;
     const found = [element("h3", "", title)];
-    const told = model.state === "complete" ? `${metric.label} ${show.score(model.score)}, drop ${dropText(model.drop)}, ${show.size(model.size_bytes)}, penalty ${show.penalty(model.penalty)}` : model.state === "dropped" ? `dropped after ${show.count(model.samples)} samples; ${show.size(model.size_bytes)}, penalty ${show.penalty(model.penalty)}` : `failed: ${model.error}`;
+    const told = model.state === "complete" ? `${metric.label} ${show.score(model.score)}, drop ${dropText(model.drop)}, ${show.size(model.size_bytes)}, penalty ${show.penalty(model.penalty)}${furtherText(model)}` : model.state === "dropped" ? `dropped after ${show.count(model.samples)} samples; ${show.size(model.size_bytes)}, penalty ${show.penalty(model.penalty)}` : `failed: ${model.error}`;
     found.push(element("p", "quiet", told));
     if (model.fallback) found.push(element("p", "", model.nodes.length ? `Out of integers (${model.fallback === "drq" ? "DRQ where there is a kernel" : "float"}): ${model.nodes.length} of ${data.nodes.length} nodes` : "All nodes are in integers."));
     const list = element("ul");
@@ -348,8 +357,8 @@
   }
 
   // ------------------------------------------------------------------------------------------------- start
-  for (const [id, start] of [["x-axis", "penalty"], ["y-axis", "score"]]) {
-    for (const key of keys) $(id).append(new Option(key === "score" ? metric.label : key === "size_bytes" ? "size" : key, key, false, key === start));
+  for (const [id, start] of [["x-axis", keys.includes("penalty") ? "penalty" : keys[1]], ["y-axis", "score"]]) {
+    for (const key of keys) $(id).append(new Option(key === "score" ? metric.label : objectives[key].short, key, false, key === start));
   }
   const axes = [$("x-axis"), $("y-axis")];
   let before = axes.map((a) => a.value);

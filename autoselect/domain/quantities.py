@@ -1,0 +1,117 @@
+"""What a candidate can be judged by: the words that a user says, their columns and units; measures nothing."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from autoselect.domain.objectives import Direction, Objective
+from autoselect.errors import UsageError
+
+METRIC = "accuracy"
+"""Stands for the metric of the run, whatever that is called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """A cost of a candidate; less is better.
+
+    Attributes:
+        column: Its name in tables, in scores and in the study.
+        label: For people, with its unit.
+        short: The same for the head of a narrow column.
+        from_graph: Whether the graph alone gives it, so that it is known of candidates that are not built.
+        integers_are_best: Whether no other candidate has less of it than the all-integer model.
+        noisy: Whether it differs from one measurement to the next.
+    """
+
+    column: str
+    label: str
+    short: str
+    from_graph: bool = True
+    integers_are_best: bool = True
+    noisy: bool = False
+
+
+QUANTITIES: Mapping[str, Quantity] = {
+    "size": Quantity(column="size_bytes", label="file size", short="size"),
+    "penalty": Quantity(column="penalty", label="fragmentation penalty", short="penalty"),
+    "segments": Quantity(column="segments", label="segments", short="segments"),
+    "float_ops": Quantity(column="float_ops", label="float ops", short="float ops"),
+    "crossing_bytes": Quantity(column="crossing_bytes", label="crossing bytes", short="crossing"),
+    "arena_bytes": Quantity(
+        column="arena_bytes", label="peak activation bytes", short="arena", integers_are_best=False
+    ),
+    "npu_cycles": Quantity(
+        column="npu_cycles", label="NPU cycles", short="cycles", from_graph=False, integers_are_best=False
+    ),
+    "latency": Quantity(
+        column="latency_ms",
+        label="latency here, ms",
+        short="latency",
+        from_graph=False,
+        integers_are_best=False,
+        noisy=True,
+    ),
+}
+"""By the word of the user."""
+
+BY_COLUMN: Mapping[str, Quantity] = {quantity.column: quantity for quantity in QUANTITIES.values()}
+
+DEFAULT_OBJECTIVES = (METRIC, "size", "penalty")
+DEFAULT_COSTS = ("size_bytes", "penalty")
+"""Columns of the default objectives but the metric."""
+
+_FEWEST, _MOST = 2, 4
+
+
+def chosen_objectives(names: str | Iterable[str], own_names: Collection[str] = ()) -> tuple[str, ...]:
+    """Check the objectives of a run.
+
+    Args:
+        names: Words of the user, or one text with commas between them.
+        own_names: Names of the run's metric, each of which means ``accuracy``.
+
+    Returns:
+        ``accuracy`` and the keys of ``QUANTITIES`` that were named, in their order, ``accuracy`` first.
+
+    Raises:
+        UsageError: If one is unknown (with the nearest) or named twice, if there are fewer than two or more than four,
+            or if the metric is none of them.
+    """
+    words = [word.strip() for word in (names.split(",") if isinstance(names, str) else names)]
+    found = [METRIC if word in own_names and word not in QUANTITIES else word for word in words]
+    for word in found:
+        if word != METRIC and word not in QUANTITIES:
+            raise UsageError(f"There is no objective {word!r}. {_nearest(word, own_names)}")
+    twice = [word for place, word in enumerate(found) if word in found[:place]]
+    if twice:
+        raise UsageError(f"Objective {twice[0]!r} is named twice.")
+    if not _FEWEST <= len(found) <= _MOST:
+        raise UsageError(f"A search has two to four objectives at once, got {len(found)}: {', '.join(found)}.")
+    if METRIC not in found:
+        raise UsageError(
+            f"One of the objectives must be the metric ({METRIC!r}, or its own name), got {', '.join(found)}: "
+            "without it the best candidate is the one that computes least, whatever its answers are."
+        )
+    return (METRIC, *(word for word in found if word != METRIC))
+
+
+def _nearest(word: str, own_names: Collection[str]) -> str:
+    known = [METRIC, *QUANTITIES]
+    close = difflib.get_close_matches(word, [*known, *own_names], n=2, cutoff=0.5)
+    if close:
+        return f"Did you mean {' or '.join(map(repr, close))}?"
+    return f"Objectives: {', '.join(known)}."
+
+
+def columns_of(names: Sequence[str]) -> tuple[str, ...]:
+    """The columns of checked objectives, in their order, without the metric."""
+    return tuple(QUANTITIES[name].column for name in names if name != METRIC)
+
+
+def objectives_of(names: Sequence[str], metric: str, direction: Direction) -> tuple[Objective, ...]:
+    """Checked objectives with their directions, the metric first under its own name."""
+    costs = (Objective(name=column, direction="minimize") for column in columns_of(names))
+    return (Objective(name=metric, direction=direction), *costs)

@@ -1,0 +1,111 @@
+"""Costs of candidates in the objectives of a run."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from autoselect.domain.objectives import Constraints
+from autoselect.domain.pareto import non_dominated
+from autoselect.study.costs import CostModel
+from autoselect.study.problem import Atom, Forecast, Mask, Problem
+from autoselect.study.proposers import Seen
+from autoselect.study.surrogate_proposer import SurrogateProposer
+
+NODES = 8
+
+
+def problem_of(costs: tuple[str, ...]) -> Problem:
+    """Atoms in a row; each left out adds 10 bytes to 100, a point of penalty and, of every second, a segment."""
+
+    def forecast(nodes: frozenset[str]) -> Forecast:
+        out = sorted(int(name[1:]) for name in nodes)
+        figures = {"segments": float(sum(i % 2 for i in out))} if "segments" in costs else {}
+        return Forecast(100 + 10 * len(out), float(len(out)), tuple(out), None, figures)
+
+    return Problem(
+        [Atom(nodes=frozenset({f"n{i}"}), op_type="ADD", position=i, sensitivity=0.1 * (i + 1)) for i in range(NODES)],
+        [frozenset(j for j in (i - 1, i + 1) if 0 <= j < NODES) for i in range(NODES)],
+        forecast,
+        hybrid=False,
+        constraints=Constraints(),
+        costs=costs,
+    )
+
+
+def seen(problem: Problem, mask: Mask, **quantities: float) -> Seen:
+    found = problem.forecast(mask)
+    share = 1.0 - bin(mask).count("1") / NODES
+    return Seen(
+        mask=mask,
+        loss=share,
+        log_divergence=math.log(share + 0.01),
+        share=1.0,
+        size_bytes=found.size_bytes,
+        penalty=found.penalty,
+        quantities=quantities,
+    )
+
+
+def test_what_the_graph_tells_is_exact() -> None:
+    problem = problem_of(("size_bytes", "segments"))
+    model = CostModel(problem, [])
+    assert [column.tolist() for column in model.expected([0, 0b1110])] == [[100.0, 130.0], [0.0, 2.0]]
+    assert model.points([seen(problem, 0b1110)]).tolist() == [[1 - 3 / 8, 130.0, 2.0]]
+
+
+def test_before_anything_is_measured_all_candidates_are_alike() -> None:
+    (found,) = CostModel(problem_of(("latency_ms",)), []).expected([0, 1, 255])
+    assert found.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_one_measurement_stands_for_all() -> None:
+    problem = problem_of(("npu_cycles",))
+    (found,) = CostModel(problem, [seen(problem, 3, npu_cycles=500.0)]).expected([0, 3, 255])
+    assert found.tolist() == [500.0, 500.0, 500.0]
+
+
+def test_sums_over_atoms_are_learned() -> None:
+    """Each atom that is left out takes its number in milliseconds more; 40 of 256 candidates are measured."""
+    problem = problem_of(("latency_ms",))
+
+    def latency(mask: Mask) -> float:
+        return 20.0 + sum(i + 1 for i in range(NODES) if mask >> i & 1)
+
+    rng = np.random.default_rng(0)
+    known = [int(mask) for mask in rng.choice(256, 40, replace=False)]
+    model = CostModel(problem, [seen(problem, mask, latency_ms=latency(mask)) for mask in known])
+    (found,) = model.expected(range(256))
+    truth = np.array([latency(mask) for mask in range(256)])
+    assert np.corrcoef(found, truth)[0, 1] > 0.99
+    assert np.abs(found - truth).mean() < 1.5
+
+
+def test_measured_values_are_taken_as_they_are_and_none_falls_below_half_of_the_least() -> None:
+    problem = problem_of(("latency_ms",))
+    measured = [seen(problem, 0, latency_ms=10.0), seen(problem, 255, latency_ms=90.0), seen(problem, 15)]
+    model = CostModel(problem, measured)
+    points = model.points(measured)
+    assert points[:2, 1].tolist() == [10.0, 90.0]
+    assert 10.0 < points[2, 1] < 90.0
+    assert model.expected(range(256))[0].min() >= 5.0
+
+
+OBJECTIVES = [("segments",), ("size_bytes", "segments"), ("size_bytes", "penalty", "latency_ms")]
+
+
+@pytest.mark.parametrize("costs", OBJECTIVES, ids=["one", "two", "three, one of them measured"])
+def test_the_surrogate_finds_the_front_of_any_objectives(costs: tuple[str, ...]) -> None:
+    """Leaving out atoms of even number costs no segment, so a search by segments leaves out all of them."""
+    problem = problem_of(costs)
+    proposer, told = SurrogateProposer(problem, seed=0), []
+    for _ in range(30):
+        mask = proposer.propose(told, [])
+        assert mask is not None
+        told.append(seen(problem, mask, **({"latency_ms": 1.0 + mask % 5} if "latency_ms" in costs else {})))
+    points = CostModel(problem, told).points(told)
+    front = [s.mask for s, kept in zip(told, non_dominated(points), strict=True) if kept]
+    assert len({s.mask for s in told}) == 30
+    assert 0b01010101 in front if costs == ("segments",) else len(front) > 3
