@@ -21,8 +21,9 @@ from autoselect.tflite.runner import Runner
 Means = Mapping[int, np.ndarray]
 """For each weighted op of the float model, by index, the taps of its input, see :mod:`autoselect.quantize.taps`."""
 
-LARGEST_BIAS = 2**30
-"""Half of int32's range; the other half is for the products, as in TensorFlow's quantizer (``kBiasMax``)."""
+_INT32_TOP = 2**31 - 1
+_WIDEST = 255
+"""Largest distance of an int8 level from a zero point."""
 _BIASED_TRANSPOSE_CONV_VERSION = 3
 _NO_WEIGHTS = "its weights are not constants of the file"
 _CONSTANT_INPUT = "its input is a constant of the file"
@@ -363,7 +364,11 @@ def _add(model: fb.Model, op: Any, shift: np.ndarray) -> np.ndarray:
     old = fb.constant_values(model, tensor).astype(np.float64) if has_bias else np.zeros(shift.size)
     if old.size != shift.size:
         raise SkipError("its bias has another length than its output channels")
-    new, added = _float_bias(old, shift) if tensor.type == schema.TensorType.FLOAT32 else _levels(tensor, old, shift)
+    if tensor.type == schema.TensorType.FLOAT32:
+        new, added = _float_bias(old, shift)
+    else:
+        levels = fb.constant_values(model, graph.tensors[op.inputs[1]])
+        new, added = _levels(tensor, old, shift, largest_bias(levels, kind.axis))
     if not has_bias and not new.any():
         return added
     tensor.buffer = fb.add_buffer(model, new)
@@ -380,16 +385,31 @@ def _float_bias(old: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndar
     return new, new - old
 
 
-def _levels(tensor: Any, old: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _levels(tensor: Any, old: np.ndarray, shift: np.ndarray, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """An int32 bias with the shift; refused where it does not fit."""
     if tensor.type != schema.TensorType.INT32:
         raise SkipError(f"its bias is of type {fb.TENSOR_DTYPES[tensor.type]}")
     scales = known_scales(tensor)
     steps = np.rint(shift / scales)
     new = old + steps
-    if not np.isfinite(new).all() or np.abs(new).max(initial=0.0) > LARGEST_BIAS:
+    if not np.isfinite(new).all() or np.any(np.abs(new) > np.maximum(largest, np.abs(old))):
         raise SkipError("the corrected bias does not fit int32")
     return new.astype(np.int32), steps * scales
+
+
+def largest_bias(levels: np.ndarray, axis: int) -> np.ndarray:
+    """The largest int32 bias beside which no sum of products overflows.
+
+    Args:
+        levels: Int8 weights.
+        axis: Of the output channels.
+
+    Returns:
+        By output channel; negative where the products alone may overflow.
+    """
+    others = tuple(i for i in range(levels.ndim) if i != axis)
+    found: np.ndarray = _INT32_TOP - _WIDEST * np.abs(levels.astype(np.int64)).sum(axis=others)
+    return found
 
 
 def _new_bias(model: fb.Model, op: Any, kind: Weighted, channels: int) -> Any:

@@ -62,6 +62,7 @@ class RepairKit:
         self._models: dict[tuple[str, ...], tuple[CalibratedModel, fb.Model]] = {}
         self._means: dict[bool, bias.Means] = {}
         self._ranges: dict[bool, dict[str, dict[int, ranges.Range]]] = {}
+        self._left: dict[tuple[str, bool], dict[int, str]] = {}
 
     def samples(self) -> Iterable[Mapping[str, np.ndarray]]:
         """The samples that are measured on.
@@ -112,15 +113,15 @@ class RepairKit:
 
     def skipped(self, repairs: Sequence[str]) -> dict[str, Mapping[int, str]]:
         """For each repair that changes the calibrated model, why it left an op alone, by op index."""
-        found: dict[str, Mapping[int, str]] = {}
-        for name in before_quantizing(repairs):
-            if name == "equalization":
-                found[name] = self._equalized[1]
-            else:
-                equalized = "equalization" in repairs
-                model = fb.parse(self._source(equalized))
-                found[name] = ranges.without_range(model, self._ranges_of(equalized)[name])
-        return found
+        return {name: self._reasons(name, "equalization" in repairs) for name in before_quantizing(repairs)}
+
+    def _reasons(self, name: str, equalized: bool) -> Mapping[int, str]:
+        if name == "equalization":
+            return self._equalized[1]
+        if (name, equalized) not in self._left:
+            model = fb.parse(self._source(equalized))
+            self._left[name, equalized] = ranges.without_range(model, self._ranges_of(equalized)[name])
+        return self._left[name, equalized]
 
     def _source(self, equalized: bool) -> bytes:
         return self._equalized[0] if equalized else self._plain.content

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.quantize.bias import LARGEST_BIAS, SkipError, known_scales, quantized_ops, weights_of
+from autoselect.quantize.bias import SkipError, known_scales, largest_bias, quantized_ops, weights_of
 from autoselect.tflite import flatbuffer as fb
 
 _TOP = 127
@@ -50,17 +50,18 @@ def _reround_op(model: fb.Model, op: Any, float_model: fb.Model, index: int) -> 
     levels, scales = rounded(values, known_scales(tensor), axis)
     if len(op.inputs) > kind.bias and op.inputs[kind.bias] >= 0:
         product = (np.float32(known_scales(source)[0]) * scales).astype(np.float32)
-        _rescale_bias(model, graph.tensors[op.inputs[kind.bias]], product)
+        _rescale_bias(model, graph.tensors[op.inputs[kind.bias]], product, largest_bias(levels, kind.axis))
     tensor.buffer = fb.add_buffer(model, levels)
     tensor.quantization.scale = scales
 
 
-def _rescale_bias(model: fb.Model, tensor: Any, scales: np.ndarray) -> None:
+def _rescale_bias(model: fb.Model, tensor: Any, scales: np.ndarray, largest: np.ndarray) -> None:
     """Let a bias stand for the same values at other scales, in place."""
     if not fb.is_constant(model, tensor):
         raise SkipError("its bias is not a constant of the file")
-    moved = np.rint(fb.constant_values(model, tensor) * (known_scales(tensor) / scales))
-    if tensor.type != schema.TensorType.INT32 or np.abs(moved).max(initial=0.0) > LARGEST_BIAS:
+    old = fb.constant_values(model, tensor).astype(np.float64)
+    moved = np.rint(old * (known_scales(tensor) / scales))
+    if tensor.type != schema.TensorType.INT32 or np.any(np.abs(moved) > np.maximum(largest, np.abs(old))):
         raise SkipError("its bias does not fit int32 at other scales")
     tensor.buffer = fb.add_buffer(model, moved.astype(np.int32))
     tensor.quantization.scale = scales

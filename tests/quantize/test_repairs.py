@@ -271,7 +271,7 @@ def zero_scale(assembly: Assembly, _float_model: Any, _means: dict[int, np.ndarr
 def full_bias(assembly: Assembly, _float_model: Any, means: dict[int, np.ndarray]) -> None:
     model, op = assembly.model, first_weighted(assembly)
     tensor = model.subgraphs[0].tensors[op.inputs[2]]
-    tensor.buffer = fb.add_buffer(model, np.full(32, bias.LARGEST_BIAS - 1, dtype=np.int32))
+    tensor.buffer = fb.add_buffer(model, np.full(32, np.iinfo(np.int32).max, dtype=np.int32))
     means[min(means)] = means[min(means)] * 1e6
 
 
@@ -345,17 +345,18 @@ def no_input_scale(assembly: Assembly, _float_model: Any, _means: dict[int, np.n
     tensors[first_weighted(assembly).inputs[0]].quantization.scale = np.array([np.inf], dtype=np.float32)
 
 
-def largest_bias(assembly: Assembly, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
-    model, op = assembly.model, first_weighted(assembly)
-    tensor = model.subgraphs[0].tensors[op.inputs[2]]
-    tensor.buffer = fb.add_buffer(model, np.full(32, bias.LARGEST_BIAS + 1, dtype=np.int32))
+def full_coarse_bias(assembly: Assembly, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
+    """Twice as much at the scale of the products."""
+    full_bias(assembly, _float_model, {0: np.zeros(1)})
+    quantization = assembly.model.subgraphs[0].tensors[first_weighted(assembly).inputs[2]].quantization
+    quantization.scale = np.array(quantization.scale) * np.float32(2.0)
 
 
 BAD_TO_REROUND = {
     **{key: row for key, row in BAD.items() if not key.startswith(("mean", "int32", "bias is int64"))},
     "a weight is NaN": (nan_weights, "not a finite number"),
     "scale of the input is infinite": (no_input_scale, "zero or no number"),
-    "int32 overflows": (largest_bias, "does not fit int32"),
+    "int32 overflows": (full_coarse_bias, "does not fit int32"),
     "bias is int64": (wide_bias, "does not fit int32"),
 }
 
