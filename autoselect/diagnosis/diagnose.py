@@ -30,7 +30,6 @@ from autoselect.domain.recipe import Recipe
 from autoselect.errors import DataError, PreparationError, TrialError
 from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS, WorkerPool, result_of
 from autoselect.quantize import converter
-from autoselect.quantize.bias import Shift
 from autoselect.quantize.build import denied_nodes
 from autoselect.quantize.statistics import NO_METRICS, LayerMetrics, table
 from autoselect.quantize.verification import Plan
@@ -92,7 +91,7 @@ class Outcome:
         node: Full name of the node that was asked for.
         seconds: By stage.
         warnings: What the user was told.
-        shifts: What bias correction finds at each node with integer weights, by name.
+        repaired: What repairs find at the nodes.
     """
 
     findings: Findings
@@ -101,7 +100,7 @@ class Outcome:
     node: str | None
     seconds: Mapping[str, float]
     warnings: tuple[str, ...]
-    shifts: Mapping[str, Shift]
+    repaired: jobs.Repaired
 
 
 @dataclass(slots=True)
@@ -203,7 +202,7 @@ class _Measured:
     activations: Mapping[str, ActivationStatistics]
     diagnosed: jobs.Diagnosed
     model_metrics: Mapping[str, float]
-    shifts: Mapping[str, Shift]
+    repaired: jobs.Repaired
 
 
 def _measure(desk: _Desk, nodes: Sequence[Node], started: Started) -> _Measured:
@@ -222,7 +221,7 @@ def _measure(desk: _Desk, nodes: Sequence[Node], started: Started) -> _Measured:
         path = desk.pool.call(jobs.plan, desk.files.root, recipe_json, True, timeout_seconds=request.timeout_seconds)
         accumulated = _layer_table(nodes, path, _submit_measuring(desk, path, NO_METRICS), NO_METRICS)
         travelling = travel(reader.read_graph(fb.parse(started.float_content)), accumulated)
-    shifting: Future[Mapping[str, Shift]] = desk.submit(jobs.bias_shifts, recipe_json)
+    repairing: Future[jobs.Repaired] = desk.submit(jobs.repaired, recipe_json)
     diagnosed = result_of(building)
     own: Mapping[str, float] = {}
     if request.model_metrics:
@@ -236,7 +235,7 @@ def _measure(desk: _Desk, nodes: Sequence[Node], started: Started) -> _Measured:
         activations=result_of(describing),
         diagnosed=diagnosed,
         model_metrics=own,
-        shifts=result_of(shifting),
+        repaired=result_of(repairing),
     )
 
 
@@ -316,5 +315,5 @@ def _outcome(desk: _Desk, started: Started, measured: _Measured, ablated: _Ablat
         node=node,
         seconds=dict(desk.seconds),
         warnings=tuple(desk.warnings),
-        shifts=measured.shifts,
+        repaired=measured.repaired,
     )

@@ -72,12 +72,26 @@ def build(root: Path, recipe_json: str) -> Diagnosed:
     )
 
 
-def bias_shifts(root: Path, recipe_json: str) -> Mapping[str, Shift]:
-    """What bias correction finds at the nodes of a recipe, whether the recipe asks for it or not."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """What repairs find at the nodes of a recipe, by node name.
+
+    Attributes:
+        shifts: Of bias correction.
+        skipped: Why a repair of the recipe left a node alone: by node name, then by name of the repair.
+    """
+
+    shifts: Mapping[str, Shift]
+    skipped: Mapping[str, Mapping[str, str]]
+
+
+def repaired(root: Path, recipe_json: str) -> Repaired:
+    """What bias correction finds, whether the recipe asks for it or not, and what the recipe's repairs leave alone."""
     recipe = Recipe.from_json(recipe_json)
     if not {"bias", "bias-sequential"} & set(recipe.repairs):
         recipe = replace(recipe, repairs=(*recipe.repairs, "bias"))
-    return open_case(root).builder.build(recipe).shifts
+    found = open_case(root).builder.build(recipe)
+    return Repaired(shifts=found.shifts, skipped=found.skipped)
 
 
 def measure_part(root: Path, path: Path, samples: str, rows: Sequence[int], metrics: LayerMetrics) -> np.ndarray:

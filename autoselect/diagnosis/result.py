@@ -68,7 +68,7 @@ def _wide(row: Mapping[str, object], figures: LayerStatistics | None, outcome: O
     }
 
 
-_TEXTS = ("op_name", "tensor_name", "unreachable_reason", "bound_reason", "bias_reason")
+_TEXTS = ("op_name", "tensor_name", "unreachable_reason", "bound_reason", "bias_reason", "repairs_skipped")
 
 
 def _of_weights(findings: Findings, name: str) -> dict[str, object]:
@@ -92,11 +92,13 @@ def _of_weights(findings: Findings, name: str) -> dict[str, object]:
 
 
 def _of_bias(outcome: Outcome, name: str) -> dict[str, object]:
-    found = outcome.shifts.get(name)
+    found = outcome.repaired.shifts[name]
+    skipped = outcome.repaired.skipped[name]
     return {
-        "bias_shift": found.before if found else math.nan,
-        "bias_shift_corrected": found.after if found else math.nan,
-        "bias_reason": (found.reason or "") if found else "",
+        "bias_shift": found.before,
+        "bias_shift_corrected": found.after,
+        "bias_reason": found.reason or "",
+        "repairs_skipped": "; ".join(f"{repair}: {reason}" for repair, reason in skipped.items()),
     }
 
 

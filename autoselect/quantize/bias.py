@@ -21,9 +21,12 @@ from autoselect.tflite.runner import Runner
 Means = Mapping[int, np.ndarray]
 """For each weighted op of the float model, by index, the taps of its input, see :mod:`autoselect.quantize.taps`."""
 
-_INT32 = np.iinfo(np.int32)
+_INT32_TOP = 2**31 - 1
+_WIDEST = 255
+"""Largest distance of an int8 level from a zero point."""
 _BIASED_TRANSPOSE_CONV_VERSION = 3
 _NO_WEIGHTS = "its weights are not constants of the file"
+_CONSTANT_INPUT = "its input is a constant of the file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,17 +71,32 @@ class Shift:
 
 
 class SkipError(Exception):
-    """An op that cannot be corrected, with the reason."""
+    """An op that a repair leaves alone, with the reason."""
 
 
 def is_weighted(model: fb.Model, op: Any) -> bool:
     """True for an op of a known type with constant weights and a computed input."""
-    kind = WEIGHTED.get(fb.op_type(model, op))
-    if kind is None or len(op.inputs) <= max(1, kind.activation):
-        return False
-    tensors = model.subgraphs[0].tensors
-    weights, source = tensors[op.inputs[1]], tensors[op.inputs[kind.activation]]
-    return fb.is_constant(model, weights) and not fb.is_constant(model, source)
+    return fb.op_type(model, op) in WEIGHTED and _obstacle(model, op) is None
+
+
+def _obstacle(model: fb.Model, op: Any) -> str | None:
+    """Why the mean output of an op of a known type does not follow from its weights and taps."""
+    kind, tensors = WEIGHTED[fb.op_type(model, op)], model.subgraphs[0].tensors
+    if len(op.inputs) <= max(1, kind.activation) or not fb.is_constant(model, tensors[op.inputs[1]]):
+        return _NO_WEIGHTS
+    return _CONSTANT_INPUT if fb.is_constant(model, tensors[op.inputs[kind.activation]]) else None
+
+
+def why_untouched(op_type: str, kind: str) -> str:
+    """Why bias correction has nothing to say of a node.
+
+    Args:
+        op_type: Of the float model's op.
+        kind: What became of it: ``integer``, ``hybrid``, ``float`` or ``folded``.
+    """
+    if kind not in ("integer", "hybrid"):
+        return f"it is {kind}, so no weights of it are rounded"
+    return f"{op_type} is no op whose bias is corrected" if op_type not in WEIGHTED else "its weights are not int8"
 
 
 def taps_of(model: fb.Model, op: Any, mean: np.ndarray) -> np.ndarray:
@@ -107,7 +125,8 @@ def measure_means(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -
         samples: Inputs by key.
 
     Returns:
-        Taps by op index; NaN and infinities of the model's tensors are in them.
+        Taps by op index; NaN and infinities of the model's tensors are in them. There are none for an op whose tensors
+        have other shapes than the file says.
 
     Raises:
         ScoreError: If the interpreter refuses the model.
@@ -116,8 +135,18 @@ def measure_means(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -
     ops = model.subgraphs[0].operators
     chosen = {i: op for i, op in enumerate(ops) if is_weighted(model, op)}
     inputs = {i: int(op.inputs[WEIGHTED[fb.op_type(model, op)].activation]) for i, op in chosen.items()}
-    means = mean_tensors(Runner(content, preserve_all_tensors=True), samples, set(inputs.values()))
-    return {i: taps_of(model, op, means[inputs[i]]) for i, op in chosen.items()}
+    runner = Runner(content, preserve_all_tensors=True)
+    means = mean_tensors(runner, samples, set(inputs.values()))
+    return {
+        i: taps_of(model, op, means[inputs[i]])
+        for i, op in chosen.items()
+        if _has_shapes(model, runner, (inputs[i], int(op.outputs[0])))
+    }
+
+
+def _has_shapes(model: fb.Model, runner: Runner, tensors: Iterable[int]) -> bool:
+    """Whether tensors came out in the shapes that the file gives them; it may leave some to the runtime."""
+    return all(runner.tensor(i).shape == fb.shape_of(model.subgraphs[0].tensors[i]) for i in tensors)
 
 
 def mean_tensors(
@@ -226,8 +255,8 @@ def weights_of(model: fb.Model, op: Any, float_model: fb.Model, index: int) -> t
     twin = float_model.subgraphs[0].operators[index]
     if fb.op_type(model, op) != fb.op_type(float_model, twin):
         raise SkipError(f"the quantizer made it a {fb.op_type(model, op)}")
-    if not is_weighted(float_model, twin):
-        raise SkipError(_NO_WEIGHTS)
+    if obstacle := _obstacle(float_model, twin):
+        raise SkipError(obstacle)
     original = float_model.subgraphs[0].tensors[twin.inputs[1]]
     built = model.subgraphs[0].tensors[op.inputs[1]]
     if not fb.is_constant(model, built) or fb.shape_of(original) != fb.shape_of(built):
@@ -244,7 +273,7 @@ def dequantized(model: fb.Model, tensor: Any) -> np.ndarray:
         SkipError: If a scale is zero or no number.
     """
     levels: np.ndarray = fb.constant_values(model, tensor).astype(np.float64)
-    scales = _known_scales(tensor)
+    scales = known_scales(tensor)
     shape = [1] * levels.ndim
     if scales.size > 1:
         shape[tensor.quantization.quantizedDimension] = scales.size
@@ -253,7 +282,12 @@ def dequantized(model: fb.Model, tensor: Any) -> np.ndarray:
     return found
 
 
-def _known_scales(tensor: Any) -> np.ndarray:
+def known_scales(tensor: Any) -> np.ndarray:
+    """Scales of a quantized tensor, shape (1,) or (channels,).
+
+    Raises:
+        SkipError: If one is zero or no number.
+    """
     scales = np.array(fb.scales(tensor))
     if not scales.size or not np.all(np.isfinite(scales) & (scales > 0.0)):
         raise SkipError("one of its scales is zero or no number")
@@ -290,7 +324,8 @@ def _cut(model: fb.Model, place: int, tensor: int) -> bytes:
     graph = part.subgraphs[0]
     graph.operators = graph.operators[:place]
     graph.outputs = np.array([tensor], dtype=np.int32)
-    part.signatureDefs = None
+    for signature in part.signatureDefs or []:  # the keys of the inputs are needed
+        signature.outputs = []
     return fb.serialise(part)
 
 
@@ -329,7 +364,11 @@ def _add(model: fb.Model, op: Any, shift: np.ndarray) -> np.ndarray:
     old = fb.constant_values(model, tensor).astype(np.float64) if has_bias else np.zeros(shift.size)
     if old.size != shift.size:
         raise SkipError("its bias has another length than its output channels")
-    new, added = _float_bias(old, shift) if tensor.type == schema.TensorType.FLOAT32 else _levels(tensor, old, shift)
+    if tensor.type == schema.TensorType.FLOAT32:
+        new, added = _float_bias(old, shift)
+    else:
+        levels = fb.constant_values(model, graph.tensors[op.inputs[1]])
+        new, added = _levels(tensor, old, shift, largest_bias(levels, kind.axis))
     if not has_bias and not new.any():
         return added
     tensor.buffer = fb.add_buffer(model, new)
@@ -346,16 +385,31 @@ def _float_bias(old: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndar
     return new, new - old
 
 
-def _levels(tensor: Any, old: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _levels(tensor: Any, old: np.ndarray, shift: np.ndarray, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """An int32 bias with the shift; refused where it does not fit."""
     if tensor.type != schema.TensorType.INT32:
         raise SkipError(f"its bias is of type {fb.TENSOR_DTYPES[tensor.type]}")
-    scales = _known_scales(tensor)
+    scales = known_scales(tensor)
     steps = np.rint(shift / scales)
     new = old + steps
-    if not np.isfinite(new).all() or new.min(initial=0) < _INT32.min or new.max(initial=0) > _INT32.max:
+    if not np.isfinite(new).all() or np.any(np.abs(new) > np.maximum(largest, np.abs(old))):
         raise SkipError("the corrected bias does not fit int32")
     return new.astype(np.int32), steps * scales
+
+
+def largest_bias(levels: np.ndarray, axis: int) -> np.ndarray:
+    """The largest int32 bias beside which no sum of products overflows.
+
+    Args:
+        levels: Int8 weights.
+        axis: Of the output channels.
+
+    Returns:
+        By output channel; negative where the products alone may overflow.
+    """
+    others = tuple(i for i in range(levels.ndim) if i != axis)
+    found: np.ndarray = _INT32_TOP - _WIDEST * np.abs(levels.astype(np.int64)).sum(axis=others)
+    return found
 
 
 def _new_bias(model: fb.Model, op: Any, kind: Weighted, channels: int) -> Any:
@@ -370,7 +424,7 @@ def _new_bias(model: fb.Model, op: Any, kind: Weighted, channels: int) -> Any:
         return tensor
     tensor.type = schema.TensorType.INT32
     tensor.quantization = schema.QuantizationParametersT()
-    tensor.quantization.scale = (_known_scales(source)[0] * _known_scales(weights)).astype(np.float32)
+    tensor.quantization.scale = (known_scales(source)[0] * known_scales(weights)).astype(np.float32)
     tensor.quantization.zeroPoint = np.zeros(tensor.quantization.scale.size, dtype=np.int64)
     tensor.quantization.quantizedDimension = 0
     return tensor

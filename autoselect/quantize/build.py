@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,9 +12,9 @@ from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe, resolve
 from autoselect.errors import BuildError
 from autoselect.quantize import converter, dynamic_range, leftovers, names
-from autoselect.quantize.bias import Shift
+from autoselect.quantize.bias import Shift, why_untouched
 from autoselect.quantize.calibrated import CalibratedModel
-from autoselect.quantize.repairs import RepairKit, repair
+from autoselect.quantize.repairs import Repaired, RepairKit, repair
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -33,7 +34,9 @@ class Candidate:
         kinds: What became of each node: by node name, ``integer``, ``hybrid`` or ``float``.
         fallbacks: For each denylisted node that is not what the recipe's fallback says, why.
         places: Where each op of the float model is in ``graph``; more than one place for an op that became several.
-        shifts: What the recipe's repairs found at each node with weights, by node name.
+        shifts: What bias correction found, by node name; of every node where the recipe has it, else of none.
+        skipped: Why another of the recipe's repairs left a node alone that it is there for: by node name, then by
+            name of the repair.
     """
 
     content: bytes
@@ -43,6 +46,7 @@ class Candidate:
     fallbacks: Mapping[str, str]
     places: Mapping[int, tuple[int, ...]]
     shifts: Mapping[str, Shift]
+    skipped: Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +57,13 @@ class Assembly:
         model: The editable model.
         places: For each op of the float model where its ops are in ``model``.
         kept: For each denylisted op that stays float under dynamic-range quantization why, by index in the float model.
-        shifts: What the recipe's repairs found at each op with weights, by index in the float model.
+        repaired: What the recipe's repairs found.
     """
 
     model: fb.Model
     places: Mapping[int, Sequence[int]]
     kept: Mapping[int, str]
-    shifts: Mapping[int, Shift]
+    repaired: Repaired
 
 
 class Builder:
@@ -91,7 +95,8 @@ class Builder:
             kinds=kinds,
             fallbacks=fallbacks,
             places={index: tuple(at) for index, at in built.places.items()},
-            shifts={n.name: built.shifts[n.index] for n in self._nodes if n.index in built.shifts},
+            shifts=_shifts(self._nodes, built.repaired, kinds) if _corrects_biases(recipe) else {},
+            skipped={n.name: _skipped(n.index, built.repaired) for n in self._nodes},
         )
 
     def assemble(self, denied: Sequence[int], recipe: Recipe) -> Assembly:
@@ -117,11 +122,11 @@ class Builder:
         kept = self._apply_fallback(model, recipe, float_ops)
         names.restore(model, calibrated.names)
         names.restore_constants(model, calibrated.names, places)
-        shifts = repair(model, float_model, places, recipe.repairs, self._kit)
+        repaired = repair(model, float_model, places, recipe.repairs, self._kit)
         fb.share_equal_constants(model)
         fb.drop_unused_buffers(model)
         fb.order_operator_codes(model)
-        return Assembly(model=model, places=places, kept=kept, shifts=shifts)
+        return Assembly(model=model, places=places, kept=kept, repaired=repaired)
 
     def _whole(self, recipe: Recipe) -> fb.Model:
         """The model with nothing left out and its names still canonical, built once for each interface."""
@@ -139,6 +144,23 @@ class Builder:
             return {}
         kept = dynamic_range.to_hybrid(model, float_ops)
         return {float_ops[place]: reason for place, reason in kept.items()}
+
+
+def _corrects_biases(recipe: Recipe) -> bool:
+    return bool({"bias", "bias-sequential"} & set(recipe.repairs))
+
+
+def _shifts(nodes: Sequence[Node], repaired: Repaired, kinds: Mapping[str, str]) -> dict[str, Shift]:
+    """What bias correction found at each node, or why there is nothing."""
+    return {
+        node.name: repaired.shifts.get(node.index)
+        or Shift(before=math.nan, after=math.nan, reason=why_untouched(node.op_type, kinds[node.name]))
+        for node in nodes
+    }
+
+
+def _skipped(index: int, repaired: Repaired) -> dict[str, str]:
+    return {name: reasons[index] for name, reasons in repaired.skipped.items() if index in reasons}
 
 
 def denied_nodes(recipe: Recipe, nodes: Sequence[Node]) -> dict[int, Node]:

@@ -8,14 +8,14 @@ before, which :func:`equalize` verifies, and the best scale is missed by a facto
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.quantize.bias import WEIGHTED, is_weighted
+from autoselect.quantize.bias import WEIGHTED, SkipError, is_weighted
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -26,6 +26,10 @@ _RELU6 = schema.ActivationFunctionType.RELU6
 _BETWEEN = {"RELU": schema.ActivationFunctionType.RELU, "RELU6": _RELU6, "PRELU": schema.ActivationFunctionType.NONE}
 """Ops of their own between two layers, and the fused activation that each is like here."""
 _MOST_DOUBLINGS = 16
+_FUSED = {code: name for name, code in vars(schema.ActivationFunctionType).items() if isinstance(code, int)}
+_NO_CONSTANTS = "weights or bias are no float constants that it alone reads"
+_EVEN = "its channels range like those of the next layer, or a clip is in the way"
+_OTHER_BITS = "the scaled model gave other bits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,34 +47,73 @@ class Pair:
     clipped: tuple[int, ...]
 
 
-def find_pairs(model: fb.Model) -> list[Pair]:
-    """Find the pairs of a float model's main subgraph, in graph order."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equalized:
+    """What became of a calibrated model.
+
+    Attributes:
+        content: Bytes of the model; its ranges are those from before.
+        pairs: Those that were scaled.
+        reasons: Why a layer was not scaled against the next one, by op index; of every layer that no pair begins with.
+    """
+
+    content: bytes
+    pairs: tuple[Pair, ...]
+    reasons: Mapping[int, str]
+
+
+def find_pairs(model: fb.Model) -> tuple[list[Pair], dict[int, str]]:
+    """Find the pairs of a float model's main subgraph, in graph order, and why other layers begin none, by op index."""
     graph = model.subgraphs[0]
     readers = Counter(int(i) for op in graph.operators for i in op.inputs)
     readers.update(int(i) for i in graph.outputs)
-    found = []
+    found, reasons = [], {}
     for at, op in enumerate(graph.operators):
-        pair = _follow(model, at, readers) if _is_own(model, op, readers) else None
-        if pair is not None and _fits(model, op, graph.operators[pair.second], readers):
-            found.append(pair)
-    return found
+        if fb.op_type(model, op) in WEIGHTED:
+            try:
+                found.append(_pair(model, at, readers))
+            except SkipError as skipped:
+                reasons[at] = str(skipped)
+    return found, reasons
 
 
-def _follow(model: fb.Model, first: int, readers: Mapping[int, int]) -> Pair | None:
+def _pair(model: fb.Model, at: int, readers: Mapping[int, int]) -> Pair:
+    """The pair that begins with a layer.
+
+    Raises:
+        SkipError: If there is none; with the reason.
+    """
+    ops = model.subgraphs[0].operators
+    if not _is_own(model, ops[at], readers):
+        raise SkipError(f"its {_NO_CONSTANTS}")
+    pair = _follow(model, at, readers)
+    if not _is_own(model, ops[pair.second], readers):
+        raise SkipError(f"the next layer's {_NO_CONSTANTS}")
+    if not _fits(model, ops[at], ops[pair.second]):
+        raise SkipError("the next layer has no weights of its own for each channel")
+    return pair
+
+
+def _follow(model: fb.Model, first: int, readers: Mapping[int, int]) -> Pair:
     """From a layer through homogeneous activations to the next one."""
     graph, at, clipped = model.subgraphs[0], first, []
     reader = {int(i): place for place, op in enumerate(graph.operators) for i in op.inputs}
     while True:
-        op = graph.operators[at]
-        output, function = int(op.outputs[0]), _activation(model, op)
-        if function not in (*_HOMOGENEOUS, _RELU6) or readers[output] != 1 or output not in reader:
-            return None
+        output, function = int(graph.operators[at].outputs[0]), _activation(model, graph.operators[at])
+        if function not in (*_HOMOGENEOUS, _RELU6):
+            raise SkipError(f"{_FUSED[function]} is fused into it")
+        if readers[output] != 1 or output not in reader:
+            raise SkipError("its output is an output of the model, or has several readers")
         clipped += [output] if function == _RELU6 else []
         at = reader[output]
-        if is_weighted(model, graph.operators[at]):
+        op, name = graph.operators[at], fb.op_type(model, graph.operators[at])
+        is_layer = is_weighted(model, op)
+        if not is_layer and name not in _BETWEEN:
+            raise SkipError(f"{name} follows it")
+        if int(op.inputs[WEIGHTED[name].activation if is_layer else 0]) != output:
+            raise SkipError(f"{name} reads it as another operand than its input")
+        if is_layer:
             return Pair(first=first, second=at, clipped=tuple(clipped))
-        if fb.op_type(model, graph.operators[at]) not in _BETWEEN:
-            return None
 
 
 def _activation(model: fb.Model, op: Any) -> int:
@@ -92,10 +135,8 @@ def _is_own(model: fb.Model, op: Any, readers: Mapping[int, int]) -> bool:
     return all(readers[i] == 1 for i in operands) and all(buffers[t.buffer] == 1 for t in constants)
 
 
-def _fits(model: fb.Model, first: Any, second: Any, readers: Mapping[int, int]) -> bool:
-    """Both own their weights, and channels that the one writes are those that the other reads."""
-    if not _is_own(model, second, readers):
-        return False
+def _fits(model: fb.Model, first: Any, second: Any) -> bool:
+    """Channels that the one layer writes are those that the other reads, each with weights of its own."""
     activation = int(second.inputs[WEIGHTED[fb.op_type(model, second)].activation])
     channels = fb.shape_of(model.subgraphs[0].tensors[first.outputs[0]])[-1]
     weights = fb.shape_of(model.subgraphs[0].tensors[second.inputs[1]])
@@ -103,31 +144,32 @@ def _fits(model: fb.Model, first: Any, second: Any, readers: Mapping[int, int]) 
     return bool(same and weights[-1] == channels)
 
 
-def equalize(
-    content: bytes, samples: Callable[[], Iterable[Mapping[str, np.ndarray]]]
-) -> tuple[bytes, tuple[Pair, ...]]:
+def equalize(content: bytes, samples: Callable[[], Iterable[Mapping[str, np.ndarray]]]) -> Equalized:
     """Equalize every pair of a calibrated model.
 
     A RELU6 stays one. A channel in which it clips on the samples is left alone, and no other is scaled so far up that
-    it would.
+    it would. Where an output of the scaled model differs in a single bit, the model stays as it was.
 
     Args:
         content: Bytes of the calibrated model.
         samples: Gives the inputs by key, anew at each call; the outputs are compared on them.
-
-    Returns:
-        Bytes of the model, whose ranges are those from before, and the pairs that were scaled; the model as it was
-        and no pairs where there are none, or where an output differs in a single bit.
     """
     model = fb.parse(content)
-    found = find_pairs(model)
-    if not found:
-        return content, ()
+    found, reasons = find_pairs(model)
     peaks = channel_peaks(content, samples(), {i for pair in found for i in pair.clipped})
-    if not _scale(model, found, peaks):
-        return content, ()
-    scaled = fb.serialise(model)
-    return (scaled, tuple(found)) if _equal(content, scaled, samples()) else (content, ())
+    scaled = _scale(model, found, peaks)
+    reasons |= {pair.first: _EVEN for pair in found if pair not in scaled}
+    if not scaled:
+        return Equalized(content=content, pairs=(), reasons=reasons)
+    after = fb.serialise(model)
+    if not _equal(content, after, samples()):
+        return unchanged(content, reasons, scaled, _OTHER_BITS)
+    return Equalized(content=after, pairs=tuple(scaled), reasons=reasons)
+
+
+def unchanged(content: bytes, reasons: Mapping[int, str], pairs: Iterable[Pair], why: str) -> Equalized:
+    """The model as it was, because pairs could not be scaled after all."""
+    return Equalized(content=content, pairs=(), reasons={**reasons, **{pair.first: why for pair in pairs}})
 
 
 def channel_peaks(
@@ -161,15 +203,15 @@ def tensors_between(model: fb.Model, found: Iterable[Pair]) -> set[int]:
     return between
 
 
-def _scale(model: fb.Model, found: Iterable[Pair], peaks: dict[int, np.ndarray]) -> bool:
-    """Scale pair after pair until nothing changes, and the peaks with them; True where anything did."""
-    changed = False
+def _scale(model: fb.Model, found: Sequence[Pair], peaks: dict[int, np.ndarray]) -> list[Pair]:
+    """Scale pair after pair until nothing changes, and the peaks with them; gives those that were."""
+    scaled = set()
     for _ in range(_SWEEPS):
-        moved = [_scale_pair(model, pair, peaks) for pair in found]
-        changed = changed or any(moved)
-        if not any(moved):
+        moved = {pair for pair in found if _scale_pair(model, pair, peaks)}
+        scaled |= moved
+        if not moved:
             break
-    return changed
+    return [pair for pair in found if pair in scaled]
 
 
 def _scale_pair(model: fb.Model, pair: Pair, peaks: dict[int, np.ndarray]) -> bool:

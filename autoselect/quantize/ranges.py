@@ -17,6 +17,8 @@ from autoselect.tflite.runner import Runner
 
 Range = tuple[float, float]
 
+NOT_FINITE = "a value of its output is not a finite number"
+
 BINS = 4096
 _LEVELS = 255
 _TAIL = 1e-4
@@ -25,6 +27,8 @@ _DECAY = 0.9
 """Weight of what was before in ``moving-average``, which begins with the first sample."""
 _TRIALS = 40
 """Clipping points that ``mse`` tries on either side."""
+_LEAST_REACH = 2.0**-100
+"""Values below are as good as zeros, and a bin of theirs would be narrower than float32 can tell."""
 
 
 @dataclass(slots=True)
@@ -68,7 +72,7 @@ class Histogram:
     def _grow(self, peak: float) -> None:
         """Double the bins' width until they cover ``peak``, and sum the counts of what falls together."""
         if self.reach == 0.0 and peak > 0.0:
-            self.reach = float(2.0 ** np.ceil(np.log2(peak)))
+            self.reach = max(float(2.0 ** np.ceil(np.log2(peak))), _LEAST_REACH)
         while self.reach < peak:
             paired = self.counts.reshape(-1, 2).sum(axis=1)
             self.counts = np.concatenate([np.zeros(BINS // 4, np.int64), paired, np.zeros(BINS // 4, np.int64)])
@@ -146,7 +150,7 @@ def measure(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> dict
 
 
 def extremes(content: bytes, samples: Iterable[Mapping[str, np.ndarray]], tensors: Iterable[int]) -> dict[int, Range]:
-    """Smallest and largest value of some tensors over samples."""
+    """Smallest and largest value of some tensors over samples; NaN where one is."""
     found: dict[int, Range] = {}
     if not (chosen := sorted(tensors)):
         return found
@@ -156,8 +160,20 @@ def extremes(content: bytes, samples: Iterable[Mapping[str, np.ndarray]], tensor
         for index in chosen:
             value = runner.tensor(index)
             low, high = found.get(index, (np.inf, -np.inf))
-            found[index] = (min(low, float(value.min())), max(high, float(value.max())))
+            found[index] = (float(np.minimum(low, value.min())), float(np.maximum(high, value.max())))
     return found
+
+
+def without_range(model: fb.Model, chosen: Mapping[int, Range]) -> dict[int, str]:
+    """Why the output of an op keeps the range that calibration gave it, by op index.
+
+    Args:
+        model: The calibrated model.
+        chosen: One of the results of :func:`measure`, by tensor index.
+    """
+    left = set(_activations(model)) - set(chosen)
+    ops = enumerate(model.subgraphs[0].operators)
+    return {at: NOT_FINITE for at, op in ops if left & {int(i) for i in op.outputs}}
 
 
 def _activations(model: fb.Model) -> list[int]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from itertools import islice
 
 import numpy as np
@@ -27,6 +28,19 @@ Samples = Callable[[], Iterable[Mapping[str, np.ndarray]]]
 
 Keep = Callable[[str, Callable[[], bytes]], bytes]
 """Gives what is kept under a name; where nothing is, makes it and keeps it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """What the repairs of a recipe found, by index of the float model's op.
+
+    Attributes:
+        shifts: What bias correction found at ops with int8 weights; empty where it was not asked for.
+        skipped: By name of the repair, why it left an op alone that it is there for.
+    """
+
+    shifts: Mapping[int, Shift]
+    skipped: Mapping[str, Mapping[int, str]]
 
 
 def keep_nothing(_name: str, make: Callable[[], bytes]) -> bytes:
@@ -48,6 +62,7 @@ class RepairKit:
         self._models: dict[tuple[str, ...], tuple[CalibratedModel, fb.Model]] = {}
         self._means: dict[bool, bias.Means] = {}
         self._ranges: dict[bool, dict[str, dict[int, ranges.Range]]] = {}
+        self._left: dict[tuple[str, bool], dict[int, str]] = {}
 
     def samples(self) -> Iterable[Mapping[str, np.ndarray]]:
         """The samples that are measured on.
@@ -66,7 +81,7 @@ class RepairKit:
         """The calibrated model that a recipe with these repairs starts from, and the same parsed."""
         key = before_quantizing(repairs)
         if key not in self._models:
-            content = self._equalized if "equalization" in key else self._plain.content
+            content = self._source("equalization" in key)
             for name in key:
                 if name in ranges.METHODS:
                     content = ranges.with_ranges(content, self._ranges_of("equalization" in key)[name])
@@ -78,7 +93,7 @@ class RepairKit:
         """Taps of each weighted op's input, see :func:`autoselect.quantize.bias.measure_means`."""
         equalized = "equalization" in repairs
         if equalized not in self._means:
-            content = self._equalized if equalized else self._plain.content
+            content = self._source(equalized)
             name = f"{'equalized_' if equalized else ''}means.npz"
             raw = self._keep(name, lambda: _packed(bias.measure_means(content, self.samples())))
             with np.load(io.BytesIO(raw)) as arrays:
@@ -87,7 +102,7 @@ class RepairKit:
 
     def _ranges_of(self, equalized: bool) -> dict[str, dict[int, ranges.Range]]:
         if equalized not in self._ranges:
-            content = self._equalized if equalized else self._plain.content
+            content = self._source(equalized)
             name = f"{'equalized_' if equalized else ''}ranges.json"
             raw = self._keep(name, lambda: json.dumps(ranges.measure(content, self.samples())).encode())
             self._ranges[equalized] = {
@@ -96,14 +111,36 @@ class RepairKit:
             }
         return self._ranges[equalized]
 
-    @cached_property
-    def _equalized(self) -> bytes:
-        return self._keep("equalized.tflite", self._make_equalized)
+    def skipped(self, repairs: Sequence[str]) -> dict[str, Mapping[int, str]]:
+        """For each repair that changes the calibrated model, why it left an op alone, by op index."""
+        return {name: self._reasons(name, "equalization" in repairs) for name in before_quantizing(repairs)}
 
-    def _make_equalized(self) -> bytes:
-        content, found = equalize.equalize(self._plain.content, self._calibration)
-        between = equalize.tensors_between(fb.parse(content), found)
-        return ranges.with_ranges(content, ranges.extremes(content, self._calibration(), between))
+    def _reasons(self, name: str, equalized: bool) -> Mapping[int, str]:
+        if name == "equalization":
+            return self._equalized[1]
+        if (name, equalized) not in self._left:
+            model = fb.parse(self._source(equalized))
+            self._left[name, equalized] = ranges.without_range(model, self._ranges_of(equalized)[name])
+        return self._left[name, equalized]
+
+    def _source(self, equalized: bool) -> bytes:
+        return self._equalized[0] if equalized else self._plain.content
+
+    @cached_property
+    def _equalized(self) -> tuple[bytes, Mapping[int, str]]:
+        """The equalized model, and why layers of it are not."""
+        made = cache(self._make_equalized)
+        content = self._keep("equalized.tflite", lambda: made().content)
+        raw = self._keep("equalized.json", lambda: json.dumps(dict(made().reasons)).encode())
+        return content, {int(index): reason for index, reason in json.loads(raw).items()}
+
+    def _make_equalized(self) -> equalize.Equalized:
+        found = equalize.equalize(self._plain.content, self._calibration)
+        between = equalize.tensors_between(fb.parse(found.content), found.pairs)
+        chosen = ranges.extremes(found.content, self._calibration(), between)
+        if not np.isfinite(list(chosen.values())).all():
+            return equalize.unchanged(self._plain.content, found.reasons, found.pairs, ranges.NOT_FINITE)
+        return replace(found, content=ranges.with_ranges(found.content, chosen))
 
 
 def _packed(arrays: Mapping[int, np.ndarray]) -> bytes:
@@ -114,7 +151,7 @@ def _packed(arrays: Mapping[int, np.ndarray]) -> bytes:
 
 def repair(
     model: fb.Model, float_model: fb.Model, places: Mapping[int, Sequence[int]], repairs: Sequence[str], kit: RepairKit
-) -> dict[int, Shift]:
+) -> Repaired:
     """Do what a recipe's repairs do to a built model, in place.
 
     Args:
@@ -125,12 +162,14 @@ def repair(
         kit: For what has to be measured.
 
     Returns:
-        By index of the float model's op what bias correction found; empty where it was not asked for.
+        What was found, also of the repairs that came before quantizing.
     """
+    skipped: dict[str, Mapping[int, str]] = kit.skipped(repairs)
     if "weights-mse" in repairs:
-        rounding.reround(model, float_model, places)
+        skipped["weights-mse"] = rounding.reround(model, float_model, places)
+    shifts: Mapping[int, Shift] = {}
     if "bias" in repairs:
-        return bias.correct(model, float_model, places, kit.means(repairs))
-    if "bias-sequential" in repairs:
-        return bias.correct_in_sequence(model, float_model, places, kit.means(repairs), kit.samples)
-    return {}
+        shifts = bias.correct(model, float_model, places, kit.means(repairs))
+    elif "bias-sequential" in repairs:
+        shifts = bias.correct_in_sequence(model, float_model, places, kit.means(repairs), kit.samples)
+    return Repaired(shifts=shifts, skipped=skipped)

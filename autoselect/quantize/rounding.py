@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.quantize.bias import WEIGHTED, SkipError, quantized_ops, weights_of
+from autoselect.quantize.bias import SkipError, known_scales, largest_bias, quantized_ops, weights_of
 from autoselect.tflite import flatbuffer as fb
 
 _TOP = 127
-_INT32_TOP = 2**31 - 1
 _SHRUNK = np.linspace(1.0, 0.4, 61)
 """Shares of the largest scale that are tried."""
 
 
-def reround(model: fb.Model, float_model: fb.Model, places: Mapping[int, Sequence[int]]) -> None:
+def reround(model: fb.Model, float_model: fb.Model, places: Mapping[int, Sequence[int]]) -> dict[int, str]:
     """Give the weights of every integer op the scales with the least mean squared error, in place.
 
     The bias of such an op follows, because its scale is that of the products. Hybrid ops stay as they are.
@@ -26,34 +25,45 @@ def reround(model: fb.Model, float_model: fb.Model, places: Mapping[int, Sequenc
         model: The built model, each operand a tensor of its own.
         float_model: The float model that it was built from.
         places: Where each op of the float model is in ``model``.
+
+    Returns:
+        By index of the float model's op, for each op with int8 weights that was left as it was, why.
     """
+    skipped = {}
     for index, op in quantized_ops(model, float_model, places):
-        source = model.subgraphs[0].tensors[op.inputs[WEIGHTED[fb.op_type(model, op)].activation]]
-        if source.type != schema.TensorType.INT8:
-            continue
         try:
-            _, values, _ = weights_of(model, op, float_model, index)
-        except SkipError:
-            continue
-        _reround_op(model, op, values, fb.scales(source)[0])
+            _reround_op(model, op, float_model, index)
+        except SkipError as reason:
+            skipped[index] = str(reason)
+    return skipped
 
 
-def _reround_op(model: fb.Model, op: Any, values: np.ndarray, input_scale: float) -> None:
-    graph, kind = model.subgraphs[0], WEIGHTED[fb.op_type(model, op)]
-    tensor = graph.tensors[op.inputs[1]]
-    before = np.array(fb.scales(tensor))
-    axis = None if before.size == 1 else tensor.quantization.quantizedDimension
-    levels, scales = rounded(values, before, axis)
-    has_bias = len(op.inputs) > kind.bias and op.inputs[kind.bias] >= 0
-    if has_bias:
-        bias = graph.tensors[op.inputs[kind.bias]]
-        product = (np.float32(input_scale) * scales).astype(np.float32)
-        moved = np.rint(fb.constant_values(model, bias) * (np.array(fb.scales(bias)) / product))
-        if np.abs(moved).max(initial=0.0) > _INT32_TOP:
-            return
-        bias.buffer = fb.add_buffer(model, moved.astype(np.int32))
-        bias.quantization.scale = product
+def _reround_op(model: fb.Model, op: Any, float_model: fb.Model, index: int) -> None:
+    graph = model.subgraphs[0]
+    kind, values, _ = weights_of(model, op, float_model, index)
+    source, tensor = graph.tensors[op.inputs[kind.activation]], graph.tensors[op.inputs[1]]
+    if source.type != schema.TensorType.INT8:
+        raise SkipError("it is hybrid")
+    if not np.isfinite(values).all():
+        raise SkipError("a weight of it is not a finite number")
+    axis = None if len(fb.scales(tensor)) == 1 else tensor.quantization.quantizedDimension
+    levels, scales = rounded(values, known_scales(tensor), axis)
+    if len(op.inputs) > kind.bias and op.inputs[kind.bias] >= 0:
+        product = (np.float32(known_scales(source)[0]) * scales).astype(np.float32)
+        _rescale_bias(model, graph.tensors[op.inputs[kind.bias]], product, largest_bias(levels, kind.axis))
     tensor.buffer = fb.add_buffer(model, levels)
+    tensor.quantization.scale = scales
+
+
+def _rescale_bias(model: fb.Model, tensor: Any, scales: np.ndarray, largest: np.ndarray) -> None:
+    """Let a bias stand for the same values at other scales, in place."""
+    if not fb.is_constant(model, tensor):
+        raise SkipError("its bias is not a constant of the file")
+    old = fb.constant_values(model, tensor).astype(np.float64)
+    moved = np.rint(old * (known_scales(tensor) / scales))
+    if tensor.type != schema.TensorType.INT32 or np.any(np.abs(moved) > np.maximum(largest, np.abs(old))):
+        raise SkipError("its bias does not fit int32 at other scales")
+    tensor.buffer = fb.add_buffer(model, moved.astype(np.int32))
     tensor.quantization.scale = scales
 
 

@@ -13,6 +13,8 @@ import tf_keras as keras
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
 import loaders
 
+from autoselect.tflite.runner import Runner
+
 SEED = 11
 SIZE = 64
 CLASSES = 10
@@ -39,8 +41,15 @@ def _augmented(image: Any, label: Any) -> Any:
     return image, label
 
 
+def accuracy(content: bytes) -> float:
+    """Share of the test images that a .tflite model gets right."""
+    runner = Runner(content)
+    pairs = [(next(iter(runner(image[None]).values())).argmax(), label) for image, label in loaders.cifar_evaluation()]
+    return sum(answer == label for answer, label in pairs) / len(pairs)
+
+
 def main() -> None:
-    """Train and save the model as .tflite, batch 1."""
+    """Train and save the model as .tflite, batch 1, and print how good it is."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--epochs", type=int, default=12)
@@ -55,7 +64,9 @@ def main() -> None:
     model.fit(data, epochs=arguments.epochs, verbose=2)
     signature = tf.TensorSpec((1, SIZE, SIZE, 3), tf.float32)
     function = tf.function(lambda image: model(image, training=False)).get_concrete_function(signature)
-    arguments.output.write_bytes(tf.lite.TFLiteConverter.from_concrete_functions([function], model).convert())
+    content = tf.lite.TFLiteConverter.from_concrete_functions([function], model).convert()
+    arguments.output.write_bytes(content)
+    print(f"{accuracy(content):.1%} of the test images are right")
 
 
 if __name__ == "__main__":

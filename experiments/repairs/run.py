@@ -1,4 +1,7 @@
-"""What each repair is worth on real models: held-out score, agreement with float, size, float ops, cost."""
+"""What each repair is worth on real models: held-out score, agreement with float, size, float ops, cost.
+
+Each row is written when it is measured, and what is in the file is not measured again.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import argparse
 import csv
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +41,7 @@ REPAIRS: dict[str, tuple[str, ...]] = {
     "fiq + bias, equalization": ("bias", "equalization"),
     "fiq + bias, equalization, ranges-mse": ("bias", "equalization", "ranges-mse"),
     "fiq + bias-sequential, equalization, ranges-mse": ("bias-sequential", "equalization", "ranges-mse"),
-    "fiq + all": ("bias", "equalization", "ranges-mse", "weights-mse"),
+    "fiq + bias, equalization, ranges-mse, weights-mse": ("bias", "equalization", "ranges-mse", "weights-mse"),
 }
 """Rows of the table."""
 
@@ -57,7 +60,7 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line: ``seconds`` is what the repairs took beyond calibration, the first time."""
+    """One line: ``cpu_seconds`` is what the repairs took beyond calibration, the first time."""
 
     case: str
     model: str
@@ -66,7 +69,7 @@ class Row:
     sqnr_db: float
     size_bytes: int
     float_ops: int
-    seconds: float
+    cpu_seconds: float
 
 
 def second_half(source: Callable[[], Iterable[Any]]) -> Callable[[], Iterable[Any]]:
@@ -119,8 +122,10 @@ def float_op_count(graph: Graph) -> int:
     return sum(op.kind in (OpKind.FLOAT, OpKind.HYBRID) for op in graph.ops)
 
 
-def measure(case: Case) -> list[Row]:
-    """The table of one case."""
+def measure(case: Case, known: set[str]) -> Iterator[Row]:
+    """The rows of one case whose models are not known yet."""
+    if known >= {"float", *REPAIRS}:
+        return
     content = sources.float_model(case.model)
     calibration = list(case.calibration())
     calibrated = converter.calibrate(content, calibration)
@@ -133,7 +138,7 @@ def measure(case: Case) -> list[Row]:
     pairs = list(case.heldout())
     expected = outputs(content, (x for x, _ in pairs))
 
-    def row(name: str, content: bytes, seconds: float) -> Row:
+    def row(name: str, content: bytes, cpu_seconds: float) -> Row:
         found = outputs(content, (x for x, _ in pairs))
         return Row(
             case=case.name,
@@ -143,25 +148,25 @@ def measure(case: Case) -> list[Row]:
             sqnr_db=_closeness(found, expected),
             size_bytes=len(content),
             float_ops=float_op_count(reader.read_graph(fb.parse(content))),
-            seconds=seconds,
+            cpu_seconds=cpu_seconds,
         )
 
-    rows = [row("float", content, 0.0)]
-    for name, repairs in REPAIRS.items():
+    if "float" not in known:
+        yield row("float", content, 0.0)
+    for name in [name for name in REPAIRS if name not in known]:
         # A kit of its own for each row, so that it pays for all that it needs.
         builder = Builder(prepared, nodes, RepairKit(prepared, lambda: iter(fed)))
         plain = _seconds(lambda b=builder: b.build(Recipe(per_channel=case.per_channel)))[1]
-        recipe = Recipe(per_channel=case.per_channel, repairs=repairs)
+        recipe = Recipe(per_channel=case.per_channel, repairs=REPAIRS[name])
         built, took = _seconds(lambda b=builder, r=recipe: b.build(r))
-        rows.append(row(name, built.content, max(took - plain, 0.0) if repairs else 0.0))
-        print(_line(rows[-1]), flush=True)
-    return rows
+        yield row(name, built.content, max(took - plain, 0.0) if recipe.repairs else 0.0)
 
 
 def _seconds(call: Callable[[], Any]) -> tuple[Any, float]:
-    start = time.perf_counter()
+    """Of the processor, which other work on the machine does not lengthen."""
+    start = time.process_time()
     found = call()
-    return found, time.perf_counter() - start
+    return found, time.process_time() - start
 
 
 def _score(case: Case, found: np.ndarray, targets: Sequence[Any]) -> float:
@@ -182,7 +187,7 @@ def _closeness(found: np.ndarray, expected: np.ndarray) -> float:
 def _line(row: Row) -> str:
     agreement = "" if np.isnan(row.agreement) else f"{row.agreement:.4f}"
     figures = f"{row.score:.4f} | {agreement} | {row.sqnr_db:.1f} | {row.size_bytes} | {row.float_ops}"
-    return f"| {row.case} | {row.model} | {figures} | {row.seconds:.2f} |"
+    return f"| {row.case} | {row.model} | {figures} | {row.cpu_seconds:.2f} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -190,18 +195,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--deepconvlstm", type=Path, help="Made by experiments/deepconvlstm/train.py.")
     parser.add_argument("--mobilenet-v3", type=Path, help="Made by experiments/mobilenet_v3/train.py.")
-    parser.add_argument("--only", default="", help="Cases whose name has this in it.")
+    parser.add_argument("--case", default="", help="Cases whose name has this in it.")
     parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent / "results" / "repairs.csv")
     options = parser.parse_args(arguments)
-    rows: list[Row] = []
+    known = known_rows(options.output)
     for case in cases(options.deepconvlstm, options.mobilenet_v3):
-        if options.only in case.name:
-            rows += measure(case)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    with options.output.open("w", encoding="utf-8", newline="") as file:
+        if options.case in case.name:
+            for row in measure(case, {name for where, name in known if where == case.name}):
+                print(_line(row), flush=True)
+                append(row, options.output)
+
+
+def known_rows(path: Path) -> set[tuple[str, str]]:
+    """Case and model of each row of an earlier run."""
+    if not path.exists():
+        return set()
+    with path.open(encoding="utf-8", newline="") as file:
+        return {(row["case"], row["model"]) for row in csv.DictReader(file)}
+
+
+def append(row: Row, path: Path) -> None:
+    """Write one more row."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    is_new = not path.exists()
+    with path.open("a", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(Row.__dataclass_fields__), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+        if is_new:
+            writer.writeheader()
+        writer.writerow(asdict(row))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import pytest
 import autoselect
 from autoselect.cases.events import Event, StageStarted, StepFinished, Warned
 from autoselect.errors import DataError, MetricError, ModelError, RecipeError, RunFolderError, UsageError
+from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
 DEBUG = pump.SEARCH[0][:40]
@@ -79,23 +80,30 @@ def test_metrics_of_ones_own(whole: autoselect.Diagnosis) -> None:
     assert known.between(-1.0, 1.0).all()
 
 
-def test_the_models_own_metric_equals_one_by_hand(whole: autoselect.Diagnosis, tmp_path: Path) -> None:
-    autoselect.build(
-        autoselect.Recipe(), model=pump.MODEL_PATH, calibration="pump:calibration", output=tmp_path / "integer.tflite"
-    )
-    ours, theirs = Runner(pump.MODEL_PATH.read_bytes()), Runner((tmp_path / "integer.tflite").read_bytes())
+def built(folder: Path, recipe: autoselect.Recipe) -> bytes:
+    path = folder / f"{recipe.fingerprint}.tflite"
+    autoselect.build(recipe, model=pump.MODEL_PATH, calibration="pump:calibration", output=path)
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def integer(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The all-integer model."""
+    return built(tmp_path_factory.mktemp("integer"), autoselect.Recipe())
+
+
+def test_the_models_own_metric_equals_one_by_hand(whole: autoselect.Diagnosis, integer: bytes) -> None:
+    ours, theirs = Runner(pump.MODEL_PATH.read_bytes()), Runner(integer)
     by_hand = [distance(list(ours(x[None]).values()), list(theirs(x[None]).values())) for x in DEBUG]
     assert whole.model_metrics["distance"] == pytest.approx(np.mean(by_hand), rel=1e-6)
 
 
 def divergence(recipe: autoselect.Recipe, folder: Path, count: int) -> float:
     """Noise power over signal power of the outputs, by hand."""
-    path = folder / f"{recipe.fingerprint}.tflite"
-    autoselect.build(recipe, model=pump.MODEL_PATH, calibration="pump:calibration", output=path)
-    real, built = Runner(pump.MODEL_PATH.read_bytes()), Runner(path.read_bytes())
+    real, candidate = Runner(pump.MODEL_PATH.read_bytes()), Runner(built(folder, recipe))
     ratios = []
     for x in DEBUG[:count]:
-        [expected], [found] = real(x[None]).values(), built(x[None]).values()
+        [expected], [found] = real(x[None]).values(), candidate(x[None]).values()
         ratios.append(((found - expected) ** 2).sum() / (expected**2).sum())
     return float(np.mean(ratios))
 
@@ -118,6 +126,34 @@ def test_the_error_travels_from_node_to_node(whole: autoselect.Diagnosis) -> Non
     assert table["error_growth"].notna().any()
 
 
+def test_the_shift_of_a_bias_is_what_bias_correction_adds_to_it(
+    whole: autoselect.Diagnosis, integer: bytes, tmp_path: Path
+) -> None:
+    """In steps of the node's output, but for the rounding that the column beside it tells."""
+    before, after = biases(integer), biases(built(tmp_path, autoselect.Recipe(repairs=("bias",))))
+    table = whole.layer_statistics.set_index("tensor_name")
+    layers = table[table["op_name"].isin(["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])]
+    assert layers["bias_reason"].tolist() == [""] * len(before) == [""] * len(after)
+    added = [np.abs(after[name] - before[name]).max() for name in layers.index]
+    np.testing.assert_array_less(np.abs(added - layers["bias_shift"]), layers["bias_shift_corrected"] + 1e-6)
+    assert layers["bias_shift_corrected"].max() < 0.05 < layers["bias_shift"].max()
+    others = table.drop(layers.index)
+    assert others["bias_shift"].isna().all()
+    assert all(f"{row['op_name']} is no op" in row["bias_reason"] for _, row in others.iterrows())
+
+
+def biases(content: bytes) -> dict[str, np.ndarray]:
+    """By name of a layer's output its bias, in steps of that output."""
+    model = fb.parse(content)
+    tensors, found = model.subgraphs[0].tensors, {}
+    for op in model.subgraphs[0].operators:
+        if fb.op_type(model, op) in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"):
+            bias, output = tensors[op.inputs[2]], tensors[op.outputs[0]]
+            steps = np.array(fb.scales(bias)) / fb.scales(output)[0]
+            found[fb.tensor_name(output)] = fb.constant_values(model, bias) * steps
+    return found
+
+
 def test_hybrid_nodes_of_a_recipe_are_compared_with_float(tmp_path: Path) -> None:
     recipe = autoselect.Recipe(denylisted_ops=frozenset({"FULLY_CONNECTED", "CONV_2D"}))
     path = tmp_path / "some.recipe.json"
@@ -128,10 +164,13 @@ def test_hybrid_nodes_of_a_recipe_are_compared_with_float(tmp_path: Path) -> Non
     assert "hybrid" in set(left_out["kind"])
     assert not left_out["verified"].any()
     assert left_out["scale"].isna().all()
+    stays_float = left_out[left_out["kind"] == "float"]
+    assert set(stays_float["bias_reason"]) <= {"it is float, so no weights of it are rounded"}
+    assert (left_out[left_out["kind"] == "hybrid"]["bias_reason"] == "").all()
     last = left_out.iloc[-1]
-    built = tmp_path / "mixed.tflite"
-    autoselect.build(recipe, model=pump.MODEL_PATH, calibration="pump:calibration", output=built)
-    assert last["mean_squared_error"] == pytest.approx(_error_of(last["tensor_name"], built), rel=1e-4)
+    candidate = tmp_path / "mixed.tflite"
+    autoselect.build(recipe, model=pump.MODEL_PATH, calibration="pump:calibration", output=candidate)
+    assert last["mean_squared_error"] == pytest.approx(_error_of(last["tensor_name"], candidate), rel=1e-4)
 
 
 def _error_of(name: str, built: Path) -> float:

@@ -238,12 +238,18 @@ def saved(path: Path) -> Path:
     return path
 
 
+def has_repairs(run: autoselect.Run, member: str) -> bool:
+    text = (run.directory / "front" / f"{member}.recipe.json").read_text(encoding="utf-8")
+    return bool(Recipe.from_json(text).repairs)
+
+
 @pytest.mark.parametrize("form", CALIBRATIONS.values(), ids=CALIBRATIONS)
 def test_build_gives_a_members_bytes_from_any_form_of_the_data(
     finished: autoselect.Run, form: Any, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     place = list(CALIBRATIONS).index(request.node.callspec.id)
-    member = finished.front.iloc[place % len(finished.front)]
+    members = [row for row in finished.front.to_dict("records") if has_repairs(finished, row["id"])]
+    member = members[place % len(members)]
     recipe: Any = finished.directory / "front" / f"{member['id']}.recipe.json"
     if place % 2:
         recipe = Recipe.from_json(recipe.read_text())
@@ -253,6 +259,27 @@ def test_build_gives_a_members_bytes_from_any_form_of_the_data(
     assert found["size_bytes"] == member["size_bytes"]
     floats = [name for name, kind in found["kinds"].items() if kind in ("float", "hybrid")]
     assert len(floats) == member["float_ops"]
+
+
+def test_a_recipe_with_all_repairs_is_built_again_bit_for_bit(tmp_path: Path) -> None:
+    """Each time in a process of its own that measures anew all that the repairs need."""
+    denied = frozenset({"FULLY_CONNECTED"})
+    recipe = Recipe(
+        denylisted_ops=denied, repairs=("bias-sequential", "equalization", "ranges-mse", "weights-mse")
+    ).to_json()
+    (tmp_path / "all.recipe.json").write_text(recipe, encoding="utf-8")
+    built = [
+        autoselect.build(
+            tmp_path / "all.recipe.json",
+            model=pump.MODEL_PATH,
+            calibration="pump:calibration",
+            output=tmp_path / "built.tflite",
+            cache=cache,
+        )
+        for cache in (True, False)
+    ]
+    assert built[0] == built[1]
+    assert {"integer", "hybrid"} <= set(built[0]["kinds"].values())
 
 
 def test_every_member_is_built_again_bit_for_bit(finished: autoselect.Run, tmp_path: Path) -> None:

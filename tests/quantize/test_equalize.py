@@ -35,31 +35,61 @@ def two_layers(between: Callable[[Any], Any], *, level: float = 0.0) -> zoo.Prep
     return zoo.from_function(call, (1, 6, 6, 3)).prepared
 
 
+SLOPES = np.linspace(-0.9, 0.9, 16, dtype=np.float32).reshape(1, 1, 16)
 BETWEEN = {
-    "nothing": (lambda x: x, 1),
-    "RELU": (tf().nn.relu, 1),
-    "RELU6": (tf().nn.relu6, 1),
-    "RELU6 that clips every channel": (lambda x: tf().nn.relu6(x + 1000.0), 0),
-    "a sigmoid": (tf().nn.sigmoid, 0),
-    "another reader": (lambda x: tf().nn.relu(x) * (1.0 + tf().nn.relu(x)), 0),
+    "nothing": (lambda x: x, None),
+    "RELU": (tf().nn.relu, None),
+    "RELU6": (tf().nn.relu6, None),
+    "PRELU": (lambda x: tf().nn.relu(x) + -SLOPES * tf().nn.relu(-x), None),
+    "RELU6 that clips every channel": (lambda x: tf().nn.relu6(x + 1000.0), "a clip is in the way"),
+    "TANH": (tf().nn.tanh, "TANH follows it"),
+    "a sigmoid": (tf().nn.sigmoid, "LOGISTIC follows it"),
+    "another reader": (lambda x: tf().nn.relu(x) * (1.0 + tf().nn.relu(x)), "several readers"),
 }
 
 
-@pytest.mark.parametrize(("between", "expected"), BETWEEN.values(), ids=BETWEEN)
-def test_pairs_are_scaled_where_nothing_between_can_tell(between: Callable[[Any], Any], expected: int) -> None:
+@pytest.mark.parametrize(("between", "reason"), BETWEEN.values(), ids=BETWEEN)
+def test_pairs_are_scaled_where_nothing_between_can_tell(between: Callable[[Any], Any], reason: str | None) -> None:
     prepared = two_layers(between)
-    content, found = equalize.equalize(prepared.calibrated.content, prepared.fed)
-    assert len(found) == expected
-    assert (content != prepared.calibrated.content) is bool(expected)
+    found = equalize.equalize(prepared.calibrated.content, prepared.fed)
+    [first, second] = layers(prepared.calibrated.content)
+    assert len(found.pairs) == (reason is None)
+    assert (found.content != prepared.calibrated.content) is (reason is None)
+    assert (reason is None and first not in found.reasons) or str(reason) in found.reasons[first]
+    assert "output of the model" in found.reasons[second]
+    assert_equal_outputs(prepared, found.content)
+
+
+def layers(content: bytes) -> list[int]:
+    """Places of the convolutions."""
+    model = fb.parse(content)
+    return [i for i, op in enumerate(model.subgraphs[0].operators) if fb.op_type(model, op) == "CONV_2D"]
+
+
+def assert_equal_outputs(prepared: zoo.Prepared, content: bytes) -> None:
     ours, theirs = Runner(content), Runner(prepared.calibrated.content)
     for sample in prepared.fed():
         for key, value in theirs(sample).items():
             np.testing.assert_array_equal(ours(sample)[key], value)
 
 
+def test_slopes_of_either_sign_are_met_below_zero() -> None:
+    """So the PRELU row above has shown something."""
+    prepared = two_layers(BETWEEN["PRELU"][0])
+    model = fb.parse(prepared.calibrated.content)
+    [at] = [i for i, op in enumerate(model.subgraphs[0].operators) if fb.op_type(model, op) == "PRELU"]
+    op = model.subgraphs[0].operators[at]
+    slopes = fb.constant_values(model, model.subgraphs[0].tensors[op.inputs[1]]).ravel()
+    runner = Runner(prepared.calibrated.content, preserve_all_tensors=True)
+    runner(prepared.fed()[0])
+    below = runner.tensor(int(op.inputs[0])).min(axis=(0, 1, 2)) < 0.0
+    assert (slopes[below] < 0.0).any()
+    assert (slopes[below] > 0.0).any()
+
+
 def test_the_weights_of_both_layers_range_alike_afterwards() -> None:
     prepared = two_layers(tf().nn.relu)
-    model = fb.parse(equalize.equalize(prepared.calibrated.content, prepared.fed)[0])
+    model = fb.parse(equalize.equalize(prepared.calibrated.content, prepared.fed).content)
     first, second = (
         fb.constant_values(model, model.subgraphs[0].tensors[op.inputs[1]]) for op in model.subgraphs[0].operators
     )
@@ -77,7 +107,7 @@ def test_a_clip_that_some_channels_reach_leaves_those_alone() -> None:
     )
     [peak] = peaks.values()
     assert (peak >= 6.0).any()
-    after = fb.parse(equalize.equalize(prepared.calibrated.content, prepared.fed)[0])
+    after = fb.parse(equalize.equalize(prepared.calibrated.content, prepared.fed).content)
     weights = [
         fb.constant_values(m, m.subgraphs[0].tensors[m.subgraphs[0].operators[0].inputs[1]]) for m in (before, after)
     ]
@@ -97,7 +127,9 @@ def shared() -> zoo.Prepared:
 
 
 def test_layers_that_share_their_weights_are_left_alone() -> None:
-    assert equalize.find_pairs(fb.parse(shared().calibrated.content)) == []
+    pairs, reasons = equalize.find_pairs(fb.parse(shared().calibrated.content))
+    assert pairs == []
+    assert ["alone reads" in reason for reason in reasons.values()] == [True, True]
 
 
 def test_ranges_between_the_layers_are_those_of_the_scaled_model() -> None:
@@ -110,3 +142,47 @@ def test_ranges_between_the_layers_are_those_of_the_scaled_model() -> None:
         runner(sample)
         values.append(runner.tensor(tensor))
     assert model.subgraphs[0].tensors[tensor].quantization.max[0] == np.max(values)
+
+
+def test_channels_that_a_layer_does_not_use_are_left_alone() -> None:
+    first, second = zoo.weights(3, 3, 3, 16) * UNEVEN, zoo.weights(1, 1, 16, 8, seed=1) / UNEVEN[:, None]
+    first[..., 3], second[:, :, 5] = 0.0, 0.0
+
+    def call(x: Any) -> Any:
+        return tf().nn.conv2d(tf().nn.conv2d(x, first, 1, "SAME") + 1.0, second, 1, "SAME")
+
+    prepared = zoo.from_function(call, (1, 6, 6, 3)).prepared
+    found = equalize.equalize(prepared.calibrated.content, prepared.fed)
+    assert len(found.pairs) == 1
+    before, after = (weights_of_first(content) for content in (prepared.calibrated.content, found.content))
+    assert [(before[i] == after[i]).all() for i in range(2, 7)] == [False, True, False, True, False]
+    assert_equal_outputs(prepared, found.content)
+
+
+def weights_of_first(content: bytes) -> np.ndarray:
+    model = fb.parse(content)
+    op = model.subgraphs[0].operators[layers(content)[0]]
+    return fb.constant_values(model, model.subgraphs[0].tensors[op.inputs[1]])
+
+
+def test_a_single_differing_bit_leaves_the_model_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = two_layers(tf().nn.relu)
+    real = equalize._multiply
+
+    def off(model: Any, tensor: Any, scales: np.ndarray, axis: int) -> None:
+        real(model, tensor, np.nextafter(scales, np.float32(np.inf)), axis)
+
+    monkeypatch.setattr(equalize, "_multiply", off)
+    found = equalize.equalize(prepared.calibrated.content, prepared.fed)
+    assert (found.content, found.pairs) == (prepared.calibrated.content, ())
+    assert "other bits" in found.reasons[layers(prepared.calibrated.content)[0]]
+
+
+def test_a_layer_whose_output_is_the_bias_of_the_next_is_no_first_of_a_pair() -> None:
+    prepared = two_layers(lambda x: x)
+    model = fb.parse(prepared.calibrated.content)
+    first, second = (model.subgraphs[0].operators[at] for at in layers(prepared.calibrated.content))
+    second.inputs = np.array([model.subgraphs[0].inputs[0], second.inputs[1], first.outputs[0]], dtype=np.int32)
+    pairs, reasons = equalize.find_pairs(model)
+    assert pairs == []
+    assert "another operand" in next(iter(reasons.values()))

@@ -1,0 +1,43 @@
+"""The wide table: what repairs found at each node."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+from autoselect.diagnosis.jobs import Repaired
+from autoselect.diagnosis.result import wide_rows
+from autoselect.domain.layers import LayerTable, Node
+from autoselect.quantize.bias import Shift
+
+NODES = tuple(
+    Node(index=i, name=name, op_type=op_type, outputs=(name,))
+    for i, (name, op_type) in enumerate([("a", "CONV_2D"), ("b", "CONV_2D"), ("c", "MEAN")])
+)
+REPAIRED = Repaired(
+    shifts={
+        "a": Shift(before=1.5, after=0.01),
+        "b": Shift(before=2.0, after=2.0, reason="it does not fit"),
+        "c": Shift(before=math.nan, after=math.nan, reason="it has none"),
+    },
+    skipped={"a": {"equalization": "TANH follows it", "weights-mse": "it is hybrid"}, "b": {}, "c": {}},
+)
+
+
+def test_repairs_fill_four_columns_of_each_node() -> None:
+    findings = SimpleNamespace(
+        layers=LayerTable(nodes=NODES, statistics=(None, None, None)),
+        weights={},
+        activations={},
+        ablations={},
+        travel={},
+    )
+    outcome: Any = SimpleNamespace(findings=findings, kinds=dict.fromkeys("abc", "integer"), repaired=REPAIRED)
+    columns = ("bias_shift", "bias_shift_corrected", "bias_reason", "repairs_skipped")
+    rows = [[str(row[column]) for column in columns] for row in wide_rows(outcome)]
+    assert rows == [
+        ["1.5", "0.01", "", "equalization: TANH follows it; weights-mse: it is hybrid"],
+        ["2.0", "2.0", "it does not fit", ""],
+        ["nan", "nan", "it has none", ""],
+    ]

@@ -1,0 +1,54 @@
+"""What the documentation says of experiments is what they wrote."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "repairs.md"
+RESULTS = ROOT / "experiments" / "repairs" / "results" / "repairs.csv"
+
+
+def rows_of_page() -> list[list[str]]:
+    """Cells of the table of what repairs are worth."""
+    text = PAGE.read_text(encoding="utf-8")
+    table = text.split("| case | model |")[1].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+
+
+def rows_of_results() -> list[dict[str, str]]:
+    with RESULTS.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_table_of_repairs_is_what_was_measured() -> None:
+    page, measured = rows_of_page(), rows_of_results()
+    assert [(cells[0], cells[1]) for cells in page] == [(row["case"], row["model"]) for row in measured]
+    for cells, row in zip(page, measured, strict=True):
+        assert len(cells) == 6
+        assert math.isclose(float(cells[2]), float(row["score"]), abs_tol=0.5001e-4)
+        assert math.isclose(float(cells[3] or "nan"), float(row["agreement"]), abs_tol=0.5001e-4) or cells[3] == ""
+        assert math.isclose(float(cells[4] or "inf"), float(row["sqnr_db"]), abs_tol=0.05001)
+        assert cells[5] == row["size_bytes"]
+
+
+def test_every_case_has_every_row_and_no_repaired_model_a_float_op() -> None:
+    models: dict[str, list[str]] = {}
+    for row in rows_of_results():
+        models.setdefault(row["case"], []).append(row["model"])
+        assert (row["float_ops"] == "0") is (row["model"] != "float")
+    assert len(models) == 7
+    assert len({tuple(names) for names in models.values()}) == 1
+
+
+def test_what_the_text_says_of_mobilenet_is_in_the_table() -> None:
+    """The figures that the feature was made for."""
+    rows = {row["model"]: row for row in rows_of_results() if row["case"] == "MobileNetV1-0.25"}
+    plain, corrected = (float(rows[name]["agreement"]) for name in ("fiq", "fiq + bias"))
+    said = re.search(r"per channel from (\d+) % to (\d+) % agreement", PAGE.read_text(encoding="utf-8"))
+    assert said is not None
+    assert [int(group) for group in said.groups()] == [round(100 * plain), round(100 * corrected)]
+    assert float(rows["fiq + bias"]["score"]) >= float(rows["float"]["score"]) - 0.006
