@@ -29,7 +29,7 @@ class SearchSettings(BaseModel):
     search_space: str = "default"
     target: str = "integer-only"
     compiling: bool = True
-    fallback: Fallback = "drq"
+    fallback: Fallback | Literal["search"] = "drq"
     per_channel: bool = True
     io_type: IoType = "float32"
     repairs: bool | tuple[str, ...] = True
@@ -76,9 +76,13 @@ class SearchSettings(BaseModel):
 
     @property
     def template(self) -> Recipe:
-        """The recipe that all candidates share but for their nodes; no repairs while those are to be decided."""
+        """The recipe that all candidates share but for their nodes; no repairs while those are to be decided.
+
+        Where the search chooses between hybrid and float, a recipe lists what is float.
+        """
         repairs = () if isinstance(self.repairs, bool) else self.repairs
-        return Recipe(fallback=self.fallback, per_channel=self.per_channel, io_type=self.io_type, repairs=repairs)
+        fallback: Fallback = "drq" if self.fallback == "search" else self.fallback
+        return Recipe(fallback=fallback, per_channel=self.per_channel, io_type=self.io_type, repairs=repairs)
 
 
 def make_settings(**values: object) -> SearchSettings:

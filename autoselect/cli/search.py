@@ -38,10 +38,11 @@ class Sampler(str, Enum):
 
 
 class Fallback(str, Enum):
-    """What nodes left out of full-integer quantization become."""
+    """What nodes left out of full-integer quantization become; ``search`` chooses for each unit."""
 
     DRQ = "drq"
     FLOAT = "float"
+    SEARCH = "search"
 
 
 class IoType(str, Enum):

@@ -40,6 +40,7 @@ class Recipe:
         denylisted_ops: Op types left out of FIQ, for example ``MEAN``.
         fallback: What the denylisted become: ``drq`` (int8 weights where a hybrid kernel exists, float
             elsewhere) or ``float``.
+        float_nodes: Those of the denylisted nodes that stay float though the fallback is ``drq``.
         per_channel: One scale for each output channel of integer weights, or one for each tensor. Weights of DRQ
             nodes are always per channel.
         io_type: Type of the model's inputs and outputs.
@@ -49,6 +50,7 @@ class Recipe:
     denylisted_nodes: frozenset[str] = frozenset()
     denylisted_ops: frozenset[str] = frozenset()
     fallback: Fallback = "drq"
+    float_nodes: frozenset[str] = frozenset()
     per_channel: bool = True
     io_type: IoType = "float32"
     repairs: tuple[str, ...] = ()
@@ -57,19 +59,24 @@ class Recipe:
         """Refuse what no builder could build."""
         object.__setattr__(self, "denylisted_nodes", frozenset(self.denylisted_nodes))
         object.__setattr__(self, "denylisted_ops", frozenset(self.denylisted_ops))
+        object.__setattr__(self, "float_nodes", frozenset(self.float_nodes))
         _require(self.fallback, get_args(Fallback), "fallback")
+        if self.float_nodes and self.fallback == "float":
+            raise RecipeError(
+                "float_nodes: expected none with the fallback float, where all denylisted nodes are. Leave it out."
+            )
         _require(self.io_type, get_args(IoType), "io_type")
         object.__setattr__(self, "repairs", _checked_repairs(self.repairs))
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys and lists, so that equal recipes give equal text.
 
-        Without repairs there is no such key, so that recipes from before there were any keep their text.
+        Without repairs or float nodes there are no such keys: recipes from before there were any keep their text.
         """
-        repairs = {"repairs": list(self.repairs)} if self.repairs else {}
+        optional = {"repairs": list(self.repairs), "float_nodes": sorted(self.float_nodes)}
         return json.dumps(
             {
-                **repairs,
+                **{key: names for key, names in optional.items() if names},
                 "schema_version": SCHEMA_VERSION,
                 "denylisted_nodes": sorted(self.denylisted_nodes),
                 "denylisted_ops": sorted(self.denylisted_ops),
@@ -103,14 +110,14 @@ class Recipe:
 
 
 def _from_fields(fields: Mapping[str, Any]) -> Recipe:
-    known = {"denylisted_nodes", "denylisted_ops", "fallback", "per_channel", "io_type", "repairs"}
+    known = {"denylisted_nodes", "denylisted_ops", "fallback", "float_nodes", "per_channel", "io_type", "repairs"}
     if unknown := sorted(set(fields) - known - {"schema_version"}):
         raise RecipeError(f"The recipe has an unknown key {unknown[0]!r}. Known keys: {', '.join(sorted(known))}.")
     if fields.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         raise RecipeError(
             f"The recipe is of schema version {fields['schema_version']}; this autoselect reads {SCHEMA_VERSION}."
         )
-    for key in ("denylisted_nodes", "denylisted_ops", "repairs"):
+    for key in ("denylisted_nodes", "denylisted_ops", "float_nodes", "repairs"):
         value = fields.get(key, [])
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
             raise RecipeError(f"{key}: expected a list of names, got {value!r}.")
@@ -159,7 +166,14 @@ def resolve(recipe: Recipe, nodes: Mapping[str, str]) -> Recipe:
         covered.update(match_nodes(pattern, nodes))
     for op_type in sorted(recipe.denylisted_ops):
         covered.update(match_op_type(op_type, nodes))
-    return replace(recipe, denylisted_nodes=frozenset(covered), denylisted_ops=frozenset())
+    in_float = {name for pattern in sorted(recipe.float_nodes) for name in match_nodes(pattern, nodes)}
+    if stray := sorted(in_float - covered):
+        raise RecipeError(
+            f"float_nodes: {stray[0]!r} is not denylisted, so it is integer. Denylist it too, or leave it out."
+        )
+    return replace(
+        recipe, denylisted_nodes=frozenset(covered), denylisted_ops=frozenset(), float_nodes=frozenset(in_float)
+    )
 
 
 def match_nodes(pattern: str, nodes: Iterable[str]) -> list[str]:

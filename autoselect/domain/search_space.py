@@ -43,12 +43,14 @@ class BoundSpace:
             alternative only. Empty where a setting combines all dimensions.
         keep_float: Nodes that every candidate leaves out of integers.
         keep_int: Nodes that no candidate leaves out.
+        mixed: Whether each toggle has a second one, float rather than hybrid, of the name ``float:`` and its own.
     """
 
     dimensions: tuple[Dimension, ...]
     alternatives: tuple[tuple[str, tuple[str, ...]], ...] = ()
     keep_float: frozenset[str] = frozenset()
     keep_int: frozenset[str] = frozenset()
+    mixed: bool = False
 
     def __post_init__(self) -> None:
         """Refuse dimensions of equal name and nodes pinned both ways."""
@@ -68,6 +70,23 @@ class BoundSpace:
             else:
                 chosen.update(dimension.ranking[: int(value)])
         return self.pin(chosen)
+
+    @property
+    def float_toggles(self) -> tuple[Toggle, ...]:
+        """Choices of float rather than hybrid, over the same nodes as the toggles."""
+        toggles = [d for d in self.dimensions if isinstance(d, Toggle)] if self.mixed else []
+        return tuple(Toggle(name=f"float:{toggle.name}", nodes=toggle.nodes) for toggle in toggles)
+
+    def decode_float(self, values: Mapping[str, Value]) -> frozenset[str]:
+        """Of the nodes that a setting denylists those that are float where others become hybrid."""
+        chosen = [toggle.nodes for toggle in self.float_toggles if values.get(toggle.name)]
+        return frozenset().union(*chosen) & self.decode(values)
+
+    def encode_float(self, nodes: Iterable[str], in_float: Iterable[str]) -> dict[str, Value]:
+        """The setting of the float toggles that means that these of the denylisted nodes are float."""
+        left_out, wanted = self.pin(nodes), frozenset(in_float)
+        touched = {toggle.name: toggle.nodes & left_out for toggle in self.float_toggles}
+        return {name: bool(inside) and inside <= wanted for name, inside in touched.items()}
 
     def pin(self, nodes: Iterable[str]) -> frozenset[str]:
         """The nodes after the user's pins."""

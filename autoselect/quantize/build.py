@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.graph import Graph, OpKind
@@ -86,7 +86,7 @@ class Builder:
         built = self.assemble(sorted(denied), recipe)
         graph = reader.read_graph(built.model)
         kinds = {n.name: kind_at(graph, built.places.get(n.index, [])) for n in self._nodes}
-        fallbacks = _explain(denied, kinds, built.kept, recipe)
+        fallbacks = _explain(denied, kinds, built.kept, self._in_float(recipe), recipe)
         content = fb.serialise(built.model)
         return Candidate(
             content=content,
@@ -119,7 +119,8 @@ class Builder:
         places = op_places(model)
         float_ops = {place: index for index in denied for place in places.get(index, [])}
         leftovers.restore_float_weights(model, float_model, float_ops)
-        kept = self._apply_fallback(model, recipe, float_ops)
+        in_float = self._in_float(recipe)
+        kept = self._apply_fallback(model, recipe, {p: i for p, i in float_ops.items() if i not in in_float})
         names.restore(model, calibrated.names)
         names.restore_constants(model, calibrated.names, places)
         repaired = repair(model, float_model, places, recipe.repairs, self._kit)
@@ -137,6 +138,11 @@ class Builder:
             self._wholes[key] = fb.parse(content)
             names.hide_unused_outputs(self._wholes[key], calibrated.names)
         return self._wholes[key]
+
+    def _in_float(self, recipe: Recipe) -> set[int]:
+        """Op indices of the nodes that stay float whatever the fallback."""
+        chosen = float_nodes(recipe, self._nodes)
+        return {node.index for node in self._nodes if node.name in chosen}
 
     def _apply_fallback(self, model: fb.Model, recipe: Recipe, float_ops: Mapping[int, int]) -> dict[int, str]:
         """DRQ for the denylisted ops; returns for each node that stays float why, by node index."""
@@ -173,6 +179,17 @@ def denied_nodes(recipe: Recipe, nodes: Sequence[Node]) -> dict[int, Node]:
     return {node.index: node for node in nodes if node.name in chosen}
 
 
+def float_nodes(recipe: Recipe, nodes: Sequence[Node]) -> frozenset[str]:
+    """The denylisted nodes that stay float where the others become hybrid.
+
+    Raises:
+        RecipeError: If the recipe names what the model does not have, or what is not denylisted.
+    """
+    if not recipe.float_nodes:
+        return frozenset()
+    return resolve(recipe, {node.name: node.op_type for node in nodes}).float_nodes
+
+
 def op_places(model: fb.Model) -> dict[int, list[int]]:
     """Where the float model's ops are in a built model that still has canonical names."""
     graph = model.subgraphs[0]
@@ -196,7 +213,11 @@ def kind_at(graph: Graph, places: Sequence[int]) -> str:
 
 
 def _explain(
-    denied: Mapping[int, Node], kinds: Mapping[str, str], kept: Mapping[int, str], recipe: Recipe
+    denied: Mapping[int, Node],
+    kinds: Mapping[str, str],
+    kept: Mapping[int, str],
+    in_float: Collection[int],
+    recipe: Recipe,
 ) -> dict[str, str]:
     """Check that each denylisted node became what the recipe says, or is an explained fallback."""
     fallbacks = {}
@@ -204,7 +225,7 @@ def _explain(
         kind = kinds[node.name]
         if kind == "integer":
             fallbacks[node.name] = node.unreachable_reason or node.bound_reason or KEPT_BY_QUANTIZER
-        elif kind == "float" and recipe.fallback == "drq":
+        elif kind == "float" and recipe.fallback == "drq" and index not in in_float:
             if index not in kept:
                 raise BuildError(f"The dynamic-range pass left the node {node.name!r} float without a reason.")
             fallbacks[node.name] = kept[index]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from autoselect.domain.graph import OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize.build import KEPT_BY_QUANTIZER, denied_nodes
+from autoselect.quantize.build import KEPT_BY_QUANTIZER, denied_nodes, float_nodes
 from autoselect.quantize.nodes import BOUND, UNREACHABLE
 
 _STAYS_INTEGER = frozenset({BOUND, KEPT_BY_QUANTIZER, UNREACHABLE})
@@ -25,10 +25,11 @@ def node_kinds(recipe: Recipe, nodes: Sequence[Node], fallbacks: Mapping[str, st
         RecipeError: If the recipe names what the model does not have.
     """
     denied = {node.name for node in denied_nodes(recipe, nodes).values()}
-    return {node.name: _kind(node.name in denied, recipe, fallbacks.get(node.name)).value for node in nodes}
+    in_float = denied if recipe.fallback == "float" else float_nodes(recipe, nodes)
+    return {n.name: _kind(n.name in denied, n.name in in_float, fallbacks.get(n.name)).value for n in nodes}
 
 
-def _kind(denied: bool, recipe: Recipe, reason: str | None) -> OpKind:
+def _kind(denied: bool, in_float: bool, reason: str | None) -> OpKind:
     if not denied or reason in _STAYS_INTEGER:
         return OpKind.INTEGER
-    return OpKind.FLOAT if reason is not None or recipe.fallback == "float" else OpKind.HYBRID
+    return OpKind.FLOAT if reason is not None or in_float else OpKind.HYBRID

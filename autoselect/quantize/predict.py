@@ -154,15 +154,22 @@ class Predictor:
     frame: Cost
     item_bytes: tuple[int, ...]
 
-    def predict(self, denied: Collection[int], fallback: Fallback = "drq") -> Prediction:
+    def predict(
+        self, denied: Collection[int], fallback: Fallback = "drq", in_float: Collection[int] = ()
+    ) -> Prediction:
         """Predict one candidate.
 
         Args:
             denied: Positions among the nodes, in graph order, of those that the recipe denylists.
             fallback: As in the recipe.
+            in_float: Positions of those that stay float whatever the fallback.
         """
         state = self._state(denied)
-        states = [pair[0] if state >> i & 1 else pair[1][fallback] for i, pair in enumerate(self.ops)]
+        floats = {self.nodes[position] for position in in_float}
+        states = [
+            pair[0] if state >> i & 1 else pair[1]["float" if i in floats else fallback]
+            for i, pair in enumerate(self.ops)
+        ]
         own, items = self.frame.own, self.frame.items
         ops: list[Op] = []
         for i, wires in enumerate(self.wires_after, start=-1):

@@ -148,7 +148,8 @@ def _kind_told(name: str, trial: Record) -> str:
     reason = reasons.get(name)
     if reason is not None:
         return "integer" if _STAYS.search(reason) else "float"
-    return "float" if '"fallback": "float"' in str(trial.get("recipe")) else "hybrid"
+    recipe = json.loads(str(trial.get("recipe")))
+    return "float" if recipe["fallback"] == "float" or name in recipe.get("float_nodes", []) else "hybrid"
 
 
 def _runs(kinds: Sequence[str], nodes: Sequence[Row]) -> Iterator[Row]:

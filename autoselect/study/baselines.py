@@ -74,11 +74,13 @@ def recipe_for(
     template: Recipe,
     fallback: Fallback | None = None,
     repairs: tuple[str, ...] | None = None,
+    float_nodes: frozenset[str] = frozenset(),
 ) -> Recipe:
     """The template with these nodes denylisted, and with another fallback or other repairs where they are given."""
     return replace(
         template,
         denylisted_nodes=nodes,
+        float_nodes=float_nodes,
         fallback=fallback or template.fallback,
         repairs=template.repairs if repairs is None else repairs,
     )

@@ -191,7 +191,8 @@ class SearchLoop:
             self._racing = self._wanted_racing
 
     def _start(self, asked: Asked) -> None:
-        ticket = _Ticket(asked=asked, recipe=recipe_for(asked.nodes, self._template, asked.fallback, asked.repairs))
+        recipe = recipe_for(asked.nodes, self._template, asked.fallback, asked.repairs, asked.float_nodes)
+        ticket = _Ticket(asked=asked, recipe=recipe)
         fingerprint = ticket.recipe.fingerprint
         if fingerprint in self._bytes_of:
             self._tell_known(ticket, self._bytes_of[fingerprint])

@@ -18,23 +18,30 @@ def child(parents: Sequence[Mask], problem: Problem, terms: np.ndarray, rng: np.
         terms: Estimated divergence of each atom in integers, shape (n_atoms,).
         rng: Source of chance.
     """
-    mask = parents[int(rng.integers(len(parents)))]
+    parent = parents[int(rng.integers(len(parents)))]
+    parents = [problem.left_out(mask) for mask in parents]
+    mask, in_float = problem.left_out(parent), problem.in_float(parent)
     if len(parents) > 1 and rng.random() < 0.25:
         mask = _crossed(mask, parents[int(rng.integers(len(parents)))], problem, rng)
     moves = (_flip_by_rank, _grow, _shrink, _drop_island, _close_gap, _flip_any, _swap)
     for _ in range(1 + int(rng.geometric(0.6))):
         mask = moves[int(rng.integers(len(moves)))](mask, problem, terms, rng)
-    return mask
+    if problem.mixed and rng.random() < 0.5:
+        in_float ^= _island_or_atom(mask, problem, rng)
+    return problem.with_float(mask, in_float)
 
 
 def single_flips(mask: Mask, problem: Problem) -> list[Mask]:
     """All masks that differ in one atom."""
-    return [mask ^ (1 << i) for i in range(len(problem.atoms))]
+    found = [problem.canonical(mask ^ (1 << i)) for i in range(len(problem.atoms))]
+    if problem.mixed:
+        found += [problem.with_float(mask, problem.in_float(mask) ^ (1 << i)) for i in bits(problem.left_out(mask))]
+    return found
 
 
 def without_islands(mask: Mask, problem: Problem) -> list[Mask]:
     """The mask without each of its float islands in turn."""
-    return [mask & ~island for island in problem.islands(mask)]
+    return [problem.canonical(mask & ~island) for island in problem.islands(mask)]
 
 
 def _crossed(first: Mask, second: Mask, problem: Problem, rng: np.random.Generator) -> Mask:
@@ -84,6 +91,12 @@ def _flip_any(mask: Mask, problem: Problem, terms: np.ndarray, rng: np.random.Ge
 def _swap(mask: Mask, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Mask:
     """Leave out one atom instead of another."""
     return mask & ~_one_of(mask, rng) | _one_of(problem.everything & ~mask, rng)
+
+
+def _island_or_atom(mask: Mask, problem: Problem, rng: np.random.Generator) -> Mask:
+    """What changes between float and hybrid together."""
+    islands = problem.islands(mask)
+    return islands[int(rng.integers(len(islands)))] if islands and rng.random() < 0.5 else _one_of(mask, rng)
 
 
 def _edge_outside(mask: Mask, problem: Problem) -> Mask:

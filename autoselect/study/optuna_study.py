@@ -37,6 +37,7 @@ class Asked:
     nodes: frozenset[str]
     fallback: Fallback | None = None
     repairs: tuple[str, ...] | None = None
+    float_nodes: frozenset[str] = frozenset()
 
     @property
     def number(self) -> int:
@@ -105,7 +106,9 @@ class SearchStudy:
                 return None
             trial = self._study.ask()
             values = _suggest(trial, space)
-        return Asked(trial=trial, origin=origin, nodes=space.decode(values))
+            repairs = sampler.suggest_repairs(trial) if isinstance(sampler, ProposerSampler) else None
+        nodes, float_nodes = space.decode(values), space.decode_float(values)
+        return Asked(trial=trial, origin=origin, nodes=nodes, float_nodes=float_nodes, repairs=repairs)
 
     def open_baseline(self, space: BoundSpace, baseline: Baseline) -> Asked:
         """Start a trial with given nodes; its parameters are set where the space can express them."""
@@ -271,6 +274,8 @@ def _suggest(trial: optuna.Trial, space: BoundSpace) -> dict[str, Value]:
             values[dimension.name] = bool(trial.suggest_categorical(dimension.name, [False, True]))
         else:
             values[dimension.name] = trial.suggest_int(dimension.name, 0, dimension.at_most)
+    for toggle in space.float_toggles:
+        values[toggle.name] = bool(trial.suggest_categorical(toggle.name, [False, True]))
     return values
 
 

@@ -32,6 +32,8 @@ PROBE_SAMPLES = 8
 """Calibration samples on which each unit is tried alone."""
 _MOST_PROBES = 200
 """Models of more units go by the debugger's statistics: the probes would cost more than they tell."""
+_MOST_IN_SEQUENCE = 100
+"""Models of more nodes are not corrected in sequence, which takes a time that grows with the square of their number."""
 _LADDERS = ("rmse_per_scale", "mean_squared_error")
 
 
@@ -71,7 +73,9 @@ def make_problem(
         pinned=space.keep_float,
         heuristic=heuristic_nodes(layers),
         ladders=_ladders(atoms, layers),
-        hybrid=settings.fallback == "drq",
+        hybrid=settings.template.fallback == "drq",
+        mixed=settings.fallback == "search",
+        refinable="bias" in settings.template.repairs and len(layers.nodes) <= _MOST_IN_SEQUENCE,
         constraints=settings.constraints,
         costs=settings.cost_columns,
     )
@@ -79,13 +83,14 @@ def make_problem(
 
 def forecaster(
     predictor: Predictor, layers: LayerTable, settings: SearchSettings, target: Target
-) -> Callable[[frozenset[str]], Forecast]:
+) -> Callable[[frozenset[str], frozenset[str]], Forecast]:
     """Exact size and penalty by the denylisted nodes, and whether the target takes it; nothing is compiled."""
     places = {node.name: place for place, node in enumerate(layers.nodes)}
     further = frozenset(settings.cost_columns) - {*DEFAULT_COSTS}
 
-    def forecast(nodes: frozenset[str]) -> Forecast:
-        found = predictor.predict(sorted(places[name] for name in nodes), settings.fallback)
+    def forecast(nodes: frozenset[str], float_nodes: frozenset[str]) -> Forecast:
+        denied, in_float = (sorted(places[name] for name in chosen) for chosen in (nodes, float_nodes))
+        found = predictor.predict(denied, settings.template.fallback, in_float)
         verdict = judge(found.graph, target)
         cut = on_target(found.graph, target, verdict)
         return Forecast(

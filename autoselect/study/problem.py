@@ -6,7 +6,7 @@ Knows nothing of accuracy but the priors that the layer statistics and a few pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +20,8 @@ from autoselect.domain.search_space import BoundSpace, Toggle
 NO_LIMITS = Constraints()
 
 Mask = int
-"""A set of atoms as bits: bit i is set where atom i is left out of integers."""
+"""A candidate as bits. Bit i is set where atom i is left out of integers. In a mixed search as many more bits follow,
+set where an atom that is left out is float rather than hybrid. One more: biases are corrected in sequence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,8 @@ class Problem:
         heuristic: The guide's choice of nodes.
         ladders: Rankings of atoms.
         hybrid: Whether what is left out becomes hybrid.
+        mixed: Whether each atom that is left out may be float instead.
+        refinable: Whether biases may be corrected in sequence.
         constraints: The user's limits.
         costs: Columns of the run's objectives but the metric.
     """
@@ -73,12 +76,14 @@ class Problem:
         self,
         atoms: Sequence[Atom],
         neighbours: Sequence[frozenset[int]],
-        forecast: Callable[[frozenset[str]], Forecast],
+        forecast: Callable[[frozenset[str], frozenset[str]], Forecast],
         *,
         pinned: frozenset[str] = frozenset(),
         heuristic: frozenset[str] = frozenset(),
         ladders: Sequence[Sequence[int]] = (),
         hybrid: bool = True,
+        mixed: bool = False,
+        refinable: bool = False,
         constraints: Constraints = NO_LIMITS,
         costs: Sequence[str] = DEFAULT_COSTS,
     ) -> None:
@@ -87,11 +92,13 @@ class Problem:
         Args:
             atoms: In graph order.
             neighbours: For each atom the indices of the atoms next to it.
-            forecast: Exact size and penalty by the denylisted nodes.
+            forecast: Exact size and penalty by the denylisted nodes and those of them that are float.
             pinned: Nodes that every candidate leaves out.
             heuristic: The guide's choice, for the baseline of that name.
             ladders: Rankings of atoms whose prefixes are worth a thought.
             hybrid: Whether what is left out becomes hybrid, which is not without error.
+            mixed: Whether each atom that is left out may be float instead.
+            refinable: Whether biases may be corrected in sequence.
             constraints: The user's limits.
             costs: Columns of the run's objectives but the metric.
         """
@@ -100,7 +107,7 @@ class Problem:
         self.pinned = pinned
         self.heuristic = heuristic
         self.ladders = tuple(tuple(ladder) for ladder in ladders)
-        self.hybrid = hybrid
+        self.hybrid, self.mixed, self.refinable = hybrid, mixed, refinable
         self.constraints = constraints
         self.costs = tuple(costs)
         self._forecast = forecast
@@ -111,22 +118,53 @@ class Problem:
         """All atoms left out."""
         return (1 << len(self.atoms)) - 1
 
+    @property
+    def refinement(self) -> Mask:
+        """The bit of a mask whose biases are corrected in sequence."""
+        return 1 << 2 * len(self.atoms)
+
+    def left_out(self, mask: Mask) -> Mask:
+        """The atoms that a mask leaves out, and nothing else of it."""
+        return mask & self.everything
+
+    def in_float(self, mask: Mask) -> Mask:
+        """The atoms that are float where others are hybrid."""
+        return mask >> len(self.atoms) & self.left_out(mask)
+
+    def with_float(self, mask: Mask, atoms: Mask) -> Mask:
+        """The mask with these of its atoms float, where they are left out, and the others hybrid."""
+        return self.left_out(mask) | (atoms & self.left_out(mask)) << len(self.atoms) | mask & self.refinement
+
+    def canonical(self, mask: Mask) -> Mask:
+        """The mask without what means nothing: float atoms that are not left out."""
+        return self.with_float(mask, self.in_float(mask))
+
     def nodes_of(self, mask: Mask) -> frozenset[str]:
         """The nodes that a mask leaves out, with the pinned ones."""
-        chosen: set[str] = set(self.pinned)
-        for i in bits(mask):
-            chosen |= self.atoms[i].nodes
-        return frozenset(chosen)
+        return self.pinned | self._nodes(self.left_out(mask))
 
-    def mask_of(self, nodes: Iterable[str]) -> Mask:
+    def float_nodes_of(self, mask: Mask) -> frozenset[str]:
+        """Of the nodes that a mask leaves out those that are float where others are hybrid."""
+        return self._nodes(self.in_float(mask))
+
+    def _nodes(self, atoms: Mask) -> frozenset[str]:
+        return frozenset().union(*(self.atoms[i].nodes for i in bits(atoms)))
+
+    def mask_of(self, nodes: Iterable[str], float_nodes: Iterable[str] = (), *, refined: bool = False) -> Mask:
         """The atoms of which more than half is left out; exact for what the atoms can express."""
+        found = self.with_float(self._atoms(nodes), self._atoms(float_nodes))
+        return found | self.refinement if refined else found
+
+    def _atoms(self, nodes: Iterable[str]) -> Mask:
         chosen = frozenset(nodes)
         return sum(1 << i for i, atom in enumerate(self.atoms) if 2 * len(atom.nodes & chosen) > len(atom.nodes))
 
     def forecast(self, mask: Mask) -> Forecast:
         """Exact size and penalty, worked out once."""
         if mask not in self._forecasts:
-            self._forecasts[mask] = self._forecast(self.nodes_of(mask))
+            found = self._forecast(self.nodes_of(mask), self.float_nodes_of(mask))
+            refined = mask & self.refinement
+            self._forecasts[mask] = replace(found, key=(found.key, "in sequence")) if refined else found
         return self._forecasts[mask]
 
     def accepts(self, mask: Mask) -> bool:
@@ -146,7 +184,7 @@ class Problem:
 
     def islands(self, mask: Mask) -> list[Mask]:
         """The connected groups of atoms that a mask leaves out, in graph order."""
-        left, found = mask, []
+        left, found = self.left_out(mask), []
         while left:
             island = frontier = left & -left
             while frontier:
@@ -173,7 +211,8 @@ def bits(mask: Mask) -> list[int]:
 
 def indicator(masks: Sequence[Mask], count: int) -> np.ndarray:
     """Float rows, shape (n_masks, count): 1 where the atom is in integers, 0 where it is left out."""
-    if not len(masks):
+    masks = [mask & (1 << count) - 1 for mask in masks]
+    if not masks:
         return np.zeros((0, count))
     size = (count + 7) // 8
     raw = np.frombuffer(b"".join(mask.to_bytes(size, "little") for mask in masks), dtype=np.uint8)

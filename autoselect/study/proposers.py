@@ -162,7 +162,7 @@ def _all_masks(count: int) -> Iterator[Mask]:
 
 
 def random_masks(problem: Problem, seed: int) -> Proposer:
-    """Masks of random density, each once, until all were drawn."""
+    """Masks of random density, each once, until all were drawn; in a mixed search half of each is float by chance."""
     rng = np.random.default_rng(seed)
 
     def draws() -> Iterator[Mask]:
@@ -173,7 +173,8 @@ def random_masks(problem: Problem, seed: int) -> Proposer:
             mask = sum(1 << int(i) for i in chosen)
             if mask not in drawn:
                 drawn.add(mask)
-                yield mask
+                in_float = int.from_bytes(rng.bytes((count + 7) // 8), "little") if problem.mixed else 0
+                yield problem.with_float(mask, in_float)
 
     return Listed(filter(problem.accepts, draws()))
 

@@ -186,6 +186,7 @@ def _bind(
         keep_int=keep_int | decided.keep_int,
         units=units_of(case),
     )
+    space = replace(space, mixed=settings.fallback == "search")
     return space, replace(case, warnings=(*case.warnings, *decided.messages))
 
 
@@ -357,7 +358,7 @@ def _open_study(
         seed=settings.seed + len(before.records()),
         problem=problem,
         space=space,
-        fallback=settings.fallback,
+        fallback=settings.template.fallback,
         budget=settings.trials,
         repairs=settings.template.repairs,
     )

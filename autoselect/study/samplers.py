@@ -43,6 +43,15 @@ _OPTUNAS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
 SAMPLERS: tuple[str, ...] = (*PROPOSERS, *_OPTUNAS)
 
 
+_CORRECTION, _CORRECTIONS = "bias_correction", ("once", "in-sequence")
+"""A parameter of the study where candidates may have their biases corrected in sequence."""
+
+
+def in_sequence(repairs: tuple[str, ...]) -> tuple[str, ...]:
+    """The same repairs, with biases corrected node after node."""
+    return tuple("bias-sequential" if name == "bias" else name for name in repairs)
+
+
 def check_sampler(name: str) -> None:
     """Refuse a name that no sampler has.
 
@@ -127,7 +136,8 @@ class ProposerSampler(optuna.samplers.BaseSampler):
                 found[dimension.name] = CategoricalDistribution([False, True])
             else:
                 found[dimension.name] = IntDistribution(0, dimension.at_most)
-        return found
+        choices = {toggle.name: [False, True] for toggle in self._space.float_toggles}
+        return found | {name: CategoricalDistribution(values) for name, values in (choices | self._extra).items()}
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -136,8 +146,20 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         if self._next is None and not self.prepare(study):
             return {}
         assert self._next is not None
-        setting, self._next = self._space.encode(self._problem.nodes_of(self._next)), None
-        return dict(setting) if setting is not None else {}
+        mask, self._next = self._next, None
+        nodes = self._problem.nodes_of(mask)
+        setting = self._space.encode(nodes)
+        if setting is None:
+            return {}
+        in_float = self._space.encode_float(nodes, self._problem.float_nodes_of(mask))
+        refined = {name: _CORRECTIONS[bool(mask & self._problem.refinement)] for name in self._extra}
+        return {**setting, **in_float, **refined}
+
+    def suggest_repairs(self, trial: optuna.Trial) -> tuple[str, ...] | None:
+        """The repairs of a proposal where they are not those of the search's other recipes."""
+        if not self._extra or trial.suggest_categorical(_CORRECTION, _CORRECTIONS) == _CORRECTIONS[0]:
+            return None
+        return in_sequence(self._repairs or ())
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -145,19 +167,32 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         """Parameters that are none of the space's."""
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
+    @property
+    def _extra(self) -> dict[str, list[str]]:
+        """Parameters beside those of the space, with their values."""
+        return {_CORRECTION: list(_CORRECTIONS)} if self._problem.refinable else {}
+
     def _mask(self, trial: FrozenTrial) -> Mask:
-        return self._problem.mask_of(self._space.decode(trial.params))
+        return self._problem.mask_of(
+            self._space.decode(trial.params),
+            self._space.decode_float(trial.params),
+            refined=trial.params.get(_CORRECTION) == _CORRECTIONS[1],
+        )
+
+    def _mask_of(self, recipe: Recipe) -> Mask:
+        refined = "bias-sequential" in recipe.repairs and "bias" in (self._repairs or ())
+        return self._problem.mask_of(recipe.denylisted_nodes, recipe.float_nodes, refined=refined)
 
     def _is_ours(self, recipe: Recipe) -> bool:
         """Whether the candidate says something of the search's own recipes."""
-        if self._repairs is not None and recipe.repairs != self._repairs:
+        if self._repairs is not None and recipe.repairs not in (self._repairs, in_sequence(self._repairs)):
             return False
         return self._fallback in (None, recipe.fallback) or not recipe.denylisted_nodes
 
     def _seen(self, trial: FrozenTrial) -> Seen | None:
         attributes = trial.user_attrs
         if trial.state == TrialState.FAIL and "recipe" in attributes and "error" in attributes:
-            return _of_failure(self._problem.mask_of(Recipe.from_json(attributes["recipe"]).denylisted_nodes))
+            return _of_failure(self._mask_of(Recipe.from_json(attributes["recipe"])))
         if trial.state not in (TrialState.COMPLETE, TrialState.PRUNED):
             return None
         mask = self._mask(trial)
@@ -165,7 +200,7 @@ class ProposerSampler(optuna.samplers.BaseSampler):
             recipe = Recipe.from_json(attributes["recipe"])
             if not self._is_ours(recipe):
                 return None
-            mask = self._problem.mask_of(recipe.denylisted_nodes)
+            mask = self._mask_of(recipe)
         if "scores" in attributes:
             return _of_scores(mask, Scores.from_dict(attributes["scores"]), attributes.get("violations", {}))
         if "partial" in attributes:
@@ -183,7 +218,7 @@ def seen_of(records: Sequence[TrialRecord], problem: Problem, template: Recipe) 
     used = [(r, recipe) for r, recipe in alike if recipe.fallback == template.fallback or not recipe.denylisted_nodes]
     seen = []
     for record, recipe in used:
-        mask = problem.mask_of(recipe.denylisted_nodes)
+        mask = problem.mask_of(recipe.denylisted_nodes, recipe.float_nodes)
         if record.scores is not None:
             seen.append(replace(_of_scores(mask, record.scores, {}), feasible=record.feasible))
         elif record.partial is not None:

@@ -23,6 +23,8 @@ _PRIOR_SD = 1.2
 _HYBRID_SHARE = 0.1
 """A hybrid atom's error power is expected to be this share of its integer form's."""
 _FLOOR = 1e-9
+_REFINING_PRIOR, _REFINING_SD, _REFINING_SPREAD = -0.2, 0.3, 0.2
+"""What correction in sequence is expected to do to a log divergence, how sure that is, and how candidates differ."""
 _ROUNDS = 12
 _NOISE_SD = 0.08
 _UNIT_SD, _TYPE_SD, _PAIR_SD, _ALIKE_SD = 0.10, 0.10, 0.10, 0.35
@@ -61,7 +63,8 @@ class Surrogate:
         self._pairs = np.array(
             [(i, j) for i in range(count) for j in problem.neighbours[i] if i < j], dtype=np.int64
         ).reshape(-1, 2)
-        self._known = np.zeros((0, count))
+        self._known = np.zeros((0, 2 * count if problem.hybrid else count))
+        self._refining = (_REFINING_PRIOR, _REFINING_SD)
         self._weights = np.zeros(0)
         self._factor: tuple[np.ndarray, bool] | None = None
         self._scale, self._length = 1.0, 0.3
@@ -74,9 +77,12 @@ class Surrogate:
             log_divergences: Natural logs, shape (n,).
             noise: Standard deviation of each, shape (n,); larger for those scored on part of the samples.
         """
-        self._known = indicator(masks, len(self._problem.atoms))
+        refined = self._refined(masks)
+        self._refining = _refining(masks, log_divergences, self._problem)
+        log_divergences = log_divergences - self._refining[0] * refined
+        self._known = self._rows(masks)
         # With everything in float no term is left: what such a candidate shows is what all others have too.
-        bare = log_divergences[self._design(self._known).sum(axis=1) == 0.0]
+        bare = log_divergences[self._known.sum(axis=1) == 0.0]
         self._floor = float(np.exp(bare.mean())) if len(bare) else _FLOOR
         caps = [math.inf, *(_CAP_ROOM * np.exp(np.quantile(log_divergences, _CAPPED)))]
         fits = [
@@ -89,22 +95,32 @@ class Surrogate:
 
     def believe(self, masks: Sequence[Mask]) -> Belief:
         """Predict candidates."""
-        rows = indicator(masks, len(self._problem.atoms))
+        rows, refined = self._rows(masks), self._refined(masks)
         mean, free = self._base(rows)
         variance = free**2 * self._prior_variance(rows)
         if self._factor is not None:
             cross = self._kernel(rows, self._known) * free[:, None] * self._known_free
             mean = mean + cross @ self._weights
             variance = variance - np.einsum("ij,ji->i", cross, cho_solve(self._factor, cross.T))
-        return Belief(mean, np.sqrt(np.maximum(variance, 1e-4)))
+        shift, doubt = self._refining
+        return Belief(mean + shift * refined, np.sqrt(np.maximum(variance, 1e-4) + doubt**2 * refined))
 
     @property
     def terms(self) -> np.ndarray:
         """Estimated divergence that each atom gives in integers, shape (n_atoms,)."""
         return np.asarray(np.exp(self._theta[: len(self._problem.atoms)]))
 
-    def _design(self, rows: np.ndarray) -> np.ndarray:
-        return np.hstack([rows, 1.0 - rows]) if self._problem.hybrid else rows
+    def _rows(self, masks: Sequence[Mask]) -> np.ndarray:
+        """For each atom 1 where it is integer; then, where there are such, for each atom 1 where it is hybrid."""
+        count = len(self._problem.atoms)
+        inside = indicator(masks, count)
+        if not self._problem.hybrid:
+            return inside
+        not_float = indicator([self._problem.in_float(mask) for mask in masks], count)
+        return np.hstack([inside, (1.0 - inside) * not_float])
+
+    def _refined(self, masks: Sequence[Mask]) -> np.ndarray:
+        return np.array([float(bool(mask & self._problem.refinement)) for mask in masks])
 
     def _prior(self, cap: float) -> np.ndarray:
         """Logs of the terms that the problem's sensitivities stand for, if divergences end in this cap."""
@@ -115,7 +131,7 @@ class Surrogate:
 
     def _base(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The log of the capped sum, and how free it is to vary: 1 far below the cap."""
-        total = self._design(rows) @ np.exp(self._theta) + self._floor
+        total = rows @ np.exp(self._theta) + self._floor
         return np.log(total) - np.log1p(total / self._cap), _free(total, self._cap)
 
     def _map(
@@ -126,7 +142,7 @@ class Surrogate:
         Returns:
             The log of their likelihood but for a constant, the cap, and the terms' logs.
         """
-        design, prior = self._design(self._known), self._prior(cap)
+        design, prior = self._known, self._prior(cap)
         theta = prior.copy() if start is None else start
         for _ in range(_ROUNDS):
             parts = design * np.exp(theta)
@@ -161,21 +177,26 @@ class Surrogate:
                     best, chosen = evidence, (scale, length, factor, weights)
         self._scale, self._length, self._factor, self._weights = chosen
 
+    def _alike(self, rows: np.ndarray) -> np.ndarray:
+        """The columns by which candidates are alike: where all that is left out is hybrid, half of them say it all."""
+        return rows if self._problem.mixed else rows[:, : len(self._problem.atoms)]
+
     def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        count = max(a.shape[1], 1)
+        paired = self._paired(a) @ self._paired(b).T if len(self._pairs) else 0.0
+        a, b = self._alike(a), self._alike(b)
+        count, atoms = max(a.shape[1], 1), len(self._problem.atoms)
         unlike = (a @ (1.0 - b).T + (1.0 - a) @ b.T) / count
         centred_a, centred_b = a - 0.5, b - 0.5
         kernel = _ALIKE_SD**2 * np.exp(-unlike / self._length)
         kernel += _UNIT_SD**2 * centred_a @ centred_b.T
-        kernel += _TYPE_SD**2 * (centred_a @ self._types) @ (centred_b @ self._types).T
-        if len(self._pairs):
-            kernel += _PAIR_SD**2 * self._paired(a) @ self._paired(b).T / np.sqrt(len(self._pairs))
+        kernel += _TYPE_SD**2 * (centred_a[:, :atoms] @ self._types) @ (centred_b[:, :atoms] @ self._types).T
+        kernel += _PAIR_SD**2 * paired / np.sqrt(max(len(self._pairs), 1))
         return np.asarray(self._scale**2 * kernel)
 
     def _prior_variance(self, rows: np.ndarray) -> np.ndarray:
-        centred = rows - 0.5
+        centred = self._alike(rows) - 0.5
         variance = np.full(len(rows), _ALIKE_SD**2) + _UNIT_SD**2 * (centred**2).sum(axis=1)
-        variance += _TYPE_SD**2 * ((centred @ self._types) ** 2).sum(axis=1)
+        variance += _TYPE_SD**2 * ((centred[:, : len(self._problem.atoms)] @ self._types) ** 2).sum(axis=1)
         if len(self._pairs):
             variance += _PAIR_SD**2 * (self._paired(rows) ** 2).sum(axis=1) / np.sqrt(len(self._pairs))
         return np.asarray(self._scale**2 * variance)
@@ -183,6 +204,19 @@ class Surrogate:
     def _paired(self, rows: np.ndarray) -> np.ndarray:
         """1 where neighbours are on different sides, else 0; one column a pair."""
         return np.asarray(np.abs(rows[:, self._pairs[:, 0]] - rows[:, self._pairs[:, 1]]))
+
+
+def _refining(masks: Sequence[Mask], log_divergences: np.ndarray, problem: Problem) -> tuple[float, float]:
+    """What correcting biases in sequence does to a log divergence, and how sure that is, from pairs known both ways."""
+    known = dict(zip(masks, log_divergences.tolist(), strict=True))
+    pairs = [
+        known[m] - known[m ^ problem.refinement]
+        for m in masks
+        if m & problem.refinement and m ^ problem.refinement in known
+    ]
+    precision = 1.0 / _REFINING_SD**2 + len(pairs) / _REFINING_SPREAD**2
+    mean = (_REFINING_PRIOR / _REFINING_SD**2 + sum(pairs) / _REFINING_SPREAD**2) / precision
+    return mean, math.sqrt(1.0 / precision + (_REFINING_SPREAD**2 if pairs else 0.0))
 
 
 def _free(total: np.ndarray, cap: float) -> np.ndarray:

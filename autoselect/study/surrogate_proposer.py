@@ -188,9 +188,14 @@ class _Ask:
         return chosen
 
     def best_undone(self) -> Mask | None:
-        """A member of the front without one of its float islands; None where all of these are known."""
-        undone = [mask for member in self._parents for mask in moves.without_islands(member, self._problem)]
-        masks, gains = self._weighed(list(dict.fromkeys(undone)))
+        """A member of the front without one of its float islands, or with biases corrected in sequence.
+
+        None where all of these are known.
+        """
+        tried = [mask for member in self._parents for mask in moves.without_islands(member, self._problem)]
+        if self._problem.refinable:
+            tried += [member | self._problem.refinement for member in self._parents]
+        masks, gains = self._weighed(list(dict.fromkeys(tried)))
         return masks[int(np.argmax(gains))] if masks else None
 
     def _breed(self) -> None:

@@ -41,7 +41,7 @@ def check_target(settings: SearchSettings) -> Target:
             it.
     """
     target = read_target(settings.target)
-    if settings.fallback == "drq" and not target.runs_hybrid:
+    if settings.template.fallback == "drq" and not target.runs_hybrid:
         raise UsageError(
             f"Target {target.name!r} runs no hybrid ops, so what is left out of integers cannot become hybrid. "
             "Use --fallback float, or leave it out."
@@ -84,7 +84,7 @@ def pins_of(
     graph = reader.read_graph(fb.parse(case.files.float_model.read_bytes()))
     names = {node.index: node.name for node in case.layers.nodes}
     stuck = {node.index for node in case.layers.nodes if node.unreachable_reason}
-    found = pins(graph, names, target, hybrid=settings.fallback == "drq")
+    found = pins(graph, names, target, hybrid=settings.template.fallback == "drq")
     for index, why in found.impossible.items():
         raise _unsatisfiable(target, graph, index, why)
     for index, why in found.keep_float.items():

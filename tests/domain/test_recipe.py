@@ -10,11 +10,18 @@ from autoselect.domain.recipe import Recipe, resolve
 from autoselect.errors import RecipeError
 
 NAMES = st.frozensets(st.text(min_size=1, max_size=8), max_size=4)
+FALLBACKS = st.one_of(st.tuples(st.just("drq"), NAMES), st.just(("float", frozenset())))
+
+
+def _recipe(fallback: tuple[str, frozenset[str]], **values: object) -> Recipe:
+    return Recipe(fallback=fallback[0], float_nodes=fallback[1], **values)  # type: ignore[arg-type]
+
+
 RECIPES = st.builds(
-    Recipe,
+    _recipe,
+    fallback=FALLBACKS,
     denylisted_nodes=NAMES,
     denylisted_ops=NAMES,
-    fallback=st.sampled_from(["drq", "float"]),
     per_channel=st.booleans(),
     io_type=st.sampled_from(["float32", "int8", "uint8"]),
     repairs=st.sampled_from([(), ("bias",), ("ranges-mse", "bias-sequential"), ("equalization", "weights-mse")]),
@@ -77,6 +84,8 @@ def test_any_collection_of_names_becomes_a_frozen_set() -> None:
         pytest.param('{"per_channel": 1}', "per_channel: expected true or false, got 1", id="a number for a truth"),
         pytest.param('{"per_channel": null}', "per_channel: expected true or false", id="null for a truth"),
         pytest.param('{"fallback": "int4"}', "fallback: expected one of drq, float, got 'int4'", id="fallback"),
+        pytest.param('{"float_nodes": "a"}', "float_nodes: expected a list of names, got 'a'", id="a float name"),
+        pytest.param('{"fallback": "float", "float_nodes": ["a"]}', "float_nodes: expected none", id="float twice"),
         pytest.param('{"io_type": "int16"}', "io_type: expected one of float32, int8, uint8", id="io type"),
         pytest.param('{"io_type": ["int8"]}', "io_type: expected one of", id="a list for a word"),
     ],
@@ -102,6 +111,24 @@ def test_bad_json_names_what_is_wrong(text: str, message: str) -> None:
 def test_names_globs_and_types_resolve_to_nodes(nodes: list[str], ops: list[str], expected: set[str]) -> None:
     recipe = Recipe(denylisted_nodes=frozenset(nodes), denylisted_ops=frozenset(ops), fallback="float")
     assert resolve(recipe, NODES) == Recipe(denylisted_nodes=frozenset(expected), fallback="float")
+
+
+def test_float_nodes_resolve_like_the_others() -> None:
+    recipe = Recipe(denylisted_nodes=frozenset({"block_1/*"}), float_nodes=frozenset({"*add"}))
+    assert resolve(recipe, NODES).float_nodes == {"block_1/add"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        pytest.param("block_2/conv", "'block_2/conv' is not denylisted, so it is integer", id="an integer node"),
+        pytest.param("*conv", "'block_2/conv' is not denylisted", id="a glob that covers one"),
+        pytest.param("block_9", "No node is called 'block_9'", id="no node"),
+    ],
+)
+def test_float_nodes_that_are_none_of_the_denylisted(pattern: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        resolve(Recipe(denylisted_nodes=frozenset({"block_1/*"}), float_nodes=frozenset({pattern})), NODES)
 
 
 @pytest.mark.parametrize(

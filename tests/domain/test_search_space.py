@@ -123,3 +123,31 @@ def test_dimensions_of_equal_name() -> None:
 @pytest.mark.parametrize(("at_most", "expected"), [(0, 0), (2, 2), (9, 3)])
 def test_a_cut_never_asks_for_more_than_there_is(at_most: int, expected: int) -> None:
     assert ranked_cut("c", ["a", "b", "c"], at_most).at_most == expected
+
+
+MIXED = BoundSpace(
+    dimensions=(
+        Toggle(name="all", nodes=frozenset("abc")),
+        *(Toggle(name=f"only {node}", nodes=frozenset({node})) for node in "abcd"),
+    ),
+    keep_int=frozenset("d"),
+    mixed=True,
+)
+
+
+@given(nodes=st.frozensets(st.sampled_from("abcd")), in_float=st.frozensets(st.sampled_from("abcd")))
+def test_float_toggles_say_which_of_the_denylisted_nodes_are_float(
+    nodes: frozenset[str], in_float: frozenset[str]
+) -> None:
+    setting = MIXED.encode(nodes)
+    assert setting is not None
+    setting |= MIXED.encode_float(nodes, in_float & MIXED.pin(nodes))
+    assert MIXED.decode(setting) == MIXED.pin(nodes)
+    assert MIXED.decode_float(setting) == in_float & MIXED.pin(nodes)
+
+
+def test_a_space_that_is_not_mixed_has_no_float_toggles() -> None:
+    plain = BoundSpace(dimensions=MIXED.dimensions)
+    assert plain.float_toggles == ()
+    assert plain.decode_float({"all": True, "float:all": True}) == frozenset()
+    assert [toggle.name for toggle in MIXED.float_toggles][:2] == ["float:all", "float:only a"]

@@ -19,7 +19,7 @@ MODELS = [
 
 
 @pytest.mark.parametrize(("make", "with_drq"), MODELS)
-@pytest.mark.parametrize("fallback", ["drq", "float"])
+@pytest.mark.parametrize("fallback", ["drq", "float", "some of each"])
 def test_kinds_are_those_of_the_built_model(
     make: Callable[[], zoo.Prepared], with_drq: set[str], fallback: str
 ) -> None:
@@ -27,10 +27,11 @@ def test_kinds_are_those_of_the_built_model(
     names = [node.name for node in prepared.nodes]
     rng = np.random.default_rng(5)
     seen = set()
-    for share in (0.0, 0.3, 0.6, 1.0):
+    for share in (0.0, 0.3, 0.6, 0.8, 1.0):
         chosen = frozenset(name for name in names if rng.random() < share)
-        recipe = Recipe(denylisted_nodes=chosen, fallback=fallback)
+        some = frozenset(name for name in chosen if rng.random() < 0.5) if fallback == "some of each" else frozenset()
+        recipe = Recipe(denylisted_nodes=chosen, float_nodes=some, fallback="float" if fallback == "float" else "drq")
         built = prepared.builder.build(recipe)
         assert node_kinds(recipe, prepared.nodes, built.fallbacks) == built.kinds
         seen |= set(built.kinds.values())
-    assert seen == (with_drq if fallback == "drq" else {"integer", "float"})
+    assert seen == ({"integer", "float"} if fallback == "float" else with_drq)

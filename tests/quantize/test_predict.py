@@ -109,7 +109,7 @@ def drawn_recipes(count: int, trials: int, seed: int) -> list[list[int]]:
 
 
 def assert_predicts(prepared: zoo.Prepared, base: Recipe, trials: int) -> None:
-    """Predict and build, in turn with each fallback."""
+    """Predict and build, in turn with each fallback and with some nodes float and others hybrid."""
     nodes = prepared.nodes
     predictor = probe(
         prepared.calibrated,
@@ -121,9 +121,10 @@ def assert_predicts(prepared: zoo.Prepared, base: Recipe, trials: int) -> None:
     )
     for trial, denied in enumerate(drawn_recipes(len(nodes), trials, seed=len(nodes))):
         fallback = "drq" if trial % 3 else "float"
-        names = frozenset(nodes[i].name.replace("[", "[[]") for i in denied)
-        built = prepared.builder.build(replace(base, denylisted_nodes=names, fallback=fallback))
-        predicted = predictor.predict(denied, fallback)
+        in_float = denied[::2] if trial % 3 == 2 else []
+        names, floats = (frozenset(nodes[i].name.replace("[", "[[]") for i in some) for some in (denied, in_float))
+        built = prepared.builder.build(replace(base, denylisted_nodes=names, fallback=fallback, float_nodes=floats))
+        predicted = predictor.predict(denied, fallback, in_float)
         found = {
             "kinds": predicted.kinds,
             "size": predicted.size_bytes,
@@ -134,7 +135,7 @@ def assert_predicts(prepared: zoo.Prepared, base: Recipe, trials: int) -> None:
             "size": len(built.content),
             "fragmentation": fragmentation(built.graph, WEIGHTS),
         }
-        assert found == expected, (denied, fallback)
+        assert found == expected, (denied, in_float, fallback)
         # Conversions may be in other places of the order, which moves what is alive at once a little.
         assert peak_activation_bytes(predicted.graph) == pytest.approx(peak_activation_bytes(built.graph), rel=0.05)
 

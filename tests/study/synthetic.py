@@ -23,6 +23,8 @@ def chain_of(
     weights: Sequence[float] | None = None,
     heuristic: frozenset[str] = frozenset(),
     hybrid: bool = False,
+    mixed: bool = False,
+    refinable: bool = False,
     constraints: Constraints | None = None,
     idle: frozenset[int] = frozenset(),
 ) -> Problem:
@@ -33,13 +35,14 @@ def chain_of(
     count = len(sensitivities)
     weight = np.ones(count) if weights is None else np.asarray(weights)
 
-    def forecast(nodes: frozenset[str]) -> Forecast:
+    def forecast(nodes: frozenset[str], float_nodes: frozenset[str]) -> Forecast:
         if not count:
             return Forecast(100, 0.0, ())
         out = np.array([f"n{i}" in nodes and i not in idle for i in range(count)])
         islands = int((np.diff(np.concatenate([[0], out.astype(int)])) == 1).sum())
-        size = 100 + round(300 * float(weight[out].sum() / weight.sum()))
-        return Forecast(size, float(out.mean()) + 3.0 * islands / count, tuple(out))
+        in_float = [f"n{i}" in float_nodes for i in range(count)]
+        size = 100 + round(300 * float(weight[out].sum() / weight.sum())) + sum(in_float)
+        return Forecast(size, float(out.mean()) + 3.0 * islands / count, (tuple(out.tolist()), tuple(in_float)))
 
     return Problem(
         [
@@ -50,6 +53,8 @@ def chain_of(
         forecast,
         heuristic=heuristic,
         hybrid=hybrid,
+        mixed=mixed,
+        refinable=refinable,
         constraints=constraints or Constraints(),
     )
 

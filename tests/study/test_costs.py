@@ -20,7 +20,7 @@ NODES = 8
 def problem_of(costs: tuple[str, ...]) -> Problem:
     """Atoms in a row; each left out adds 10 bytes to 100, a point of penalty and, of every second, a segment."""
 
-    def forecast(nodes: frozenset[str]) -> Forecast:
+    def forecast(nodes: frozenset[str], float_nodes: frozenset[str]) -> Forecast:
         out = sorted(int(name[1:]) for name in nodes)
         figures = {"segments": float(sum(i % 2 for i in out))} if "segments" in costs else {}
         return Forecast(100 + 10 * len(out), float(len(out)), tuple(out), None, figures)

@@ -321,7 +321,7 @@ def test_a_search_ends_where_it_is_told_to(path: Path) -> None:
 def test_a_sampler_with_nothing_left_ends_the_search(path: Path) -> None:
     space = BoundSpace(dimensions=SPACE.dimensions[:2])
     atoms = [Atom(nodes=frozenset(n), op_type="ADD", position=i, sensitivity=1.0) for i, n in enumerate("ab")]
-    problem = Problem(atoms, [frozenset(), frozenset()], lambda nodes: Forecast(1, 1.0, nodes))
+    problem = Problem(atoms, [frozenset(), frozenset()], lambda nodes, float_nodes: Forecast(1, 1.0, nodes))
     search = Search(path, space=space)
     search.study._study.sampler = ProposerSampler(exhaustive(problem, 0), problem, space)
     records = search.run(30, BASELINES[:1])

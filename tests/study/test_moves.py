@@ -99,3 +99,24 @@ def test_flips_by_rank_leave_out_what_harms_and_take_back_what_does_not() -> Non
     taken_back = [bits(0b000011 & ~m)[0] for m in found if not m & ~0b000011]
     assert left_out.count(4) > 0.9 * len(left_out) > 100
     assert taken_back.count(0) > 0.9 * len(taken_back) > 100
+
+
+@given(parents=st.lists(st.integers(0, (1 << 13) - 1), min_size=1, max_size=4), seed=st.integers(0, 1000))
+def test_children_of_a_mixed_search_mean_something(parents: list[Mask], seed: int) -> None:
+    problem = chain_of([1.0] * 6, hybrid=True, mixed=True, refinable=True)
+    rng = np.random.default_rng(seed)
+    children = [moves.child([problem.canonical(p) for p in parents], problem, np.ones(6), rng) for _ in range(20)]
+    assert all(problem.canonical(mask) == mask and not mask & problem.refinement for mask in children)
+
+
+def test_children_of_a_mixed_search_change_between_float_and_hybrid() -> None:
+    problem, rng = chain_of([1.0] * 6, hybrid=True, mixed=True), np.random.default_rng(0)
+    children = [moves.child([0b011110], problem, np.ones(6), rng) for _ in range(200)]
+    assert any(problem.in_float(mask) for mask in children)
+    assert any(problem.left_out(mask) and not problem.in_float(mask) for mask in children)
+
+
+def test_single_flips_of_a_mixed_search_by_hand() -> None:
+    problem = chain_of([1.0] * 3, hybrid=True, mixed=True)
+    # The second and third atom are left out, the third in float.
+    assert set(moves.single_flips(0b100_110, problem)) == {0b100_111, 0b100_100, 0b000_010, 0b110_110, 0b000_110}

@@ -95,7 +95,7 @@ def test_islands_by_hand(mask: int, islands: list[int]) -> None:
 def test_a_forecast_is_worked_out_once() -> None:
     asked = []
 
-    def forecast(nodes: frozenset[str]) -> Forecast:
+    def forecast(nodes: frozenset[str], float_nodes: frozenset[str]) -> Forecast:
         asked.append(nodes)
         return Forecast(len(nodes), 0.5, nodes)
 
@@ -225,3 +225,23 @@ def test_neighbours_by_hand(graph: Graph, names: dict[int, str], groups: str, ex
     found = neighbours_of(graph, layers, atoms)
     first = [min(atom.nodes) for atom in atoms]
     assert ["".join(sorted(first[j] for j in near)) for near in found] == expected
+
+
+@given(st.integers(0, (1 << 13) - 1))
+def test_masks_of_a_mixed_search_say_what_is_float_and_what_is_refined(raw: int) -> None:
+    problem = chain_of([1.0] * 6, hybrid=True, mixed=True, refinable=True)
+    mask = problem.canonical(raw)
+    assert problem.canonical(mask) == mask
+    assert problem.float_nodes_of(mask) <= problem.nodes_of(mask)
+    assert problem.nodes_of(mask) == {f"n{i}" for i in range(6) if raw >> i & 1}
+    assert problem.float_nodes_of(mask) == {f"n{i}" for i in range(6) if raw >> i & raw >> (i + 6) & 1}
+    refined = bool(raw >> 12 & 1)
+    assert problem.mask_of(problem.nodes_of(mask), problem.float_nodes_of(mask), refined=refined) == mask
+    assert problem.islands(mask) == problem.islands(problem.left_out(mask))
+
+
+def test_what_is_refined_costs_the_same_and_is_another_candidate() -> None:
+    problem = chain_of([1.0] * 4, refinable=True)
+    plain, refined = problem.forecast(0b0110), problem.forecast(0b0110 | problem.refinement)
+    assert (plain.size_bytes, plain.penalty) == (refined.size_bytes, refined.penalty)
+    assert refined.key == (plain.key, "in sequence")

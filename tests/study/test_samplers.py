@@ -283,7 +283,10 @@ def test_a_mask_is_put_into_the_terms_of_the_space() -> None:
 def test_pinned_nodes_are_in_every_candidate() -> None:
     space = BoundSpace(dimensions=TOGGLES.dimensions[:3], keep_float=frozenset({"n4"}), keep_int=frozenset({"n3"}))
     problem = Problem(
-        FIVE.atoms[:3], FIVE.neighbours[:3], lambda nodes: FIVE.forecast(FIVE.mask_of(nodes)), pinned=frozenset({"n4"})
+        FIVE.atoms[:3],
+        FIVE.neighbours[:3],
+        lambda nodes, float_nodes: FIVE.forecast(FIVE.mask_of(nodes)),
+        pinned=frozenset({"n4"}),
     )
     sampler = ProposerSampler(exhaustive(problem, 0), problem, space)
     study = optuna.create_study(directions=THREE_LOSSES, sampler=sampler)

@@ -126,3 +126,36 @@ def test_odd_problems_are_believed_all_the_same(priors: list[float], masks: list
     assert np.isfinite(belief.mean).all()
     assert (belief.deviation > 0).all()
     assert belief.mean[masks[0]] == pytest.approx(math.log(0.2), abs=1.0)
+
+
+def test_it_learns_what_correction_in_sequence_does() -> None:
+    """Every candidate is better by half corrected in sequence: so is one that was not tried that way."""
+    problem = chain_of([0.01, 0.02, 0.03, 0.04, 0.05], refinable=True)
+    masks = [0b00001, 0b00110, 0b01100, 0b11000]
+    plain = np.log([0.14, 0.10, 0.08, 0.06])
+    surrogate = Surrogate(problem)
+    before = surrogate.believe([0b00011, 0b00011 | problem.refinement])
+    assert before.mean[1] < before.mean[0]
+    assert before.deviation[1] > before.deviation[0]
+    refined = [mask | problem.refinement for mask in masks]
+    surrogate.fit([*masks, *refined], np.concatenate([plain, plain + np.log(0.5)]), np.zeros(8))
+    after = surrogate.believe([0b00011, 0b00011 | problem.refinement])
+    assert after.mean[1] - after.mean[0] == pytest.approx(np.log(0.5), abs=0.1)
+
+
+def test_what_is_float_has_no_term_of_its_own() -> None:
+    problem = chain_of([0.5, 0.5], hybrid=True, mixed=True)
+    integer, hybrid, in_float = Surrogate(problem).believe([0b00_00, 0b00_11, 0b11_11]).mean
+    assert in_float < hybrid < integer
+
+
+def test_beside_the_cap_one_atom_of_many_changes_nothing() -> None:
+    """Ten atoms of which each gives three times what outputs can be wrong by."""
+    problem = chain_of([0.75] * 10)
+    known = [0, 1, 2, 4, 1023 & ~1, 1023 & ~3, 1023 & ~7]
+    surrogate = Surrogate(problem)
+    total = np.array([3.0 * (10 - mask.bit_count()) for mask in known])
+    surrogate.fit(known, np.log(total / (1.0 + total)), np.zeros(len(known)))
+    believed = surrogate.believe([0b1000, 0b11_1111_0111])
+    assert believed.mean.tolist() == pytest.approx(np.log([27 / 28, 3 / 4]).tolist(), abs=0.08)
+    assert believed.deviation[0] < 0.1
