@@ -153,7 +153,8 @@ def _relative_costs(front: Sequence[TrialRecord], yardstick: Yardstick, costs: S
     Size and penalty are in units of the float model's, others in units of the front's spread.
     """
     units = {"size_bytes": float(yardstick.float_size_bytes), "penalty": yardstick.float_penalty}
-    table = np.array([[r.scores.costs[c] for c in costs] for r in front if r.scores is not None], dtype=np.float64)
+    rows = [[r.scores.costs[c] for c in costs] for r in front if r.scores is not None]
+    table = np.array(rows, dtype=np.float64).reshape(-1, len(costs))
     beyond = table - table.min(axis=0, initial=np.inf)
     spread = beyond.max(axis=0, initial=0.0)
     scale = np.array([units.get(c, width) for c, width in zip(costs, spread, strict=True)])
