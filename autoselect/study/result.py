@@ -236,16 +236,24 @@ def score_heldout(
 
 
 def time_again(
-    front: Sequence[TrialRecord], references: Sequence[Reference], root: Path, pool: WorkerPool, timeout_seconds: float
+    front: Sequence[TrialRecord],
+    references: Sequence[Reference],
+    root: Path,
+    pool: WorkerPool,
+    timeout_seconds: float,
+    listener: Listener,
 ) -> tuple[list[TrialRecord], list[Reference]]:
     """The front and the references with their latency measured again, one after the other and nothing beside it.
 
     What cannot be run a second time keeps what was measured first.
     """
+    shas = dict.fromkeys([*(r.sha256 for r in references), *(r.scores.sha256 for r in front if r.scores)])
+    listener(StageStarted(stage="latency", total=len(shas)))
     found: dict[str, dict[str, float]] = {}
-    for sha in dict.fromkeys([*(r.sha256 for r in references), *(r.scores.sha256 for r in front if r.scores)]):
+    for sha in shas:
         with contextlib.suppress(TrialError):
             found[sha] = pool.call(jobs.latency, root, sha, timeout_seconds=timeout_seconds)
+        listener(StepFinished(stage="latency"))
     timed = [
         replace(r, scores=replace(r.scores, quantities={**r.scores.quantities, **found.get(r.scores.sha256, {})}))
         for r in front
