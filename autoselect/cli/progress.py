@@ -22,6 +22,7 @@ STAGES: Mapping[str, str] = {
     "probes": "trying units alone",
     "trials": "trials",
     "heldout": "held-out check",
+    "latency": "timing the front",
     "write": "writing the run",
 }
 """What a reader sees for each stage."""

@@ -31,6 +31,7 @@ _STAGES = {
     "probes": "try units alone",
     "trials": "trials",
     "heldout": "held-out check",
+    "latency": "time the front",
     "write": "write the result",
 }
 _NAMED = 3

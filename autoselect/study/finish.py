@@ -71,7 +71,7 @@ class Finish:
             for message in failures:
                 listener(Warned(message=message))
         if pool is not None and "latency_ms" in costs:
-            front, references = result.time_again(front, references, root, pool, self.settings.trial_timeout)
+            front, references = result.time_again(front, references, root, pool, self.settings.trial_timeout, listener)
         listener(StageStarted(stage="write"))
         picks = result.picks_of(front, self.yardstick, result.noise_of(front, root, pool), costs)
         result.write_tables(self.folder, metric, records, front, heldout, picks, costs)

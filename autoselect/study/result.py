@@ -153,7 +153,8 @@ def _relative_costs(front: Sequence[TrialRecord], yardstick: Yardstick, costs: S
     Size and penalty are in units of the float model's, others in units of the front's spread.
     """
     units = {"size_bytes": float(yardstick.float_size_bytes), "penalty": yardstick.float_penalty}
-    table = np.array([[r.scores.costs[c] for c in costs] for r in front if r.scores is not None], dtype=np.float64)
+    rows = [[r.scores.costs[c] for c in costs] for r in front if r.scores is not None]
+    table = np.array(rows, dtype=np.float64).reshape(-1, len(costs))
     beyond = table - table.min(axis=0, initial=np.inf)
     spread = beyond.max(axis=0, initial=0.0)
     scale = np.array([units.get(c, width) for c, width in zip(costs, spread, strict=True)])
@@ -235,16 +236,24 @@ def score_heldout(
 
 
 def time_again(
-    front: Sequence[TrialRecord], references: Sequence[Reference], root: Path, pool: WorkerPool, timeout_seconds: float
+    front: Sequence[TrialRecord],
+    references: Sequence[Reference],
+    root: Path,
+    pool: WorkerPool,
+    timeout_seconds: float,
+    listener: Listener,
 ) -> tuple[list[TrialRecord], list[Reference]]:
     """The front and the references with their latency measured again, one after the other and nothing beside it.
 
     What cannot be run a second time keeps what was measured first.
     """
+    shas = dict.fromkeys([*(r.sha256 for r in references), *(r.scores.sha256 for r in front if r.scores)])
+    listener(StageStarted(stage="latency", total=len(shas)))
     found: dict[str, dict[str, float]] = {}
-    for sha in dict.fromkeys([*(r.sha256 for r in references), *(r.scores.sha256 for r in front if r.scores)]):
+    for sha in shas:
         with contextlib.suppress(TrialError):
             found[sha] = pool.call(jobs.latency, root, sha, timeout_seconds=timeout_seconds)
+        listener(StepFinished(stage="latency"))
     timed = [
         replace(r, scores=replace(r.scores, quantities={**r.scores.quantities, **found.get(r.scores.sha256, {})}))
         for r in front

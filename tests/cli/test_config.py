@@ -57,6 +57,9 @@ def search_with(text: str, *args: str) -> Any:
 VALUES = [
     pytest.param('model = "m.tflite"', "model", "m.tflite", id="the argument"),
     pytest.param("trials = 7", "trials", 7, id="whole number"),
+    pytest.param('objectives = "accuracy,segments"', "objectives", "accuracy,segments", id="objectives"),
+    pytest.param("latency = true", "objectives", "accuracy,size,penalty,latency", id="latency"),
+    pytest.param("latency-threads = 2", "latency_threads", 2, id="threads of latency"),
     pytest.param("max-drop = 1", "max_drop", 1.0, id="whole number for a number"),
     pytest.param("max_drop = 0.5", "max_drop", 0.5, id="underscore for dash"),
     pytest.param('max-size = "48kB"', "max_size", 48_000.0, id="size in words"),

@@ -296,3 +296,18 @@ def test_paper_shows_all_rows_and_no_controls(page: Page) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.locator(".nodes").evaluate("e => e.scrollHeight <= e.clientHeight + 1")
     assert page.locator("#front").evaluate("e => e._fullLayout.width") < 700
+
+
+@pytest.mark.parametrize("columns", [("segments",), ("size_bytes", "segments", "float_ops")], ids=["two", "four"])
+def test_the_axes_are_the_objectives_of_the_run(
+    window: tuple[Page, list[str]], tmp_path: Path, columns: tuple[str, ...]
+) -> None:
+    opened, told = window
+    run = made.made_run(tmp_path)
+    run.summary["objectives"] = ["accuracy", *columns]
+    open_page(opened, write_page(run, tmp_path / "report.html"))
+    shown = {"size_bytes": "size", "segments": "segments", "float_ops": "float ops"}
+    assert opened.locator("#x-axis option").all_inner_texts() == ["accuracy", *(shown[c] for c in columns)]
+    opened.select_option("#x-axis", "segments")
+    assert sorted(traces(opened)["front"]["x"]) == sorted(run.front["segments"])
+    assert told == []

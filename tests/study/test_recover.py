@@ -39,6 +39,15 @@ def test_a_run_that_was_killed_before_its_first_trial_can_be_read(folder: RunFol
     assert run.summary["warnings"] == ["mind this"]
 
 
+def test_the_objectives_are_those_of_the_run(folder: RunFolder) -> None:
+    settings = {"trials": 5, "objectives": ["accuracy", "segments", "latency"]}
+    folder.write_manifest({**MANIFEST, "settings": settings, "metric": {"name": "psnr", "direction": "maximize"}})
+    assert recover(folder)
+    run = load_run(folder.root)
+    assert run.summary["objectives"] == ["psnr", "segments", "latency_ms"]
+    assert {"psnr", "latency_ms", "latency_low", "latency_high"} <= set(run.trials.columns)
+
+
 def test_what_is_in_order_is_left_alone(folder: RunFolder) -> None:
     assert recover(folder)
     before = {path: path.read_bytes() for path in (folder.summary, folder.trials, folder.front_table)}

@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from ai_edge_litert.compiled_model import CompiledModel
+from ai_edge_litert.interpreter import Interpreter
 
 from autoselect.embedded import data, model_bytes
 from autoselect.tflite.latency import Latency, latency_of, repeated
@@ -38,3 +40,9 @@ def test_a_model_is_timed(threads: int) -> None:
     (sample,) = next(iter(data.calibration()))
     found = latency_of(model_bytes(), {"window": sample}, threads=threads)
     assert 0.0 < found.low <= found.median <= found.high
+
+
+def test_litert_offers_no_profile_of_ops() -> None:
+    """The day this fails, latency can be told by op, and the documentation of targets is to be changed."""
+    for kind in (Interpreter, CompiledModel):
+        assert not [name for name in dir(kind) if not name.startswith("_") and "profil" in name.lower()]

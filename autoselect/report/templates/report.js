@@ -147,7 +147,9 @@
   // several times as large, and would squeeze everything else into a corner.
   function view(key) {
     const of = objectives[key].of;
-    let [low, high] = ends((front.length ? front : references).map(of).filter(isKnown));
+    const shown = (front.length ? front : references).map(of).filter(isKnown);
+    if (!shown.length) return [0, 1];
+    let [low, high] = ends(shown);
     const room = 0.6 * (high - low) || 0.05 * Math.abs(high) || 1;
     const near = [...references, ...distinct].map(of).filter((v) => isKnown(v) && v >= low - room && v <= high + room);
     [low, high] = ends([low, high, ...near]);
