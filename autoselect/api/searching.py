@@ -51,6 +51,7 @@ def search(
     repairs: bool | Iterable[str] = True,
     keep_float: Iterable[str] = (),
     keep_int: Iterable[str] = (),
+    min_score: float | None = None,
     max_drop: float | None = None,
     max_size: float | None = None,
     max_penalty: float | None = None,
@@ -104,6 +105,8 @@ def search(
             ``ranges-moving-average``).
         keep_float: Nodes (names, globs) or op types that no candidate quantizes to integers.
         keep_int: Nodes (names, globs) or op types that every candidate keeps in integers.
+        min_score: What a candidate must score, in the metric's units: at most, where it is minimized. A search whose
+            float model falls short of it is refused.
         max_drop: Largest loss of the metric against float, in its units.
         max_size: Largest file, bytes.
         max_penalty: Largest fragmentation penalty.
@@ -145,6 +148,7 @@ def search(
         repairs=repairs if isinstance(repairs, bool) else tuple(repairs),
         keep_float=tuple(keep_float),
         keep_int=tuple(keep_int),
+        min_score=min_score,
         max_drop=max_drop,
         max_size=max_size,
         max_penalty=max_penalty,

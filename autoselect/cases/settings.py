@@ -35,6 +35,7 @@ class SearchSettings(BaseModel):
     repairs: bool | tuple[str, ...] = True
     keep_float: tuple[str, ...] = ()
     keep_int: tuple[str, ...] = ()
+    min_score: float | None = None
     max_drop: float | None = None
     max_size: Annotated[float, Field(gt=0)] | None = None
     max_penalty: Annotated[float, Field(ge=0)] | None = None

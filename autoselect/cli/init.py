@@ -28,6 +28,7 @@ _EXAMPLES = {
     "keep-float": ["SOFTMAX"],
     "keep-int": ["CONV_2D"],
     "max-drop": 0.01,
+    "min-score": 0.7,
     "max-penalty": 20.0,
     "max-size": "400kB",
     "output": "autoselect-run",

@@ -171,6 +171,9 @@ def search(
         list[str] | None,
         _option("--keep-int", panel=_CANDIDATES, text="Node, glob or op type always in integers; repeatable."),
     ] = None,
+    min_score: Annotated[
+        float | None, _option("--min-score", panel=_LIMITS, text="What a candidate must score; float must too.")
+    ] = None,
     max_drop: Annotated[
         float | None, _option("--max-drop", panel=_LIMITS, text="Largest loss of the metric, in its units.")
     ] = None,
@@ -227,6 +230,7 @@ def search(
                 repairs=repairs,
                 keep_float=tuple(keep_float or ()),
                 keep_int=tuple(keep_int or ()),
+                min_score=min_score,
                 max_drop=max_drop,
                 max_size=max_size,
                 max_penalty=max_penalty,

@@ -18,7 +18,7 @@ from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case, Ingredients, prepare_case, versions
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.layers import COLUMNS, LayerTable
-from autoselect.domain.objectives import Direction, Objective
+from autoselect.domain.objectives import Direction, Objective, drop_from
 from autoselect.domain.quantities import BY_COLUMN, objectives_of
 from autoselect.domain.recipe import match_nodes, match_op_type
 from autoselect.domain.search_space import BoundSpace, Toggle
@@ -93,8 +93,9 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
         case = _warned_of_pins(case, space, clock)
         request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
         float_model = _float_reference(case, pool, request.settings.trial_timeout)
+        demanded = _with_demanded_score(request, float_model)
         folder.write_manifest(_manifest(request, case, space, float_model))
-        return _search(request, folder, case, space, float_model, pool, clock)
+        return _search(demanded, folder, case, space, float_model, pool, clock)
 
 
 def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
@@ -125,7 +126,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
                 result.remove_work(folder.work)
             raise
         folder.write_manifest({**manifest, "settings": request.settings.model_dump()})
-        return _search(request, folder, case, space, float_model, pool, clock)
+        return _search(_with_demanded_score(request, float_model), folder, case, space, float_model, pool, clock)
 
 
 @contextlib.contextmanager
@@ -373,6 +374,26 @@ def _racing(request: Request) -> Racing | None:
     return Racing(confidence=request.settings.confidence, seed=request.settings.seed)
 
 
+def _with_demanded_score(request: Request, float_model: result.Reference) -> Request:
+    """The request with the score that is demanded as a largest drop from the float model's.
+
+    Raises:
+        UsageError: If the float model itself falls short of it.
+    """
+    settings = request.settings
+    if settings.min_score is None:
+        return request
+    allowed = drop_from(float_model.metric, settings.min_score, request.direction)
+    if allowed < 0.0:
+        raise UsageError(
+            f"The float model itself scores {float_model.metric:.4g} {request.metric_name} on the search samples, and "
+            f"falls short of the demanded {settings.min_score:.4g}: no quantized model can be expected to reach it. "
+            "Lower --min-score, or bring a better float model."
+        )
+    smallest = allowed if settings.max_drop is None else min(allowed, settings.max_drop)
+    return replace(request, settings=settings.model_copy(update={"max_drop": smallest}))
+
+
 def _stop(request: Request, yardstick: Yardstick) -> Stop:
     """The search has nothing to do where the all-integer model is as good as is asked for."""
     settings = request.settings
@@ -387,8 +408,8 @@ def _stop(request: Request, yardstick: Yardstick) -> Stop:
             return None
         if settings.max_drop is not None:
             return (
-                f"the all-integer model loses {integer.drop:.4g} {request.metric_name}, which is within --max-drop "
-                f"{settings.max_drop:.4g}"
+                f"the all-integer model loses {integer.drop:.4g} {request.metric_name}, within the largest drop "
+                f"allowed, {settings.max_drop:.4g}"
             )
         # The noise is NaN for metrics that are no means: then nothing is known to be equal.
         if not integer.drop <= integer.drop_noise or request.ingredients.metric is None:

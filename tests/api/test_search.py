@@ -18,7 +18,7 @@ import autoselect
 from autoselect.cases.events import Event, TrialFinished
 from autoselect.domain.recipe import Recipe
 from autoselect.embedded import model_bytes
-from autoselect.errors import RunFolderError
+from autoselect.errors import RunFolderError, UsageError
 from autoselect.runs.run import load_run
 
 OBJECTIVES = ["accuracy", "size_bytes", "penalty"]
@@ -522,3 +522,18 @@ def test_float_or_hybrid_may_be_chosen_for_each_unit(tmp_path: Path) -> None:
         again = tmp_path / f"{row['id']}.tflite"
         autoselect.build(path, model=pump.MODEL_PATH, calibration="pump:calibration", output=again)
         assert pump.sha256(again) == row["sha256"]
+
+
+def test_a_demanded_score_is_a_limit_on_the_drop(tmp_path: Path) -> None:
+    run = pump.search(tmp_path / "run", trials=10, min_score=0.9, early_exit=False)
+    scored = run.trials[run.trials["state"] == "complete"]
+    assert run.manifest["settings"]["min_score"] == 0.9
+    assert run.manifest["settings"]["max_drop"] is None
+    assert scored["feasible"].tolist() == [bool(score >= 0.9 - 1e-9) for score in scored["accuracy"]]
+    assert set(scored["feasible"]) == {True, False}
+
+
+def test_a_score_that_float_does_not_reach_is_refused_before_the_search(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"float model itself scores 0\.9\d* accuracy .* the demanded 0\.99"):
+        pump.search(tmp_path / "run", trials=10, min_score=0.99)
+    assert not (tmp_path / "run" / "manifest.json").exists()

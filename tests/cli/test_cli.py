@@ -260,6 +260,7 @@ SEARCH_DEFAULTS = {
     "repairs": True,
     "keep_float": (),
     "keep_int": (),
+    "min_score": None,
     "max_drop": None,
     "max_size": None,
     "max_penalty": None,
@@ -313,8 +314,8 @@ SEARCH_DEFAULTS = {
             id="kept nodes",
         ),
         pytest.param(
-            ["--max-drop", "0.01", "--max-size", "48.5kB", "--max-penalty", "3"],
-            {"max_drop": 0.01, "max_size": 48500.0, "max_penalty": 3.0},
+            ["--min-score", "0.7", "--max-drop", "0.01", "--max-size", "48.5kB", "--max-penalty", "3"],
+            {"min_score": 0.7, "max_drop": 0.01, "max_size": 48500.0, "max_penalty": 3.0},
             id="limits",
         ),
         pytest.param(["--allow-overlap", "--no-cache"], {"allow_overlap": True, "cache": False}, id="flags"),
