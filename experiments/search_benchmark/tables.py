@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from bench import FINISHED
+from bench import FINISHED, REPAIRED
 from cases import OBJECTIVES, BenchmarkCase, Reference, all_cases, scaled_losses
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -124,7 +124,8 @@ def case_curves(case: BenchmarkCase, runs: Path, sweeps: Path) -> tuple[list[Cur
     for note, _ in found:
         if note["search_samples"] != case.samples:
             raise SystemExit(f"{case.name} {note['sampler']} {note['seed']} was scored on other samples: run it again.")
-    tables = [complete(run.trials)[["sha256", *OBJECTIVES]] for _, run in found]
+    plain = [run for note, run in found if not note["sampler"].endswith(REPAIRED)]
+    tables = [complete(run.trials)[["sha256", *OBJECTIVES]] for run in plain]
     swept = sweeps / f"sweep_{case.name}.csv"
     if swept.exists():
         tables.append(pd.read_csv(swept)[["sha256", *OBJECTIVES]])
