@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -76,7 +76,7 @@ class Graph:
         return readers
 
 
-def partition(graph: Graph, on_accelerator: Callable[[int], bool | None]) -> list[tuple[bool, list[int]]]:
+def partition(graph: Graph, on_accelerator: Sequence[bool | None]) -> list[tuple[bool, list[int]]]:
     """Cut the graph into the pieces that a delegate would run, alternating between two devices.
 
     All ops that are ready and belong to the device in turn run in one piece; then the other
@@ -86,21 +86,22 @@ def partition(graph: Graph, on_accelerator: Callable[[int], bool | None]) -> lis
 
     Args:
         graph: Ops must be in execution order.
-        on_accelerator: Says of an op's index whether the accelerator runs it; None for an op that fits either side
-            and makes no piece of its own.
+        on_accelerator: For each op whether the accelerator runs it; None for an op that fits either side and makes no
+            piece of its own.
 
     Returns:
         Pieces in order of execution, each with True for the accelerator and its op indices in order.
     """
-    producers = graph.producers()
-    turns: list[int] = []
-    for i, op in enumerate(graph.ops):
-        # The accelerator has the even turns. An op runs in the first turn of its device in which all is ready.
-        ready = max((turns[producers[t]] for t in op.inputs if t in producers), default=0)
-        side = on_accelerator(i)
-        turns.append(ready if side is None or side is (ready % 2 == 0) else ready + 1)
     pieces: dict[int, list[int]] = {}
-    for i, turn in enumerate(turns):
+    worked: set[int] = set()
+    turn_of: dict[int, int] = {}  # of the op that writes a tensor
+    for i, (op, side) in enumerate(zip(graph.ops, on_accelerator, strict=True)):
+        # The accelerator has the even turns. An op runs in the first turn of its device in which all is ready.
+        turn = max([turn_of.get(tensor, 0) for tensor in op.inputs], default=0)
+        if side is not None:
+            turn += side is not (turn % 2 == 0)
+            worked.add(turn)
         pieces.setdefault(turn, []).append(i)
-    worked = {turn for i, turn in enumerate(turns) if on_accelerator(i) is not None}
+        for tensor in op.outputs:
+            turn_of[tensor] = turn
     return [(turn % 2 == 0, pieces[turn]) for turn in sorted(worked)]

@@ -152,6 +152,12 @@ class Target:
     compiler: Compiler | None = None
 
     @property
+    def takes_all(self) -> bool:
+        """Whether no model is refused: there is no rule, and the host runs every op in every precision."""
+        kernels = [self.host.kernels.get(precision) for precision in Precision]
+        return not self.rules and self.host.max_rank is None and all(k is not None and k.ops is None for k in kernels)
+
+    @property
     def runs_hybrid(self) -> bool:
         """Whether any hybrid op runs anywhere."""
         return any(p is not None and Precision.HYBRID in p.kernels for p in (self.accelerator, self.host))
@@ -284,7 +290,7 @@ def judge(graph: Graph, target: Target) -> Verdict:
     """
     wished = [_wish(op, graph, target) for op in graph.ops]
     sides = [_side(op, graph, placement) for op, placement in zip(graph.ops, wished, strict=True)]
-    pieces = partition(graph, sides.__getitem__)
+    pieces = partition(graph, sides)
     segments = _runs(graph, sides) if target.segments == "scheduled" else sum(on_npu for on_npu, _ in pieces)
     if target.segments == "leading" and segments:
         kept = set(pieces[0][1]) if pieces[0][0] else set()

@@ -8,7 +8,8 @@ from math import prod
 from autoselect.domain.graph import Graph, Op, OpKind, partition
 from autoselect.domain.targets import PenaltyWeights
 
-_COMPUTES_IN_FLOAT = (OpKind.FLOAT, OpKind.HYBRID)
+_ON_ACCELERATOR: dict[OpKind, bool | None] = {OpKind.INTEGER: True, OpKind.NEUTRAL: None}
+"""Integer ops run there, float ones and conversions do not; shapes and indices are computed on either side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +48,13 @@ def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
 
     "Ops" leaves out QUANTIZE and DEQUANTIZE to and from float, and ops on shapes and indices.
     """
-    ops = [op for op in graph.ops if op.kind in (OpKind.INTEGER, *_COMPUTES_IN_FLOAT)]
-    floats = [op for op in ops if op.kind in _COMPUTES_IN_FLOAT]
+    ops, floats = _computing(graph)
     crossings = [_integer_side(graph, op) for op in graph.ops if _crosses_inside(graph, op)]
     crossing_bytes = sum(graph.tensors[t].size_bytes for t in crossings)
-    pieces = partition(graph, lambda i: _on_accelerator(graph.ops[i]))
+    pieces = partition(graph, [_ON_ACCELERATOR.get(op.kind, False) for op in graph.ops])
     segments = sum(on_accelerator for on_accelerator, _ in pieces)
     count = max(len(ops), 1)
-    share = float_share(graph)
+    share = _share(ops, floats)
     penalty = (
         weights.float_macs * share
         + weights.float_ops * len(floats) / count
@@ -74,15 +74,19 @@ def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
 
 def float_share(graph: Graph) -> float:
     """Share of multiply-accumulates in float and hybrid ops; of ops where there are no multiply-accumulates; 0..1."""
-    ops = [op for op in graph.ops if op.kind in (OpKind.INTEGER, *_COMPUTES_IN_FLOAT)]
-    floats = [op for op in ops if op.kind in _COMPUTES_IN_FLOAT]
-    macs = sum(op.macs for op in ops)
-    return sum(op.macs for op in floats) / macs if macs else len(floats) / max(len(ops), 1)
+    return _share(*_computing(graph))
 
 
-def _on_accelerator(op: Op) -> bool | None:
-    """Integer ops run there, float ones and conversions do not; shapes and indices are computed on either side."""
-    return None if op.kind is OpKind.NEUTRAL else op.kind is OpKind.INTEGER
+def _computing(graph: Graph) -> tuple[list[Op], list[Op]]:
+    """The ops that compute, and those of them that do so in float."""
+    floats = [op for op in graph.ops if op.kind is OpKind.FLOAT or op.kind is OpKind.HYBRID]
+    integers = [op for op in graph.ops if op.kind is OpKind.INTEGER]
+    return integers + floats, floats
+
+
+def _share(ops: list[Op], floats: list[Op]) -> float:
+    macs = sum([op.macs for op in ops])
+    return sum([op.macs for op in floats]) / macs if macs else len(floats) / max(len(ops), 1)
 
 
 def _crosses_inside(graph: Graph, op: Op) -> bool:
@@ -98,4 +102,4 @@ def _integer_side(graph: Graph, op: Op) -> int:
 
 def _activation_bytes(graph: Graph, ops: list[Op]) -> int:
     """Bytes of all activations as if they were int8, so that the share does not depend on the recipe."""
-    return sum(prod(graph.tensors[index].shape) for op in ops for index in op.outputs)
+    return sum([prod(graph.tensors[index].shape) for op in ops for index in op.outputs])

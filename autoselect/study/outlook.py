@@ -91,13 +91,14 @@ def forecaster(
     def forecast(nodes: frozenset[str], float_nodes: frozenset[str]) -> Forecast:
         denied, in_float = (sorted(places[name] for name in chosen) for chosen in (nodes, float_nodes))
         found = predictor.predict(denied, settings.template.fallback, in_float)
-        verdict = judge(found.graph, target)
+        # Where the penalty is one of shares and nothing is refused, where each op runs need not be known.
+        verdict = None if target.takes_all and target.shares is not None else judge(found.graph, target)
         cut = on_target(found.graph, target, verdict)
         return Forecast(
             found.size_bytes,
             cut.penalty,
             (found.kinds, found.size_bytes),
-            refusal(found.graph, target, verdict),
+            refusal(found.graph, target, verdict) if verdict is not None else None,
             {column: _figure(found.graph, cut, column) for column in further if BY_COLUMN[column].from_graph},
         )
 

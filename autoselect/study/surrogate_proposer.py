@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from autoselect.domain.pareto import non_dominated
 from autoselect.study import moves
@@ -91,6 +92,11 @@ class SurrogateProposer:
 
     def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
         """The proposal of the largest expected gain; None where all sets are known."""
+        # Matrices are small here: further threads would only take the cores from the workers.
+        with threadpool_limits(limits=1, user_api="blas"):
+            return self._propose(seen, pending)
+
+    def _propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
         taken = {s.mask for s in seen} | set(pending)
         keys = {self._problem.forecast(mask).key for mask in taken}
         opening = next((mask for mask in self._opening() if self._is_new(mask, taken, keys)), None)

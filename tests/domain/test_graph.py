@@ -26,7 +26,7 @@ BRANCHES = (((0,), (1,)), ((1,), (2,)), ((1,), (3,)), ((2,), (4,)), ((3,), (5,))
 
 
 def pieces_of(drawn: Graph) -> list[tuple[bool, list[int]]]:
-    return partition(drawn, lambda i: drawn.ops[i].kind is OpKind.INTEGER)
+    return partition(drawn, [op.kind is OpKind.INTEGER for op in drawn.ops])
 
 
 @pytest.mark.parametrize(

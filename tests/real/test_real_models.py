@@ -49,7 +49,7 @@ def _search_mobilenet(output: Path, **options: object) -> autoselect.Run:
         evaluation="loaders:imagenet_search",
         heldout="loaders:imagenet_heldout",
         fallback="float",
-        trials=60,
+        trials=30,
         output=output,
         **options,  # type: ignore[arg-type]
     )
@@ -114,7 +114,7 @@ def test_super_resolution_gives_psnr_back(tmp_path: Path) -> None:
         calibration="loaders:fsrcnn_calibration",
         evaluation="loaders:fsrcnn_evaluation",
         metric="psnr",
-        trials=12,
+        trials=8,
         output=tmp_path / "run",
     )
     pick = run.front[run.front["id"] == run.picks["accurate"]].iloc[0]
