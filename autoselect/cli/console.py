@@ -50,7 +50,7 @@ def reported(*, debug: bool) -> Iterator[None]:
     """
     try:
         yield
-    except typer.Exit:
+    except (typer.Exit, BrokenPipeError):  # Who reads our output has closed it, as `head` does; typer ends quietly.
         raise
     except AutoselectError as exc:
         _complain(f"Error: {exc}", debug=debug)

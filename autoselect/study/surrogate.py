@@ -30,6 +30,8 @@ _NOISE_SD = 0.08
 _UNIT_SD, _TYPE_SD, _PAIR_SD, _ALIKE_SD = 0.10, 0.10, 0.10, 0.35
 _CAPPED = (0.5, 0.75, 0.9, 1.0)
 """Divergences may end a little above these quantiles of those seen, or nowhere."""
+_LEAST_CAP = 0.5
+"""Outputs that are wrong altogether have an error of about their own power; less than this is no end."""
 _CAP_ROOM = 1.03
 _LEAST_FREE = 0.2
 """Beside the cap divergences vary less than elsewhere, by at most this factor."""
@@ -84,7 +86,8 @@ class Surrogate:
         # With everything in float no term is left: what such a candidate shows is what all others have too.
         bare = log_divergences[self._known.sum(axis=1) == 0.0]
         self._floor = float(np.exp(bare.mean())) if len(bare) else _FLOOR
-        caps = [math.inf, *(_CAP_ROOM * np.exp(np.quantile(log_divergences, _CAPPED)))]
+        seen_caps = _CAP_ROOM * np.exp(np.quantile(log_divergences, _CAPPED))
+        caps = [math.inf, *np.where(seen_caps >= _LEAST_CAP, seen_caps, math.inf)]
         fits = [
             self._map(log_divergences, noise, float(cap), start) for cap, start in zip(caps, self._starts, strict=True)
         ]

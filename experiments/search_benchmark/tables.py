@@ -44,14 +44,12 @@ class Curve:
     Attributes:
         volumes: Shape (n_marks,); carried on after the run's end.
         spent: Full evaluations that the run cost in all.
-        seconds: Of the whole run.
     """
 
     sampler: str
     seed: int
     volumes: np.ndarray
     spent: float
-    seconds: float
 
 
 def finished_runs(root: Path, case: str) -> list[tuple[dict[str, Any], Run]]:
@@ -100,7 +98,6 @@ def curve_of(run: Run, note: Mapping[str, Any], reference: Reference, whole: flo
         seed=note["seed"],
         volumes=volumes / whole,
         spent=float(spent[-1]),
-        seconds=note["seconds"],
     )
 
 
@@ -150,7 +147,6 @@ def summary_rows(case: str, curves: Sequence[Curve], whole: float) -> list[dict[
             row |= {f"share_{name}": round(float(value), 4) for name, value in figures.items()}
             row |= {f"hypervolume_{name}": round(float(value) * whole, 5) for name, value in figures.items()}
             row["spent_median"] = round(float(np.median([c.spent for c in own])), 1)
-            row["seconds_median"] = round(float(np.median([c.seconds for c in own])), 1)
             rows.append(row)
     return rows
 
@@ -170,14 +166,14 @@ def markdown(rows: Sequence[dict[str, object]], figures: Sequence[dict[str, obje
             f"**{case['case']}**: reference front of {case['front']} out of {case['candidates']} candidates, "
             f"hypervolume {case['hypervolume']:.4f}; {swept}",
             "",
-            "| sampler | seeds | " + " | ".join(f"at {mark}, %" for mark in MARKS) + " | evaluations spent | s a run |",
-            "|---" * (len(MARKS) + 4) + "|",
+            "| sampler | seeds | " + " | ".join(f"at {mark}, %" for mark in MARKS) + " | evaluations spent |",
+            "|---" * (len(MARKS) + 3) + "|",
         ]
         own = [r for r in rows if r["case"] == case["case"]]
         for sampler in dict.fromkeys(r["sampler"] for r in own):
             marks = [r for r in own if r["sampler"] == sampler]
             last = marks[-1]
-            cells = [sampler, last["seeds"], *map(_cell, marks), last["spent_median"], last["seconds_median"]]
+            cells = [sampler, last["seeds"], *map(_cell, marks), last["spent_median"]]
             lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
         lines.append("")
     return "\n".join(lines)

@@ -21,6 +21,7 @@ from autoselect.cases.events import StageStarted, StepFinished, TrialFinished, W
 from autoselect.cli import options
 from autoselect.cli.console import Watcher
 from autoselect.cli.main import app
+from autoselect.embedded import model_path
 from autoselect.runs.run import Run
 from autoselect.scoring.metrics import METRIC_NAMES
 
@@ -620,3 +621,14 @@ def test_report_writes_the_page_and_names_it(monkeypatch: pytest.MonkeyPatch, tm
     told = json.loads(invoke("report", "run", "-o", "x.html", "--json").stdout)
     assert told == {"path": str(tmp_path / "report.html"), "size_bytes": 15}
     assert calls == [("run", None), ("run", "x.html")]
+
+
+def test_a_reader_that_has_gone_is_no_bug() -> None:
+    """As in ``autoselect inspect MODEL | head -1``."""
+    command = [sys.executable, "-m", "autoselect", "inspect", str(model_path())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
