@@ -33,6 +33,8 @@ class SearchSettings(BaseModel):
     per_channel: bool = True
     io_type: IoType = "float32"
     repairs: bool | tuple[str, ...] = True
+    refining: bool = False
+    """Whether single candidates may have one repair more than the others; so where the search chose the repairs."""
     keep_float: tuple[str, ...] = ()
     keep_int: tuple[str, ...] = ()
     min_score: float | None = None

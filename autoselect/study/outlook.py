@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import Literal
 
 from autoselect.cases import jobs
 from autoselect.cases.divergence import divergence
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
-from autoselect.domain.graph import Graph
+from autoselect.domain.graph import Graph, Op
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.search_space import BoundSpace, Toggle
@@ -19,6 +20,7 @@ from autoselect.domain.targets import Target, judge, peak_activation_bytes
 from autoselect.domain.units import units
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.quantize import bias
 from autoselect.quantize.predict import Predictor
 from autoselect.scoring.fragmentation import Fragmentation
 from autoselect.scoring.target_file import read_target
@@ -75,10 +77,25 @@ def make_problem(
         ladders=_ladders(atoms, layers),
         hybrid=settings.template.fallback == "drq",
         mixed=settings.fallback == "search",
-        refinable="bias" in settings.template.repairs and len(layers.nodes) <= _MOST_IN_SEQUENCE,
+        refinable=_refinable(graph, settings),
         constraints=settings.constraints,
         costs=settings.cost_columns,
     )
+
+
+def _refinable(graph: Graph, settings: SearchSettings) -> Literal["any time", "late"] | None:
+    """When candidates may have biases corrected further, at no byte: once, or in sequence where all have that."""
+    if not settings.refining:
+        return None
+    if "bias" in settings.template.repairs:
+        return "late" if len(graph.ops) <= _MOST_IN_SEQUENCE else None
+    # What has no bias would get one, and the size would not be the forecast one.
+    return "any time" if all(_has_bias(op) for op in graph.ops) else None
+
+
+def _has_bias(op: Op) -> bool:
+    kind = bias.WEIGHTED.get(op.op_type)
+    return kind is None or len(op.constants) >= kind.bias  # all inputs but the activation
 
 
 def forecaster(

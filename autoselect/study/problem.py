@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -21,7 +22,7 @@ NO_LIMITS = Constraints()
 
 Mask = int
 """A candidate as bits. Bit i is set where atom i is left out of integers. In a mixed search as many more bits follow,
-set where an atom that is left out is float rather than hybrid. One more: biases are corrected in sequence."""
+set where an atom that is left out is float rather than hybrid. One more: biases are corrected further."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,8 @@ class Problem:
         ladders: Rankings of atoms.
         hybrid: Whether what is left out becomes hybrid.
         mixed: Whether each atom that is left out may be float instead.
-        refinable: Whether biases may be corrected in sequence.
+        refinable: When biases may be corrected further than those of other candidates: at any time, or late, for
+            members of the front only, where that takes long; None for never.
         constraints: The user's limits.
         costs: Columns of the run's objectives but the metric.
     """
@@ -83,7 +85,7 @@ class Problem:
         ladders: Sequence[Sequence[int]] = (),
         hybrid: bool = True,
         mixed: bool = False,
-        refinable: bool = False,
+        refinable: Literal["any time", "late"] | None = None,
         constraints: Constraints = NO_LIMITS,
         costs: Sequence[str] = DEFAULT_COSTS,
     ) -> None:
@@ -98,7 +100,8 @@ class Problem:
             ladders: Rankings of atoms whose prefixes are worth a thought.
             hybrid: Whether what is left out becomes hybrid, which is not without error.
             mixed: Whether each atom that is left out may be float instead.
-            refinable: Whether biases may be corrected in sequence.
+            refinable: When biases may be corrected further than those of other candidates: at any time, or late, for
+                members of the front only, where that takes long; None for never.
             constraints: The user's limits.
             costs: Columns of the run's objectives but the metric.
         """
@@ -120,7 +123,7 @@ class Problem:
 
     @property
     def refinement(self) -> Mask:
-        """The bit of a mask whose biases are corrected in sequence."""
+        """The bit of a mask whose biases are corrected further."""
         return 1 << 2 * len(self.atoms)
 
     def left_out(self, mask: Mask) -> Mask:
@@ -164,7 +167,7 @@ class Problem:
         if mask not in self._forecasts:
             found = self._forecast(self.nodes_of(mask), self.float_nodes_of(mask))
             refined = mask & self.refinement
-            self._forecasts[mask] = replace(found, key=(found.key, "in sequence")) if refined else found
+            self._forecasts[mask] = replace(found, key=(found.key, "refined")) if refined else found
         return self._forecasts[mask]
 
     def accepts(self, mask: Mask) -> bool:

@@ -105,7 +105,7 @@ def with_repairs(
         better = sorted(pair for pair in found if pair[0] < _WORTH * least)
         harmless = (pair for pair in better if trier.score(pair[1]) >= trier.score(chosen))
         least, chosen = next(harmless, (least, chosen))
-    return settings.model_copy(update={"repairs": chosen})
+    return settings.model_copy(update={"repairs": chosen, "refining": True})
 
 
 def _few_samples(case: Case) -> tuple[str, list[int]]:

@@ -43,13 +43,15 @@ _OPTUNAS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
 SAMPLERS: tuple[str, ...] = (*PROPOSERS, *_OPTUNAS)
 
 
-_CORRECTION, _CORRECTIONS = "bias_correction", ("once", "in-sequence")
-"""A parameter of the study where candidates may have their biases corrected in sequence."""
+_CORRECTION, _CORRECTIONS = "bias_correction", ("as the others", "further")
+"""A parameter of the study where single candidates may have their biases corrected further than the others have."""
 
 
-def in_sequence(repairs: tuple[str, ...]) -> tuple[str, ...]:
-    """The same repairs, with biases corrected node after node."""
-    return tuple("bias-sequential" if name == "bias" else name for name in repairs)
+def refined(repairs: tuple[str, ...]) -> tuple[str, ...]:
+    """The same repairs with biases corrected: node after node where they are corrected already."""
+    if "bias" in repairs:
+        return tuple("bias-sequential" if name == "bias" else name for name in repairs)
+    return tuple(sorted({*repairs, "bias"}))
 
 
 def check_sampler(name: str) -> None:
@@ -152,14 +154,14 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         if setting is None:
             return {}
         in_float = self._space.encode_float(nodes, self._problem.float_nodes_of(mask))
-        refined = {name: _CORRECTIONS[bool(mask & self._problem.refinement)] for name in self._extra}
-        return {**setting, **in_float, **refined}
+        further = {name: _CORRECTIONS[bool(mask & self._problem.refinement)] for name in self._extra}
+        return {**setting, **in_float, **further}
 
     def suggest_repairs(self, trial: optuna.Trial) -> tuple[str, ...] | None:
         """The repairs of a proposal where they are not those of the search's other recipes."""
         if not self._extra or trial.suggest_categorical(_CORRECTION, _CORRECTIONS) == _CORRECTIONS[0]:
             return None
-        return in_sequence(self._repairs or ())
+        return refined(self._repairs or ())
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -180,12 +182,12 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         )
 
     def _mask_of(self, recipe: Recipe) -> Mask:
-        refined = "bias-sequential" in recipe.repairs and "bias" in (self._repairs or ())
-        return self._problem.mask_of(recipe.denylisted_nodes, recipe.float_nodes, refined=refined)
+        further = self._repairs is not None and recipe.repairs == refined(self._repairs)
+        return self._problem.mask_of(recipe.denylisted_nodes, recipe.float_nodes, refined=further)
 
     def _is_ours(self, recipe: Recipe) -> bool:
         """Whether the candidate says something of the search's own recipes."""
-        if self._repairs is not None and recipe.repairs not in (self._repairs, in_sequence(self._repairs)):
+        if self._repairs is not None and recipe.repairs not in (self._repairs, refined(self._repairs)):
             return False
         return self._fallback in (None, recipe.fallback) or not recipe.denylisted_nodes
 

@@ -24,7 +24,7 @@ _HYBRID_SHARE = 0.1
 """A hybrid atom's error power is expected to be this share of its integer form's."""
 _FLOOR = 1e-9
 _REFINING_PRIOR, _REFINING_SD, _REFINING_SPREAD = -0.2, 0.3, 0.2
-"""What correction in sequence is expected to do to a log divergence, how sure that is, and how candidates differ."""
+"""What further correction is expected to do to a log divergence, how sure that is, and how candidates differ."""
 _ROUNDS = 12
 _NOISE_SD = 0.08
 _UNIT_SD, _TYPE_SD, _PAIR_SD, _ALIKE_SD = 0.10, 0.10, 0.10, 0.35
@@ -210,7 +210,7 @@ class Surrogate:
 
 
 def _refining(masks: Sequence[Mask], log_divergences: np.ndarray, problem: Problem) -> tuple[float, float]:
-    """What correcting biases in sequence does to a log divergence, and how sure that is, from pairs known both ways."""
+    """What correcting biases further does to a log divergence, and how sure that is, from pairs known both ways."""
     known = dict(zip(masks, log_divergences.tolist(), strict=True))
     pairs = [
         known[m] - known[m ^ problem.refinement]

@@ -180,7 +180,8 @@ class _Ask:
 
     def best(self) -> Mask | None:
         self._breed()
-        masks, gains = self._weighed(list(self._owner._pool))
+        refined = self._refined() if self._problem.refinable == "any time" else []
+        masks, gains = self._weighed([*self._owner._pool, *refined])
         if not masks:
             return self._owner._anything(self._taken, self._keys)
         chosen, gain = masks[int(np.argmax(gains))], float(np.max(gains))
@@ -194,15 +195,19 @@ class _Ask:
         return chosen
 
     def best_undone(self) -> Mask | None:
-        """A member of the front without one of its float islands, or with biases corrected in sequence.
+        """A member of the front without one of its float islands, or with biases corrected further.
 
         None where all of these are known.
         """
         tried = [mask for member in self._parents for mask in moves.without_islands(member, self._problem)]
         if self._problem.refinable:
-            tried += [member | self._problem.refinement for member in self._parents]
+            tried += self._refined()
         masks, gains = self._weighed(list(dict.fromkeys(tried)))
         return masks[int(np.argmax(gains))] if masks else None
+
+    def _refined(self) -> list[Mask]:
+        """The members of the front with biases corrected further."""
+        return [member | self._problem.refinement for member in self._parents]
 
     def _breed(self) -> None:
         """Add children of the front, and of what was promising at the last ask."""

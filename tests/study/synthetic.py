@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -24,7 +25,7 @@ def chain_of(
     heuristic: frozenset[str] = frozenset(),
     hybrid: bool = False,
     mixed: bool = False,
-    refinable: bool = False,
+    refinable: Literal["any time", "late"] | None = None,
     constraints: Constraints | None = None,
     idle: frozenset[int] = frozenset(),
 ) -> Problem:

@@ -128,9 +128,9 @@ def test_odd_problems_are_believed_all_the_same(priors: list[float], masks: list
     assert belief.mean[masks[0]] == pytest.approx(math.log(0.2), abs=1.0)
 
 
-def test_it_learns_what_correction_in_sequence_does() -> None:
-    """Every candidate is better by half corrected in sequence: so is one that was not tried that way."""
-    problem = chain_of([0.01, 0.02, 0.03, 0.04, 0.05], refinable=True)
+def test_it_learns_what_further_correction_does() -> None:
+    """Every candidate is better by half corrected further: so is one that was not tried that way."""
+    problem = chain_of([0.01, 0.02, 0.03, 0.04, 0.05], refinable="late")
     masks = [0b00001, 0b00110, 0b01100, 0b11000]
     plain = np.log([0.14, 0.10, 0.08, 0.06])
     surrogate = Surrogate(problem)
