@@ -29,7 +29,7 @@ class SearchSettings(BaseModel):
     search_space: str = "default"
     target: str = "integer-only"
     compiling: bool = True
-    fallback: Fallback | Literal["search"] = "drq"
+    fallback: Literal["drq", "float", "search"] = "drq"
     per_channel: bool = True
     io_type: IoType = "float32"
     repairs: bool | tuple[str, ...] = True

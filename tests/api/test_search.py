@@ -517,7 +517,7 @@ def test_float_or_hybrid_may_be_chosen_for_each_unit(tmp_path: Path) -> None:
     assert all(set(recipe.get("float_nodes", [])) <= set(recipe["denylisted_nodes"]) for recipe in recipes)
     # Single candidates have their biases corrected beside what all have.
     assert ["bias", "ranges-mse"] in [recipe.get("repairs") for recipe in recipes]
-    for row in run.front.to_dict("records"):
+    for row in run.front.to_dict("records")[:3]:
         path = run.directory / "front" / f"{row['id']}.recipe.json"
         again = tmp_path / f"{row['id']}.tflite"
         autoselect.build(path, model=pump.MODEL_PATH, calibration="pump:calibration", output=again)
