@@ -203,7 +203,10 @@ def draw(case: str, curves: Sequence[Curve], path: Path) -> None:
             end, float(np.median(shares, axis=0)[max(int(np.ceil(end)), 1) - 1]), "o", color=colour, clip_on=False
         )
     axes.set_xlim(0, MARKS[-1])
-    axes.set_ylim(bottom=0 if min(s[:, 9:].min() for s in stacks.values()) < 0.3 else None, top=101)
+    highest = 100 * max(float(s.max()) for s in stacks.values())
+    axes.set_ylim(
+        bottom=0 if min(s[:, 9:].min() for s in stacks.values()) < 0.3 else None, top=max(101, 1.02 * highest)
+    )
     axes.set_xticks([0, *MARKS])
     axes.grid(color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)
