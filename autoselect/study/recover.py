@@ -15,7 +15,6 @@ from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.study import result
 from autoselect.study.finish import Finish
-from autoselect.study.loop import Yardstick
 from autoselect.study.optuna_study import SearchStudy
 from autoselect.study.run import locked
 
@@ -72,6 +71,8 @@ def _finish(
     folder: RunFolder, manifest: dict[str, Any], settings: SearchSettings, objectives: tuple[Objective, ...]
 ) -> Finish:
     float_model = _float_model(folder, manifest)
+    metric = objectives[0]
+    settings = result.with_demanded_score(settings, float_model, metric.name, metric.direction)
     case = Case(
         files=CaseFiles(root=folder.work),
         layers=LayerTable(nodes=(), statistics=()),
@@ -80,11 +81,5 @@ def _finish(
         has_heldout=False,
         warnings=tuple(manifest.get("warnings", ())),
     )
-    yardstick = Yardstick(
-        float_score=float_model.metric,
-        float_size_bytes=float_model.size_bytes,
-        float_penalty=float_model.penalty,
-        direction=objectives[0].direction,
-        constraints=settings.constraints,
-    )
+    yardstick = result.yardstick_of(float_model, metric.direction, settings)
     return Finish(folder=folder, case=case, settings=settings, objectives=objectives, yardstick=yardstick)

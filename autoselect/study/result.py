@@ -18,11 +18,12 @@ from autoselect.cases import jobs
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
-from autoselect.domain.objectives import Objective, losses
+from autoselect.cases.settings import SearchSettings
+from autoselect.domain.objectives import Direction, Objective, drop_from, losses
 from autoselect.domain.pareto import non_dominated
 from autoselect.domain.picks import DEFAULT_DROP_SHARE, FrontMember, named_picks
 from autoselect.domain.quantities import DEFAULT_COSTS
-from autoselect.errors import AutoselectError, TrialError
+from autoselect.errors import AutoselectError, TrialError, UsageError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.runs.files import write_bytes, write_json, write_text
 from autoselect.runs.folder import RunFolder
@@ -56,6 +57,38 @@ class Reference:
     size_bytes: int
     penalty: float
     quantities: Mapping[str, float] = field(default_factory=dict)
+
+
+def with_demanded_score(
+    settings: SearchSettings, float_model: Reference, metric: str, direction: Direction
+) -> SearchSettings:
+    """The settings with the score that they demand as a largest drop from the float model's.
+
+    Raises:
+        UsageError: If the float model itself falls short of it.
+    """
+    if settings.min_score is None:
+        return settings
+    allowed = drop_from(float_model.metric, settings.min_score, direction)
+    if allowed < 0.0:
+        raise UsageError(
+            f"The float model itself scores {float_model.metric:.4g} {metric} on the search samples, and falls "
+            f"short of the demanded {settings.min_score:.4g}: no quantized model can be expected to reach it. "
+            "Lower --min-score, or bring a better float model."
+        )
+    smallest = allowed if settings.max_drop is None else min(allowed, settings.max_drop)
+    return settings.model_copy(update={"max_drop": smallest})
+
+
+def yardstick_of(float_model: Reference, direction: Direction, settings: SearchSettings) -> Yardstick:
+    """What the candidates of a run are compared with."""
+    return Yardstick(
+        float_score=float_model.metric,
+        float_size_bytes=float_model.size_bytes,
+        float_penalty=float_model.penalty,
+        direction=direction,
+        constraints=settings.constraints,
+    )
 
 
 def distinct(records: Sequence[TrialRecord]) -> list[TrialRecord]:

@@ -18,7 +18,7 @@ from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case, Ingredients, prepare_case, versions
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.layers import COLUMNS, LayerTable
-from autoselect.domain.objectives import Direction, Objective, drop_from
+from autoselect.domain.objectives import Direction, Objective
 from autoselect.domain.quantities import BY_COLUMN, objectives_of
 from autoselect.domain.recipe import match_nodes, match_op_type
 from autoselect.domain.search_space import BoundSpace, Toggle
@@ -93,7 +93,7 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
         case = _warned_of_pins(case, space, clock)
         request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
         float_model = _float_reference(case, pool, request.settings.trial_timeout)
-        demanded = _with_demanded_score(request, float_model)
+        demanded = _demanding(request, float_model)
         folder.write_manifest(_manifest(request, case, space, float_model))
         return _search(demanded, folder, case, space, float_model, pool, clock)
 
@@ -126,7 +126,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
                 result.remove_work(folder.work)
             raise
         folder.write_manifest({**manifest, "settings": request.settings.model_dump()})
-        return _search(_with_demanded_score(request, float_model), folder, case, space, float_model, pool, clock)
+        return _search(_demanding(request, float_model), folder, case, space, float_model, pool, clock)
 
 
 @contextlib.contextmanager
@@ -280,13 +280,7 @@ def _search(
     settings = request.settings
     folder.write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
     objectives = objectives_of(settings.objectives, request.metric_name, request.direction)
-    yardstick = Yardstick(
-        float_score=float_model.metric,
-        float_size_bytes=float_model.size_bytes,
-        float_penalty=float_model.penalty,
-        direction=request.direction,
-        constraints=settings.constraints,
-    )
+    yardstick = result.yardstick_of(float_model, request.direction, settings)
     problem = make_problem(case, space, settings, pool, listener) if settings.sampler in PROPOSERS else None
     if problem is None and settings.sampler in PROPOSERS:
         listener(Warned(message=_UNSUITED.format(settings.sampler)))
@@ -374,24 +368,9 @@ def _racing(request: Request) -> Racing | None:
     return Racing(confidence=request.settings.confidence, seed=request.settings.seed)
 
 
-def _with_demanded_score(request: Request, float_model: result.Reference) -> Request:
-    """The request with the score that is demanded as a largest drop from the float model's.
-
-    Raises:
-        UsageError: If the float model itself falls short of it.
-    """
-    settings = request.settings
-    if settings.min_score is None:
-        return request
-    allowed = drop_from(float_model.metric, settings.min_score, request.direction)
-    if allowed < 0.0:
-        raise UsageError(
-            f"The float model itself scores {float_model.metric:.4g} {request.metric_name} on the search samples, and "
-            f"falls short of the demanded {settings.min_score:.4g}: no quantized model can be expected to reach it. "
-            "Lower --min-score, or bring a better float model."
-        )
-    smallest = allowed if settings.max_drop is None else min(allowed, settings.max_drop)
-    return replace(request, settings=settings.model_copy(update={"max_drop": smallest}))
+def _demanding(request: Request, float_model: result.Reference) -> Request:
+    settings = result.with_demanded_score(request.settings, float_model, request.metric_name, request.direction)
+    return replace(request, settings=settings)
 
 
 def _stop(request: Request, yardstick: Yardstick) -> Stop:

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from autoselect.domain.quantities import DEFAULT_OBJECTIVES, objectives_of
+from autoselect.domain.recipe import Recipe
+from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder
+from autoselect.runs.records import Scores
 from autoselect.runs.run import load_run
+from autoselect.study.baselines import Baseline
+from autoselect.study.optuna_study import SearchStudy
 from autoselect.study.recover import recover
 
 MANIFEST = {
@@ -46,6 +52,44 @@ def test_the_objectives_are_those_of_the_run(folder: RunFolder) -> None:
     run = load_run(folder.root)
     assert run.summary["objectives"] == ["psnr", "segments", "latency_ms"]
     assert {"psnr", "latency_ms", "latency_low", "latency_high"} <= set(run.trials.columns)
+
+
+def told(folder: RunFolder, name: str, value: float, size_bytes: int, penalty: float) -> None:
+    """Tell the run's study of one candidate."""
+    study = SearchStudy(folder.study, objectives_of(DEFAULT_OBJECTIVES, "accuracy", "maximize"))
+    recipe = Recipe(denylisted_nodes=frozenset({name}))
+    asked = study.open_baseline(BoundSpace(dimensions=()), Baseline(name=name, nodes=recipe.denylisted_nodes))
+    scores = Scores(
+        sha256=name * 64,
+        metric=value,
+        drop=0.9 - value,
+        drop_noise=0.0,
+        sqnr_db=20.0,
+        size_bytes=size_bytes,
+        penalty=penalty,
+        segments=1,
+        float_ops=0,
+        crossing_tensors=0,
+        crossing_bytes=0,
+        float_macs_share=0.0,
+        samples=10,
+        build_seconds=0.1,
+        score_seconds=0.1,
+        inference_seconds=0.1,
+    )
+    study.tell_scores(asked, recipe, scores, reused=False, violations={"max_drop": 0.0})
+
+
+@pytest.mark.parametrize(("demanded", "compact"), [(None, "a"), (0.8, "b"), (0.85, "a")])
+def test_a_demanded_score_is_a_limit_of_what_is_recovered(
+    folder: RunFolder, demanded: float | None, compact: str
+) -> None:
+    """The smaller candidate scores 0.82 where float has 0.9: too little, unless less is all that is demanded."""
+    folder.write_manifest({**MANIFEST, "settings": {"trials": 5, "min_score": demanded}})
+    told(folder, "a", 0.9, 900, 4.0)
+    told(folder, "b", 0.82, 500, 0.0)
+    assert recover(folder)
+    assert load_run(folder.root).picks["compact"] == compact * 10
 
 
 def test_what_is_in_order_is_left_alone(folder: RunFolder) -> None:
