@@ -58,7 +58,7 @@ class Surrogate:
         count = len(problem.atoms)
         self._cap = math.inf
         self._theta = self._prior(self._cap)
-        self._starts: list[np.ndarray | None] = [None] * (1 + len(_CAPPED))
+        self._starts: dict[float | None, np.ndarray] = {}  # by the quantile that is the cap; None without one
         self._known_free = np.zeros(0)
         self._floor = _FLOOR
         self._types = _type_shares(problem)
@@ -87,12 +87,12 @@ class Surrogate:
         bare = log_divergences[self._known.sum(axis=1) == 0.0]
         self._floor = float(np.exp(bare.mean())) if len(bare) else _FLOOR
         seen_caps = _CAP_ROOM * np.exp(np.quantile(log_divergences, _CAPPED))
-        caps = [math.inf, *np.where(seen_caps >= _LEAST_CAP, seen_caps, math.inf)]
-        fits = [
-            self._map(log_divergences, noise, float(cap), start) for cap, start in zip(caps, self._starts, strict=True)
-        ]
-        self._starts = [theta for _, _, theta in fits]
-        _, self._cap, self._theta = max(fits, key=lambda fit: fit[0])
+        caps: dict[float | None, float] = {None: math.inf}
+        caps |= {q: float(cap) for q, cap in zip(_CAPPED, seen_caps, strict=True) if cap >= _LEAST_CAP}
+        uncapped = self._starts.get(None)
+        fits = {q: self._map(log_divergences, noise, cap, self._starts.get(q, uncapped)) for q, cap in caps.items()}
+        self._starts = {q: theta for q, (_, _, theta) in fits.items()}
+        _, self._cap, self._theta = max(fits.values(), key=lambda fit: fit[0])
         mean, self._known_free = self._base(self._known)
         self._choose_kernel(log_divergences - mean, noise)
 
@@ -119,6 +119,8 @@ class Surrogate:
         inside = indicator(masks, count)
         if not self._problem.hybrid:
             return inside
+        if not self._problem.mixed:
+            return np.hstack([inside, 1.0 - inside])
         not_float = indicator([self._problem.in_float(mask) for mask in masks], count)
         return np.hstack([inside, (1.0 - inside) * not_float])
 
