@@ -131,10 +131,10 @@ class TrialRecord:
     number: int
     origin: str
     recipe: Recipe | None
-    scores: Scores | None
-    reused: bool
-    feasible: bool
-    error: str | None
+    scores: Scores | None = None
+    reused: bool = False
+    feasible: bool = False
+    error: str | None = None
     partial: Partial | None = None
 
     @property

@@ -131,7 +131,11 @@ class SearchStudy:
         self, asked: Asked, recipe: Recipe, scores: Scores, *, reused: bool, violations: Mapping[str, float]
     ) -> TrialRecord:
         """Finish a trial with its scores."""
-        trial = asked.trial
+        with self._using():
+            for name, violation in violations.items():
+                asked.trial.set_constraint(name, violation)
+        values = [scores.metric, *(scores.costs[column] for column in self.costs)]
+        own = {"scores": scores.to_dict(), "reused": reused, "violations": dict(violations)}
         record = TrialRecord(
             number=asked.number,
             origin=asked.origin,
@@ -139,59 +143,34 @@ class SearchStudy:
             scores=scores,
             reused=reused,
             feasible=max(violations.values()) <= 0,
-            error=None,
         )
-        self._note(asked, record)
-        with self._using():
-            trial.set_user_attr("origin", asked.origin)
-            trial.set_user_attr("recipe", recipe.to_json())
-            trial.set_user_attr("scores", scores.to_dict())
-            trial.set_user_attr("reused", reused)
-            trial.set_user_attr("violations", dict(violations))
-            for name, violation in violations.items():
-                trial.set_constraint(name, violation)
-            self._study.tell(trial, [scores.metric, *(scores.costs[column] for column in self.costs)])
-        return record
+        return self._tell(asked, record, own, values=values)
 
     def tell_dropped(self, asked: Asked, recipe: Recipe, partial: Partial, *, reused: bool) -> TrialRecord:
         """Finish a trial that cannot enter the front, without a score."""
-        record = TrialRecord(
-            number=asked.number,
-            origin=asked.origin,
-            recipe=recipe,
-            scores=None,
-            reused=reused,
-            feasible=False,
-            error=None,
-            partial=partial,
-        )
-        self._note(asked, record)
-        with self._using():
-            asked.trial.set_user_attr("origin", asked.origin)
-            asked.trial.set_user_attr("recipe", recipe.to_json())
-            asked.trial.set_user_attr("partial", partial.to_dict())
-            asked.trial.set_user_attr("reused", reused)
-            self._study.tell(asked.trial, state=TrialState.PRUNED)
-        return record
+        record = TrialRecord(number=asked.number, origin=asked.origin, recipe=recipe, reused=reused, partial=partial)
+        return self._tell(asked, record, {"partial": partial.to_dict(), "reused": reused}, state=TrialState.PRUNED)
 
     def tell_failure(self, asked: Asked, recipe: Recipe | None, error: str) -> TrialRecord:
         """Finish a trial that has no scores."""
-        record = TrialRecord(
-            number=asked.number,
-            origin=asked.origin,
-            recipe=recipe,
-            scores=None,
-            reused=False,
-            feasible=False,
-            error=error,
-        )
+        record = TrialRecord(number=asked.number, origin=asked.origin, recipe=recipe, error=error)
+        return self._tell(asked, record, {"error": error}, state=TrialState.FAIL)
+
+    def _tell(
+        self,
+        asked: Asked,
+        record: TrialRecord,
+        attributes: Mapping[str, Any],
+        *,
+        values: Sequence[float] | None = None,
+        state: TrialState | None = None,
+    ) -> TrialRecord:
         self._note(asked, record)
+        recipe = {"recipe": record.recipe.to_json()} if record.recipe is not None else {}
         with self._using():
-            asked.trial.set_user_attr("origin", asked.origin)
-            if recipe is not None:
-                asked.trial.set_user_attr("recipe", recipe.to_json())
-            asked.trial.set_user_attr("error", error)
-            self._study.tell(asked.trial, state=TrialState.FAIL)
+            for name, value in {"origin": asked.origin, **recipe, **attributes}.items():
+                asked.trial.set_user_attr(name, value)
+            self._study.tell(asked.trial, values, state=state)
         return record
 
     def _note(self, asked: Asked, record: TrialRecord) -> None:
