@@ -141,10 +141,8 @@ def measure(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> dict
     """
     runner = Runner(content, preserve_all_tensors=True)
     histograms = {index: Histogram() for index in _activations(fb.parse(content))}
-    for sample in samples:
-        runner(sample)
-        for index, histogram in histograms.items():
-            histogram.add(runner.tensor(index))
+    for index, value in runner.watch(samples, histograms):
+        histograms[index].add(value)
     known = {i: h for i, h in histograms.items() if h.is_finite and h.low <= h.high}
     return {name: {i: method(h) for i, h in known.items()} for name, method in METHODS.items()}
 
@@ -154,13 +152,9 @@ def extremes(content: bytes, samples: Iterable[Mapping[str, np.ndarray]], tensor
     found: dict[int, Range] = {}
     if not (chosen := sorted(tensors)):
         return found
-    runner = Runner(content, preserve_all_tensors=True)
-    for sample in samples:
-        runner(sample)
-        for index in chosen:
-            value = runner.tensor(index)
-            low, high = found.get(index, (np.inf, -np.inf))
-            found[index] = (float(np.minimum(low, value.min())), float(np.maximum(high, value.max())))
+    for index, value in Runner(content, preserve_all_tensors=True).watch(samples, chosen):
+        low, high = found.get(index, (np.inf, -np.inf))
+        found[index] = (float(np.minimum(low, value.min())), float(np.maximum(high, value.max())))
     return found
 
 

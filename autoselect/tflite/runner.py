@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,15 @@ class Runner:
             spec.key: _dequantize(self._interpreter.get_tensor(detail["index"]), detail)
             for spec, detail in self._fetches
         }
+
+    def watch(
+        self, samples: Iterable[Mapping[str, np.ndarray]], tensors: Collection[int]
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Run samples one by one, and give the values of tensors after each; needs ``preserve_all_tensors``."""
+        for sample in samples:
+            self(sample)
+            for index in tensors:
+                yield index, self.tensor(index)
 
     def reset(self) -> None:
         """Set every variable tensor (recurrent state) back to zero."""
