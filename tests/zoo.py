@@ -214,3 +214,17 @@ def from_signature(folder: Path) -> Source:
     call = tf.function(lambda x: signature(**{key: x}), autograph=False)
     pinned = tf.TensorSpec([1, *spec.shape[1:]], spec.dtype, name="x")
     return Source(call.get_concrete_function(pinned), loaded)
+
+
+def shared_weights() -> Source:
+    """Three layers with one matrix and one bias."""
+    import tensorflow as tf
+
+    matrix, added = weights(40, 40), weights(40, seed=1)
+
+    def call(x: Any) -> Any:
+        for _ in range(3):
+            x = tf.nn.relu(tf.matmul(x, matrix) + added)
+        return x
+
+    return from_function(call, (1, 40))

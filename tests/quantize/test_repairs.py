@@ -49,15 +49,7 @@ def skewed(content: bytes) -> zoo.Prepared:
 
 @functools.cache
 def shared_weights() -> zoo.Prepared:
-    """Three layers with one matrix and one bias."""
-    matrix, added = zoo.weights(40, 40), zoo.weights(40, seed=1)
-
-    def call(x: Any) -> Any:
-        for _ in range(3):
-            x = tf().nn.relu(tf().matmul(x, matrix) + added)
-        return x
-
-    return skewed(zoo.from_function(call, (1, 40)).float_model)
+    return skewed(zoo.shared_weights().float_model)
 
 
 MODELS = {"all types": biased, "shared weights": shared_weights, "CNN": lambda: zoo.cnn().prepared}

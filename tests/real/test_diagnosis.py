@@ -6,9 +6,8 @@ import csv
 import io
 import itertools
 import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -29,13 +28,8 @@ FIXED = ("scale", "zero_point")
 
 
 @pytest.fixture
-def images(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[np.ndarray]]]:
-    monkeypatch.setenv("AUTOSELECT_REAL_DATA", str(DATA))
-    monkeypatch.syspath_prepend(str(ROOT / "experiments" / "real_models"))
-    import loaders
-
-    yield list(itertools.islice(loaders.imagenet_calibration(), 20))
-    sys.modules.pop("loaders", None)
+def images(loaders: ModuleType) -> list[list[np.ndarray]]:
+    return list(itertools.islice(loaders.imagenet_calibration(), 20))
 
 
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -30,23 +28,15 @@ MODELS = {
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.usefixtures("loaders"),
     pytest.mark.skipif(not DATA.exists(), reason="no folder of real models (AUTOSELECT_REAL_DATA)"),
 ]
 
 
-@pytest.fixture(autouse=True)
-def loaders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """The experiments' loaders, importable as ``loaders``."""
-    monkeypatch.setenv("AUTOSELECT_REAL_DATA", str(DATA))
-    monkeypatch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.syspath_prepend(str(ROOT / "experiments" / "real_models"))
-    yield
-    sys.modules.pop("loaders", None)
-
-
 @pytest.mark.parametrize(("file", "data", "metric"), MODELS.values(), ids=MODELS)
-def test_every_pick_for_an_ethos_u_compiles(tmp_path: Path, file: str, data: str, metric: str) -> None:
-    loaders = importlib.import_module("loaders")
+def test_every_pick_for_an_ethos_u_compiles(
+    loaders: ModuleType, tmp_path: Path, file: str, data: str, metric: str
+) -> None:
     pairs = list(itertools.islice(getattr(loaders, f"{data}_evaluation")(), EVALUATED))
     run = autoselect.search(
         DATA / file,

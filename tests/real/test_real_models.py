@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,18 +16,9 @@ IMAGENET = DATA / "mobilenet_v1_025_imagenet"
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.usefixtures("loaders"),
     pytest.mark.skipif(not IMAGENET.exists(), reason="no folder of real models (AUTOSELECT_REAL_DATA)"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def loaders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """The experiments' loaders, importable as ``loaders``."""
-    monkeypatch.setenv("AUTOSELECT_REAL_DATA", str(DATA))
-    monkeypatch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.syspath_prepend(str(ROOT / "experiments" / "real_models"))
-    yield
-    sys.modules.pop("loaders", None)
 
 
 def _agreement(model: Path) -> float:
