@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
@@ -16,13 +16,14 @@ from autoselect.cases.settings import SearchSettings
 from autoselect.domain.objectives import Direction
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.quantize import ranges
 
-TRIED: tuple[tuple[tuple[str, ...], ...], ...] = (
-    (("bias",), ("equalization",), ("bias", "equalization")),
-    (("ranges-observed",), ("ranges-mse",), ("ranges-percentile",), ("ranges-moving-average",)),
-)
+_WEIGHTS: tuple[tuple[str, ...], ...] = (("bias",), ("equalization",), ("bias", "equalization"))
+_RANGES: tuple[tuple[str, ...], ...] = tuple((name,) for name in ranges.METHODS)
+TRIED = (_WEIGHTS, _RANGES, _WEIGHTS)
 """Steps of the decision, each with its alternatives. The first takes out the largest errors, behind which those of the
-ranges are seen; its two repairs may each do harm alone and help together."""
+ranges are seen; its two repairs may each do harm alone and help together. What did not help then is tried again with
+the ranges that were chosen."""
 
 DECIDING_SAMPLES = 16
 _WORTH = 0.95
@@ -36,15 +37,15 @@ class _Trier:
     case: Case
     settings: SearchSettings
     pool: WorkerPool
-    listener: Listener
     direction: Direction
     scores: dict[tuple[str, ...], float] = field(default_factory=dict)
+    known: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def divergences(self, candidates: Sequence[tuple[str, ...]]) -> list[float]:
         """Of the outputs from the float model's; infinite where a repair failed or nothing is known."""
         samples, rows = _few_samples(self.case)
-        futures = [
-            self.pool.submit(
+        futures = {
+            repairs: self.pool.submit(
                 divergence,
                 self.case.files.root,
                 frozenset(),
@@ -55,8 +56,10 @@ class _Trier:
                 timeout_seconds=self.settings.trial_timeout,
             )
             for repairs in candidates
-        ]
-        return [self._value(future) for future in futures]
+            if repairs not in self.known
+        }
+        self.known.update({repairs: self._value(future) for repairs, future in futures.items()})
+        return [self.known[repairs] for repairs in candidates]
 
     def score(self, repairs: tuple[str, ...]) -> float:
         """Of all search samples, larger is better; minus infinite where the candidate fails."""
@@ -79,7 +82,6 @@ class _Trier:
             found = result_of(future)
         except TrialError:
             found = math.inf
-        self.listener(StepFinished(stage="repairs"))
         return math.inf if math.isnan(found) else found
 
 
@@ -94,18 +96,27 @@ def with_repairs(
     """
     if settings.repairs is not True:
         return settings.model_copy(update={"repairs": settings.repairs or ()})
-    listener(StageStarted(stage="repairs", total=1 + sum(len(step) for step in TRIED)))
+    listener(StageStarted(stage="repairs", total=len(TRIED)))
     settings = settings.model_copy(update={"repairs": ()})
-    trier = _Trier(case=case, settings=settings, pool=pool, listener=listener, direction=direction)
+    trier = _Trier(case=case, settings=settings, pool=pool, direction=direction)
     chosen: tuple[str, ...] = ()
     [least] = trier.divergences([chosen])
     for step in TRIED:
-        candidates = [tuple(sorted((*chosen, *names))) for names in step]
+        candidates = list(dict.fromkeys(tuple(sorted({*chosen, *names})) for names in step))
         found = zip(trier.divergences(candidates), candidates, strict=True)
         better = sorted(pair for pair in found if pair[0] < _WORTH * least)
         harmless = (pair for pair in better if trier.score(pair[1]) >= trier.score(chosen))
         least, chosen = next(harmless, (least, chosen))
-    return settings.model_copy(update={"repairs": chosen, "refining": True})
+        listener(StepFinished(stage="repairs"))
+    return settings.model_copy(update={"repairs": chosen, "refining": _bias_helps(trier.known, chosen)})
+
+
+def _bias_helps(known: Mapping[tuple[str, ...], float], chosen: tuple[str, ...]) -> bool:
+    """Whether correcting biases lowers the divergence, be it that all candidates have it or that the score forbids it.
+
+    Where it does not on the all-integer model, trials that try it on others would be lost.
+    """
+    return "bias" in chosen or known[tuple(sorted((*chosen, "bias")))] < _WORTH * known[chosen]
 
 
 def _few_samples(case: Case) -> tuple[str, list[int]]:

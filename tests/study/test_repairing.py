@@ -82,6 +82,10 @@ ROWS = {
     "what fails is left": ({BIAS: TrialError("died"), ("equalization",): 0.5}, ("equalization",)),
     "what is not known is left": ({BIAS: math.nan, ("ranges-observed",): 0.5}, ("ranges-observed",)),
     "a perfect model needs none": ({(): 0.0, BIAS: 0.0}, ()),
+    "with other ranges it helps after all": (
+        {BIAS: 0.97, ("ranges-mse",): 0.5, ("bias", "ranges-mse"): 0.3},
+        ("bias", "ranges-mse"),
+    ),
 }
 
 
@@ -110,6 +114,29 @@ def test_a_repair_is_kept_where_the_score_is_no_worse(
 ) -> None:
     pool: Any = Pool({BIAS: 0.5, BOTH: 0.2, ("equalization",): 0.5}, scores)
     assert with_repairs(case(tmp_path), make_settings(), direction, pool, lambda _: None).repairs == expected
+
+
+REFINING = {
+    "all have it": ({BIAS: 0.5}, {}, True),
+    "the score forbids it": ({BIAS: 0.5}, {BIAS: -0.1}, True),
+    "it changes next to nothing": ({BIAS: 0.97}, {}, False),
+    "it does not help with what was chosen": ({BIAS: 0.6, EQUALIZATION: 0.5, BOTH: 0.55}, {}, False),
+    "it fails": ({BIAS: TrialError("died")}, {}, False),
+}
+
+
+@pytest.mark.parametrize(("known", "scores", "expected"), REFINING.values(), ids=REFINING)
+def test_single_candidates_may_have_biases_corrected_where_that_helps_the_all_integer_model(
+    tmp_path: Path, known: Any, scores: Any, expected: bool
+) -> None:
+    pool: Any = Pool(known, scores)
+    assert with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None).refining is expected
+
+
+def test_no_combination_is_tried_twice(tmp_path: Path) -> None:
+    pool: Any = Pool({BIAS: 0.5, ("bias", "ranges-mse"): 0.3})
+    with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None)
+    assert len(pool.asked) == len(set(pool.asked))
 
 
 def test_it_is_decided_on_the_first_search_samples(tmp_path: Path) -> None:
