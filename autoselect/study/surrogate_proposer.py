@@ -24,6 +24,9 @@ from autoselect.study.surrogate import Surrogate
 _CHILDREN = 160
 """New proposals an ask; they stay, so that later asks choose among all of them."""
 _CLIMBED = 2
+_FLIPPED = 48
+"""Neighbours that are weighed at each step of a climb, drawn at random where there are more: forecasts of all of them
+would take the longer the larger the graph is, each of them and their number."""
 _POOL = 1200
 """Proposals that are weighed at an ask, at most; the better half stays when there are more."""
 _PARENTS = 40
@@ -186,13 +189,19 @@ class _Ask:
             return self._owner._anything(self._taken, self._keys)
         chosen, gain = masks[int(np.argmax(gains))], float(np.max(gains))
         for _ in range(_CLIMBED):
-            near, near_gains = self._weighed(moves.single_flips(chosen, self._problem))
+            near, near_gains = self._weighed(self._flips(chosen))
             if not near or near_gains.max() <= gain:
                 break
             chosen, gain = near[int(np.argmax(near_gains))], float(near_gains.max())
         self._owner._pool.setdefault(chosen)
         self._remember(masks, gains)
         return chosen
+
+    def _flips(self, mask: Mask) -> list[Mask]:
+        flips = moves.single_flips(mask, self._problem)
+        if len(flips) <= _FLIPPED:
+            return flips
+        return [flips[i] for i in self._owner._rng.choice(len(flips), _FLIPPED, replace=False)]
 
     def best_undone(self) -> Mask | None:
         """A member of the front without one of its float islands, or with biases corrected further.
