@@ -17,6 +17,8 @@ from autoselect.tflite.runner import Runner
 
 _STEPS = 255
 _CHANNELS_FROM_RANK = 3
+_PIECE = 1 << 15
+"""Values that are taken in together: the fixed cost of taking in a piece is that of some thousands of values."""
 
 
 def activation_statistics(
@@ -29,7 +31,7 @@ def activation_statistics(
 
     Nothing is kept of a sample but sums and counts, so memory does not grow with their number. The mean and the
     deviation that outliers are held against are those of all samples; the border at 6 deviations is met to
-    about 0.1 deviations, as values are counted in bins by their distance from the first sample's mean.
+    about 0.1 deviations, as values are counted in bins by their distance from the mean of the first ones.
 
     The outputs of a node with several (a SPLIT's share one scale) count as one population.
 
@@ -52,7 +54,7 @@ def activation_statistics(
         for observer in observers.values():
             for index in observer.tensors:
                 observer.add(runner.tensor(index))
-    return {name: observer.statistics() for name, observer in observers.items() if observer.moments.count}
+    return {name: found for name, observer in observers.items() if (found := observer.statistics()) is not None}
 
 
 class _Observer:
@@ -61,34 +63,48 @@ class _Observer:
     def __init__(self, graph: Any, node: Node, limits: tuple[float, float] | None) -> None:
         outputs = [int(i) for i in graph.operators[node.index].outputs]
         self.tensors = [i for i in outputs if fb.TENSOR_DTYPES[graph.tensors[i].type] == "float32"]
-        self.moments = Moments()
         self._calibrated = [_calibrated_range(graph.tensors[i]) for i in self.tensors]
         self._limits = limits
+        self._waiting: list[np.ndarray] = []
+        self._waiting_values = 0
+        self._moments = Moments()
         self._clipped = 0
         self._distances: Distances | None = None
 
     def add(self, values: np.ndarray) -> None:
-        self.moments.add(values.reshape(-1, 1))
-        if self._distances is None and self.moments.count:
-            self._distances = Distances(float(self.moments.mean[0]))
-        if self._distances is not None:
-            self._distances.add(values)
+        self._waiting.append(values.reshape(-1))
+        self._waiting_values += values.size
+        if self._waiting_values >= _PIECE:
+            self._take_in()
+
+    def _take_in(self) -> None:
+        if self._waiting_values == 0:
+            return
+        values = np.concatenate(self._waiting)
+        self._waiting, self._waiting_values = [], 0
+        self._moments.add(values[:, np.newaxis])
+        if self._distances is None:
+            self._distances = Distances(float(self._moments.mean[0]))
+        self._distances.add(values)
         if self._limits is not None:
             low, high = self._limits
             half_step = (high - low) / _STEPS / 2
             self._clipped += int(np.count_nonzero((values < low - half_step) | (values > high + half_step)))
 
-    def statistics(self) -> ActivationStatistics:
-        found = self.moments
+    def statistics(self) -> ActivationStatistics | None:
+        """What was seen; None where there were no values."""
+        self._take_in()
+        found = self._moments
+        if self._distances is None:
+            return None
         reach = OUTLIER_DEVIATIONS * float(found.deviation[0])
-        far = math.nan if self._distances is None else self._distances.share_beyond(float(found.mean[0]), reach)
         return ActivationStatistics(
             minimum=float(found.minimum[0]),
             maximum=float(found.maximum[0]),
             calibrated_minimum=min(low for low, _ in self._calibrated),
             calibrated_maximum=max(high for _, high in self._calibrated),
             kurtosis=float(found.kurtosis[0]),
-            outlier_share=far,
+            outlier_share=self._distances.share_beyond(float(found.mean[0]), reach),
             clipped_share=math.nan if self._limits is None else self._clipped / found.count,
         )
 

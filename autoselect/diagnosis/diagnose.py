@@ -30,6 +30,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.errors import DataError, PreparationError, TrialError
 from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS, WorkerPool, result_of
 from autoselect.quantize import converter
+from autoselect.quantize.bias import Shift
 from autoselect.quantize.build import denied_nodes
 from autoselect.quantize.statistics import NO_METRICS, LayerMetrics, table
 from autoselect.quantize.verification import Plan
@@ -91,7 +92,8 @@ class Outcome:
         node: Full name of the node that was asked for.
         seconds: By stage.
         warnings: What the user was told.
-        repaired: What repairs find at the nodes.
+        shifts: What bias correction finds, by node name.
+        skipped: Why a repair of the recipe left a node alone: by node name, then by name of the repair.
     """
 
     findings: Findings
@@ -100,7 +102,8 @@ class Outcome:
     node: str | None
     seconds: Mapping[str, float]
     warnings: tuple[str, ...]
-    repaired: jobs.Repaired
+    shifts: Mapping[str, Shift]
+    skipped: Mapping[str, Mapping[str, str]]
 
 
 @dataclass(slots=True)
@@ -202,7 +205,6 @@ class _Measured:
     activations: Mapping[str, ActivationStatistics]
     diagnosed: jobs.Diagnosed
     model_metrics: Mapping[str, float]
-    repaired: jobs.Repaired
 
 
 def _measure(desk: _Desk, nodes: Sequence[Node], started: Started) -> _Measured:
@@ -221,7 +223,6 @@ def _measure(desk: _Desk, nodes: Sequence[Node], started: Started) -> _Measured:
         path = desk.pool.call(jobs.plan, desk.files.root, recipe_json, True, timeout_seconds=request.timeout_seconds)
         accumulated = _layer_table(nodes, path, _submit_measuring(desk, path, NO_METRICS), NO_METRICS)
         travelling = travel(reader.read_graph(fb.parse(started.float_content)), accumulated)
-    repairing: Future[jobs.Repaired] = desk.submit(jobs.repaired, recipe_json)
     diagnosed = result_of(building)
     own: Mapping[str, float] = {}
     if request.model_metrics:
@@ -235,7 +236,6 @@ def _measure(desk: _Desk, nodes: Sequence[Node], started: Started) -> _Measured:
         activations=result_of(describing),
         diagnosed=diagnosed,
         model_metrics=own,
-        repaired=result_of(repairing),
     )
 
 
@@ -315,5 +315,6 @@ def _outcome(desk: _Desk, started: Started, measured: _Measured, ablated: _Ablat
         node=node,
         seconds=dict(desk.seconds),
         warnings=tuple(desk.warnings),
-        repaired=measured.repaired,
+        shifts=diagnosed.shifts,
+        skipped=diagnosed.skipped,
     )

@@ -34,12 +34,16 @@ class Diagnosed:
         kinds: What became of each op of the float model, by its index.
         places: Where that op is in the candidate.
         fallbacks: Why a denylisted node is not what the recipe says, by node name.
+        shifts: Of bias correction, by node name.
+        skipped: Why a repair of the recipe left a node alone: by node name, then by name of the repair.
     """
 
     content: bytes
     kinds: Mapping[int, str]
     places: Mapping[int, int]
     fallbacks: Mapping[str, str]
+    shifts: Mapping[str, Shift]
+    skipped: Mapping[str, Mapping[str, str]]
 
 
 def plan(root: Path, recipe_json: str, whole_model: bool) -> Path:
@@ -61,37 +65,20 @@ def read_plan(path: Path) -> verification.Plan:
 
 
 def build(root: Path, recipe_json: str) -> Diagnosed:
-    """Build the model under diagnosis."""
-    candidate = open_case(root).builder.build(Recipe.from_json(recipe_json))
+    """Build the model under diagnosis, and see what bias correction finds, whether the recipe asks for it or not."""
+    builder, recipe = open_case(root).builder, Recipe.from_json(recipe_json)
+    candidate = corrected = builder.build(recipe)
+    if not {"bias", "bias-sequential"} & set(recipe.repairs):
+        corrected = builder.build(replace(recipe, repairs=(*recipe.repairs, "bias")))
     places = {index: at[0] for index, at in candidate.places.items()}
     return Diagnosed(
         content=candidate.content,
         kinds={index: str(candidate.graph.ops[place].kind.value) for index, place in places.items()},
         places=places,
         fallbacks=dict(candidate.fallbacks),
+        shifts=corrected.shifts,
+        skipped=corrected.skipped,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repaired:
-    """What repairs find at the nodes of a recipe, by node name.
-
-    Attributes:
-        shifts: Of bias correction.
-        skipped: Why a repair of the recipe left a node alone: by node name, then by name of the repair.
-    """
-
-    shifts: Mapping[str, Shift]
-    skipped: Mapping[str, Mapping[str, str]]
-
-
-def repaired(root: Path, recipe_json: str) -> Repaired:
-    """What bias correction finds, whether the recipe asks for it or not, and what the recipe's repairs leave alone."""
-    recipe = Recipe.from_json(recipe_json)
-    if not {"bias", "bias-sequential"} & set(recipe.repairs):
-        recipe = replace(recipe, repairs=(*recipe.repairs, "bias"))
-    found = open_case(root).builder.build(recipe)
-    return Repaired(shifts=found.shifts, skipped=found.skipped)
 
 
 def measure_part(root: Path, path: Path, samples: str, rows: Sequence[int], metrics: LayerMetrics) -> np.ndarray:

@@ -38,18 +38,19 @@ class Moments:
         """Take in one piece of shape (n, columns); infinities and NaN make the moments NaN."""
         if values.shape[0] == 0:
             return
-        # This runs on every activation of every sample, so nothing is computed twice.
-        self.minimum = np.minimum(self.minimum, values.min(axis=0))
-        self.maximum = np.maximum(self.maximum, values.max(axis=0))
+        # This runs on every activation of every sample: nothing is computed twice, and each column is in one piece.
+        columns = np.ascontiguousarray(values.T)
+        self.minimum = np.minimum(self.minimum, columns.min(axis=1))
+        self.maximum = np.maximum(self.maximum, columns.max(axis=1))
         with np.errstate(invalid="ignore", over="ignore"):
             if self.count == 0:
-                self._centre = values.mean(axis=0, dtype=np.float64)
-            distance = values - self._centre
+                self._centre = columns.mean(axis=1, dtype=np.float64)
+            distance = columns - self._centre[:, None]
             square = distance * distance
-            self._sums[0] += distance.sum(axis=0)
-            self._sums[1] += square.sum(axis=0)
-            self._sums[2] += np.einsum("ij,ij->j", square, distance)
-            self._sums[3] += np.einsum("ij,ij->j", square, square)
+            self._sums[0] += distance.sum(axis=1)
+            self._sums[1] += square.sum(axis=1)
+            self._sums[2] += np.einsum("ji,ji->j", square, distance)
+            self._sums[3] += np.einsum("ji,ji->j", square, square)
         self.count += values.shape[0]
 
     @property

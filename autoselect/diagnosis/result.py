@@ -92,8 +92,8 @@ def _of_weights(findings: Findings, name: str) -> dict[str, object]:
 
 
 def _of_bias(outcome: Outcome, name: str) -> dict[str, object]:
-    found = outcome.repaired.shifts[name]
-    skipped = outcome.repaired.skipped[name]
+    found = outcome.shifts[name]
+    skipped = outcome.skipped[name]
     return {
         "bias_shift": found.before,
         "bias_shift_corrected": found.after,

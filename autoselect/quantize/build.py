@@ -14,7 +14,7 @@ from autoselect.errors import BuildError
 from autoselect.quantize import converter, dynamic_range, leftovers, names
 from autoselect.quantize.bias import Shift, why_untouched
 from autoselect.quantize.calibrated import CalibratedModel
-from autoselect.quantize.repairs import Repaired, RepairKit, repair
+from autoselect.quantize.repairs import Repaired, RepairKit, before_quantizing, repair
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -74,6 +74,7 @@ class Builder:
         self._kit = RepairKit(calibrated) if kit is None else kit
         self._nodes = nodes
         self._wholes: dict[tuple[bool, str, tuple[str, ...]], fb.Model] = {}
+        self._last: tuple[object, bytes] = (None, b"")
 
     def build(self, recipe: Recipe) -> Candidate:
         """Build one recipe.
@@ -106,12 +107,7 @@ class Builder:
             BuildError: If the quantizer refuses.
         """
         calibrated, float_model = self._kit.calibrated(recipe.repairs)
-        content = converter.quantize(
-            calibrated.content,
-            denylisted=[names.canonical_name(i) for i in denied],
-            recipe=recipe,
-        )
-        model = fb.parse(content)
+        model = fb.parse(self._quantized(calibrated, denied, recipe))
         names.hide_unused_outputs(model, calibrated.names)
         if recipe.io_type != "float32" and denied:
             leftovers.quantize_float_outputs(model, self._whole(recipe))
@@ -129,13 +125,20 @@ class Builder:
         fb.order_operator_codes(model)
         return Assembly(model=model, places=places, kept=kept, repaired=repaired)
 
+    def _quantized(self, calibrated: CalibratedModel, denied: Sequence[int], recipe: Recipe) -> bytes:
+        """What the quantizer makes of it; the last is kept, for a recipe that differs in repairs of the built model."""
+        key = (tuple(denied), recipe.per_channel, recipe.io_type, before_quantizing(recipe.repairs))
+        if self._last[0] != key:
+            denylisted = [names.canonical_name(i) for i in denied]
+            self._last = (key, converter.quantize(calibrated.content, denylisted=denylisted, recipe=recipe))
+        return self._last[1]
+
     def _whole(self, recipe: Recipe) -> fb.Model:
         """The model with nothing left out and its names still canonical, built once for each interface."""
         key = (recipe.per_channel, recipe.io_type, recipe.repairs)
         if key not in self._wholes:
             calibrated, _ = self._kit.calibrated(recipe.repairs)
-            content = converter.quantize(calibrated.content, denylisted=[], recipe=recipe)
-            self._wholes[key] = fb.parse(content)
+            self._wholes[key] = fb.parse(self._quantized(calibrated, [], recipe))
             names.hide_unused_outputs(self._wholes[key], calibrated.names)
         return self._wholes[key]
 

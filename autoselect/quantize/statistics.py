@@ -28,10 +28,10 @@ LayerDirectCompareMetric = Callable[[np.ndarray, np.ndarray, float, int], float]
 
 ERROR_METRICS: dict[str, LayerDebugMetric] = {
     "num_elements": lambda errors: float(errors.size),
-    "stddev": lambda errors: float(np.std(errors)),
-    "mean_error": lambda errors: float(np.average(errors)),
-    "max_abs_error": lambda errors: float(np.max(np.abs(errors))),
-    "mean_squared_error": lambda errors: float(np.average(errors**2)),
+    "stddev": lambda errors: float(errors.std()),
+    "mean_error": lambda errors: float(errors.mean()),
+    "max_abs_error": lambda errors: float(np.abs(errors).max()),
+    "mean_squared_error": lambda errors: float(np.square(errors).mean()),
 }
 """The Quantization Debugger's figures of one error array, each averaged over the samples."""
 

@@ -6,7 +6,6 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
-from autoselect.diagnosis.jobs import Repaired
 from autoselect.diagnosis.result import wide_rows
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.quantize.bias import Shift
@@ -15,14 +14,12 @@ NODES = tuple(
     Node(index=i, name=name, op_type=op_type, outputs=(name,))
     for i, (name, op_type) in enumerate([("a", "CONV_2D"), ("b", "CONV_2D"), ("c", "MEAN")])
 )
-REPAIRED = Repaired(
-    shifts={
-        "a": Shift(before=1.5, after=0.01),
-        "b": Shift(before=2.0, after=2.0, reason="it does not fit"),
-        "c": Shift(before=math.nan, after=math.nan, reason="it has none"),
-    },
-    skipped={"a": {"equalization": "TANH follows it", "weights-mse": "it is hybrid"}, "b": {}, "c": {}},
-)
+SHIFTS = {
+    "a": Shift(before=1.5, after=0.01),
+    "b": Shift(before=2.0, after=2.0, reason="it does not fit"),
+    "c": Shift(before=math.nan, after=math.nan, reason="it has none"),
+}
+SKIPPED = {"a": {"equalization": "TANH follows it", "weights-mse": "it is hybrid"}, "b": {}, "c": {}}
 
 
 def test_repairs_fill_four_columns_of_each_node() -> None:
@@ -33,7 +30,9 @@ def test_repairs_fill_four_columns_of_each_node() -> None:
         ablations={},
         travel={},
     )
-    outcome: Any = SimpleNamespace(findings=findings, kinds=dict.fromkeys("abc", "integer"), repaired=REPAIRED)
+    outcome: Any = SimpleNamespace(
+        findings=findings, kinds=dict.fromkeys("abc", "integer"), shifts=SHIFTS, skipped=SKIPPED
+    )
     columns = ("bias_shift", "bias_shift_corrected", "bias_reason", "repairs_skipped")
     rows = [[str(row[column]) for column in columns] for row in wide_rows(outcome)]
     assert rows == [
