@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.api.source import LIVE
-from autoselect.cases import jobs
+from autoselect.cases import build_jobs, prepare_jobs, score_jobs
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.errors import MetricError, ModelError, PreparationError, TrialError, UsageError
@@ -86,7 +86,7 @@ def score_models(
         _write_samples(bench, evaluation, chosen)
         if reference is not None:
             with _preparing("The float model"):
-                bench.pool.call(jobs.run_reference, bench.files.root, _PART, bench.files.reference(_PART))
+                bench.pool.call(prepare_jobs.run_reference, bench.files.root, _PART, bench.files.reference(_PART))
         return [_scored(bench, chosen, *pair) for pair in zip(models, contents, strict=True)]
 
 
@@ -94,8 +94,8 @@ def _scored(bench: _Bench, metric: Metric, model: ModelFile, content: bytes) -> 
     """Score one model in the float model's place, where a metric's own failure is told as such."""
     write_bytes(bench.files.float_model, content)
     with _preparing(f"The model {_name(model)}"):
-        described = bench.pool.call(jobs.describe_float, bench.files.root)
-        scored = bench.pool.call(jobs.score, bench.files.root, FLOAT, _PART, True)
+        described = bench.pool.call(build_jobs.describe_float, bench.files.root)
+        scored = bench.pool.call(score_jobs.score, bench.files.root, FLOAT, _PART, True)
     return {
         "metric": metric.name,
         "score": scored.value,
@@ -225,7 +225,7 @@ def _run_all(
 def _run(bench: _Bench, sha256: str, *, name: str, path: str) -> _Entry:
     size_bytes = bench.files.candidate(sha256).stat().st_size
     try:
-        rows = bench.pool.call(jobs.observe, bench.files.root, sha256, _PART)
+        rows = bench.pool.call(score_jobs.observe, bench.files.root, sha256, _PART)
     except TrialError as exc:
         return _Entry(name=name, path=path, size_bytes=size_bytes, answers=None, error=str(exc))
     return _Entry(name=name, path=path, size_bytes=size_bytes, answers=classification.read_answers(rows), error=None)

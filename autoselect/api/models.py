@@ -10,7 +10,7 @@ from typing import Any
 
 from autoselect.api.evaluating import score_models
 from autoselect.api.source import LIVE, Source, calibration_of, load_source, read_recipe
-from autoselect.cases import jobs
+from autoselect.cases import build_jobs
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import CaseFiles
 from autoselect.domain.recipe import Recipe
@@ -61,7 +61,7 @@ def build(
             ).layers()
             preparation.write_scoring(files, None, None)
             try:
-                reply = pool.call(jobs.build, files.root, chosen.to_json())
+                reply = pool.call(build_jobs.build, files.root, chosen.to_json())
             except TrialError as exc:
                 raise PreparationError(f"The recipe could not be built. {exc}") from exc
         write_bytes(Path(output), files.candidate(reply.sha256).read_bytes())

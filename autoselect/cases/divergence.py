@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autoselect.cases.jobs import OpenCase, open_case
+from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.recipe import Recipe
 from autoselect.tflite.runner import Outputs, Runner
 

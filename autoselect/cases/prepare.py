@@ -17,11 +17,13 @@ import cloudpickle
 import numpy as np
 
 from autoselect._version import __version__
-from autoselect.cases import jobs
+from autoselect.cases import prepare_jobs
 from autoselect.cases.compiling import Compiling
 from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned, ignore
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.measuring import Measuring
+from autoselect.cases.open_case import Scoring
+from autoselect.cases.prepared import PREPARED_FORMAT, load_prepared
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.data.labelled import labelled_samples
 from autoselect.data.representative import representative_samples
@@ -238,7 +240,7 @@ def load_float(
     """Write the float model of a source into the case and return its bytes."""
     if sources.needs_tensorflow(source):
         try:
-            pool.call(jobs.load_float_model, source, files.float_model, timeout_seconds=timeout_seconds)
+            pool.call(prepare_jobs.load_float_model, source, files.float_model, timeout_seconds=timeout_seconds)
         except TrialError as exc:
             raise PreparationError(f"Loading the model failed. {exc}") from exc
     else:
@@ -261,7 +263,7 @@ def write_scoring(
         kept = None if cache_root is None else cache_root / "compiled"
         compiling = Compiling(cache_root=kept, timeout_seconds=_COMPILER_SHARE * settings.trial_timeout)
     fidelity = make_metric("sqnr_db", output=metric.output if metric else None)
-    scoring = jobs.Scoring(
+    scoring = Scoring(
         metric=metric,
         fidelity=fidelity,
         evaluator=evaluator,
@@ -297,7 +299,7 @@ class _Prepared:
                 raise PreparationError(_why_calibration_died(float_content, str(exc))) from exc
             if self._keep is not None:
                 cache.keep(self._files.prepared, self._keep)
-        return jobs.load_prepared(self._files.prepared)[1]
+        return load_prepared(self._files.prepared)[1]
 
 
 def _submit_prepare(
@@ -313,7 +315,7 @@ def _submit_prepare(
     """Start calibration, unless the cache has its result."""
     key = cache.signature(
         {
-            "what": f"calibrated model and layer table, format {jobs.PREPARED_FORMAT}",
+            "what": f"calibrated model and layer table, format {PREPARED_FORMAT}",
             "model": hashes["model"],
             "calibration": hashes["calibration"],
             "debug_samples": debug_samples,
@@ -327,7 +329,7 @@ def _submit_prepare(
     with storage_errors(files.prepared):
         files.prepared.mkdir(parents=True, exist_ok=True)
     future = pool.submit(
-        jobs.prepare,
+        prepare_jobs.prepare,
         files.root,
         files.prepared,
         debug_samples,
@@ -465,7 +467,7 @@ def _reference_outputs(
         if kept is not None and cache.fetch(kept, target):
             listener(StepFinished(stage="reference"))
             continue
-        future = pool.submit(jobs.run_reference, case.files.root, part, target, timeout_seconds=timeout_seconds)
+        future = pool.submit(prepare_jobs.run_reference, case.files.root, part, target, timeout_seconds=timeout_seconds)
         running.append((future, target, kept))
     for future, target, kept in running:
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from autoselect.cases.divergence import divergence, samples_of
-from autoselect.cases.jobs import open_case
+from autoselect.cases.open_case import open_case
 from autoselect.diagnosis.activations import activation_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics
 from autoselect.domain.recipe import Recipe

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from autoselect.cases import jobs
 from autoselect.cases.files import CaseFiles
+from autoselect.cases.open_case import OpenCase
 from autoselect.domain.layers import LayerTable
 from autoselect.exports.ai_edge_quantizer import aeq_recipe
 from autoselect.exports.member_ops import member_ops
@@ -37,7 +37,7 @@ def export(front: Sequence[TrialRecord], picks: Mapping[str, str], folder: RunFo
     Raises:
         StorageError: If a file cannot be written.
     """
-    case = jobs.OpenCase(files.root)
+    case = OpenCase(files.root)
     calibrated, layers = case.prepared
     exporter = _Exporter(folder=folder, calibrated=calibrated, layers=layers)
     members = {record.id: record for record in front if record.recipe is not None and record.scores is not None}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoselect.cases import jobs
+from autoselect.cases import build_jobs, race_jobs, score_jobs
 from autoselect.cases.events import Listener, TrialFinished
 from autoselect.domain.objectives import Constraints, Direction, drop_from
 from autoselect.domain.recipe import Recipe
@@ -77,7 +77,7 @@ class _Job:
     """What a worker is doing, for which trials; ``built`` is set while it scores."""
 
     tickets: list[_Ticket]
-    built: jobs.BuildReply | None
+    built: build_jobs.BuildReply | None
 
 
 class SearchLoop:
@@ -187,7 +187,7 @@ class SearchLoop:
         hardest = min(self._known.values(), key=lambda s: (s.penalty, s.sha256))
         # Without float outputs, or rows of an earlier process, every candidate is scored in full.
         with contextlib.suppress(UsageError, TrialError):
-            self._pool.call(jobs.keep_schedule, self._root, hardest.sha256, self._wanted_racing.seed)
+            self._pool.call(race_jobs.keep_schedule, self._root, hardest.sha256, self._wanted_racing.seed)
             self._racing = self._wanted_racing
 
     def _start(self, asked: Asked) -> None:
@@ -201,7 +201,7 @@ class SearchLoop:
             if any(twin.recipe.fingerprint == fingerprint for twin in job.tickets):
                 job.tickets.append(ticket)
                 return
-        future = self._pool.submit(jobs.build, self._root, ticket.recipe.to_json(), timeout_seconds=self._timeout)
+        future = self._pool.submit(build_jobs.build, self._root, ticket.recipe.to_json(), timeout_seconds=self._timeout)
         self._running[future] = _Job(tickets=[ticket], built=None)
 
     def _advance(self, job: _Job, future: Future[Any]) -> None:
@@ -210,12 +210,12 @@ class SearchLoop:
         except TrialError as exc:
             self._fail(job, str(exc))
             return
-        if isinstance(reply, jobs.BuildReply):
+        if isinstance(reply, build_jobs.BuildReply):
             self._built(job.tickets, reply)
         elif job.built is not None:
             self._scored_or_dropped(job.tickets, job.built, reply)
 
-    def _built(self, tickets: list[_Ticket], built: jobs.BuildReply) -> None:
+    def _built(self, tickets: list[_Ticket], built: build_jobs.BuildReply) -> None:
         if built.sha256 in self._known or built.sha256 in self._dropped:
             for ticket in tickets:
                 self._tell_known(ticket, built.sha256)
@@ -226,30 +226,30 @@ class SearchLoop:
                 return
         self._running[self._submit_scoring(built)] = _Job(tickets=tickets, built=built)
 
-    def _submit_scoring(self, built: jobs.BuildReply) -> Future[Any]:
+    def _submit_scoring(self, built: build_jobs.BuildReply) -> Future[Any]:
         """Score in full, or race against the best of those that cost no more in any other objective."""
         rival = self._rival(built)
         if self._racing is None or rival is None:
             return self._pool.submit(
-                jobs.score, self._root, built.sha256, "search", False, timeout_seconds=self._timeout
+                score_jobs.score, self._root, built.sha256, "search", False, timeout_seconds=self._timeout
             )
         return self._pool.submit(
-            jobs.race, self._root, built.sha256, [rival], self._racing.confidence, timeout_seconds=self._timeout
+            race_jobs.race, self._root, built.sha256, [rival], self._racing.confidence, timeout_seconds=self._timeout
         )
 
-    def _rival(self, built: jobs.BuildReply) -> str | None:
+    def _rival(self, built: build_jobs.BuildReply) -> str | None:
         """The candidate that this one must beat to enter the front; None where it enters whatever its score."""
         own, wanted = built.costs, self._study.costs
         rivals = [s for s in self._known.values() if all(s.costs[c] <= own[c] for c in wanted)]
         return min(rivals, key=lambda s: (s.drop, s.sha256)).sha256 if rivals else None
 
     def _scored_or_dropped(
-        self, tickets: list[_Ticket], built: jobs.BuildReply, reply: jobs.ScoreReply | jobs.RaceReply
+        self, tickets: list[_Ticket], built: build_jobs.BuildReply, reply: score_jobs.ScoreReply | race_jobs.RaceReply
     ) -> None:
-        full = reply if isinstance(reply, jobs.ScoreReply) else reply.reply
+        full = reply if isinstance(reply, score_jobs.ScoreReply) else reply.reply
         if full is not None:
             self._scored(tickets, built, full)
-        elif isinstance(reply, jobs.RaceReply):
+        elif isinstance(reply, race_jobs.RaceReply):
             self._dropped[built.sha256] = Partial(
                 sha256=built.sha256,
                 samples=reply.samples,
@@ -266,7 +266,7 @@ class SearchLoop:
             for place, ticket in enumerate(tickets):
                 self._tell_known(ticket, built.sha256, reused=place > 0)
 
-    def _scored(self, tickets: list[_Ticket], built: jobs.BuildReply, reply: jobs.ScoreReply) -> None:
+    def _scored(self, tickets: list[_Ticket], built: build_jobs.BuildReply, reply: score_jobs.ScoreReply) -> None:
         scores = Scores(
             sha256=built.sha256,
             metric=reply.value,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Literal
 
-from autoselect.cases import jobs
+from autoselect.cases import prepare_jobs
 from autoselect.cases.divergence import divergence
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
@@ -57,7 +57,7 @@ def make_problem(
         return None
     root, layers = case.files.root, case.layers
     probing: Future[Predictor | None] = pool.submit(
-        jobs.probe, root, settings.template.to_json(), timeout_seconds=settings.trial_timeout
+        prepare_jobs.probe, root, settings.template.to_json(), timeout_seconds=settings.trial_timeout
     )
     atoms = atoms_of(space, layers, _statistical(layers))
     atoms = _probed(atoms, case, settings, pool, listener)

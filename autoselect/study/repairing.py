@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
-from autoselect.cases import jobs
+from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.divergence import divergence
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
@@ -71,8 +71,8 @@ class _Trier:
         root, limit = self.case.files.root, self.settings.trial_timeout
         recipe = replace(self.settings.template, repairs=repairs)
         try:
-            built = self.pool.call(jobs.build, root, recipe.to_json(), timeout_seconds=limit)
-            value = self.pool.call(jobs.score, root, built.sha256, "search", False, timeout_seconds=limit).value
+            built = self.pool.call(build_jobs.build, root, recipe.to_json(), timeout_seconds=limit)
+            value = self.pool.call(score_jobs.score, root, built.sha256, "search", False, timeout_seconds=limit).value
         except TrialError:
             return -math.inf
         return float(value if self.direction == "maximize" else -value)

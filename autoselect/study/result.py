@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from autoselect.cases import jobs
+from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
@@ -200,7 +200,7 @@ def noise_of(front: Sequence[TrialRecord], root: Path, pool: WorkerPool | None) 
     later = [r for r in front if math.isnan(found[r.id])]
     if pool is None:
         return {key: 0.0 if math.isnan(value) else value for key, value in found.items()}
-    running = {r.id: pool.submit(jobs.noise, root, r.scores.sha256) for r in later if r.scores is not None}
+    running = {r.id: pool.submit(score_jobs.noise, root, r.scores.sha256) for r in later if r.scores is not None}
     return found | {key: _noise_or_none(future) for key, future in running.items()}
 
 
@@ -215,7 +215,7 @@ def restore(records: Sequence[TrialRecord], case_root: Path, pool: WorkerPool) -
     """Build again the candidates whose files an earlier process did not keep."""
     files = CaseFiles(root=case_root)
     running = [
-        (record, pool.submit(jobs.build, case_root, record.recipe.to_json()))
+        (record, pool.submit(build_jobs.build, case_root, record.recipe.to_json()))
         for record in records
         if record.scores and record.recipe and not files.candidate(record.scores.sha256).exists()
     ]
@@ -254,7 +254,7 @@ def score_heldout(
     unique = list(dict.fromkeys(shas))
     listener(StageStarted(stage="heldout", total=len(unique)))
     running = [
-        (sha, pool.submit(jobs.score, case.files.root, sha, "heldout", True, timeout_seconds=timeout_seconds))
+        (sha, pool.submit(score_jobs.score, case.files.root, sha, "heldout", True, timeout_seconds=timeout_seconds))
         for sha in unique
     ]
     found, failures = {}, []
@@ -285,7 +285,7 @@ def time_again(
     found: dict[str, dict[str, float]] = {}
     for sha in shas:
         with contextlib.suppress(TrialError):
-            found[sha] = pool.call(jobs.latency, root, sha, timeout_seconds=timeout_seconds)
+            found[sha] = pool.call(build_jobs.latency, root, sha, timeout_seconds=timeout_seconds)
         listener(StepFinished(stage="latency"))
     timed = [
         replace(r, scores=replace(r.scores, quantities={**r.scores.quantities, **found.get(r.scores.sha256, {})}))

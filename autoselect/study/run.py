@@ -12,7 +12,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from autoselect.cases import jobs
+from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.events import Listener, StageStarted, Warned
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case, Ingredients, prepare_case, versions
@@ -409,8 +409,8 @@ _UNSUITED = (
 
 def _float_reference(case: Case, pool: WorkerPool, timeout_seconds: float) -> result.Reference:
     try:
-        described = pool.call(jobs.describe_float, case.files.root)
-        scored = pool.call(jobs.score, case.files.root, FLOAT, "search", False, timeout_seconds=timeout_seconds)
+        described = pool.call(build_jobs.describe_float, case.files.root)
+        scored = pool.call(score_jobs.score, case.files.root, FLOAT, "search", False, timeout_seconds=timeout_seconds)
     except TrialError as exc:
         raise PreparationError(f"The float model itself could not be scored. {exc}") from exc
     return result.Reference(

@@ -17,8 +17,9 @@ import tensorflow as tf
 import train
 
 import autoselect
-from autoselect.cases import jobs, prepare
+from autoselect.cases import prepare
 from autoselect.cases.files import CaseFiles
+from autoselect.cases.prepared import load_prepared
 from autoselect.domain.recipe import Recipe
 from autoselect.isolation.pool import WorkerPool
 from autoselect.quantize import converter, verification
@@ -64,7 +65,7 @@ def main() -> None:
                 arguments.model, samples, files, pool, None, debug_samples=0, per_channel=True
             )
             started.layers()
-        calibrated, layers = jobs.load_prepared(files.prepared)
+        calibrated, layers = load_prepared(files.prepared)
     plan = verification.plan(calibrated, layers.nodes, Recipe())
     [key] = [spec.key for spec in reader.input_specs(fb.parse(calibrated.content))]
     named = [{key: sample[0]} for sample in samples]

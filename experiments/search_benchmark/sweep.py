@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from cases import BenchmarkCase, chosen_cases
 
-from autoselect.cases import jobs
+from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.events import ignore
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case, Ingredients, prepare_case
@@ -55,7 +55,7 @@ class Opened:
     pool: WorkerPool
     direction: Any
     float_score: float
-    float_built: jobs.BuildReply
+    float_built: build_jobs.BuildReply
 
     @property
     def root(self) -> Path:
@@ -67,7 +67,7 @@ class Opened:
         names = frozenset(n.name for n, on in zip(self.case.layers.reachable, mask, strict=True) if on)
         return recipe_for(names, self.settings.template)
 
-    def row(self, mask: str, built: jobs.BuildReply, score: jobs.ScoreReply) -> dict[str, object]:
+    def row(self, mask: str, built: build_jobs.BuildReply, score: score_jobs.ScoreReply) -> dict[str, object]:
         """One row of the sweep."""
         drop = drop_from(self.float_score, score.value, self.direction)
         figures = {name: built.fragmentation[name] for name in ("penalty", "segments", "float_ops")}
@@ -86,8 +86,8 @@ def opened(chosen: BenchmarkCase, pool: WorkerPool, root: Path) -> Opened:
         settings=settings,
         pool=pool,
         direction=metric.direction,
-        float_score=pool.call(jobs.score, root, FLOAT, "search", False).value,
-        float_built=pool.call(jobs.describe_float, root),
+        float_score=pool.call(score_jobs.score, root, FLOAT, "search", False).value,
+        float_built=pool.call(build_jobs.describe_float, root),
     )
 
 
@@ -166,7 +166,7 @@ class Sweep:
                 for row in csv.DictReader(file):
                     self.known[row["sha256"]] = dict(row)
                     self.masks.add(row["mask"])
-        self.running: dict[Future[Any], tuple[str, jobs.BuildReply | None]] = {}
+        self.running: dict[Future[Any], tuple[str, build_jobs.BuildReply | None]] = {}
         self.scoring: set[str] = set()
         self.failed = 0
 
@@ -196,9 +196,9 @@ class Sweep:
             if text not in self.masks:
                 self.masks.add(text)
                 recipe = self.opened.recipe(mask).to_json()
-                self.running[self.opened.pool.submit(jobs.build, self.opened.root, recipe)] = (text, None)
+                self.running[self.opened.pool.submit(build_jobs.build, self.opened.root, recipe)] = (text, None)
 
-    def _advance(self, future: Future[Any], mask: str, built: jobs.BuildReply | None) -> dict[str, object] | None:
+    def _advance(self, future: Future[Any], mask: str, built: build_jobs.BuildReply | None) -> dict[str, object] | None:
         """Take what a worker did; a row where that was a score."""
         try:
             reply = result_of(future)
@@ -209,7 +209,7 @@ class Sweep:
         if built is None:
             if reply.sha256 not in self.scoring and reply.sha256 not in self.known:
                 self.scoring.add(reply.sha256)
-                scored = self.opened.pool.submit(jobs.score, self.opened.root, reply.sha256, "search", False)
+                scored = self.opened.pool.submit(score_jobs.score, self.opened.root, reply.sha256, "search", False)
                 self.running[scored] = (mask, reply)
             return None
         row = self.known[built.sha256] = self.opened.row(mask, built, reply)
@@ -248,8 +248,8 @@ def references(chosen: BenchmarkCase, workers: int) -> None:
                 "drq": recipe_for(frozenset(n.name for n in case.case.layers.reachable), case.settings.template, "drq"),
             }
             for name, recipe in recipes.items():
-                built = pool.call(jobs.build, case.root, recipe.to_json())
-                value = pool.call(jobs.score, case.root, built.sha256, "search", False).value
+                built = pool.call(build_jobs.build, case.root, recipe.to_json())
+                value = pool.call(score_jobs.score, case.root, built.sha256, "search", False).value
                 drops[name] = drop_from(case.float_score, value, case.direction)
     worst = max(drops.values())
     drop = worst + max(0.1 * max(worst, 0.0), LEAST_DROP[chosen.metric])

@@ -18,9 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
 import loaders
 
 from autoselect.api.source import load_source
-from autoselect.cases import jobs
 from autoselect.cases import prepare as preparation
+from autoselect.cases import prepare_jobs
 from autoselect.cases.files import CaseFiles
+from autoselect.cases.prepared import load_prepared
 from autoselect.domain.graph import Graph, OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Fallback, Recipe
@@ -92,8 +93,8 @@ def measure(name: str, model: Path, calibration: str, target: Target) -> list[Ro
             preparation.start_calibration(
                 loaded.model, calibration, files, pool, cache_directory(), debug_samples=0, per_channel=True
             ).layers()
-            predictor = pool.call(jobs.probe, files.root, Recipe(io_type="int8").to_json())
-        calibrated, table = jobs.load_prepared(files.prepared)
+            predictor = pool.call(prepare_jobs.probe, files.root, Recipe(io_type="int8").to_json())
+        calibrated, table = load_prepared(files.prepared)
     assert predictor is not None
     builder, rows = Builder(calibrated, table.nodes), []
     for number, recipe in enumerate(random_recipes(table.nodes, target, np.random.default_rng(0))):

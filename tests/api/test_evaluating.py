@@ -16,7 +16,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 import autoselect
 from autoselect.api.evaluating import unique_names
-from autoselect.cases import jobs
+from autoselect.cases import score_jobs
 from autoselect.cases.files import FLOAT
 from autoselect.embedded import model_bytes
 from autoselect.errors import (
@@ -138,14 +138,14 @@ def test_integer_inputs_get_the_float_samples(integer: Path, tmp_path: Path) -> 
 
 
 def dying(root: Path, sha256: str, part: str) -> np.ndarray:
-    """In place of ``jobs.observe``: the process of every model but the float one is killed."""
+    """In place of ``score_jobs.observe``: the process of every model but the float one is killed."""
     if sha256 == FLOAT:
-        return jobs.observe(root, sha256, part)
+        return score_jobs.observe(root, sha256, part)
     os.abort()
 
 
 def test_a_model_that_dies_costs_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autoselect.api.evaluating.jobs.observe", dying)
+    monkeypatch.setattr("autoselect.api.evaluating.score_jobs.observe", dying)
     found = autoselect.classification_report([model_bytes()], evaluation=pump.HELDOUT, reference=pump.MODEL_PATH)
     assert [row["error"] is None for row in found["models"]] == [True, False]
     assert "SIGABRT" in found["models"][1]["error"]
@@ -153,7 +153,7 @@ def test_a_model_that_dies_costs_one_message(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_model_that_runs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autoselect.api.evaluating.jobs.observe", dying)
+    monkeypatch.setattr("autoselect.api.evaluating.score_jobs.observe", dying)
     with pytest.raises(PreparationError, match=r"No model could be run.*SIGABRT"):
         autoselect.classification_report([model_bytes()], evaluation=pump.HELDOUT)
 
@@ -163,7 +163,7 @@ def dying_float(root: Path, sha256: str, part: str) -> np.ndarray:
 
 
 def test_a_float_model_that_dies_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autoselect.api.evaluating.jobs.observe", dying_float)
+    monkeypatch.setattr("autoselect.api.evaluating.score_jobs.observe", dying_float)
     with pytest.raises(PreparationError, match=r"The float model could not be run\. gone"):
         autoselect.classification_report([model_bytes()], evaluation=pump.HELDOUT, reference=model_bytes())
 
@@ -279,6 +279,6 @@ def dying_score(root: Path, sha256: str, part: str, interval: bool) -> None:
 
 
 def test_inspect_names_the_model_that_cannot_be_scored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autoselect.api.evaluating.jobs.score", dying_score)
+    monkeypatch.setattr("autoselect.api.evaluating.score_jobs.score", dying_score)
     with pytest.raises(PreparationError, match=r"pump_monitor\.tflite could not be scored\. gone"):
         autoselect.inspect(pump.MODEL_PATH, evaluation=pump.HELDOUT)

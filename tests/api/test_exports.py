@@ -17,7 +17,7 @@ from model_explorer.builtin_tflite_flatbuffer_adapter import BuiltinTfliteFlatbu
 from model_explorer.node_data_builder import GradientItem, GraphNodeData, ModelNodeData, NodeDataResult
 
 import autoselect
-from autoselect.cases.jobs import load_prepared
+from autoselect.cases.prepared import load_prepared
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize import converter
 from autoselect.quantize.build import Builder

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from autoselect.cases import jobs
+from autoselect.cases import build_jobs, race_jobs, score_jobs
 from autoselect.domain.layers import LayerStatistics, LayerTable, Node
 from autoselect.domain.recipe import Recipe
 
@@ -73,7 +73,7 @@ class FakePool:
         self._nodes: dict[str, frozenset[str]] = {}
 
     def submit(self, function: Callable[..., Any], *args: Any, timeout_seconds: float = 0.0) -> Future[Any]:
-        answer = {jobs.build: self._build, jobs.score: self._score, jobs.race: self._race}[function]
+        answer = {build_jobs.build: self._build, score_jobs.score: self._score, race_jobs.race: self._race}[function]
         future: Future[Any] = Future()
         self._waiting.append((future, lambda: answer(*args)))
         if not self._held_back:
@@ -81,15 +81,15 @@ class FakePool:
         return future
 
     def call(self, function: Callable[..., Any], *args: Any) -> None:
-        assert function is jobs.keep_schedule
+        assert function is race_jobs.keep_schedule
         self.schedule_of = args[1]
 
-    def _race(self, root: Path, sha256: str, rivals: Sequence[str], confidence: float) -> jobs.RaceReply:
+    def _race(self, root: Path, sha256: str, rivals: Sequence[str], confidence: float) -> race_jobs.RaceReply:
         """A candidate that is not better than its rival is dropped after one of three samples."""
         self.raced.append((sha256, tuple(rivals)))
         full = self._score(root, sha256, "search", False)
         dropped = all(full.value <= 0.1 * len(self._nodes[rival]) for rival in rivals)
-        return jobs.RaceReply(
+        return race_jobs.RaceReply(
             dropped=dropped,
             samples=1 if dropped else 3,
             total=3,
@@ -108,7 +108,7 @@ class FakePool:
             except Exception as exc:  # noqa: BLE001 - a future carries whatever its job raises
                 future.set_exception(exc)
 
-    def _build(self, root: Path, recipe_json: str) -> jobs.BuildReply:
+    def _build(self, root: Path, recipe_json: str) -> build_jobs.BuildReply:
         nodes = Recipe.from_json(recipe_json).denylisted_nodes
         self.built.append(nodes)
         if error := self._fails("build", nodes):
@@ -116,7 +116,7 @@ class FakePool:
         active = frozenset(n for n in nodes if not n.startswith("idle"))
         sha = sha_of(" ".join(sorted(active)))
         self._nodes[sha] = active
-        return jobs.BuildReply(
+        return build_jobs.BuildReply(
             sha256=sha,
             size_bytes=100 + 10 * len(active),
             fragmentation={
@@ -132,12 +132,12 @@ class FakePool:
             seconds=0.5,
         )
 
-    def _score(self, root: Path, sha256: str, part: str, interval: bool) -> jobs.ScoreReply:
+    def _score(self, root: Path, sha256: str, part: str, interval: bool) -> score_jobs.ScoreReply:
         self.scored.append(sha256)
         if error := self._fails("score", self._nodes[sha256]):
             raise error
         value = 0.1 * len(self._nodes[sha256])
-        return jobs.ScoreReply(
+        return score_jobs.ScoreReply(
             value=value,
             noise=0.0,
             sqnr_db=30.0,

@@ -12,7 +12,7 @@ import pytest
 from fakes import FakePool, sha_of
 from test_optuna_study import OBJECTIVES, open_study
 
-from autoselect.cases import jobs
+from autoselect.cases import race_jobs, score_jobs
 from autoselect.cases.events import Event, TrialFinished
 from autoselect.domain.objectives import Constraints, Objective
 from autoselect.domain.recipe import Recipe
@@ -265,10 +265,10 @@ def test_a_resumed_loop_has_nothing_left_to_do(path: Path) -> None:
 class WorsePool(FakePool):
     """Here every left-out node costs score as well, so that nothing beats the all-integer model."""
 
-    def _score(self, root: Path, sha256: str, part: str, interval: bool) -> jobs.ScoreReply:
+    def _score(self, root: Path, sha256: str, part: str, interval: bool) -> score_jobs.ScoreReply:
         return replace(super()._score(root, sha256, part, interval), value=-0.1 * len(self._nodes[sha256]))
 
-    def _race(self, root: Path, sha256: str, rivals: Sequence[str], confidence: float) -> jobs.RaceReply:
+    def _race(self, root: Path, sha256: str, rivals: Sequence[str], confidence: float) -> race_jobs.RaceReply:
         return replace(super()._race(root, sha256, rivals, confidence), dropped=True, samples=1, reply=None)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fakes import table
 
-from autoselect.cases import jobs
+from autoselect.cases import build_jobs
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import make_settings
@@ -34,7 +34,7 @@ class Pool:
 
     def call(self, job: Any, _root: Path, what: str, *_: Any, **__: Any) -> Any:
         """Builds give the repairs' names as hash; scores are 0 where none is given."""
-        if job is jobs.build:
+        if job is build_jobs.build:
             return SimpleNamespace(sha256="+".join(Recipe.from_json(what).repairs))
         score = self.scores.get(tuple(what.split("+")) if what else (), 0.0)
         if isinstance(score, Exception):

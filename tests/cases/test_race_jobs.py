@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autoselect.cases import jobs
+from autoselect.cases import build_jobs, race_jobs, score_jobs
 from autoselect.cases.events import ignore
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.prepare import Ingredients, prepare_case, write_scoring
@@ -45,10 +45,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[CaseFiles, str]:
     with WorkerPool(1, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
         settings = make_settings(debug_samples=1)
         case = prepare_case(ingredients, settings, root=root, pool=pool, cache_root=None, listener=ignore)
-        integer = pool.call(jobs.build, root, Recipe().to_json(), timeout_seconds=300).sha256
-    jobs.score(root, FLOAT, "search", False)
-    jobs.score(root, integer, "search", False)
-    jobs.keep_schedule(root, integer, 0)
+        integer = pool.call(build_jobs.build, root, Recipe().to_json(), timeout_seconds=300).sha256
+    score_jobs.score(root, FLOAT, "search", False)
+    score_jobs.score(root, integer, "search", False)
+    race_jobs.keep_schedule(root, integer, 0)
     case.files.candidate("blind").write_bytes(blind_model())
     case.files.candidate("broken").write_bytes(model_bytes()[:500])
     return case.files, integer
@@ -63,7 +63,7 @@ def blind_model() -> bytes:
     return bytes(flatbuffer.serialise(model))
 
 
-def without_time(reply: jobs.ScoreReply) -> str:
+def without_time(reply: score_jobs.ScoreReply) -> str:
     """As text, in which NaN equals NaN."""
     return repr(replace(reply, seconds=0.0, inference_seconds=0.0))
 
@@ -80,12 +80,12 @@ RIVALS = {
 def test_a_candidate_that_is_not_dropped_gets_its_full_score(made: tuple[CaseFiles, str], rivals: list[str]) -> None:
     files, integer = made
     np.save(files.rows("worst"), np.zeros((TOTAL, 1)))
-    expected = jobs.score(files.root, integer, "search", False)
+    expected = score_jobs.score(files.root, integer, "search", False)
     kept = np.load(files.rows(integer)), np.load(files.fidelity_rows(integer))
     np.save(files.rows("twin"), kept[0])
     files.rows(integer).unlink()
     files.fidelity_rows(integer).unlink()
-    found = jobs.race(files.root, integer, rivals, 0.95)
+    found = race_jobs.race(files.root, integer, rivals, 0.95)
     assert found.reply is not None
     assert without_time(found.reply) == without_time(expected)
     assert (found.dropped, found.samples, found.total) == (False, TOTAL, TOTAL)
@@ -97,11 +97,11 @@ def test_a_candidate_that_is_not_dropped_gets_its_full_score(made: tuple[CaseFil
 
 def test_a_clearly_worse_candidate_is_dropped_early(made: tuple[CaseFiles, str]) -> None:
     files, integer = made
-    found = jobs.race(files.root, "blind", ["never scored", "worst", integer], 0.95)
+    found = race_jobs.race(files.root, "blind", ["never scored", "worst", integer], 0.95)
     assert (found.dropped, found.reply) == (True, None)
     assert 16 <= found.samples <= TOTAL / 2
     assert not files.rows("blind").exists()
-    full = jobs.score(files.root, "blind", "search", False)
+    full = score_jobs.score(files.root, "blind", "search", False)
     files.rows("blind").unlink()
     assert found.estimate == pytest.approx(full.value, abs=0.2)
     assert found.sqnr_db == pytest.approx(full.sqnr_db, abs=3.0)
@@ -112,18 +112,18 @@ def test_the_best_rival_decides(made: tuple[CaseFiles, str]) -> None:
     files, _ = made
     np.save(files.rows("worst"), np.zeros((TOTAL, 1)))
     np.save(files.rows("perfect"), np.ones((TOTAL, 1)))
-    assert not jobs.race(files.root, "blind", ["worst"], 0.95).dropped
-    assert jobs.race(files.root, "blind", ["worst", "perfect"], 0.95).dropped
-    assert jobs.race(files.root, "blind", ["perfect", "worst"], 0.95).dropped
+    assert not race_jobs.race(files.root, "blind", ["worst"], 0.95).dropped
+    assert race_jobs.race(files.root, "blind", ["worst", "perfect"], 0.95).dropped
+    assert race_jobs.race(files.root, "blind", ["perfect", "worst"], 0.95).dropped
 
 
 def test_samples_far_from_float_come_first(made: tuple[CaseFiles, str]) -> None:
     files, integer = made
     closeness = np.load(files.fidelity_rows(integer))[:, 0]
-    schedule = jobs.keep_schedule(files.root, integer, 0)
+    schedule = race_jobs.keep_schedule(files.root, integer, 0)
     assert closeness[schedule.strata == 0].max() <= closeness[schedule.strata == 3].min()
     assert closeness[schedule.seen(0)].mean() < closeness.mean()
-    assert closeness.mean() == pytest.approx(jobs.score(files.root, integer, "search", False).sqnr_db)
+    assert closeness.mean() == pytest.approx(score_jobs.score(files.root, integer, "search", False).sqnr_db)
 
 
 FAILURES = {
@@ -148,19 +148,19 @@ def test_errors_are_those_of_a_score(
         raise raised
 
     files, integer = made
-    monkeypatch.setattr("autoselect.cases.jobs.evaluate.observe", fail)
+    monkeypatch.setattr("autoselect.scoring.evaluate.observe", fail)
     sha256 = FLOAT if model == FLOAT else integer
     with pytest.raises(error, match=words):
-        jobs.race(files.root, sha256, [FLOAT], 0.95)
+        race_jobs.race(files.root, sha256, [FLOAT], 0.95)
     with pytest.raises(error, match=words):
-        jobs.score(files.root, sha256, "search", False)
+        score_jobs.score(files.root, sha256, "search", False)
 
 
 def test_a_file_that_does_not_load(made: tuple[CaseFiles, str]) -> None:
     messages = []
     for call in (
-        lambda root: jobs.race(root, "broken", [FLOAT], 0.95),
-        lambda root: jobs.score(root, "broken", "search", False),
+        lambda root: race_jobs.race(root, "broken", [FLOAT], 0.95),
+        lambda root: score_jobs.score(root, "broken", "search", False),
     ):
         with pytest.raises(AutoselectError) as caught:
             call(made[0].root)
@@ -172,12 +172,12 @@ def test_a_race_needs_a_schedule(made: tuple[CaseFiles, str], monkeypatch: pytes
     files, integer = made
     monkeypatch.setattr(CaseFiles, "schedule", tmp_path / "none.npz")
     with pytest.raises(UsageError, match="keep_schedule"):
-        jobs.race(files.root, integer, [FLOAT], 0.95)
+        race_jobs.race(files.root, integer, [FLOAT], 0.95)
 
 
 def test_a_schedule_needs_a_scored_candidate(made: tuple[CaseFiles, str]) -> None:
     with pytest.raises(UsageError, match=r"'never scored'.*Score it first"):
-        jobs.keep_schedule(made[0].root, "never scored", 0)
+        race_jobs.keep_schedule(made[0].root, "never scored", 0)
 
 
 @pytest.mark.parametrize("metric", ["f1_macro", None], ids=["no mean", "an evaluator"])
@@ -185,4 +185,4 @@ def test_only_means_race(tmp_path: Path, metric: str | None) -> None:
     evaluator = None if metric else (lambda runner: math.pi)
     write_scoring(CaseFiles(root=tmp_path), make_metric(metric) if metric else None, evaluator)
     with pytest.raises(UsageError, match="mean over samples"):
-        jobs.race(tmp_path, "any", [], 0.95)
+        race_jobs.race(tmp_path, "any", [], 0.95)

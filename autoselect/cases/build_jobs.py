@@ -1,0 +1,121 @@
+"""What workers do to build a candidate and say what it costs in bytes, cuts and time; not how accurate it is.
+
+Each job may die without harm to the run.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autoselect.cases.compiling import compile_report
+from autoselect.cases.failures import score_errors
+from autoselect.cases.files import FLOAT
+from autoselect.cases.measuring import latency_columns
+from autoselect.cases.open_case import OpenCase, open_case
+from autoselect.domain.graph import Graph
+from autoselect.domain.recipe import Recipe
+from autoselect.domain.targets import judge
+from autoselect.runs.files import write_bytes
+from autoselect.scoring.target_penalty import on_target, require_accepted
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+from autoselect.tflite.latency import Latency, latency_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildReply:
+    """A built candidate, without its bytes: they lie in the case folder.
+
+    ``compiled`` is what the target's compiler made of it and what was predicted, see
+    :func:`autoselect.cases.compiling.compile_report`; empty where nothing was compiled. ``quantities`` is what the
+    run's objectives measure, by column.
+    """
+
+    sha256: str
+    size_bytes: int
+    fragmentation: dict[str, Any]
+    kinds: dict[str, str]
+    fallbacks: dict[str, str]
+    seconds: float
+    compiled: dict[str, Any] = field(default_factory=dict)
+    quantities: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """Values of all objectives but the metric, by column; of those that are measured, what was asked for."""
+        return {**self.fragmentation, **self.quantities, "size_bytes": self.size_bytes}
+
+
+def build(root: Path, recipe_json: str) -> BuildReply:
+    """Build one recipe, keep its file, and compile it where the case says so.
+
+    Raises:
+        BuildError: If it cannot be built.
+        TargetRefusal: If the target or its compiler refuses it.
+        ScoreError: If its latency is asked for and the interpreter refuses it.
+        WorkerDied: If the compiler hung or was killed.
+    """
+    case = open_case(root)
+    start = time.perf_counter()
+    candidate = case.builder.build(Recipe.from_json(recipe_json))
+    target, how = case.scoring.target, case.scoring.compiling
+    verdict = judge(candidate.graph, target)
+    require_accepted(candidate.graph, target, verdict)
+    path = case.files.candidate(candidate.sha256)
+    if not path.exists():
+        write_bytes(path, candidate.content)
+    cut, compiled = asdict(on_target(candidate.graph, target, verdict)), {}
+    if how is not None:
+        compiled = compile_report(candidate.content, target, verdict, how)
+        cut |= {"penalty": compiled["cost"], "segments": compiled["segments"]}
+        cut["crossing_bytes"] = compiled["crossing_bytes"]
+    return BuildReply(
+        sha256=candidate.sha256,
+        size_bytes=len(candidate.content),
+        fragmentation=cut,
+        kinds=dict(candidate.kinds),
+        fallbacks=dict(candidate.fallbacks),
+        seconds=time.perf_counter() - start,
+        compiled=compiled,
+        quantities=_quantities(case, candidate.content, candidate.graph, compiled),
+    )
+
+
+def describe_float(root: Path) -> BuildReply:
+    """Size and fragmentation of the float model."""
+    case = open_case(root)
+    content = case.files.float_model.read_bytes()
+    graph = reader.read_graph(fb.parse(content))
+    return BuildReply(
+        sha256=FLOAT,
+        size_bytes=len(content),
+        fragmentation=asdict(on_target(graph, case.scoring.target)),
+        kinds={},
+        fallbacks={},
+        seconds=0.0,
+        quantities=_quantities(case, content, graph, {}),
+    )
+
+
+def latency(root: Path, sha256: str) -> dict[str, float]:
+    """Time a candidate (or the float model) again; columns of the tables.
+
+    Raises:
+        ScoreError: If the interpreter cannot run it.
+    """
+    case = open_case(root)
+    with score_errors(sha256):
+        content = case.files.candidate(sha256).read_bytes()
+        return latency_columns(_latency(case, content, case.scoring.measuring.latency_threads))
+
+
+def _quantities(case: OpenCase, content: bytes, graph: Graph, compiled: dict[str, Any]) -> dict[str, float]:
+    return case.scoring.measuring.of_model(graph, compiled, lambda threads: _latency(case, content, threads))
+
+
+def _latency(case: OpenCase, content: bytes, threads: int) -> Latency:
+    """On the first calibration sample: values hardly matter for the time, but indices must be real ones."""
+    return latency_of(content, case.samples("calibration").inputs(0), threads=threads)

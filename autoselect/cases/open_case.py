@@ -1,0 +1,108 @@
+"""What a worker keeps open of a case: the calibrated model, samples and float outputs; does no job itself.
+
+A worker opens a case folder once and keeps what it loaded for its whole life.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import cloudpickle
+
+from autoselect.cases.compiling import Compiling
+from autoselect.cases.files import CaseFiles
+from autoselect.cases.measuring import Measuring
+from autoselect.cases.prepared import load_prepared
+from autoselect.data.samples import SampleStore
+from autoselect.domain.layers import LayerTable
+from autoselect.domain.targets import Target
+from autoselect.quantize.build import Builder, CalibratedModel
+from autoselect.quantize.repairs import RepairKit
+from autoselect.runs.files import write_bytes
+from autoselect.scoring import evaluate
+from autoselect.scoring.metric_base import Metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoring:
+    """How candidates of a case are scored; exactly one of metric and evaluator is set.
+
+    ``fidelity`` compares with the float model whatever the metric is: on few samples it tells candidates apart
+    that a metric cannot. Candidates that ``target`` refuses are not scored.
+    """
+
+    metric: Metric | None
+    fidelity: Metric
+    evaluator: evaluate.Evaluator | None
+    target: Target
+    compiling: Compiling | None = None
+    measuring: Measuring = field(default_factory=Measuring)
+
+
+class OpenCase:
+    """A case as a worker holds it; everything is loaded when first needed and then kept."""
+
+    def __init__(self, root: Path) -> None:
+        self.files = CaseFiles(root=root)
+        self._parts: dict[str, SampleStore] = {}
+        self._references: dict[str, evaluate.ReferenceOutputs] = {}
+
+    @cached_property
+    def prepared(self) -> tuple[CalibratedModel, LayerTable]:
+        """The calibrated model and the layer table."""
+        return load_prepared(self.files.prepared)
+
+    @cached_property
+    def builder(self) -> Builder:
+        """Builds recipes of the calibrated model."""
+        calibrated, table = self.prepared
+        return Builder(calibrated, table.nodes, self.kit)
+
+    @cached_property
+    def kit(self) -> RepairKit:
+        """What repairs need: measured on the calibration samples when first asked for, then kept in the case."""
+        calibrated, _ = self.prepared
+        store = self.samples("calibration")
+        return RepairKit(calibrated, lambda: (store.inputs(i) for i in range(len(store))), self._kept)
+
+    def _kept(self, name: str, make: Callable[[], bytes]) -> bytes:
+        path = self.files.evidence / name
+        if not path.exists():
+            write_bytes(path, make())
+        return path.read_bytes()
+
+    @cached_property
+    def scoring(self) -> Scoring:
+        """How candidates are scored."""
+        scoring: Scoring = cloudpickle.loads(self.files.scoring.read_bytes())
+        return scoring
+
+    def samples(self, name: str) -> SampleStore:
+        """A folder of samples."""
+        return SampleStore.open(self.files.samples(name))
+
+    def part(self, part: str) -> SampleStore:
+        """Samples of ``search`` or ``heldout``."""
+        if part not in self._parts:
+            split = json.loads(self.files.split(part).read_text(encoding="utf-8"))
+            store = self.samples(split["samples"])
+            self._parts[part] = store if split["indices"] is None else store.subset(split["indices"])
+        return self._parts[part]
+
+    def reference(self, part: str) -> evaluate.ReferenceOutputs | None:
+        """The float model's outputs on a part, where they were kept."""
+        if not self.files.reference(part).exists():
+            return None
+        if part not in self._references:
+            self._references[part] = evaluate.ReferenceOutputs(self.files.reference(part))
+        return self._references[part]
+
+
+@lru_cache(maxsize=2)
+def open_case(root: Path) -> OpenCase:
+    """The case in a folder, opened once in a process."""
+    return OpenCase(root)

@@ -1,0 +1,188 @@
+"""What workers do to race a candidate: score it look by look, and stop where it is sure not to be better.
+
+Each job may die without harm to the run.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from autoselect.cases.failures import score_errors
+from autoselect.cases.files import CaseFiles
+from autoselect.cases.open_case import OpenCase, open_case
+from autoselect.cases.score_jobs import ScoreReply, metrics_on, summary
+from autoselect.domain.objectives import Objective, losses
+from autoselect.errors import UsageError
+from autoselect.runs.files import write_bytes
+from autoselect.scoring import evaluate, racing
+from autoselect.scoring.metric_base import Metric
+from autoselect.tflite.runner import Runner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaceReply:
+    """How a candidate's race ended.
+
+    Attributes:
+        dropped: True where its loss can be said not to be below its best rival's, from some of the samples.
+        samples: How many were run.
+        total: How many search samples there are.
+        reply: The full score, as :func:`score` gives it; None for a dropped candidate.
+        estimate: Of the metric on all search samples; the score itself where all were run.
+        sqnr_db: As in :class:`ScoreReply`; for a dropped candidate the stratified mean over the samples run.
+        seconds: Of the whole race.
+        inference_seconds: Spent in the interpreter.
+    """
+
+    dropped: bool
+    samples: int
+    total: int
+    reply: ScoreReply | None
+    estimate: float
+    sqnr_db: float
+    seconds: float
+    inference_seconds: float
+
+
+def keep_schedule(root: Path, sha256: str, seed: int) -> racing.Schedule:
+    """Keep in which order candidates see the search samples when they race.
+
+    Args:
+        root: The case.
+        sha256: A candidate scored on the search samples, at best the all-integer one; a sample is hard where its
+            outputs are far from the float model's.
+        seed: Of the order.
+
+    Returns:
+        What was kept for :func:`race`.
+
+    Raises:
+        UsageError: If the candidate is not scored, or the case has no float outputs.
+        StorageError: If it cannot be written.
+    """
+    files = open_case(root).files
+    path = files.fidelity_rows(sha256)
+    if not path.exists():
+        raise UsageError(
+            f"expected a candidate scored against float outputs, got {sha256!r} without {path}. Score it first."
+        )
+    made = racing.schedule(-np.load(path)[:, 0], seed)
+    content = io.BytesIO()
+    np.savez(content, order=made.order, strata=made.strata, looks=np.array(made.looks))
+    write_bytes(files.schedule, content.getvalue())
+    return made
+
+
+def race(root: Path, sha256: str, rivals: Sequence[str], confidence: float) -> RaceReply:
+    """Score a candidate on the search samples, look by look, until it is sure not to be better than its rivals.
+
+    Args:
+        root: A case with a schedule, see :func:`keep_schedule`.
+        sha256: The candidate.
+        rivals: Scored candidates (or the float model) that it must beat. The one with the least loss decides; those
+            without kept rows do not take part, and without any the candidate gets its full score.
+        confidence: With which a candidate that would beat them is not dropped, above 0 and below 1.
+
+    Raises:
+        ScoreError, MetricError: As :func:`score`.
+        UsageError: If there is no schedule, or the metric is not a mean over samples.
+    """
+    case = open_case(root)
+    start = time.perf_counter()
+    metric = case.scoring.metric
+    if metric is None or not metric.is_mean:
+        raise UsageError(
+            "expected a metric that is a mean over samples to race by, got another. Score in full instead."
+        )
+    with score_errors(sha256):
+        runner = Runner(case.files.candidate(sha256).read_bytes())
+        return _race(case, metric, runner, sha256, _best_rows(case.files, metric, rivals), confidence, start)
+
+
+def _schedule(files: CaseFiles) -> racing.Schedule:
+    if not files.schedule.exists():
+        raise UsageError(f"expected a schedule to race by, got none at {files.schedule}. Call keep_schedule first.")
+    with np.load(files.schedule) as kept:
+        return racing.Schedule(order=kept["order"], strata=kept["strata"], looks=tuple(kept["looks"].tolist()))
+
+
+def _best_rows(files: CaseFiles, metric: Metric, rivals: Sequence[str]) -> np.ndarray | None:
+    """Rows of the rival with the least loss; None if none has rows."""
+    kept = [np.load(files.rows(rival)) for rival in rivals if files.rows(rival).exists()]
+    if not kept:
+        return None
+    scores = np.array([[metric.summarise(rows)] for rows in kept])
+    best = np.argmin(losses(scores, [Objective(name=metric.name, direction=metric.direction)]))
+    rows: np.ndarray = kept[int(best)]
+    return rows
+
+
+def _race(
+    case: OpenCase,
+    metric: Metric,
+    runner: Runner,
+    sha256: str,
+    rival: np.ndarray | None,
+    confidence: float,
+    start: float,
+) -> RaceReply:
+    schedule = _schedule(case.files)
+    last = len(schedule.looks) - 1
+    for look, evidence in enumerate(_evidence_by_look(case, metric, runner, schedule)):
+        if look == last or rival is None:
+            continue
+        if racing.verdict(evidence[0], rival, schedule, look, metric.direction, confidence):
+            estimates = [racing.stratified_mean(rows, schedule, look) for rows in evidence]
+            return _race_reply(runner, schedule, look, start, estimates)
+    reply = summary(
+        case,
+        metric,
+        sha256,
+        "search",
+        evidence,
+        interval=False,
+        seconds=time.perf_counter() - start,
+        inference_seconds=runner.inference_seconds,
+    )
+    return _race_reply(runner, schedule, last, start, [reply.value, reply.sqnr_db], reply)
+
+
+def _evidence_by_look(
+    case: OpenCase, metric: Metric, runner: Runner, schedule: racing.Schedule
+) -> Iterator[list[np.ndarray]]:
+    """What is known at each look, in sample order and NaN where nothing is; the same arrays, filled up."""
+    samples, metrics = case.part("search"), metrics_on(case, metric, "search")
+    evidence = [np.full((len(samples), 1), np.nan) for _ in metrics]
+    for look in range(len(schedule.looks)):
+        block = schedule.block(look)
+        observed = evaluate.observe(runner, samples, metrics, case.reference("search"), block.tolist())
+        for rows, new in zip(evidence, observed, strict=True):
+            rows[block] = new
+        yield evidence
+
+
+def _race_reply(
+    runner: Runner,
+    schedule: racing.Schedule,
+    look: int,
+    start: float,
+    estimates: Sequence[float],
+    reply: ScoreReply | None = None,
+) -> RaceReply:
+    estimate, *closeness = estimates
+    return RaceReply(
+        dropped=reply is None,
+        samples=schedule.looks[look],
+        total=len(schedule.order),
+        reply=reply,
+        estimate=estimate,
+        sqnr_db=closeness[0] if closeness else np.nan,
+        seconds=time.perf_counter() - start,
+        inference_seconds=runner.inference_seconds,
+    )

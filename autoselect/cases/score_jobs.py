@@ -1,0 +1,197 @@
+"""What workers do to score a candidate in full: on all samples of a part, with the noise of the score.
+
+Each job may die without harm to the run.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from autoselect.cases.failures import score_errors
+from autoselect.cases.files import FLOAT, CaseFiles
+from autoselect.cases.open_case import OpenCase, open_case
+from autoselect.errors import ScoreError
+from autoselect.runs.files import write_bytes
+from autoselect.scoring import evaluate, intervals
+from autoselect.scoring.metric_base import Metric
+from autoselect.tflite.runner import Runner
+
+_MAX_KEPT_ROW = 4096
+"""Evidence rows wider than this are not kept for the noise of the picks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreReply:
+    """A score; ``noise`` is the standard error of the difference to float, NaN where it is left for later.
+
+    ``sqnr_db`` says how close the outputs are to the float model's, NaN where those were not at hand.
+    """
+
+    value: float
+    noise: float
+    sqnr_db: float
+    low: float
+    high: float
+    samples: int
+    seconds: float
+    inference_seconds: float
+
+
+def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:
+    """Score a candidate (or the float model) on a part; with an interval where asked.
+
+    Raises:
+        ScoreError: If the interpreter cannot run the candidate.
+        MetricError: If the metric or evaluator fails on the float model; on a candidate that is a ScoreError.
+    """
+    case = open_case(root)
+    start = time.perf_counter()
+    with score_errors(sha256):
+        runner = Runner(case.files.candidate(sha256).read_bytes())
+        if case.scoring.evaluator is not None:
+            value = evaluate.call_evaluator(case.scoring.evaluator, runner, split=part)
+            return _reply(start, runner, value=value)
+        return _score_metric(case, runner, sha256, part, interval, start)
+
+
+def observe(root: Path, sha256: str, part: str) -> np.ndarray:
+    """The metric's evidence of a candidate (or the float model) on a part.
+
+    Returns:
+        Float64 of shape (n_samples, row_length).
+
+    Raises:
+        ScoreError: If the interpreter cannot run the candidate, or an output is not a number.
+        MetricError: If the metric does not suit the candidate's outputs.
+    """
+    case = open_case(root)
+    if case.scoring.metric is None:
+        raise ScoreError("The case has no metric to observe.")
+    try:
+        runner = Runner(case.files.candidate(sha256).read_bytes())
+        return evaluate.observe(runner, case.part(part), [case.scoring.metric], case.reference(part))[0]
+    except (ValueError, RuntimeError, MemoryError) as exc:
+        raise ScoreError(f"The model could not be run: {type(exc).__name__}: {exc}") from exc
+
+
+def noise(root: Path, sha256: str) -> float:
+    """Standard error of a scored candidate's difference to float on the search samples; 0 where unknown."""
+    case = open_case(root)
+    metric = case.scoring.metric
+    if metric is None:
+        return 0.0
+    path = case.files.rows(sha256)
+    rows = np.load(path) if path.exists() else _search_rows(case, metric, sha256)
+    return _noise(case, metric, rows)
+
+
+def _score_metric(case: OpenCase, runner: Runner, sha256: str, part: str, interval: bool, start: float) -> ScoreReply:
+    metric = case.scoring.metric
+    if metric is None:
+        raise ScoreError("The case has neither a metric nor an evaluator.")
+    evidence = evaluate.observe(runner, case.part(part), metrics_on(case, metric, part), case.reference(part))
+    return summary(
+        case,
+        metric,
+        sha256,
+        part,
+        evidence,
+        interval=interval,
+        seconds=time.perf_counter() - start,
+        inference_seconds=runner.inference_seconds,
+    )
+
+
+def _reply(start: float, runner: Runner, *, value: float) -> ScoreReply:
+    return ScoreReply(
+        value=value,
+        noise=0.0,
+        sqnr_db=np.nan,
+        low=np.nan,
+        high=np.nan,
+        samples=0,
+        seconds=time.perf_counter() - start,
+        inference_seconds=runner.inference_seconds,
+    )
+
+
+def metrics_on(case: OpenCase, metric: Metric, part: str) -> list[Metric]:
+    """The metric, and fidelity where there are float outputs of the part to compare with."""
+    return [metric] if case.reference(part) is None else [metric, case.scoring.fidelity]
+
+
+def summary(
+    case: OpenCase,
+    metric: Metric,
+    sha256: str,
+    part: str,
+    evidence: Sequence[np.ndarray],
+    *,
+    interval: bool,
+    seconds: float,
+    inference_seconds: float,
+) -> ScoreReply:
+    """The score from the evidence of a whole part; keeps that of the search.
+
+    Args:
+        case: The case.
+        metric: Its metric.
+        sha256: The candidate (or the float model) that was observed.
+        part: On which samples.
+        evidence: That of each metric of :func:`metrics_on`, each of shape (n_samples, row_length).
+        interval: Whether to compute ``low`` and ``high``.
+        seconds: Spent until now.
+        inference_seconds: Of these, in the interpreter.
+
+    Raises:
+        MetricError: If the metric has no value for this evidence.
+        StorageError: If the evidence cannot be kept.
+    """
+    rows, *closeness = evidence
+    value = metric.summarise(rows)
+    if part == "search":
+        _keep_rows(case.files, sha256, rows, closeness)
+    low, high = intervals.confidence_interval(metric, rows) if interval else (np.nan, np.nan)
+    noise = _noise(case, metric, rows) if metric.is_mean and part == "search" else np.nan
+    return ScoreReply(
+        value=value,
+        noise=noise,
+        sqnr_db=case.scoring.fidelity.summarise(closeness[0]) if closeness else np.nan,
+        low=low,
+        high=high,
+        samples=len(rows),
+        seconds=seconds,
+        inference_seconds=inference_seconds,
+    )
+
+
+def _keep_rows(files: CaseFiles, sha256: str, rows: np.ndarray, closeness: Sequence[np.ndarray]) -> None:
+    if rows.shape[1] <= _MAX_KEPT_ROW:
+        _write_array(files.rows(sha256), rows)
+    for fidelity_rows in closeness:
+        _write_array(files.fidelity_rows(sha256), fidelity_rows)
+
+
+def _write_array(path: Path, array: np.ndarray) -> None:
+    content = io.BytesIO()
+    np.save(content, array)
+    write_bytes(path, content.getvalue())
+
+
+def _search_rows(case: OpenCase, metric: Metric, sha256: str) -> np.ndarray:
+    runner = Runner(case.files.candidate(sha256).read_bytes())
+    return evaluate.observe(runner, case.part("search"), [metric], case.reference("search"))[0]
+
+
+def _noise(case: OpenCase, metric: Metric, rows: np.ndarray) -> float:
+    reference = case.files.rows(FLOAT)
+    if not reference.exists():
+        return 0.0
+    value = intervals.paired_standard_error(metric, rows, np.load(reference))
+    return float(value) if np.isfinite(value) else 0.0
