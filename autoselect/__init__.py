@@ -11,34 +11,27 @@ from typing import TYPE_CHECKING, Any
 from autoselect._version import __version__
 
 if TYPE_CHECKING:
-    from autoselect.api import (
-        build,
-        classification_report,
-        demo,
-        diagnose,
-        evaluate,
-        inspect,
-        pick,
-        resume,
-        search,
-        write_report,
-    )
+    from autoselect.api.diagnosing import diagnose
+    from autoselect.api.evaluating import classification_report, evaluate
+    from autoselect.api.models import build, inspect, pick
+    from autoselect.api.reporting import write_report
+    from autoselect.api.searching import demo, resume, search
     from autoselect.diagnosis.result import Diagnosis, read_layer_statistics
     from autoselect.domain.recipe import Recipe
     from autoselect.errors import AutoselectError
     from autoselect.report.run import Run, load_run
 
 _HOMES = {
-    "build": "autoselect.api",
-    "classification_report": "autoselect.api",
-    "demo": "autoselect.api",
-    "diagnose": "autoselect.api",
-    "evaluate": "autoselect.api",
-    "inspect": "autoselect.api",
-    "pick": "autoselect.api",
-    "resume": "autoselect.api",
-    "search": "autoselect.api",
-    "write_report": "autoselect.api",
+    "build": "autoselect.api.models",
+    "classification_report": "autoselect.api.evaluating",
+    "demo": "autoselect.api.searching",
+    "diagnose": "autoselect.api.diagnosing",
+    "evaluate": "autoselect.api.evaluating",
+    "inspect": "autoselect.api.models",
+    "pick": "autoselect.api.models",
+    "resume": "autoselect.api.searching",
+    "search": "autoselect.api.searching",
+    "write_report": "autoselect.api.reporting",
     "Recipe": "autoselect.domain.recipe",
     "Diagnosis": "autoselect.diagnosis.result",
     "AutoselectError": "autoselect.errors",

@@ -24,7 +24,7 @@ def build(
 ) -> None:
     """Build one model from a recipe."""
     with reported(debug=debug):
-        from autoselect.api import build as run_build
+        from autoselect import build as run_build
         from autoselect.cli.results import print_fields, print_json
 
         with results_only_on_stdout():

@@ -25,7 +25,7 @@ def demo(
 ) -> None:
     """Search on the embedded example: a pump monitor that full-integer quantization harms."""
     with reported(debug=debug):
-        from autoselect.api import demo as run_demo
+        from autoselect import demo as run_demo
         from autoselect.cli.results import finish
 
         with watching(quiet=quiet, as_json=as_json) as watcher:

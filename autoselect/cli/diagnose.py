@@ -75,7 +75,7 @@ def diagnose(
 ) -> None:
     """Show which layers full-integer quantization harms, why, and what to do about it."""
     with reported(debug=debug):
-        from autoselect.api import diagnose as run_diagnose
+        from autoselect import diagnose as run_diagnose
         from autoselect.cli.results import print_json
 
         with watching() as watcher:

@@ -52,7 +52,7 @@ def evaluate(
     if len(models) > 1 or output is not None:
         raise typer.BadParameter("several models, and --output, need --full", param_hint="MODEL")
     with reported(debug=debug):
-        from autoselect.api import evaluate as run_evaluate
+        from autoselect import evaluate as run_evaluate
         from autoselect.cli.results import print_fields, print_json
 
         with watching():
@@ -97,7 +97,7 @@ def _report(
 ) -> None:
     """Print a report, then leave with the exit code of a model that could not be run, if there is one."""
     with reported(debug=debug):
-        from autoselect.api import classification_report
+        from autoselect import classification_report
         from autoselect.cli.results import print_json
 
         with watching():

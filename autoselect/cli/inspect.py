@@ -53,7 +53,7 @@ def inspect(
     if evaluation is not None and not compare:
         raise typer.BadParameter("is for --compare; autoselect evaluate scores one model", param_hint="--eval")
     with reported(debug=debug):
-        from autoselect.api import inspect as run_inspect
+        from autoselect import inspect as run_inspect
         from autoselect.cli.results import print_json
 
         with results_only_on_stdout():

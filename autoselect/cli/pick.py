@@ -22,7 +22,7 @@ def pick(
 ) -> None:
     """Copy one model of the front out of a run folder."""
     with reported(debug=debug):
-        from autoselect.api import pick as run_pick
+        from autoselect import pick as run_pick
         from autoselect.cli.results import print_fields, print_json
 
         with results_only_on_stdout():

@@ -21,7 +21,7 @@ def report(
 ) -> None:
     """Write the run as one page for a browser; a search does it at its end by itself."""
     with reported(debug=debug):
-        from autoselect.api import write_report
+        from autoselect import write_report
         from autoselect.cli.results import print_fields, print_json
 
         with results_only_on_stdout():

@@ -33,7 +33,7 @@ def resume(
 ) -> None:
     """Go on with a search that was stopped, or give a finished one more trials."""
     with reported(debug=debug):
-        from autoselect.api import resume as run_resume
+        from autoselect import resume as run_resume
         from autoselect.cli.results import finish
 
         with watching(quiet=quiet, as_json=as_json) as watcher:

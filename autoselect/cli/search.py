@@ -198,7 +198,7 @@ def search(
 ) -> None:
     """Search which layers to leave out of full-integer quantization, and write the Pareto front."""
     with reported(debug=debug):
-        from autoselect.api import search as run_search
+        from autoselect import search as run_search
         from autoselect.cli.results import finish
 
         with watching(quiet=quiet, as_json=as_json) as watcher:

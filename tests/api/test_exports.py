@@ -8,6 +8,7 @@ import json
 import os
 import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,8 @@ def ops_without_conversions(content: bytes) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def builder(finished: autoselect.Run, cache: Path) -> Builder:
-    """The run's builder, from the cache that the run filled; its calibrated model is the one in the folder."""
+def new_builder(finished: autoselect.Run, cache: Path) -> Callable[[], Builder]:
+    """Makes the run's builder, from the cache that the run filled; its calibrated model is the one in the folder."""
     calibrated_bytes = (finished.directory / "calibrated.tflite").read_bytes()
     for entry in cache.iterdir():
         if (entry / "calibrated.tflite").exists():
@@ -49,12 +50,12 @@ def builder(finished: autoselect.Run, cache: Path) -> Builder:
             if calibrated.content == calibrated_bytes:
                 [name] = calibrated.names.inputs
                 samples = [{name: window} for [window] in pump.calibration()]
-                return Builder(calibrated, layers.nodes, RepairKit(calibrated, samples.copy))
+                return lambda: Builder(calibrated, layers.nodes, RepairKit(calibrated, samples.copy))
     raise AssertionError("no entry of the cache holds the run's calibrated model")
 
 
 def test_each_script_gives_the_bytes_that_the_member_is_made_of(
-    finished: autoselect.Run, builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: autoselect.Run, new_builder: Callable[[], Builder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for row in finished.front.itertuples():
         script, target = finished.directory / "front" / f"{row.id}.build.py", tmp_path / "out.tflite"
@@ -73,10 +74,10 @@ def test_each_script_gives_the_bytes_that_the_member_is_made_of(
             asked.append(len(denylisted))
             return plain
 
-        assert plain == real_quantize(builder, recipe_of(finished, row.id))
+        assert plain == real_quantize(new_builder(), recipe_of(finished, row.id))
         with monkeypatch.context() as patch:
             patch.setattr(converter, "quantize", quantize)
-            finished_bytes = builder.build(recipe_of(finished, row.id)).content
+            finished_bytes = new_builder().build(recipe_of(finished, row.id)).content
         assert len(asked) == 1
         assert hashlib.sha256(finished_bytes).hexdigest() == row.sha256
 

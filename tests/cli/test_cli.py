@@ -9,13 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import autoselect
 from autoselect import errors
 from autoselect.cases.events import StageStarted, StepFinished, TrialFinished, Warned
 from autoselect.cli import options
@@ -70,15 +70,17 @@ def made_run(directory: Path, *, metric: str = "accuracy", status: str = "comple
     )
 
 
-class FakeApi(ModuleType):
-    """Stands in for ``autoselect.api``: keeps what it was called with, then answers or raises."""
+FAKED = ("search", "demo", "resume", "build", "evaluate", "pick")
+
+
+class FakeApi:
+    """Stands in for the functions of the package: keeps what it was called with, then answers or raises."""
 
     def __init__(self) -> None:
-        super().__init__("autoselect.api")
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.answer: Any = None
         self.noise: Callable[[], None] = lambda: None
-        for name in ("search", "demo", "resume", "build", "evaluate", "pick"):
+        for name in FAKED:
             setattr(self, name, self._answering(name))
 
     def _answering(self, name: str) -> Callable[..., Any]:
@@ -96,7 +98,8 @@ class FakeApi(ModuleType):
 def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeApi:
     fake = FakeApi()
     fake.answer = made_run(tmp_path)
-    monkeypatch.setitem(sys.modules, "autoselect.api", fake)
+    for name in FAKED:
+        monkeypatch.setitem(vars(autoselect), name, getattr(fake, name))
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     return fake
@@ -616,7 +619,7 @@ def test_report_writes_the_page_and_names_it(monkeypatch: pytest.MonkeyPatch, tm
         path.write_text("<!doctype html>")
         return path
 
-    monkeypatch.setattr("autoselect.api.write_report", write_report)
+    monkeypatch.setitem(vars(autoselect), "write_report", write_report)
     assert invoke("report", "run").stdout == f"written  {tmp_path / 'report.html'}\n"
     told = json.loads(invoke("report", "run", "-o", "x.html", "--json").stdout)
     assert told == {"path": str(tmp_path / "report.html"), "size_bytes": 15}

@@ -7,13 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from autoselect.api import looking
+import autoselect
 from autoselect.cli.config_file import keys_of
 from autoselect.cli.main import app
 from autoselect.cli.search import search
@@ -34,11 +33,7 @@ def called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
         kept.update(arguments, model=model)
         raise Stopped("as far as this test goes")
 
-    fake = ModuleType("autoselect.api")
-    fake.search = search  # type: ignore[attr-defined]
-    fake.looking = looking  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "autoselect.api", fake)
-    monkeypatch.setitem(sys.modules, "autoselect.api.looking", looking)
+    monkeypatch.setitem(vars(autoselect), "search", search)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")

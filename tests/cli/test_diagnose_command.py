@@ -6,13 +6,13 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import autoselect
 from autoselect import errors
 from autoselect.cases.events import StageStarted, StepFinished, Warned
 from autoselect.cli.main import app
@@ -58,11 +58,10 @@ def made_diagnosis(directory: Path | None, **changed: Any) -> Diagnosis:
     return Diagnosis(**{**told, **changed})
 
 
-class FakeApi(ModuleType):
-    """Stands in for ``autoselect.api``: keeps what it was called with, then answers or raises."""
+class FakeApi:
+    """Stands in for the functions of the package: keeps what it was called with, then answers or raises."""
 
     def __init__(self, answer: Any) -> None:
-        super().__init__("autoselect.api")
         self.answer = answer
         self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
         self.noise: Callable[[Any], None] = lambda listener: None
@@ -78,7 +77,7 @@ class FakeApi(ModuleType):
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeApi:
     fake = FakeApi(made_diagnosis(tmp_path))
-    monkeypatch.setitem(sys.modules, "autoselect.api", fake)
+    monkeypatch.setitem(vars(autoselect), "diagnose", fake.diagnose)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     return fake

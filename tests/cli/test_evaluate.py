@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import autoselect
 from autoselect.cli.main import app
 from autoselect.embedded import make_windows, model_path
 
@@ -53,30 +52,27 @@ def test_json_and_the_hint_where_the_rest_is() -> None:
     assert told["per_class"][0]["agreement"] is None
 
 
-class OneFailed(ModuleType):
-    """An api whose report has one model that died."""
-
-    @staticmethod
-    def classification_report(models: list[str], **_: Any) -> dict[str, Any]:
-        row = {"model": "good", "number": 0, "support": 1, "answered": 1}
-        return {
-            "samples": 1,
-            "classes": 2,
-            "reference": None,
-            "models": [
-                {"model": "good", "path": "good.tflite", "size_bytes": 10, "error": None},
-                {"model": "bad", "path": "bad.tflite", "size_bytes": 10, "error": "It died of SIGSEGV."},
-            ],
-            "measures": [{"model": "good", "metric": "accuracy", "value": 1.0, "low": float("nan"), "high": 1.0}],
-            "per_class": [{**row, "precision": 1.0, "recall": 1.0, "f1": 1.0, "agreement": float("nan")}],
-            "confusion": [{"model": "good", "label": 0, "answer": 0, "count": 1}],
-            "disagreements": [],
-        }
+def one_failed(models: list[str], **_: Any) -> dict[str, Any]:
+    """A report in which one model died."""
+    row = {"model": "good", "number": 0, "support": 1, "answered": 1}
+    return {
+        "samples": 1,
+        "classes": 2,
+        "reference": None,
+        "models": [
+            {"model": "good", "path": "good.tflite", "size_bytes": 10, "error": None},
+            {"model": "bad", "path": "bad.tflite", "size_bytes": 10, "error": "It died of SIGSEGV."},
+        ],
+        "measures": [{"model": "good", "metric": "accuracy", "value": 1.0, "low": float("nan"), "high": 1.0}],
+        "per_class": [{**row, "precision": 1.0, "recall": 1.0, "f1": 1.0, "agreement": float("nan")}],
+        "confusion": [{"model": "good", "label": 0, "answer": 0, "count": 1}],
+        "disagreements": [],
+    }
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]], ids=["table", "json"])
 def test_a_failed_model_is_told_once_and_sets_the_exit_code(monkeypatch: pytest.MonkeyPatch, flags: list[str]) -> None:
-    monkeypatch.setitem(sys.modules, "autoselect.api", OneFailed("autoselect.api"))
+    monkeypatch.setitem(vars(autoselect), "classification_report", one_failed)
     done = invoke("good.tflite", "bad.tflite", "--eval", "labelled.npz", "--full", *flags)
     assert done.exit_code == 9
     assert done.stderr == "Warning: bad.tflite could not be run and is left out. It died of SIGSEGV.\n"
