@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import loaders
 import numpy as np
@@ -43,12 +44,10 @@ def upstream(debug: bytes, samples: list[list[np.ndarray]]) -> None:
     ).run()
 
 
-def upstream_whole(model: Any, samples: list[list[np.ndarray]]) -> None:
-    """The debugger as its guide uses it: convert, calibrate, build the debug model, run."""
-    work = tf.lite.TFLiteConverter.from_keras_model(model)
-    work.optimizations = [tf.lite.Optimize.DEFAULT]
-    work.representative_dataset = lambda: iter(samples)
-    tf.lite.experimental.QuantizationDebugger(converter=work, debug_dataset=lambda: iter(samples)).run()
+def program_seconds(name: str, model: Path, calibration: str) -> float:
+    """A whole program, start of Python included."""
+    command = [sys.executable, str(Path(__file__).with_name(name)), str(model), calibration]
+    return seconds(lambda: subprocess.run(command, check=True, capture_output=True))
 
 
 def main() -> None:
@@ -82,13 +81,14 @@ def main() -> None:
     ]
     theirs = statistics.median(seconds(lambda: upstream(plan.debug, samples)) for _ in range(arguments.runs))
     print(f"stage measure of a diagnosis, 2 workers / run(): median {statistics.median(stages) / theirs:.2f}")
-    model = train.make_model()
     ratios = []
-    for _ in range(3):
-        theirs = seconds(lambda: upstream_whole(model, samples))
-        ours = seconds(lambda: autoselect.diagnose(model, calibration=samples, cache=False))
-        ratios.append(ours / theirs)
-    print(f"diagnose(keras model) / QuantizationDebugger(converter) and run(): median {statistics.median(ratios):.2f}")
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "model.keras"
+        train.make_model().save(model)
+        for _ in range(arguments.runs):
+            theirs = program_seconds("with_debugger.py", model, arguments.calibration)
+            ratios.append(program_seconds("with_autoselect.py", model, arguments.calibration) / theirs)
+    print(f"whole programs: median {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
 
 
 if __name__ == "__main__":
