@@ -23,10 +23,13 @@ from autoselect.study.surrogate import Surrogate
 
 _CHILDREN = 160
 """New proposals an ask; they stay, so that later asks choose among all of them."""
+_LARGE = 256
+"""From so many atoms on an ask makes half as many: a forecast takes a time that grows with the graph."""
+_RUNGS = 64
+"""Prefixes of a ranking, evenly spread where it is longer."""
 _CLIMBED = 2
-_FLIPPED = 48
-"""Neighbours that are weighed at each step of a climb, drawn at random where there are more: forecasts of all of them
-would take the longer the larger the graph is, each of them and their number."""
+_FLIPPED = 32
+"""Neighbours that are weighed at each step of a climb, drawn at random where there are more."""
 _POOL = 1200
 """Proposals that are weighed at an ask, at most; the better half stays when there are more."""
 _PARENTS = 40
@@ -78,10 +81,8 @@ class SurrogateProposer:
         rankings = [by_sensitivity(self._problem), *self._problem.ladders]
         found = [0, self._problem.everything]
         for ranking in rankings:
-            mask = 0
-            for i in ranking:
-                mask |= 1 << i
-                found.append(mask)
+            steps = np.linspace(1, len(ranking), min(len(ranking), _RUNGS)).round().astype(int) if ranking else []
+            found += [sum(1 << i for i in ranking[:count]) for count in steps]
         kinds: dict[str, Mask] = {}
         for i, atom in enumerate(self._problem.atoms):
             kinds[atom.op_type] = kinds.get(atom.op_type, 0) | 1 << i
@@ -221,7 +222,7 @@ class _Ask:
     def _breed(self) -> None:
         """Add children of the front, and of what was promising at the last ask."""
         expected = [mask for mask in self._owner._promising if mask not in self._taken]
-        for number in range(_CHILDREN):
+        for number in range(_CHILDREN if len(self._problem.atoms) < _LARGE else _CHILDREN // 2):
             parents = self._parents if number % 2 or not expected else expected
             if parents:
                 mask = moves.child(parents, self._problem, self._surrogate.terms, self._owner._rng)

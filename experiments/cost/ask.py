@@ -33,7 +33,7 @@ def long_model(nodes: int) -> bytes:
 
         def __init__(self) -> None:
             shape = (3, 3, CHANNELS, CHANNELS)
-            self.kernels = [tf.constant(0.05 * rng.standard_normal(shape), tf.float32) for _ in range(nodes // 2)]
+            self.kernels = [tf.constant(0.05 * rng.standard_normal(shape), tf.float32) for _ in range(nodes // 4 * 2)]
 
         @tf.function(input_signature=[tf.TensorSpec((1, SIDE, SIDE, CHANNELS), tf.float32)])
         def __call__(self, x: tf.Tensor) -> tf.Tensor:
