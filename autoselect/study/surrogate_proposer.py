@@ -23,13 +23,15 @@ from autoselect.study.surrogate import Surrogate
 
 _CHILDREN = 160
 """New proposals an ask; they stay, so that later asks choose among all of them."""
-_LARGE = 256
-"""From so many atoms on an ask makes half as many: a forecast takes a time that grows with the graph."""
 _RUNGS = 64
 """Prefixes of a ranking, evenly spread where it is longer."""
 _CLIMBED = 2
 _FLIPPED = 32
 """Neighbours that are weighed at each step of a climb, drawn at random where there are more."""
+_LARGE = 256
+"""From so many atoms on half as many of all these: forecasting one proposal takes a time that grows with the graph."""
+_UNDONE = 64
+"""Islands of the front, drawn at random, that are tried without at an ask on such a graph."""
 _POOL = 1200
 """Proposals that are weighed at an ask, at most; the better half stays when there are more."""
 _PARENTS = 40
@@ -73,15 +75,27 @@ class SurrogateProposer:
         self._surrogate = Surrogate(problem)
         self._pool: dict[Mask, None] = {}
         self._promising: list[Mask] = []
+        self._large = len(problem.atoms) >= _LARGE
         self._add(self._ladders())
         if len(problem.atoms) <= _ENUMERATED:
             self._add(range(1 << len(problem.atoms)))
+
+    def _most(self, proposals: int) -> int:
+        """So many proposals, or half of them on a large graph."""
+        return proposals // 2 if self._large else proposals
+
+    def _drawn(self, masks: list[Mask], most: int) -> list[Mask]:
+        """The masks, or so many of them at random."""
+        if len(masks) <= most:
+            return masks
+        return [masks[i] for i in self._rng.choice(len(masks), most, replace=False)]
 
     def _ladders(self) -> list[Mask]:
         rankings = [by_sensitivity(self._problem), *self._problem.ladders]
         found = [0, self._problem.everything]
         for ranking in rankings:
-            steps = np.linspace(1, len(ranking), min(len(ranking), _RUNGS)).round().astype(int) if ranking else []
+            rungs = min(len(ranking), self._most(_RUNGS))
+            steps = np.linspace(1, len(ranking), rungs).round().astype(int).tolist()
             found += [sum(1 << i for i in ranking[:count]) for count in steps]
         kinds: dict[str, Mask] = {}
         for i, atom in enumerate(self._problem.atoms):
@@ -199,10 +213,7 @@ class _Ask:
         return chosen
 
     def _flips(self, mask: Mask) -> list[Mask]:
-        flips = moves.single_flips(mask, self._problem)
-        if len(flips) <= _FLIPPED:
-            return flips
-        return [flips[i] for i in self._owner._rng.choice(len(flips), _FLIPPED, replace=False)]
+        return self._owner._drawn(moves.single_flips(mask, self._problem), self._owner._most(_FLIPPED))
 
     def best_undone(self) -> Mask | None:
         """A member of the front without one of its float islands, or with biases corrected further.
@@ -210,6 +221,8 @@ class _Ask:
         None where all of these are known.
         """
         tried = [mask for member in self._parents for mask in moves.without_islands(member, self._problem)]
+        if self._owner._large:
+            tried = self._owner._drawn(tried, _UNDONE)
         if self._problem.refinable:
             tried += self._refined()
         masks, gains = self._weighed(list(dict.fromkeys(tried)))
@@ -222,7 +235,7 @@ class _Ask:
     def _breed(self) -> None:
         """Add children of the front, and of what was promising at the last ask."""
         expected = [mask for mask in self._owner._promising if mask not in self._taken]
-        for number in range(_CHILDREN if len(self._problem.atoms) < _LARGE else _CHILDREN // 2):
+        for number in range(self._owner._most(_CHILDREN)):
             parents = self._parents if number % 2 or not expected else expected
             if parents:
                 mask = moves.child(parents, self._problem, self._surrogate.terms, self._owner._rng)
