@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
-from sklearn.isotonic import IsotonicRegression
 
 from autoselect.domain.pareto import non_dominated
 from autoselect.study.surrogate import Belief
@@ -55,6 +54,8 @@ def fit_link(log_divergences: np.ndarray, losses: np.ndarray) -> Link:
         log_divergences: Shape (n,), n at least 1.
         losses: Shape (n,), in the metric's unit; 0 is as good as float.
     """
+    from sklearn.isotonic import IsotonicRegression  # slow to import; by now the workers are busy
+
     order = np.argsort(log_divergences, kind="stable")
     x = np.concatenate([[log_divergences.min() - _BELOW], log_divergences[order]])
     y = np.concatenate([[min(0.0, float(losses.min()))], losses[order]])
