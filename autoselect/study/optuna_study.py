@@ -12,7 +12,6 @@ from typing import Any
 
 import optuna
 from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from autoselect.domain.objectives import Direction, Objective
@@ -23,6 +22,7 @@ from autoselect.runs.files import storage_errors
 from autoselect.runs.records import Partial, Scores, TrialRecord
 from autoselect.study import dashboard
 from autoselect.study.baselines import Baseline
+from autoselect.study.journal import Journal
 from autoselect.study.samplers import ProposerSampler
 
 STUDY_NAME = "autoselect"
@@ -65,25 +65,23 @@ class SearchStudy:
         directions = [o.direction for o in objectives]
         with self._using():
             _repair(path)
-            self._study = self._load(path, directions, sampler)
+            self._journal = Journal(str(path))
+            self._study = self._load(directions, sampler)
             self._study.set_metric_names([o.name for o in objectives])
 
-    def _load(
-        self, path: Path, directions: list[Direction], sampler: optuna.samplers.BaseSampler | None
-    ) -> optuna.Study:
+    def _load(self, directions: list[Direction], sampler: optuna.samplers.BaseSampler | None) -> optuna.Study:
         try:
-            storage = JournalStorage(JournalFileBackend(str(path)))
             study = optuna.create_study(
-                storage=storage,
+                storage=JournalStorage(self._journal),
                 study_name=STUDY_NAME,
                 directions=directions,
                 sampler=sampler,
                 load_if_exists=True,
             )
         except (ValueError, KeyError, json.JSONDecodeError) as exc:
-            raise RunFolderError(f"{path} is damaged: {exc}.") from exc
+            raise RunFolderError(f"{self._path} is damaged: {exc}.") from exc
         if [d.name.lower() for d in study.directions] != directions:
-            raise RunFolderError(f"{path} holds a study of other objectives. Choose another --output.")
+            raise RunFolderError(f"{self._path} holds a study of other objectives. Choose another --output.")
         return study
 
     @contextlib.contextmanager
@@ -105,8 +103,9 @@ class SearchStudy:
             if isinstance(sampler, ProposerSampler) and not sampler.prepare(self._study):
                 return None
             trial = self._study.ask()
-            values = _suggest(trial, space)
-            repairs = sampler.suggest_repairs(trial) if isinstance(sampler, ProposerSampler) else None
+            with self._journal.together():
+                values = _suggest(trial, space)
+                repairs = sampler.suggest_repairs(trial) if isinstance(sampler, ProposerSampler) else None
         nodes, float_nodes = space.decode(values), space.decode_float(values)
         return Asked(trial=trial, origin=origin, nodes=nodes, float_nodes=float_nodes, repairs=repairs)
 
@@ -118,7 +117,8 @@ class SearchStudy:
             self._study.enqueue_trial(setting or {})
             trial = self._study.ask()
             if setting is not None:
-                _suggest(trial, space)
+                with self._journal.together():
+                    _suggest(trial, space)
         return Asked(
             trial=trial,
             origin=f"baseline:{baseline.name}",
@@ -131,7 +131,7 @@ class SearchStudy:
         self, asked: Asked, recipe: Recipe, scores: Scores, *, reused: bool, violations: Mapping[str, float]
     ) -> TrialRecord:
         """Finish a trial with its scores."""
-        with self._using():
+        with self._using(), self._journal.together():
             for name, violation in violations.items():
                 asked.trial.set_constraint(name, violation)
         values = [scores.metric, *(scores.costs[column] for column in self.costs)]
@@ -165,11 +165,12 @@ class SearchStudy:
         values: Sequence[float] | None = None,
         state: TrialState | None = None,
     ) -> TrialRecord:
-        self._note(asked, record)
         recipe = {"recipe": record.recipe.to_json()} if record.recipe is not None else {}
         with self._using():
-            for name, value in {"origin": asked.origin, **recipe, **attributes}.items():
-                asked.trial.set_user_attr(name, value)
+            with self._journal.together():
+                self._note(asked, record)
+                for name, value in {"origin": asked.origin, **recipe, **attributes}.items():
+                    asked.trial.set_user_attr(name, value)
             self._study.tell(asked.trial, values, state=state)
         return record
 
