@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
+from autoselect.cases.settings import Refining
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import Constraints
@@ -85,7 +85,7 @@ class Problem:
         ladders: Sequence[Sequence[int]] = (),
         hybrid: bool = True,
         mixed: bool = False,
-        refinable: Literal["any time", "late"] | None = None,
+        refinable: Refining | None = None,
         constraints: Constraints = NO_LIMITS,
         costs: Sequence[str] = DEFAULT_COSTS,
     ) -> None:

@@ -12,7 +12,7 @@ from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.divergence import divergence
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settings import Refining, SearchSettings
 from autoselect.domain.objectives import Direction
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
@@ -108,13 +108,14 @@ def with_repairs(
         harmless = (pair for pair in better if trier.score(pair[1]) >= trier.score(chosen))
         least, chosen = next(harmless, (least, chosen))
         listener(StepFinished(stage="repairs"))
-    return settings.model_copy(update={"repairs": chosen, "refining": _bias_helps(trier.known, chosen)})
+    refining: Refining = "any time" if _bias_helps(trier.known, chosen) else "late"
+    return settings.model_copy(update={"repairs": chosen, "refining": refining})
 
 
 def _bias_helps(known: Mapping[tuple[str, ...], float], chosen: tuple[str, ...]) -> bool:
     """Whether correcting biases lowers the divergence, be it that all candidates have it or that the score forbids it.
 
-    Where it does not on the all-integer model, trials that try it on others would be lost.
+    Where it does not, errors of other nodes may hide what it is worth: only members of the front are worth trying.
     """
     return "bias" in chosen or known[tuple(sorted((*chosen, "bias")))] < _WORTH * known[chosen]
 

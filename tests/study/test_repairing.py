@@ -117,20 +117,20 @@ def test_a_repair_is_kept_where_the_score_is_no_worse(
 
 
 REFINING = {
-    "all have it": ({BIAS: 0.5}, {}, True),
-    "the score forbids it": ({BIAS: 0.5}, {BIAS: -0.1}, True),
-    "it changes next to nothing": ({BIAS: 0.97}, {}, False),
-    "it does not help with what was chosen": ({BIAS: 0.6, EQUALIZATION: 0.5, BOTH: 0.55}, {}, False),
-    "it fails": ({BIAS: TrialError("died")}, {}, False),
+    "all have it": ({BIAS: 0.5}, {}, "any time"),
+    "the score forbids it": ({BIAS: 0.5}, {BIAS: -0.1}, "any time"),
+    "it changes next to nothing": ({BIAS: 0.97}, {}, "late"),
+    "it does not help with what was chosen": ({BIAS: 0.6, EQUALIZATION: 0.5, BOTH: 0.55}, {}, "late"),
+    "it fails": ({BIAS: TrialError("died")}, {}, "late"),
 }
 
 
 @pytest.mark.parametrize(("known", "scores", "expected"), REFINING.values(), ids=REFINING)
-def test_single_candidates_may_have_biases_corrected_where_that_helps_the_all_integer_model(
-    tmp_path: Path, known: Any, scores: Any, expected: bool
+def test_single_candidates_may_have_biases_corrected_early_where_that_helps_the_all_integer_model(
+    tmp_path: Path, known: Any, scores: Any, expected: str
 ) -> None:
     pool: Any = Pool(known, scores)
-    assert with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None).refining is expected
+    assert with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None).refining == expected
 
 
 def test_no_combination_is_tried_twice(tmp_path: Path) -> None:
