@@ -26,12 +26,12 @@ def cost_rows(found: Mapping[str, Any]) -> list[Row]:
         ("segments", str(target["segments"])),
         ("crossings", f"{target['crossing_tensors']} tensors, {format_size(target['crossing_bytes'])}"),
         ("activations", f"{format_size(target['arena_bytes'])} at the peak"),
-        ("penalty", f"{target['penalty']:,.6g} {target['unit']}"),
+        ("penalty", f"{_figure(target['penalty'])} {target['unit']}"),
     ]
     if target["unit"] == "points":
         return rows
     parts = (("accelerator", "accelerator_cost"), ("host", "host_cost"), ("crossings", "crossing_cost"))
-    return [*rows, *((f"  {name}", f"{target[key]:,.6g} {target['unit']}") for name, key in parts)]
+    return [*rows, *((f"  {name}", f"{_figure(target[key])} {target['unit']}") for name, key in parts)]
 
 
 def placement_rows(found: Mapping[str, Any]) -> list[Row]:
@@ -44,7 +44,7 @@ def placement_rows(found: Mapping[str, Any]) -> list[Row]:
             str(op["op_type"]),
             placed["precision"] or "",
             placed["place"],
-            f"{placed['cost']:.4g}",
+            _figure(placed["cost"]),
             clean(placed["reason"]),
         )
         for i, (op, placed) in enumerate(zip(ops, found["target"]["placements"], strict=True))
@@ -59,7 +59,7 @@ def island_rows(found: Mapping[str, Any]) -> list[Row]:
     for number, island in enumerate(found["target"]["islands"], start=1):
         types = Counter(str(ops[i]["op_type"]) for i in island["ops"])
         told = ", ".join(f"{count} {name}" if count > 1 else name for name, count in types.items())
-        body.append((str(number), told, _ranges(island["ops"]), f"{island['gain']:,.4g}"))
+        body.append((str(number), told, _ranges(island["ops"]), _figure(island["gain"])))
     return [("island", "ops", "numbers", f"costs, {unit}"), *body] if body else [("none",)]
 
 
@@ -71,8 +71,13 @@ def advice_lines(found: Mapping[str, Any]) -> list[str]:
     gain = target["islands"][target["best_island"]]["gain"]
     return [
         f"Taking island {target['best_island'] + 1} into integers helps most: "
-        f"{gain:,.4g} of {target['penalty']:,.4g} {target['unit']}."
+        f"{_figure(gain)} of {_figure(target['penalty'])} {target['unit']}."
     ]
+
+
+def _figure(value: float) -> str:
+    """Four digits, and all of them before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -44,6 +44,34 @@ def invoke(*args: object) -> Any:
     return CliRunner().invoke(app, ["inspect", *map(str, args)], prog_name="autoselect")
 
 
+def test_where_ops_run_on_a_target(folder: Path) -> None:
+    """Of the mixed model: int8 runs on the accelerator, the rest on the host, and the parts of the cost add up."""
+    done = invoke(folder / "mixed.tflite", "--target", "ethos-u55-128")
+    assert (done.exit_code, done.stderr) == (0, "")
+    graph = autoselect.inspect(folder / "mixed.tflite")["subgraphs"][0]
+    rows = re.findall(r"^ *(\d+) +([A-Z_0-9]+) +([a-z0-9]+) +(host|accelerator|nowhere) +", done.stdout, re.M)
+    assert [name for _, name, _, _ in rows] == [op["op_type"] for op in graph["ops"]]
+    assert {precision for _, _, precision, place in rows if place == "accelerator"} == {"int8"}
+    assert {precision for _, _, precision, place in rows if place == "host"} == {"conversion", "float"}
+    assert {precision for _, _, precision, place in rows if place == "nowhere"} == {"hybrid"}
+    assert re.search(r"^verdict +ethos-u55-128 refuses the hybrid FULLY_CONNECTED ", done.stdout, re.MULTILINE)
+    penalty, *parts = (
+        float(figure.replace(",", ""))
+        for figure in re.findall(r"^(?:penalty|  \w+) +([\d,.]+) NPU cycles$", done.stdout, re.MULTILINE)
+    )
+    assert len(parts) == 3
+    assert penalty == pytest.approx(sum(parts), abs=2)
+    islands = re.findall(r"^ +\d+ +[A-Z].*? +([\d, -]+?) +[\d,]+$", done.stdout.split("Islands on")[1], re.MULTILINE)
+    assert islands
+    assert re.search(r"^Taking island \d+ into integers helps most: [\d,]+ of [\d,]+ NPU cycles\.$", done.stdout, re.M)
+
+
+def test_a_model_without_islands_says_so(folder: Path) -> None:
+    done = invoke(folder / "fiq.tflite", "--target", "integer-only")
+    assert done.stdout.count("Islands on integer-only") == 1
+    assert "helps most" not in done.stdout
+
+
 def test_the_summary(folder: Path) -> None:
     done = invoke(folder / "fiq.tflite")
     assert (done.exit_code, done.stderr) == (0, "")
