@@ -23,6 +23,25 @@ def divergence(
 ) -> float:
     """Power of the outputs' error over that of the float outputs, mean over samples, with these nodes float.
 
+    Args: as :func:`error_shares` takes them.
+
+    Returns:
+        0 where nothing differs; NaN where the float outputs are all 0.
+    """
+    shares = error_shares(root, denylisted, samples, rows, per_channel, repairs)
+    return float(np.mean(shares)) if shares else float("nan")
+
+
+def error_shares(
+    root: Path,
+    denylisted: frozenset[str],
+    samples: str,
+    rows: Sequence[int],
+    per_channel: bool,
+    repairs: tuple[str, ...] = (),
+) -> list[float]:
+    """Power of the outputs' error over that of the float outputs for each sample, with these nodes float.
+
     Args:
         root: A prepared case.
         denylisted: Names of the nodes that stay float; all others are integer.
@@ -32,7 +51,7 @@ def divergence(
         repairs: As in a recipe.
 
     Returns:
-        0 where nothing differs; NaN where the float outputs are all 0.
+        Of the samples whose float outputs are not all 0.
     """
     case = open_case(root)
     recipe = Recipe(denylisted_nodes=denylisted, fallback="float", per_channel=per_channel, repairs=repairs)
@@ -41,8 +60,7 @@ def divergence(
     expected = _float_outputs(root, samples, tuple(rows))
     pairs = zip(samples_of(case, samples, rows), expected, strict=True)
     ratios = [_noise_to_signal(runner(sample), theirs) for sample, theirs in pairs]
-    known = [ratio for ratio in ratios if np.isfinite(ratio)]
-    return float(np.mean(known)) if known else float("nan")
+    return [ratio for ratio in ratios if np.isfinite(ratio)]
 
 
 def samples_of(case: OpenCase, samples: str, rows: Sequence[int]) -> Iterator[Mapping[str, np.ndarray]]:

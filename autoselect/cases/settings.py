@@ -11,9 +11,6 @@ from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, 
 from autoselect.domain.recipe import Fallback, IoType, Recipe
 from autoselect.errors import RecipeError, UsageError
 
-Refining = Literal["any time", "late"]
-"""When single candidates may have biases corrected further than others: from the start, or at the end of the search."""
-
 
 class SearchSettings(BaseModel):
     """Settings of one search; plain values only, so that a manifest can hold them."""
@@ -36,8 +33,8 @@ class SearchSettings(BaseModel):
     per_channel: bool = True
     io_type: IoType = "float32"
     repairs: bool | tuple[str, ...] = True
-    refining: Refining | None = None
-    """None where the user chose the repairs."""
+    refining: bool = False
+    """Whether biases of single candidates may be corrected further; so where the search chose the repairs."""
     keep_float: tuple[str, ...] = ()
     keep_int: tuple[str, ...] = ()
     min_score: float | None = None

@@ -10,7 +10,7 @@ from autoselect.cases import prepare_jobs
 from autoselect.cases.divergence import divergence
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
-from autoselect.cases.settings import Refining, SearchSettings
+from autoselect.cases.settings import SearchSettings
 from autoselect.domain.graph import Graph, Op
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
@@ -82,14 +82,12 @@ def make_problem(
     )
 
 
-def _refinable(graph: Graph, settings: SearchSettings) -> Refining | None:
-    """When candidates may have biases corrected further, at no byte: once, or in sequence where all have that."""
-    if settings.refining is None:
-        return None
+def _refinable(graph: Graph, settings: SearchSettings) -> bool:
+    """Whether biases may be corrected further, at no byte: once, or in sequence where all candidates have that."""
     if "bias" in settings.template.repairs:
-        return "late" if len(graph.ops) <= _MOST_IN_SEQUENCE else None
+        return settings.refining and len(graph.ops) <= _MOST_IN_SEQUENCE
     # What has no bias would get one, and the size would not be the forecast one.
-    return settings.refining if all(_has_bias(op) for op in graph.ops) else None
+    return settings.refining and all(_has_bias(op) for op in graph.ops)
 
 
 def _has_bias(op: Op) -> bool:

@@ -11,7 +11,6 @@ from functools import cached_property
 
 import numpy as np
 
-from autoselect.cases.settings import Refining
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import Constraints
@@ -68,8 +67,7 @@ class Problem:
         ladders: Rankings of atoms.
         hybrid: Whether what is left out becomes hybrid.
         mixed: Whether each atom that is left out may be float instead.
-        refinable: When biases may be corrected further than those of other candidates: at any time, or late, for
-            members of the front only, where that takes long; None for never.
+        refinable: Whether biases of the front's members may be corrected further than those of other candidates.
         constraints: The user's limits.
         costs: Columns of the run's objectives but the metric.
     """
@@ -85,7 +83,7 @@ class Problem:
         ladders: Sequence[Sequence[int]] = (),
         hybrid: bool = True,
         mixed: bool = False,
-        refinable: Refining | None = None,
+        refinable: bool = False,
         constraints: Constraints = NO_LIMITS,
         costs: Sequence[str] = DEFAULT_COSTS,
     ) -> None:
@@ -100,8 +98,7 @@ class Problem:
             ladders: Rankings of atoms whose prefixes are worth a thought.
             hybrid: Whether what is left out becomes hybrid, which is not without error.
             mixed: Whether each atom that is left out may be float instead.
-            refinable: When biases may be corrected further than those of other candidates: at any time, or late, for
-                members of the front only, where that takes long; None for never.
+            refinable: Whether biases of the front's members may be corrected further than those of other candidates.
             constraints: The user's limits.
             costs: Columns of the run's objectives but the metric.
         """

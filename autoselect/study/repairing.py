@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 from autoselect.cases import build_jobs, score_jobs
-from autoselect.cases.divergence import divergence
+from autoselect.cases.divergence import error_shares
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
-from autoselect.cases.settings import Refining, SearchSettings
+from autoselect.cases.settings import SearchSettings
 from autoselect.domain.objectives import Direction
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
@@ -29,6 +30,9 @@ DECIDING_SAMPLES = 16
 _WORTH = 0.95
 """A repair must leave no more than this share of the divergence: less is within what other samples would say."""
 
+_NOTHING = 1e-12
+"""A share of error below which a sample counts as right."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trier:
@@ -42,11 +46,14 @@ class _Trier:
     known: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def divergences(self, candidates: Sequence[tuple[str, ...]]) -> list[float]:
-        """Of the outputs from the float model's; infinite where a repair failed or nothing is known."""
+        """Of the outputs from the float model's; infinite where a repair failed or nothing is known.
+
+        The geometric mean over samples, as the search's SQNR in dB: one bad sample does not outvote the others.
+        """
         samples, rows = _few_samples(self.case)
         futures = {
             repairs: self.pool.submit(
-                divergence,
+                error_shares,
                 self.case.files.root,
                 frozenset(),
                 samples,
@@ -77,12 +84,12 @@ class _Trier:
             return -math.inf
         return float(value if self.direction == "maximize" else -value)
 
-    def _value(self, future: Future[float]) -> float:
+    def _value(self, future: Future[list[float]]) -> float:
         try:
-            found = result_of(future)
+            shares = result_of(future)
         except TrialError:
-            found = math.inf
-        return math.inf if math.isnan(found) else found
+            return math.inf
+        return math.exp(fmean(math.log(max(share, _NOTHING)) for share in shares)) if shares else math.inf
 
 
 def with_repairs(
@@ -108,16 +115,7 @@ def with_repairs(
         harmless = (pair for pair in better if trier.score(pair[1]) >= trier.score(chosen))
         least, chosen = next(harmless, (least, chosen))
         listener(StepFinished(stage="repairs"))
-    refining: Refining = "any time" if _bias_helps(trier.known, chosen) else "late"
-    return settings.model_copy(update={"repairs": chosen, "refining": refining})
-
-
-def _bias_helps(known: Mapping[tuple[str, ...], float], chosen: tuple[str, ...]) -> bool:
-    """Whether correcting biases lowers the divergence, be it that all candidates have it or that the score forbids it.
-
-    Where it does not, errors of other nodes may hide what it is worth: only members of the front are worth trying.
-    """
-    return "bias" in chosen or known[tuple(sorted((*chosen, "bias")))] < _WORTH * known[chosen]
+    return settings.model_copy(update={"repairs": chosen, "refining": True})
 
 
 def _few_samples(case: Case) -> tuple[str, list[int]]:

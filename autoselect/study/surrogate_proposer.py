@@ -198,8 +198,7 @@ class _Ask:
 
     def best(self) -> Mask | None:
         self._breed()
-        refined = self._refined() if self._problem.refinable == "any time" else []
-        masks, gains = self._weighed([*self._owner._pool, *refined])
+        masks, gains = self._weighed(list(self._owner._pool))
         if not masks:
             return self._owner._anything(self._taken, self._keys)
         chosen, gain = masks[int(np.argmax(gains))], float(np.max(gains))
@@ -224,13 +223,9 @@ class _Ask:
         if self._owner._large:
             tried = self._owner._drawn(tried, _UNDONE)
         if self._problem.refinable:
-            tried += self._refined()
+            tried += [member | self._problem.refinement for member in self._parents]
         masks, gains = self._weighed(list(dict.fromkeys(tried)))
         return masks[int(np.argmax(gains))] if masks else None
-
-    def _refined(self) -> list[Mask]:
-        """The members of the front with biases corrected further."""
-        return [member | self._problem.refinement for member in self._parents]
 
     def _breed(self) -> None:
         """Add children of the front, and of what was promising at the last ask."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -25,7 +24,7 @@ def chain_of(
     heuristic: frozenset[str] = frozenset(),
     hybrid: bool = False,
     mixed: bool = False,
-    refinable: Literal["any time", "late"] | None = None,
+    refinable: bool = False,
     constraints: Constraints | None = None,
     idle: frozenset[int] = frozenset(),
 ) -> Problem:

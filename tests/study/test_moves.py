@@ -103,7 +103,7 @@ def test_flips_by_rank_leave_out_what_harms_and_take_back_what_does_not() -> Non
 
 @given(parents=st.lists(st.integers(0, (1 << 13) - 1), min_size=1, max_size=4), seed=st.integers(0, 1000))
 def test_children_of_a_mixed_search_mean_something(parents: list[Mask], seed: int) -> None:
-    problem = chain_of([1.0] * 6, hybrid=True, mixed=True, refinable="late")
+    problem = chain_of([1.0] * 6, hybrid=True, mixed=True, refinable=True)
     rng = np.random.default_rng(seed)
     children = [moves.child([problem.canonical(p) for p in parents], problem, np.ones(6), rng) for _ in range(20)]
     assert all(problem.canonical(mask) == mask and not mask & problem.refinement for mask in children)

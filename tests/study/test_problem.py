@@ -229,7 +229,7 @@ def test_neighbours_by_hand(graph: Graph, names: dict[int, str], groups: str, ex
 
 @given(st.integers(0, (1 << 13) - 1))
 def test_masks_of_a_mixed_search_say_what_is_float_and_what_is_refined(raw: int) -> None:
-    problem = chain_of([1.0] * 6, hybrid=True, mixed=True, refinable="late")
+    problem = chain_of([1.0] * 6, hybrid=True, mixed=True, refinable=True)
     mask = problem.canonical(raw)
     assert problem.canonical(mask) == mask
     assert problem.float_nodes_of(mask) <= problem.nodes_of(mask)
@@ -241,7 +241,7 @@ def test_masks_of_a_mixed_search_say_what_is_float_and_what_is_refined(raw: int)
 
 
 def test_what_is_refined_costs_the_same_and_is_another_candidate() -> None:
-    problem = chain_of([1.0] * 4, refinable="late")
+    problem = chain_of([1.0] * 4, refinable=True)
     plain, refined = problem.forecast(0b0110), problem.forecast(0b0110 | problem.refinement)
     assert (plain.size_bytes, plain.penalty) == (refined.size_bytes, refined.penalty)
     assert refined.key == (plain.key, "refined")

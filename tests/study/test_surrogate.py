@@ -130,7 +130,7 @@ def test_odd_problems_are_believed_all_the_same(priors: list[float], masks: list
 
 def test_it_learns_what_further_correction_does() -> None:
     """Every candidate is better by half corrected further: so is one that was not tried that way."""
-    problem = chain_of([0.01, 0.02, 0.03, 0.04, 0.05], refinable="late")
+    problem = chain_of([0.01, 0.02, 0.03, 0.04, 0.05], refinable=True)
     masks = [0b00001, 0b00110, 0b01100, 0b11000]
     plain = np.log([0.14, 0.10, 0.08, 0.06])
     surrogate = Surrogate(problem)
