@@ -58,7 +58,7 @@ def test_a_finished_folder_holds_what_is_promised_and_nothing_else(finished: aut
         "worker.log",
         ".autoselect-lock",
         "calibrated.tflite",
-        "calibrated-ranges-mse.tflite",  # After the repair that this case keeps.
+        "calibrated-equalization.tflite",  # After the repair that this case keeps.
         *members,
         *(f"model_explorer/{column}.json" for column in columns),
         *(f"artifacts/{path.name}" for path in (finished.directory / "artifacts").iterdir()),
@@ -515,8 +515,8 @@ def test_float_or_hybrid_may_be_chosen_for_each_unit(tmp_path: Path) -> None:
     assert any(recipe.get("float_nodes") for recipe in recipes)
     assert any(set(recipe["denylisted_nodes"]) - set(recipe.get("float_nodes", [])) for recipe in recipes)
     assert all(set(recipe.get("float_nodes", [])) <= set(recipe["denylisted_nodes"]) for recipe in recipes)
-    # Single candidates have their biases corrected beside what all have.
-    assert ["bias", "ranges-mse"] in [recipe.get("repairs") for recipe in recipes]
+    # The last candidates have their biases corrected beside what all have.
+    assert ["bias", "equalization"] in [recipe.get("repairs") for recipe in recipes]
     for row in run.front.to_dict("records")[:3]:
         path = run.directory / "front" / f"{row['id']}.recipe.json"
         again = tmp_path / f"{row['id']}.tflite"
