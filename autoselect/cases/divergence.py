@@ -13,22 +13,8 @@ from autoselect.domain.recipe import Recipe
 from autoselect.tflite.runner import Outputs, Runner
 
 
-def divergence(
-    root: Path,
-    denylisted: frozenset[str],
-    samples: str,
-    rows: Sequence[int],
-    per_channel: bool,
-    repairs: tuple[str, ...] = (),
-) -> float:
-    """Power of the outputs' error over that of the float outputs, mean over samples, with these nodes float.
-
-    Args: as :func:`error_shares` takes them.
-
-    Returns:
-        0 where nothing differs; NaN where the float outputs are all 0.
-    """
-    shares = error_shares(root, denylisted, samples, rows, per_channel, repairs)
+def divergence(shares: list[float]) -> float:
+    """Mean of :func:`error_shares`: 0 where nothing differs, NaN where there are none."""
     return float(np.mean(shares)) if shares else float("nan")
 
 

@@ -48,12 +48,9 @@ def activation_statistics(
     """
     graph = fb.parse(calibrated_content).subgraphs[0]
     observers = {n.name: o for n in nodes if (o := _Observer(graph, n, limits.get(n.name))).tensors}
-    runner = Runner(calibrated_content, preserve_all_tensors=True)
-    for sample in samples:
-        runner(sample)
-        for observer in observers.values():
-            for index in observer.tensors:
-                observer.add(runner.tensor(index))
+    owners = {index: observer for observer in observers.values() for index in observer.tensors}
+    for index, values in Runner(calibrated_content, preserve_all_tensors=True).watch(samples, owners):
+        owners[index].add(values)
     return {name: found for name, observer in observers.items() if (found := observer.statistics()) is not None}
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from autoselect.cases.divergence import divergence
+from autoselect.cases.divergence import divergence, error_shares
 from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Started, start_calibration
@@ -276,7 +276,7 @@ def _ablate(desk: _Desk, nodes: Sequence[Node]) -> _Ablated:
     found: dict[str, Ablation] = {}
     arguments = desk.samples, list(desk.rows[: desk.request.ablate]), desk.request.recipe.per_channel
     with desk.stage("ablation", len(nodes)):
-        whole: Future[float] = desk.submit(divergence, frozenset(), *arguments)
+        whole: Future[list[float]] = desk.submit(error_shares, frozenset(), *arguments)
         running: list[tuple[str, Future[Ablation]]] = [
             (n.name, desk.submit(jobs.ablate, n.name, *arguments)) for n in nodes
         ]
@@ -286,7 +286,7 @@ def _ablate(desk: _Desk, nodes: Sequence[Node]) -> _Ablated:
             except TrialError as exc:
                 desk.warn(f"Leaving {name!r} in and out failed: {exc}")
             desk.listener(StepFinished(stage="ablation"))
-        return _Ablated(nodes=found, divergence=result_of(whole))
+        return _Ablated(nodes=found, divergence=divergence(result_of(whole)))
 
 
 def _outcome(desk: _Desk, started: Started, measured: _Measured, ablated: _Ablated, node: str | None) -> Outcome:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from autoselect.cases.divergence import divergence, samples_of
+from autoselect.cases.divergence import divergence, error_shares, samples_of
 from autoselect.cases.open_case import open_case
 from autoselect.diagnosis.activations import activation_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize import verification
 from autoselect.quantize.bias import Shift
+from autoselect.quantize.build import corrects_biases
 from autoselect.quantize.statistics import LayerMetrics, measure, scalar_of
 from autoselect.runs.files import write_bytes
 from autoselect.tflite.runner import Runner
@@ -68,7 +69,7 @@ def build(root: Path, recipe_json: str) -> Diagnosed:
     """Build the model under diagnosis, and see what bias correction finds, whether the recipe asks for it or not."""
     builder, recipe = open_case(root).builder, Recipe.from_json(recipe_json)
     candidate = corrected = builder.build(recipe)
-    if not {"bias", "bias-sequential"} & set(recipe.repairs):
+    if not corrects_biases(recipe):
         corrected = builder.build(replace(recipe, repairs=(*recipe.repairs, "bias")))
     places = {index: at[0] for index, at in candidate.places.items()}
     return Diagnosed(
@@ -119,6 +120,6 @@ def ablate(root: Path, name: str, samples: str, rows: Sequence[int], per_channel
     reachable = frozenset(n.name for n in open_case(root).prepared[1].reachable)
     alone, others = frozenset({name}), reachable - {name}
     return Ablation(
-        leave_one_in=divergence(root, others, samples, rows, per_channel),
-        leave_one_out=divergence(root, alone, samples, rows, per_channel) if name in reachable else float("nan"),
+        leave_one_in=divergence(error_shares(root, others, samples, rows, per_channel)),
+        leave_one_out=divergence(error_shares(root, alone, samples, rows, per_channel) if name in reachable else []),
     )

@@ -18,7 +18,16 @@ from autoselect.quantize.repairs import Repaired, RepairKit, before_quantizing, 
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
-__all__ = ["Assembly", "Builder", "CalibratedModel", "Candidate", "denied_nodes", "kind_at", "op_places"]
+__all__ = [
+    "Assembly",
+    "Builder",
+    "CalibratedModel",
+    "Candidate",
+    "corrects_biases",
+    "denied_nodes",
+    "kind_at",
+    "op_places",
+]
 
 KEPT_BY_QUANTIZER = "the quantizer keeps it in integers beside these neighbours"
 
@@ -96,7 +105,7 @@ class Builder:
             kinds=kinds,
             fallbacks=fallbacks,
             places={index: tuple(at) for index, at in built.places.items()},
-            shifts=_shifts(self._nodes, built.repaired, kinds) if _corrects_biases(recipe) else {},
+            shifts=_shifts(self._nodes, built.repaired, kinds) if corrects_biases(recipe) else {},
             skipped={n.name: _skipped(n.index, built.repaired) for n in self._nodes},
         )
 
@@ -155,7 +164,8 @@ class Builder:
         return {float_ops[place]: reason for place, reason in kept.items()}
 
 
-def _corrects_biases(recipe: Recipe) -> bool:
+def corrects_biases(recipe: Recipe) -> bool:
+    """Whether one of a recipe's repairs is bias correction."""
     return bool({"bias", "bias-sequential"} & set(recipe.repairs))
 
 

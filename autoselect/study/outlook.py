@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from autoselect.cases import prepare_jobs
-from autoselect.cases.divergence import divergence
+from autoselect.cases.divergence import divergence, error_shares
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
@@ -141,9 +141,9 @@ def _probed(
     listener(StageStarted(stage="probes", total=len(atoms)))
     reachable = frozenset(node.name for node in case.layers.reachable)
     rows = list(range(min(PROBE_SAMPLES, case.counts["calibration"])))
-    running: list[Future[float]] = [
+    running: list[Future[list[float]]] = [
         pool.submit(
-            divergence,
+            error_shares,
             case.files.root,
             reachable - atom.nodes,
             "calibration",
@@ -157,7 +157,7 @@ def _probed(
     found = []
     for atom, future in zip(atoms, running, strict=True):
         try:
-            alone = result_of(future)
+            alone = divergence(result_of(future))
         except TrialError:
             alone = math.nan
         sensitivity = atom.sensitivity if math.isnan(alone) else alone

@@ -69,7 +69,7 @@ class Listed:
 
 def prefix(problem: Problem, seed: int) -> Proposer:
     """A fixed ranking, one more atom left out in each step: from all-integer to all left out, as SeQTO does."""
-    return Listed(filter(problem.accepts, _prefixes(by_sensitivity(problem))))
+    return Listed(filter(problem.accepts, prefixes(by_sensitivity(problem))))
 
 
 def heuristic(problem: Problem, seed: int) -> Proposer:
@@ -147,7 +147,8 @@ def by_sensitivity(problem: Problem) -> list[int]:
     return sorted(range(len(problem.atoms)), key=lambda i: (-problem.atoms[i].sensitivity, i))
 
 
-def _prefixes(ranking: Sequence[int]) -> Iterator[Mask]:
+def prefixes(ranking: Sequence[int]) -> Iterator[Mask]:
+    """Masks of the first 0, 1, 2, ... atoms of a ranking."""
     mask = 0
     yield mask
     for i in ranking:

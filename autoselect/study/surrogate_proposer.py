@@ -18,7 +18,7 @@ from autoselect.study import moves
 from autoselect.study.costs import CostModel
 from autoselect.study.gain import FrontVolume, fit_link
 from autoselect.study.problem import Mask, Problem
-from autoselect.study.proposers import Seen, by_sensitivity
+from autoselect.study.proposers import Seen, by_sensitivity, prefixes
 from autoselect.study.surrogate import Surrogate
 
 _CHILDREN = 160
@@ -96,7 +96,8 @@ class SurrogateProposer:
         for ranking in rankings:
             rungs = min(len(ranking), self._most(_RUNGS))
             steps = np.linspace(1, len(ranking), rungs).round().astype(int).tolist()
-            found += [sum(1 << i for i in ranking[:count]) for count in steps]
+            ladder = list(prefixes(ranking))
+            found += [ladder[count] for count in steps]
         kinds: dict[str, Mask] = {}
         for i, atom in enumerate(self._problem.atoms):
             kinds[atom.op_type] = kinds.get(atom.op_type, 0) | 1 << i
