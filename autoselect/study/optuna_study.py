@@ -18,6 +18,7 @@ from autoselect.domain.objectives import Direction, Objective
 from autoselect.domain.recipe import Fallback, Recipe
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle, Value
 from autoselect.errors import RunFolderError
+from autoselect.isolation.interrupts import held_back
 from autoselect.runs.files import storage_errors
 from autoselect.runs.records import Partial, Scores, TrialRecord
 from autoselect.study import dashboard
@@ -86,11 +87,17 @@ class SearchStudy:
 
     @contextlib.contextmanager
     def _using(self) -> Iterator[None]:
-        """Optuna logs each trial and warns of experimental parts, autoselect reports itself; a full disk is told."""
+        """Within it the storage is used: a full disk is told, and an interrupt waits until its files agree again."""
+        with held_back(), storage_errors(self._path), self._quiet():
+            yield
+
+    @contextlib.contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """Optuna logs each trial and warns of experimental parts; autoselect reports itself."""
         level = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         try:
-            with warnings.catch_warnings(), storage_errors(self._path):
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 yield
         finally:
@@ -98,10 +105,12 @@ class SearchStudy:
 
     def ask(self, space: BoundSpace, *, origin: str) -> Asked | None:
         """Let the sampler propose a setting of the space; None where it has nothing left to try."""
+        sampler = self._study.sampler
+        if isinstance(sampler, ProposerSampler):
+            with self._quiet():  # It may think for long: an interrupt need not wait.
+                if not sampler.prepare(self._study):
+                    return None
         with self._using():
-            sampler = self._study.sampler
-            if isinstance(sampler, ProposerSampler) and not sampler.prepare(self._study):
-                return None
             trial = self._study.ask()
             with self._journal.together():
                 values = _suggest(trial, space)

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
@@ -184,3 +189,37 @@ def test_a_damaged_journal_is_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(RunFolderError, match=r"study\.journal is damaged"):
         open_study(path)
+
+
+def interrupting(real: Callable[..., Any], at: int) -> Callable[..., Any]:
+    """The same function, which is interrupted as it ends its call of that number."""
+    calls = itertools.count()
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        result = real(*args, **kwargs)
+        if next(calls) == at:
+            signal.raise_signal(signal.SIGINT)
+        return result
+
+    return called
+
+
+@pytest.mark.parametrize("function", ["symlink", "fsync", "rename", "unlink"])
+def test_an_interrupt_leaves_a_study_that_agrees_with_its_file(
+    path: Path, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = open_study(path)
+    told(study, 0.5)
+    interrupts = 0
+    for at in itertools.count():
+        with monkeypatch.context() as patch:
+            patch.setattr(os, function, interrupting(getattr(os, function), at))
+            try:
+                told(study, 0.1)
+            except KeyboardInterrupt:
+                interrupts += 1
+            else:
+                break
+        study.close_abandoned()
+        assert study.records() == open_study(path).records()
+    assert interrupts == 5  # A trial is opened, described and told in as many writes.

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from autoselect.isolation.interrupts import held_back
+
+
+def test_an_interrupt_takes_effect_at_the_end() -> None:
+    done = []
+
+    @held_back()
+    def work() -> None:
+        signal.raise_signal(signal.SIGINT)
+        done.append("all of it")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["all of it"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_outermost_one_decides() -> None:
+    done = []
+
+    @held_back()
+    def work() -> None:
+        with held_back():
+            signal.raise_signal(signal.SIGINT)
+            done.append("inside")
+        done.append("behind")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["inside", "behind"]
+
+
+def test_an_error_inside_is_not_lost() -> None:
+    @held_back()
+    def work() -> None:
+        signal.raise_signal(signal.SIGINT)
+        raise ValueError("of the body")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        work()
+    assert isinstance(caught.value.__context__, ValueError)
+
+
+def test_who_ignores_interrupts_still_does() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with held_back():
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_other_threads_have_nothing_to_hold_back() -> None:
+    done = []
+
+    @held_back()
+    def work() -> None:
+        done.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done == [signal.default_int_handler]
