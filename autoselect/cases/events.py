@@ -11,8 +11,8 @@ class StageStarted:
     """A stage begins; ``total`` counts its steps where they are known.
 
     Stages of a search in order: ``model``, ``data``, ``calibrate``, ``reference``, ``repairs``, ``probes``,
-    ``trials``, ``heldout``, ``write``; of a diagnosis: ``model``, ``data``, ``calibrate``, ``measure``, ``ablation``,
-    ``figures``.
+    ``trials``, ``heldout``, ``write``; of a diagnosis: ``model``, ``data``, ``calibrate``, ``build``, ``measure``,
+    ``ablation``, ``figures``.
     """
 
     stage: str

@@ -140,7 +140,7 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
     Args:
         request: What to diagnose.
         root: An empty folder to work in.
-        listener: Told of the stages ``model``, ``data``, ``calibrate``, ``measure`` and ``ablation``.
+        listener: Told of the stages ``model``, ``data``, ``calibrate``, ``build``, ``measure`` and ``ablation``.
 
     Raises:
         ModelError, DataError, RecipeError, UsageError: If an ingredient does not fit.
@@ -167,12 +167,14 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
         node = None if request.node is None else node_named(request.node, [n.name for n in nodes])
         _say_what_is_left(desk, nodes)
         try:
+            with desk.stage("build"):
+                built = _build(desk)
             with desk.stage("measure"):
-                measured = _measure(desk, nodes, started)
+                measured = _measure(desk, nodes, started, built)
             ablated = _ablate(desk, nodes)
         except TrialError as exc:
             raise PreparationError(f"The diagnosis failed. {exc}") from exc
-    return _outcome(desk, started, measured, ablated, node)
+    return _outcome(desk, started, built.diagnosed, measured, ablated, node)
 
 
 def _choose_samples(desk: _Desk, started: Started) -> None:
@@ -199,49 +201,55 @@ def _say_what_is_left(desk: _Desk, nodes: Sequence[Node]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Built:
+    """The model under diagnosis, and the files of the plans to measure its layers and its whole by."""
+
+    diagnosed: jobs.Diagnosed
+    by_layer: Path
+    whole: Path | None
+
+
+def _build(desk: _Desk) -> _Built:
+    recipe_json = desk.request.recipe.to_json()
+    building: Future[jobs.Diagnosed] = desk.submit(jobs.build, recipe_json)
+    modes = (False, True) if desk.request.whole_model else (False,)
+    planning: list[Future[Path]] = [desk.submit(jobs.plan, recipe_json, whole) for whole in modes]
+    by_layer, *whole = [result_of(future) for future in planning]
+    return _Built(diagnosed=result_of(building), by_layer=by_layer, whole=whole[0] if whole else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Measured:
     layers: LayerTable
     travel: Mapping[str, Travel]
     activations: Mapping[str, ActivationStatistics]
-    diagnosed: jobs.Diagnosed
     model_metrics: Mapping[str, float]
 
 
-def _measure(desk: _Desk, nodes: Sequence[Node], started: Started) -> _Measured:
+def _measure(desk: _Desk, nodes: Sequence[Node], started: Started, built: _Built) -> _Measured:
     request = desk.request
-    recipe_json = request.recipe.to_json()
-    building: Future[jobs.Diagnosed] = desk.submit(jobs.build, recipe_json)
-    planning: Future[Path] = desk.submit(jobs.plan, recipe_json, False)
-    path = result_of(planning)
-    running = _submit_measuring(desk, path, request.layer_metrics)
     describing: Future[Mapping[str, ActivationStatistics]] = desk.submit(
-        jobs.activations, desk.samples, desk.rows, _limits(jobs.read_plan(path))
+        jobs.activations, desk.samples, desk.rows, _limits(jobs.read_plan(built.by_layer))
     )
-    layers = _layer_table(nodes, path, running, request.layer_metrics)
+    running = _submit_measuring(desk, built.by_layer, request.layer_metrics)
+    in_whole = [] if built.whole is None else _submit_measuring(desk, built.whole, NO_METRICS)
+    layers = _layer_table(nodes, built.by_layer, running, request.layer_metrics)
     travelling: Mapping[str, Travel] = {}
-    if request.whole_model:
-        path = desk.pool.call(jobs.plan, desk.files.root, recipe_json, True, timeout_seconds=request.timeout_seconds)
-        accumulated = _layer_table(nodes, path, _submit_measuring(desk, path, NO_METRICS), NO_METRICS)
+    if built.whole is not None:
+        accumulated = _layer_table(nodes, built.whole, in_whole, NO_METRICS)
         travelling = travel(reader.read_graph(fb.parse(started.float_content)), accumulated)
-    diagnosed = result_of(building)
     own: Mapping[str, float] = {}
     if request.model_metrics:
         scoring: Future[Mapping[str, float]] = desk.submit(
-            jobs.model_metrics, diagnosed.content, desk.samples, desk.rows, dict(request.model_metrics)
+            jobs.model_metrics, built.diagnosed.content, desk.samples, desk.rows, dict(request.model_metrics)
         )
         own = result_of(scoring)
-    return _Measured(
-        layers=layers,
-        travel=travelling,
-        activations=result_of(describing),
-        diagnosed=diagnosed,
-        model_metrics=own,
-    )
+    return _Measured(layers=layers, travel=travelling, activations=result_of(describing), model_metrics=own)
 
 
 def _submit_measuring(desk: _Desk, path: Path, metrics: LayerMetrics) -> list[Future[np.ndarray]]:
-    """Share the samples out among the workers."""
-    count = min(desk.request.workers, max(len(desk.rows) // _PART, 1))
+    """Share the samples out among the workers, in one part more than there are: one of these does something else."""
+    count = min(desk.request.workers + 1, max(len(desk.rows) // _PART, 1))
     parts = [part.tolist() for part in np.array_split(np.asarray(desk.rows), count)]
     return [desk.submit(jobs.measure_part, path, desk.samples, part, metrics) for part in parts]
 
@@ -289,8 +297,15 @@ def _ablate(desk: _Desk, nodes: Sequence[Node]) -> _Ablated:
         return _Ablated(nodes=found, divergence=divergence(result_of(whole)))
 
 
-def _outcome(desk: _Desk, started: Started, measured: _Measured, ablated: _Ablated, node: str | None) -> Outcome:
-    request, diagnosed, layers = desk.request, measured.diagnosed, measured.layers
+def _outcome(
+    desk: _Desk,
+    started: Started,
+    diagnosed: jobs.Diagnosed,
+    measured: _Measured,
+    ablated: _Ablated,
+    node: str | None,
+) -> Outcome:
+    request, layers = desk.request, measured.layers
     store = SampleStore.open(desk.files.samples(desk.samples))
     findings = Findings(
         layers=layers,

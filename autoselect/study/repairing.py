@@ -18,6 +18,7 @@ from autoselect.domain.objectives import Direction
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.quantize import ranges
+from autoselect.study.samplers import refined
 
 _WEIGHTS: tuple[tuple[str, ...], ...] = (("bias",), ("equalization",), ("bias", "equalization"))
 _RANGES: tuple[tuple[str, ...], ...] = tuple((name,) for name in ranges.METHODS)
@@ -115,7 +116,16 @@ def with_repairs(
         harmless = (pair for pair in better if trier.score(pair[1]) >= trier.score(chosen))
         least, chosen = next(harmless, (least, chosen))
         listener(StepFinished(stage="repairs"))
-    return settings.model_copy(update={"repairs": chosen, "refining": True})
+    return settings.model_copy(update={"repairs": chosen, "refining": _goes_further(trier, chosen)})
+
+
+def _goes_further(trier: _Trier, chosen: tuple[str, ...]) -> bool:
+    """Whether correcting biases further is worth trials: not where it did harm to the all-integer model."""
+    if "bias" in chosen:
+        return True
+    further = refined(chosen)
+    before, after = trier.divergences([chosen, further])
+    return after < _WORTH * before and trier.score(further) >= trier.score(chosen)
 
 
 def _few_samples(case: Case) -> tuple[str, list[int]]:

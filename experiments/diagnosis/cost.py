@@ -37,6 +37,11 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def tell(what: str, ratios: list[float]) -> None:
+    """Print the median of paired runs and their range."""
+    print(f"{what}: median {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
+
+
 def upstream(debug: bytes, samples: list[list[np.ndarray]]) -> None:
     """The debugger's own run() on the same debug model."""
     tf.lite.experimental.QuantizationDebugger(
@@ -74,13 +79,13 @@ def main() -> None:
         ours = seconds(lambda: table(plan, layers.nodes, measure(plan, named)))
         ratios.append(ours / theirs)
     print(f"{len(layers)} nodes, {len(samples)} samples, {len(plan.verified)} verified")
-    print(f"measuring / run(): median {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
-    stages = [
-        autoselect.diagnose(arguments.model, calibration=samples, cache=False).facts["seconds"]["measure"]
-        for _ in range(arguments.runs)
-    ]
-    theirs = statistics.median(seconds(lambda: upstream(plan.debug, samples)) for _ in range(arguments.runs))
-    print(f"stage measure of a diagnosis, 2 workers / run(): median {statistics.median(stages) / theirs:.2f}")
+    tell("layer statistics / run()", ratios)
+    ratios = []
+    for _ in range(arguments.runs):
+        theirs = seconds(lambda: upstream(plan.debug, samples))
+        found = autoselect.diagnose(arguments.model, calibration=samples, cache=False)
+        ratios.append(found.facts["seconds"]["measure"] / theirs)
+    tell("stage measure, 2 workers / run()", ratios)
     ratios = []
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.keras"
@@ -88,7 +93,7 @@ def main() -> None:
         for _ in range(arguments.runs):
             theirs = program_seconds("with_debugger.py", model, arguments.calibration)
             ratios.append(program_seconds("with_autoselect.py", model, arguments.calibration) / theirs)
-    print(f"whole programs: median {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
+    tell("whole programs", ratios)
 
 
 if __name__ == "__main__":

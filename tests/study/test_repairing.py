@@ -119,6 +119,22 @@ def test_a_repair_is_kept_where_the_score_is_no_worse(
     assert with_repairs(case(tmp_path), make_settings(), direction, pool, lambda _: None).repairs == expected
 
 
+GOING_FURTHER = {
+    "biases are corrected": ({BIAS: 0.5}, {}, BIAS, True),
+    "they make it worse": ({BIAS: 1.1, ("ranges-mse",): 0.5}, {}, ("ranges-mse",), False),
+    "they lower the score": ({BIAS: 0.5}, {BIAS: -0.1}, (), False),
+}
+
+
+@pytest.mark.parametrize(("known", "scores", "repairs", "further"), GOING_FURTHER.values(), ids=GOING_FURTHER)
+def test_biases_are_corrected_further_unless_it_did_harm(
+    tmp_path: Path, known: Any, scores: Any, repairs: tuple[str, ...], further: bool
+) -> None:
+    pool: Any = Pool(known, scores)
+    decided = with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None)
+    assert (decided.repairs, decided.refining) == (repairs, further)
+
+
 def test_no_combination_is_tried_twice(tmp_path: Path) -> None:
     pool: Any = Pool({BIAS: 0.5, ("bias", "ranges-mse"): 0.3})
     with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None)
