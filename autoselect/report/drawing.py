@@ -21,7 +21,6 @@ from autoselect.runs.files import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.text import Annotation
 
 # Okabe and Ito's colours, which readers with any common colour vision tell apart.
 BLUE, ORANGE, VERMILION, GREEN, BLACK, GREY = "#0072B2", "#E69F00", "#D55E00", "#009E73", "#000000", "#8C8C8C"
@@ -208,25 +207,6 @@ def bar_width(count: int) -> float:
 def _steps() -> Sequence[int]:
     """1, 2, 5, 10, 20, 50 and so on."""
     return [step * 10**power for power in range(9) for step in (1, 2, 5)]
-
-
-def annotate_node(axes: Axes, text: str, point: tuple[float, float], *, color: str = BLACK) -> Annotation:
-    """Name a point of a panel; :func:`autoselect.report.layout.place_labels` moves the name to a free place."""
-    return axes.annotate(
-        text,
-        point,
-        xytext=(0.0, 0.0),
-        textcoords="offset points",
-        ha="center",
-        va="center",
-        fontsize=9,
-        color=color,
-        zorder=8,
-        annotation_clip=False,
-        parse_math=False,
-        bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
-        arrowprops={"arrowstyle": "-", "color": "#666666", "linewidth": 0.8, "shrinkA": 1, "shrinkB": 3},
-    )
 
 
 def key(figure: Figure, entries: Sequence[tuple[str, str, float]]) -> None:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from autoselect.domain.layers import HEALTHY_RMSE_PER_SCALE, SUSPICIOUS_RMSE_PER_SCALE
 from autoselect.report import drawing
 from autoselect.report.layer_rows import ERROR, Record, Suspect, Table, column, is_accumulated, records, worst
-from autoselect.report.layout import place_labels
+from autoselect.report.layout import name_point, place_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,7 +102,5 @@ def _name_worst(axes: Axes, rows: Table, suspects: list[Suspect]) -> None:
     if not suspects:
         return
     drawing.raise_ceiling(axes, 0.35)
-    labels = [
-        drawing.annotate_node(axes, drawing.label_of(rows, s.place, _NAME), (float(s.place), s.error)) for s in suspects
-    ]
+    labels = [name_point(axes, drawing.label_of(rows, s.place, _NAME), (float(s.place), s.error)) for s in suspects]
     place_labels(axes, labels, drawing.bar_points(axes, column(rows, ERROR)), dots=drawing.DOTS_PER_INCH / 72)

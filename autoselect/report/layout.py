@@ -39,6 +39,27 @@ def view(core: Sequence[float], extra: Iterable[float], *, reach: float) -> tupl
     return low - margin, high + margin
 
 
+def name_point(
+    axes: Axes, text: str, point: tuple[float, float], *, color: str = "#000000", fontsize: float = 9.0
+) -> Annotation:
+    """Name a point; :func:`place_labels` moves the name to a free place, with a line to the point."""
+    return axes.annotate(
+        text,
+        point,
+        xytext=(0.0, 0.0),
+        textcoords="offset points",
+        ha="center",
+        va="center",
+        fontsize=fontsize,
+        color=color,
+        zorder=8,
+        annotation_clip=False,
+        parse_math=False,
+        bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
+        arrowprops={"arrowstyle": "-", "color": "#666666", "linewidth": 0.8, "shrinkA": 1, "shrinkB": 4},
+    )
+
+
 def place_labels(
     axes: Axes,
     labels: Sequence[Annotation],

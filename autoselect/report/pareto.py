@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from autoselect.domain.quantities import BY_COLUMN
-from autoselect.report.layout import place_labels, view
+from autoselect.report.layout import name_point, place_labels, view
 from autoselect.report.tables import (
     BYTE_COLUMNS,
     ModelRow,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Annotation
 
+_NAME_SIZE = 10.0
 # Okabe and Ito's colours, which readers with any common colour vision tell apart.
 _TRIAL, _FRONT, _PICK = "#8C8C8C", "#0072B2", "#E69F00"
 _REFERENCES: Mapping[str, tuple[str, str, float]] = {
@@ -171,7 +172,7 @@ def _draw_front(
     points = [(_x(row, column, unit), row.score) for row in shown.front]
     _draw_members(axes, points, [bool(row.picks) for row in shown.front])
     texts = [
-        _label(axes, ", ".join(row.picks), point, color="#000000")
+        name_point(axes, ", ".join(row.picks), point, fontsize=_NAME_SIZE)
         for row, point in zip(shown.front, points, strict=True)
         if row.picks
     ]
@@ -218,24 +219,7 @@ def _draw_reference(axes: Axes, row: ModelRow, column: str, unit: float) -> tupl
     if value != point[0]:
         far = format_cost(column, row.cost(column)) if column in BYTE_COLUMNS else f"{row.cost(column):.3g}"
         text = f"{text}, at {far} →" if value > high else f"← {text}, at {far}"
-    return _label(axes, text, point, color=color), point
-
-
-def _label(axes: Axes, text: str, point: tuple[float, float], *, color: str) -> Annotation:
-    return axes.annotate(
-        text,
-        point,
-        xytext=(0.0, 0.0),
-        textcoords="offset points",
-        ha="center",
-        va="center",
-        fontsize=10,
-        color=color,
-        zorder=8,
-        annotation_clip=False,
-        bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
-        arrowprops={"arrowstyle": "-", "color": "#666666", "linewidth": 0.8, "shrinkA": 1, "shrinkB": 5},
-    )
+    return name_point(axes, text, point, color=color, fontsize=_NAME_SIZE), point
 
 
 def _draw_legend(figure: Figure, shown: _Shown) -> None:

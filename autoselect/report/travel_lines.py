@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from autoselect.report import drawing
 from autoselect.report.layer_rows import Table, column, records
-from autoselect.report.layout import place_labels
+from autoselect.report.layout import name_point, place_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +116,7 @@ def _name_steepest(axes: Axes, rows: Table, places: list[int]) -> None:
     drawing.raise_ceiling(axes, 0.45)
     values = column(rows, "error_growth")
     labels = [
-        drawing.annotate_node(
+        name_point(
             axes, f"{drawing.label_of(rows, place, _NAME)}  × {values[place]:.3g}", (float(place), float(values[place]))
         )
         for place in places
