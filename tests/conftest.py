@@ -1,8 +1,10 @@
-"""What every test shares: a quiet TensorFlow and the folder of real models."""
+"""What every test shares: a quiet TensorFlow, the folder of real models, and Ctrl-C."""
 
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,3 +22,11 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real models at {folder}; set AUTOSELECT_REAL_DATA")
     return folder
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Interrupts raise, also in a shell's background job, which begins with them ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

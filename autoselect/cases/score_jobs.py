@@ -95,7 +95,10 @@ def _score_metric(case: OpenCase, runner: Runner, sha256: str, part: str, interv
     metric = case.scoring.metric
     if metric is None:
         raise ScoreError("The case has neither a metric nor an evaluator.")
-    evidence = evaluate.observe(runner, case.part(part), metrics_on(case, metric, part), case.reference(part))
+    metrics = metrics_on(case, metric, part)
+    evidence = _kept_rows(case.files, sha256, len(metrics)) if part == "search" else []
+    if not evidence:
+        evidence = evaluate.observe(runner, case.part(part), metrics, case.reference(part))
     return summary(
         case,
         metric,
@@ -176,6 +179,12 @@ def _keep_rows(files: CaseFiles, sha256: str, rows: np.ndarray, closeness: Seque
         _write_array(files.rows(sha256), rows)
     for fidelity_rows in closeness:
         _write_array(files.fidelity_rows(sha256), fidelity_rows)
+
+
+def _kept_rows(files: CaseFiles, sha256: str, metrics: int) -> list[np.ndarray]:
+    """What :func:`_keep_rows` kept of a candidate, by metric; empty where something is missing."""
+    paths = [files.rows(sha256), files.fidelity_rows(sha256)][:metrics]
+    return [np.load(path) for path in paths] if all(path.exists() for path in paths) else []
 
 
 def _write_array(path: Path, array: np.ndarray) -> None:

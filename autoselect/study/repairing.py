@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import TypeVar
 
 from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.divergence import error_shares
@@ -19,6 +21,8 @@ from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.quantize import ranges
 from autoselect.study.samplers import refined
+
+T = TypeVar("T")
 
 _WEIGHTS: tuple[tuple[str, ...], ...] = (("bias",), ("equalization",), ("bias", "equalization"))
 _RANGES: tuple[tuple[str, ...], ...] = tuple((name,) for name in ranges.METHODS)
@@ -53,16 +57,7 @@ class _Trier:
         """
         samples, rows = _few_samples(self.case)
         futures = {
-            repairs: self.pool.submit(
-                error_shares,
-                self.case.files.root,
-                frozenset(),
-                samples,
-                rows,
-                self.settings.per_channel,
-                repairs,
-                timeout_seconds=self.settings.trial_timeout,
-            )
+            repairs: self._submit(error_shares, frozenset(), samples, rows, self.settings.per_channel, repairs)
             for repairs in candidates
             if repairs not in self.known
         }
@@ -71,19 +66,36 @@ class _Trier:
 
     def score(self, repairs: tuple[str, ...]) -> float:
         """Of all search samples, larger is better; minus infinite where the candidate fails."""
-        if repairs not in self.scores:
-            self.scores[repairs] = self._scored(repairs)
-        return self.scores[repairs]
+        return self.all_scores([repairs])[0]
 
-    def _scored(self, repairs: tuple[str, ...]) -> float:
-        root, limit = self.case.files.root, self.settings.trial_timeout
+    def all_scores(self, candidates: Sequence[tuple[str, ...]]) -> list[float]:
+        """The same of several, which workers score side by side."""
+        new = [repairs for repairs in candidates if repairs not in self.scores]
+        built = self._finished({repairs: self._submit_build(repairs) for repairs in new})
+        scored = self._finished({repairs: self._submit_scoring(reply.sha256) for repairs, reply in built.items()})
+        sign = 1.0 if self.direction == "maximize" else -1.0
+        for repairs in new:
+            self.scores[repairs] = sign * scored[repairs].value if repairs in scored else -math.inf
+        return [self.scores[repairs] for repairs in candidates]
+
+    def _submit_build(self, repairs: tuple[str, ...]) -> Future[build_jobs.BuildReply]:
         recipe = replace(self.settings.template, repairs=repairs)
-        try:
-            built = self.pool.call(build_jobs.build, root, recipe.to_json(), timeout_seconds=limit)
-            value = self.pool.call(score_jobs.score, root, built.sha256, "search", False, timeout_seconds=limit).value
-        except TrialError:
-            return -math.inf
-        return float(value if self.direction == "maximize" else -value)
+        return self._submit(build_jobs.build, recipe.to_json())
+
+    def _submit_scoring(self, sha256: str) -> Future[score_jobs.ScoreReply]:
+        return self._submit(score_jobs.score, sha256, "search", False)
+
+    def _submit(self, job: Callable[..., T], *arguments: object) -> Future[T]:
+        root, limit = self.case.files.root, self.settings.trial_timeout
+        return self.pool.submit(job, root, *arguments, timeout_seconds=limit)
+
+    def _finished(self, running: Mapping[tuple[str, ...], Future[T]]) -> dict[tuple[str, ...], T]:
+        """Replies of those that did not fail."""
+        found = {}
+        for repairs, future in running.items():
+            with contextlib.suppress(TrialError):
+                found[repairs] = result_of(future)
+        return found
 
     def _value(self, future: Future[list[float]]) -> float:
         try:
@@ -113,6 +125,8 @@ def with_repairs(
         candidates = list(dict.fromkeys(tuple(sorted({*chosen, *names})) for names in step))
         found = zip(trier.divergences(candidates), candidates, strict=True)
         better = sorted(pair for pair in found if pair[0] < _WORTH * least)
+        if better:
+            trier.all_scores([chosen, better[0][1]])
         harmless = (pair for pair in better if trier.score(pair[1]) >= trier.score(chosen))
         least, chosen = next(harmless, (least, chosen))
         listener(StepFinished(stage="repairs"))

@@ -95,6 +95,18 @@ def test_a_candidate_that_is_not_dropped_gets_its_full_score(made: tuple[CaseFil
     assert found.seconds >= found.inference_seconds > 0.0
 
 
+def test_what_was_scored_is_not_scored_again(made: tuple[CaseFiles, str]) -> None:
+    files, integer = made
+    first = score_jobs.score(files.root, integer, "search", False)
+    again = score_jobs.score(files.root, integer, "search", False)
+    assert without_time(again) == without_time(first)
+    assert again.inference_seconds == 0.0
+    files.fidelity_rows(integer).unlink()  # Without these the outputs are needed once more.
+    anew = score_jobs.score(files.root, integer, "search", False)
+    assert without_time(anew) == without_time(first)
+    assert anew.inference_seconds > 0.0
+
+
 def test_a_clearly_worse_candidate_is_dropped_early(made: tuple[CaseFiles, str]) -> None:
     files, integer = made
     found = race_jobs.race(files.root, "blind", ["never scored", "worst", integer], 0.95)
@@ -153,7 +165,7 @@ def test_errors_are_those_of_a_score(
     with pytest.raises(error, match=words):
         race_jobs.race(files.root, sha256, [FLOAT], 0.95)
     with pytest.raises(error, match=words):
-        score_jobs.score(files.root, sha256, "search", False)
+        score_jobs.score(files.root, sha256, "heldout", False)  # Of the search part the rows are known.
 
 
 def test_a_file_that_does_not_load(made: tuple[CaseFiles, str]) -> None:

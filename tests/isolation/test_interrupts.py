@@ -7,6 +7,8 @@ import pytest
 
 from autoselect.isolation.interrupts import held_back
 
+pytestmark = pytest.mark.usefixtures("interruptible")
+
 
 def test_an_interrupt_takes_effect_at_the_end() -> None:
     done = []

@@ -204,6 +204,7 @@ def interrupting(real: Callable[..., Any], at: int) -> Callable[..., Any]:
     return called
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("function", ["symlink", "fsync", "rename", "unlink"])
 def test_an_interrupt_leaves_a_study_that_agrees_with_its_file(
     path: Path, function: str, monkeypatch: pytest.MonkeyPatch

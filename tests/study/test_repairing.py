@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fakes import table
 
-from autoselect.cases import build_jobs
+from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import make_settings
@@ -30,29 +30,35 @@ class Pool:
         known: Mapping[tuple[str, ...], float | list[float] | Exception],
         scores: Mapping[tuple[str, ...], float | Exception] | None = None,
     ) -> None:
-        self.known, self.asked, self.rows, self.scores = known, [], [], scores or {}
+        self.known, self.scores = known, scores or {}
+        self.asked: list[tuple[str, ...]] = []
+        self.rows: list[tuple[str, list[int]]] = []
+        self.scored: list[str] = []
 
-    def call(self, job: Any, _root: Path, what: str, *_: Any, **__: Any) -> Any:
+    def submit(self, job: Any, _root: Path, *arguments: Any, **_: Any) -> Any:
         """Builds give the repairs' names as hash; scores are 0 where none is given."""
-        if job is build_jobs.build:
-            return SimpleNamespace(sha256="+".join(Recipe.from_json(what).repairs))
-        score = self.scores.get(tuple(what.split("+")) if what else (), 0.0)
-        if isinstance(score, Exception):
-            raise score
-        return SimpleNamespace(value=score)
-
-    def submit(self, _job: Any, _root: Path, _nodes: Any, samples: str, rows: Any, *arguments: Any, **_: Any) -> Any:
-        repairs = arguments[1]
-        self.asked.append(repairs)
-        self.rows.append((samples, list(rows)))
-        answer, future = self.known.get(repairs, 1.0), Future()
+        future: Future[Any] = Future()
+        answer = self.answer(job, *arguments)
         if isinstance(answer, Exception):
             future.set_exception(answer)
-        elif isinstance(answer, float):
-            future.set_result([] if math.isnan(answer) else [answer])
         else:
             future.set_result(answer)
         return future
+
+    def answer(self, job: Any, *arguments: Any) -> Any:
+        if job is build_jobs.build:
+            return SimpleNamespace(sha256="+".join(Recipe.from_json(arguments[0]).repairs))
+        if job is score_jobs.score:
+            score = self.scores.get(tuple(arguments[0].split("+")) if arguments[0] else (), 0.0)
+            self.scored.append(arguments[0])
+            return score if isinstance(score, Exception) else SimpleNamespace(value=score)
+        _, samples, rows, _, repairs = arguments
+        self.asked.append(repairs)
+        self.rows.append((samples, list(rows)))
+        found = self.known.get(repairs, 1.0)
+        if isinstance(found, float):
+            return [] if math.isnan(found) else [found]
+        return found
 
 
 def case(root: Path, *, search: bool = True) -> Case:
@@ -139,6 +145,7 @@ def test_no_combination_is_tried_twice(tmp_path: Path) -> None:
     pool: Any = Pool({BIAS: 0.5, ("bias", "ranges-mse"): 0.3})
     with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None)
     assert len(pool.asked) == len(set(pool.asked))
+    assert sorted(pool.scored) == ["", "bias", "bias+ranges-mse"]
 
 
 def test_it_is_decided_on_the_first_search_samples(tmp_path: Path) -> None:
