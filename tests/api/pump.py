@@ -56,7 +56,7 @@ LIVE = {
 
 
 def search(output: Path, **changes: Any) -> autoselect.Run:
-    return autoselect.search(**{"workers": 2, **NAMED, "output": output, **changes})
+    return autoselect.search(**{"workers": 1, **NAMED, "output": output, **changes})
 
 
 def journal(folder: Path) -> list[optuna.trial.FrozenTrial]:

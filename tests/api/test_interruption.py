@@ -34,7 +34,7 @@ def listener(event):
 try:
     open(sys.argv[1] + "/manifest.json")
 except FileNotFoundError:
-    run = pump.search(sys.argv[1], trials=300, listener=listener)
+    run = pump.search(sys.argv[1], trials=300, workers=2, listener=listener)
 else:
     run = autoselect.resume(sys.argv[1], listener=listener)
 print(run.status, flush=True)

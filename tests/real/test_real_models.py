@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from itertools import islice
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -77,12 +79,11 @@ def test_control_keeps_the_all_integer_model(source: str, tmp_path: Path) -> Non
     assert "Ended early: the all-integer model is as good as float" in run.summary["verdict"]
 
 
-def test_keras_file_builds_the_same_bytes_again(tmp_path: Path) -> None:
+def test_keras_file_builds_the_same_bytes_again(loaders: ModuleType, tmp_path: Path) -> None:
     run = autoselect.search(
         IMAGENET / "mobilenet_v1_025_224.h5",
         calibration="loaders:imagenet_calibration",
-        evaluation="loaders:imagenet_search",
-        heldout="loaders:imagenet_heldout",
+        evaluation=list(islice(loaders.imagenet_evaluation(), 100)),
         trials=4,
         output=tmp_path / "run",
     )
@@ -97,11 +98,11 @@ def test_keras_file_builds_the_same_bytes_again(tmp_path: Path) -> None:
         assert hashlib.sha256((tmp_path / "again.tflite").read_bytes()).hexdigest() == row["sha256"]
 
 
-def test_super_resolution_gives_psnr_back(tmp_path: Path) -> None:
+def test_super_resolution_gives_psnr_back(loaders: ModuleType, tmp_path: Path) -> None:
     run = autoselect.search(
         DATA / "fsrcnn_x2" / "fsrcnn_x2_float.tflite",
         calibration="loaders:fsrcnn_calibration",
-        evaluation="loaders:fsrcnn_evaluation",
+        evaluation=list(islice(loaders.fsrcnn_evaluation(), 80)),
         metric="psnr",
         trials=6,
         output=tmp_path / "run",
