@@ -27,7 +27,10 @@ REPAIRS = (
     "ranges-percentile",
     "weights-mse",
 )
-"""What a recipe may repair at no float op; at most one of a kind, the word before the dash."""
+"""What a recipe may repair at no float op; at most one of a kind, the word before the dash.
+
+Ranges may also be chosen for single nodes, ``ranges-mse:NODE``, where they count instead of those of the whole model.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,7 @@ class Recipe:
         per_channel: One scale for each output channel of integer weights, or one for each tensor. Weights of DRQ
             nodes are always per channel.
         io_type: Type of the model's inputs and outputs.
-        repairs: Some of ``REPAIRS``, sorted.
+        repairs: Some of ``REPAIRS``, sorted; ranges also for single nodes, inputs or globs of these, behind a colon.
     """
 
     denylisted_nodes: frozenset[str] = frozenset()
@@ -133,11 +136,16 @@ def _checked_repairs(names: Iterable[str]) -> tuple[str, ...]:
         RecipeError: If a name is unknown, or two exclude each other.
     """
     chosen = tuple(sorted(set(names)))
+    kinds = []
     for name in chosen:
-        _require(name, REPAIRS, "repairs")
-    kinds = [name.partition("-")[0] for name in chosen]
-    for kind, name in zip(kinds, chosen, strict=True):
-        if kinds.count(kind) > 1:
+        method, colon, node = name.partition(":")
+        _require(method, REPAIRS, "repairs")
+        kind = method.partition("-")[0]
+        if colon and (kind != "ranges" or not node):
+            raise RecipeError(f"repairs: only ranges are chosen for single nodes, as 'ranges-mse:NODE'; got {name!r}.")
+        kinds.append((kind, node))
+    for (kind, node), name in zip(kinds, chosen, strict=True):
+        if kinds.count((kind, node)) > 1:
             raise RecipeError(f"repairs: expected at most one of {kind!r}, got {name!r} beside another. Leave one out.")
     return chosen
 

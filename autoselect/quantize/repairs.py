@@ -14,6 +14,7 @@ from itertools import islice
 
 import numpy as np
 
+from autoselect.domain.recipe import match_nodes
 from autoselect.errors import BuildError
 from autoselect.quantize import bias, equalize, ranges, rounding
 from autoselect.quantize.bias import Shift
@@ -22,6 +23,9 @@ from autoselect.tflite import flatbuffer as fb
 
 MEASURED_SAMPLES = 50
 """Means and histograms are of the first so many calibration samples."""
+
+_KEPT_MODELS = 4
+"""Calibrated models that are kept for the next recipe."""
 
 Samples = Callable[[], Iterable[Mapping[str, np.ndarray]]]
 """Gives the calibration samples, inputs by key, anew at each call."""
@@ -50,7 +54,7 @@ def keep_nothing(_name: str, make: Callable[[], bytes]) -> bytes:
 
 def before_quantizing(repairs: Sequence[str]) -> tuple[str, ...]:
     """Those of a recipe's repairs that change the calibrated model; the others change what the quantizer made of it."""
-    return tuple(name for name in repairs if name == "equalization" or name in ranges.METHODS)
+    return tuple(name for name in repairs if name == "equalization" or name.partition(":")[0] in ranges.METHODS)
 
 
 class RepairKit:
@@ -82,12 +86,49 @@ class RepairKit:
         key = before_quantizing(repairs)
         if key not in self._models:
             content = self._source("equalization" in key)
-            for name in key:
-                if name in ranges.METHODS:
-                    content = ranges.with_ranges(content, self._ranges_of("equalization" in key)[name])
+            if chosen := self._chosen_ranges(key):
+                content = ranges.with_ranges(content, chosen)
+            if len(self._models) == _KEPT_MODELS:
+                self._models.pop(next(iter(self._models)))
             model = CalibratedModel(content=content, names=self._plain.names)
             self._models[key] = (model, fb.parse(content))
         return self._models[key]
+
+    def _chosen_ranges(self, repairs: Sequence[str]) -> dict[int, ranges.Range]:
+        """By tensor index: those of the whole model, and instead of these those of single nodes.
+
+        Raises:
+            RecipeError: If a repair names a node that the model does not have.
+        """
+        found: dict[int, ranges.Range] = {}
+        for name in sorted((name for name in repairs if name != "equalization"), key=lambda name: ":" in name):
+            method, colon, pattern = name.partition(":")
+            measured = self._ranges_of("equalization" in repairs)[method]
+            wanted = [i for node in match_nodes(pattern, self._owned) for i in self._owned[node]] if colon else measured
+            found |= {index: measured[index] for index in wanted if index in measured}
+        return found
+
+    @cached_property
+    def _owned(self) -> dict[str, list[int]]:
+        """The tensors of each input and of each node, by name."""
+        names, graph = self._plain.names, fb.parse(self._plain.content).subgraphs[0]
+        found = {name: [int(i)] for name, i in zip(names.inputs, graph.inputs, strict=True)}
+        rows = zip(names.node_names(), graph.operators, strict=True)
+        return found | {name: [int(i) for i in op.outputs] for name, op in rows}
+
+    def range_choices(self, repairs: Sequence[str]) -> list[list[str]]:
+        """Which ranges could be chosen for single nodes or inputs beside these repairs.
+
+        Returns:
+            For each node the repairs, any one of which would count; nodes whose range would change most first.
+        """
+        model, measured = self.calibrated(repairs)[1], self._ranges_of("equalization" in repairs)
+        found = []
+        for name, tensors in self._owned.items():
+            changes = ranges.changes(model, measured, tensors)
+            if changes:
+                found.append((-max(changes.values()), [f"{method}:{name}" for method in changes]))
+        return [choices for _, choices in sorted(found, key=lambda pair: pair[0])]
 
     def means(self, repairs: Sequence[str]) -> bias.Means:
         """Taps of each weighted op's input, see :func:`autoselect.quantize.bias.measure_means`."""
@@ -118,10 +159,16 @@ class RepairKit:
     def _reasons(self, name: str, equalized: bool) -> Mapping[int, str]:
         if name == "equalization":
             return self._equalized[1]
-        if (name, equalized) not in self._left:
+        method, colon, pattern = name.partition(":")
+        if (method, equalized) not in self._left:
             model = fb.parse(self._source(equalized))
-            self._left[name, equalized] = ranges.without_range(model, self._ranges_of(equalized)[name])
-        return self._left[name, equalized]
+            self._left[method, equalized] = ranges.without_range(model, self._ranges_of(equalized)[method])
+        left = self._left[method, equalized]
+        if not colon:
+            return left
+        names = self._plain.names.node_names()
+        meant = set(match_nodes(pattern, self._owned))
+        return {index: reason for index, reason in left.items() if names[index] in meant}
 
     def _source(self, equalized: bool) -> bytes:
         return self._equalized[0] if equalized else self._plain.content

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import io
 import json
 import shutil
@@ -44,7 +45,9 @@ class RunFolder:
 
     def calibrated(self, repairs: Sequence[str]) -> Path:
         """The calibrated float model after these repairs, its ops under names that the quantizer cannot change."""
-        return self.root / ("-".join(["calibrated", *repairs]) + ".tflite")
+        whole, of_nodes = [name for name in repairs if ":" not in name], [name for name in repairs if ":" in name]
+        digest = [f"nodes-{hashlib.sha256(' '.join(of_nodes).encode()).hexdigest()[:8]}"] if of_nodes else []
+        return self.root / ("-".join(["calibrated", *whole, *digest]) + ".tflite")
 
     def create(self) -> None:
         """Make the folder for a new run.

@@ -156,6 +156,10 @@ REFUSED_REPAIRS = {
     "two of a kind": (["bias", "bias-sequential"], "at most one of 'bias'"),
     "two ranges": (["ranges-mse", "ranges-observed"], "at most one of 'ranges'"),
     "no list": ("bias", "expected a list of names"),
+    "another repair for a node": (["bias:conv"], "only ranges are chosen for single nodes"),
+    "ranges for no node": (["ranges-mse:"], "only ranges are chosen for single nodes"),
+    "two ranges for a node": (["ranges-mse:conv", "ranges-observed:conv"], "at most one of 'ranges'"),
+    "unknown ranges for a node": (["ranges-best:conv"], "expected one of bias"),
 }
 
 
@@ -169,6 +173,11 @@ def test_repairs_are_sorted_and_named_once() -> None:
     recipe = Recipe(repairs=("weights-mse", "bias", "bias"))
     assert recipe.repairs == ("bias", "weights-mse")
     assert json.loads(recipe.to_json())["repairs"] == ["bias", "weights-mse"]
+
+
+def test_ranges_may_be_chosen_for_single_nodes_beside_those_of_the_model() -> None:
+    repairs = ("ranges-mse", "ranges-mse:a", "ranges-observed:x:0")
+    assert Recipe.from_json(Recipe(repairs=repairs).to_json()).repairs == repairs
 
 
 def test_a_recipe_without_repairs_has_the_text_of_those_from_before_there_were_any() -> None:

@@ -9,6 +9,7 @@ import pytest
 import zoo
 
 from autoselect.domain.recipe import Recipe
+from autoselect.errors import RecipeError
 from autoselect.quantize import ranges
 from autoselect.tflite import flatbuffer as fb
 
@@ -93,3 +94,58 @@ def test_observed_ranges_are_right_where_the_next_op_works_in_place() -> None:
     tensor = model.subgraphs[0].tensors[model.subgraphs[0].operators[at].outputs[0]]
     assert tensor.quantization.max[0] <= 0.7
     assert prepared.builder.build(Recipe(repairs=("ranges-observed",))).kinds == prepared.builder.build(Recipe()).kinds
+
+
+def ranges_of(model: Any) -> dict[int, tuple[float, float]]:
+    """The ranges that a calibrated model holds, by tensor."""
+    rows = {i: tensor.quantization for i, tensor in enumerate(model.subgraphs[0].tensors)}
+    return {i: (float(q.min[0]), float(q.max[0])) for i, q in rows.items() if q is not None and q.min is not None}
+
+
+def chosen(prepared: zoo.Prepared, *repairs: str) -> dict[int, tuple[float, float]]:
+    return ranges_of(prepared.kit.calibrated(repairs)[1])
+
+
+def of_one(prepared: zoo.Prepared, name: str) -> tuple[int, int]:
+    """A node by its name, and the tensor that it writes."""
+    index = next(n.index for n in prepared.nodes if n.name == name)
+    return index, int(fb.parse(prepared.calibrated.content).subgraphs[0].operators[index].outputs[0])
+
+
+def test_ranges_of_one_node_change_that_node_alone() -> None:
+    prepared = zoo.cnn().prepared
+    method, whole, plain = (
+        "ranges-moving-average",
+        chosen(zoo.cnn().prepared, "ranges-moving-average"),
+        chosen(prepared),
+    )
+    names = [node.name for node in prepared.nodes]
+    changed = [n for n in names if whole[of_one(prepared, n)[1]] != plain[of_one(prepared, n)[1]]]
+    assert len(changed) >= 2
+    _, tensor = of_one(prepared, changed[0])
+    assert chosen(prepared, f"{method}:{changed[0]}") == {**plain, tensor: whole[tensor]}
+    beside = chosen(prepared, method, f"ranges-observed:{changed[0]}")
+    assert beside == {**whole, tensor: chosen(prepared, "ranges-observed")[tensor]}
+    every = chosen(prepared, *(f"{method}:{name}" for name in (*names, *prepared.calibrated.names.inputs)))
+    assert every == whole
+
+
+def test_ranges_for_a_node_that_is_not_there() -> None:
+    prepared = zoo.cnn().prepared
+    with pytest.raises(RecipeError, match="No node is called 'conv_99'"):
+        prepared.builder.build(Recipe(repairs=("ranges-mse:conv_99",)))
+
+
+def test_choices_for_nodes_begin_with_those_that_change_most() -> None:
+    prepared = zoo.cnn().prepared
+    choices, plain = prepared.kit.range_choices(()), chosen(prepared)
+
+    def change(repair: str) -> float:
+        found = chosen(prepared, repair)
+        [tensor] = [i for i in plain if found[i] != plain[i]]
+        return abs(np.log((found[tensor][1] - found[tensor][0]) / (plain[tensor][1] - plain[tensor][0])))
+
+    widest = [max(map(change, of_node)) for of_node in choices]
+    assert len(widest) >= 2
+    assert widest == pytest.approx(sorted(widest, reverse=True), rel=0.01)
+    assert min(widest) > 0.02

@@ -202,3 +202,12 @@ def test_rows_have_the_columns_of_their_table() -> None:
     assert tuple(records.front_row(record(), "accuracy", None, [])) == records.front_columns("accuracy")
     unscored = records.front_row(record(), "accuracy", None, [])
     assert [unscored[f"heldout_{k}"] for k in ("accuracy", "low", "high") if f"heldout_{k}" in unscored] == ["", "", ""]
+
+
+def test_calibrated_models_of_other_repairs_have_other_names(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert folder.calibrated(()).name == "calibrated.tflite"
+    assert folder.calibrated(("equalization", "ranges-mse")).name == "calibrated-equalization-ranges-mse.tflite"
+    of_nodes = [folder.calibrated(("ranges-mse", f"ranges-observed:a/{node};b")).name for node in "xy"]
+    assert len(set(of_nodes)) == 2
+    assert all(name.startswith("calibrated-ranges-mse-nodes-") and len(name) < 50 for name in of_nodes)
