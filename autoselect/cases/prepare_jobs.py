@@ -58,11 +58,6 @@ def run_reference(root: Path, part: str, out: Path) -> None:
         evaluate.ReferenceOutputs.write(out, (runner(samples.inputs(i)) for i in range(len(samples))))
 
 
-def range_choices(root: Path, repairs: tuple[str, ...]) -> list[list[str]]:
-    """Ranges of single nodes that could be chosen beside repairs, see :meth:`RepairKit.range_choices`."""
-    return open_case(root).kit.range_choices(repairs)
-
-
 def probe(root: Path, recipe_json: str) -> Predictor | None:
     """Learn to predict candidates of this granularity and interface; None for a graph that cannot be predicted."""
     case = open_case(root)

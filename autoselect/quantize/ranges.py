@@ -7,10 +7,8 @@ tensor is read with all of them preserved, so ``observed`` is the range that cal
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -29,8 +27,6 @@ _DECAY = 0.9
 """Weight of what was before in ``moving-average``, which begins with the first sample."""
 _TRIALS = 40
 """Clipping points that ``mse`` tries on either side."""
-_SAME_WIDTH = 0.02
-"""Logarithms of widths that differ by less are of ranges that quantize alike."""
 _LEAST_REACH = 2.0**-100
 """Values below are as good as zeros, and a bin of theirs would be narrower than float32 can tell."""
 
@@ -172,41 +168,6 @@ def without_range(model: fb.Model, chosen: Mapping[int, Range]) -> dict[int, str
     left = set(_activations(model)) - set(chosen)
     ops = enumerate(model.subgraphs[0].operators)
     return {at: NOT_FINITE for at, op in ops if left & {int(i) for i in op.outputs}}
-
-
-def changes(model: fb.Model, measured: Mapping[str, Mapping[int, Range]], tensors: Sequence[int]) -> dict[str, float]:
-    """How much each method changes the ranges of some tensors.
-
-    Args:
-        model: A calibrated model.
-        measured: As :func:`measure` gives it.
-        tensors: Indices; those without a range are left out.
-
-    Returns:
-        By method the largest change of a width, as the absolute value of its logarithm; without methods that hardly
-        change a width, or change it as one before them does.
-    """
-    found: dict[str, float] = {}
-    widths: list[np.ndarray] = []
-    for method, chosen in measured.items():
-        known = [i for i in tensors if i in chosen]
-        now = [_log_width(model.subgraphs[0].tensors[i].quantization) for i in known]
-        width = np.array([_log_of(chosen[i]) for i in known])
-        if not known or any(np.abs(width - other).max() < _SAME_WIDTH for other in [np.array(now), *widths]):
-            continue
-        widths.append(width)
-        found[method] = float(np.abs(width - np.array(now)).max())
-    return found
-
-
-def _log_width(quantization: Any) -> float:
-    return _log_of((float(quantization.min[0]), float(quantization.max[0])))
-
-
-def _log_of(found: Range) -> float:
-    """Logarithm of a range's width, 0 included, which integers must hold."""
-    low, high = found
-    return math.log(max(max(high, 0.0) - min(low, 0.0), _LEAST_REACH))
 
 
 def _activations(model: fb.Model) -> list[int]:

@@ -116,20 +116,6 @@ class RepairKit:
         rows = zip(names.node_names(), graph.operators, strict=True)
         return found | {name: [int(i) for i in op.outputs] for name, op in rows}
 
-    def range_choices(self, repairs: Sequence[str]) -> list[list[str]]:
-        """Which ranges could be chosen for single nodes or inputs beside these repairs.
-
-        Returns:
-            For each node the repairs, any one of which would count; nodes whose range would change most first.
-        """
-        model, measured = self.calibrated(repairs)[1], self._ranges_of("equalization" in repairs)
-        found = []
-        for name, tensors in self._owned.items():
-            changes = ranges.changes(model, measured, tensors)
-            if changes:
-                found.append((-max(changes.values()), [f"{method}:{name}" for method in changes]))
-        return [choices for _, choices in sorted(found, key=lambda pair: pair[0])]
-
     def means(self, repairs: Sequence[str]) -> bias.Means:
         """Taps of each weighted op's input, see :func:`autoselect.quantize.bias.measure_means`."""
         equalized = "equalization" in repairs

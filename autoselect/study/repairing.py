@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TypeVar
 
-from autoselect.cases import build_jobs, prepare_jobs, score_jobs
+from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.divergence import error_shares
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
@@ -32,12 +32,6 @@ ranges are seen; its two repairs may each do harm alone and help together. What 
 the ranges that were chosen."""
 
 DECIDING_SAMPLES = 16
-NODE_SAMPLES = 64
-"""For ranges of single nodes, which change less."""
-_NODES = 8
-"""So many nodes, those whose range other methods change most, are tried with each."""
-_TOGETHER = 4
-"""So many choices for nodes, at most, are tried on top of each other."""
 _WORTH = 0.95
 """A repair must leave no more than this share of the divergence: less is within what other samples would say."""
 
@@ -53,7 +47,6 @@ class _Trier:
     settings: SearchSettings
     pool: WorkerPool
     direction: Direction
-    samples: int = DECIDING_SAMPLES
     scores: dict[tuple[str, ...], float] = field(default_factory=dict)
     known: dict[tuple[str, ...], float] = field(default_factory=dict)
 
@@ -62,7 +55,7 @@ class _Trier:
 
         The geometric mean over samples, as the search's SQNR in dB: one bad sample does not outvote the others.
         """
-        samples, rows = _few_samples(self.case, self.samples)
+        samples, rows = _few_samples(self.case)
         futures = {
             repairs: self._submit(error_shares, frozenset(), samples, rows, self.settings.per_channel, repairs)
             for repairs in candidates
@@ -70,12 +63,6 @@ class _Trier:
         }
         self.known.update({repairs: self._value(future) for repairs, future in futures.items()})
         return [self.known[repairs] for repairs in candidates]
-
-    def range_choices(self, repairs: tuple[str, ...]) -> list[list[str]]:
-        """By node; none where they cannot be measured."""
-        with contextlib.suppress(TrialError):
-            return result_of(self._submit(prepare_jobs.range_choices, repairs))
-        return []
 
     def score(self, repairs: tuple[str, ...]) -> float:
         """Of all search samples, larger is better; minus infinite where the candidate fails."""
@@ -129,13 +116,13 @@ def with_repairs(
     """
     if settings.repairs is not True:
         return settings.model_copy(update={"repairs": settings.repairs or ()})
-    listener(StageStarted(stage="repairs", total=len(TRIED) + 1))
+    listener(StageStarted(stage="repairs", total=len(TRIED)))
     settings = settings.model_copy(update={"repairs": ()})
     trier = _Trier(case=case, settings=settings, pool=pool, direction=direction)
     chosen: tuple[str, ...] = ()
     [least] = trier.divergences([chosen])
     for step in TRIED:
-        candidates = list(dict.fromkeys(_sorted((*chosen, *names)) for names in step))
+        candidates = list(dict.fromkeys(tuple(sorted({*chosen, *names})) for names in step))
         found = zip(trier.divergences(candidates), candidates, strict=True)
         better = sorted(pair for pair in found if pair[0] < _WORTH * least)
         if better:
@@ -143,35 +130,7 @@ def with_repairs(
         harmless = (pair for pair in better if trier.score(pair[1]) >= trier.score(chosen))
         least, chosen = next(harmless, (least, chosen))
         listener(StepFinished(stage="repairs"))
-    further = _goes_further(trier, chosen)
-    chosen = _with_ranges_of_nodes(replace(trier, samples=NODE_SAMPLES, known={}), chosen)
-    listener(StepFinished(stage="repairs"))
-    return settings.model_copy(update={"repairs": chosen, "refining": further})
-
-
-def _with_ranges_of_nodes(trier: _Trier, chosen: tuple[str, ...]) -> tuple[str, ...]:
-    """The repairs with other ranges for a few nodes, where these bring the outputs nearer and lower no score."""
-    choices = [choice for of_node in trier.range_choices(chosen)[:_NODES] for choice in of_node]
-    if not choices:
-        return chosen
-    least, *found = trier.divergences([chosen, *(_sorted((*chosen, choice)) for choice in choices)])
-    promising = [choice for value, choice in sorted(zip(found, choices, strict=True)) if value < least]
-    best, nodes = chosen, set()
-    for choice in promising[:_TOGETHER]:
-        node = choice.partition(":")[2]
-        candidate = _sorted((*best, choice))
-        if node not in nodes and (value := trier.divergences([candidate])[0]) < _WORTH * least:
-            least, best = value, candidate
-            nodes.add(node)
-    if best == chosen:
-        return chosen
-    with_others, without = trier.all_scores([best, chosen])
-    return best if with_others >= without else chosen
-
-
-def _sorted(repairs: Iterable[str]) -> tuple[str, ...]:
-    """As a recipe has them."""
-    return tuple(sorted(set(repairs)))
+    return settings.model_copy(update={"repairs": chosen, "refining": _goes_further(trier, chosen)})
 
 
 def _goes_further(trier: _Trier, chosen: tuple[str, ...]) -> bool:
@@ -183,11 +142,11 @@ def _goes_further(trier: _Trier, chosen: tuple[str, ...]) -> bool:
     return after < _WORTH * before and trier.score(further) >= trier.score(chosen)
 
 
-def _few_samples(case: Case, count: int) -> tuple[str, list[int]]:
+def _few_samples(case: Case) -> tuple[str, list[int]]:
     """A folder of samples and the first few of the search part in it; of calibration where there is no such part."""
     path = case.files.split("search")
     if not path.exists():
-        return "calibration", list(range(min(count, case.counts["calibration"])))
+        return "calibration", list(range(min(DECIDING_SAMPLES, case.counts["calibration"])))
     split = json.loads(path.read_text(encoding="utf-8"))
     indices = range(case.counts["search"]) if split["indices"] is None else split["indices"]
-    return str(split["samples"]), list(indices[:count])
+    return str(split["samples"]), list(indices[:DECIDING_SAMPLES])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fakes import table
 
-from autoselect.cases import build_jobs, prepare_jobs, score_jobs
+from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import make_settings
@@ -29,9 +29,8 @@ class Pool:
         self,
         known: Mapping[tuple[str, ...], float | list[float] | Exception],
         scores: Mapping[tuple[str, ...], float | Exception] | None = None,
-        choices: list[list[str]] | Exception = (),  # type: ignore[assignment]
     ) -> None:
-        self.known, self.scores, self.choices = known, scores or {}, choices
+        self.known, self.scores = known, scores or {}
         self.asked: list[tuple[str, ...]] = []
         self.rows: list[tuple[str, list[int]]] = []
         self.scored: list[str] = []
@@ -47,8 +46,6 @@ class Pool:
         return future
 
     def answer(self, job: Any, *arguments: Any) -> Any:
-        if job is prepare_jobs.range_choices:
-            return self.choices
         if job is build_jobs.build:
             return SimpleNamespace(sha256="+".join(Recipe.from_json(arguments[0]).repairs))
         if job is score_jobs.score:
@@ -142,29 +139,6 @@ def test_biases_are_corrected_further_unless_it_did_harm(
     pool: Any = Pool(known, scores)
     decided = with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None)
     assert (decided.repairs, decided.refining) == (repairs, further)
-
-
-A, B, A_TOO = "ranges-mse:a", "ranges-mse:b", "ranges-observed:a"
-OF_NODES = {
-    "one node": ({(A,): 0.5}, {}, (A,)),
-    "two nodes together": ({(A,): 0.5, (B,): 0.8, (A, B): 0.4}, {}, (A, B)),
-    "the second adds little": ({(A,): 0.5, (B,): 0.8, (A, B): 0.49}, {}, (A,)),
-    "one choice for a node": ({(A,): 0.5, (A_TOO,): 0.4}, {}, (A_TOO,)),
-    "little is left": ({(A,): 0.97}, {}, ()),
-    "a lower score": ({(A,): 0.5}, {(A,): -0.1}, ()),
-    "on top of the others": ({BIAS: 0.5, (*BIAS, A): 0.3}, {}, (*BIAS, A)),
-}
-
-
-@pytest.mark.parametrize(("known", "scores", "expected"), OF_NODES.values(), ids=OF_NODES)
-def test_ranges_are_chosen_for_single_nodes(tmp_path: Path, known: Any, scores: Any, expected: tuple[str, ...]) -> None:
-    pool: Any = Pool(known, scores, [[A, A_TOO], [B]])
-    assert with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None).repairs == expected
-
-
-def test_where_ranges_cannot_be_measured_none_are_chosen_for_nodes(tmp_path: Path) -> None:
-    pool: Any = Pool({BIAS: 0.5}, choices=TrialError("died"))
-    assert with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None).repairs == BIAS
 
 
 def test_no_combination_is_tried_twice(tmp_path: Path) -> None:
