@@ -102,7 +102,7 @@ def search(
         repairs: What is done to every candidate at no float op: True lets the search try on the all-integer model what
             helps, False gives plain candidates, and names are taken as they are (``bias``, ``bias-sequential``,
             ``equalization``, ``weights-mse``, and one of ``ranges-mse``, ``ranges-observed``, ``ranges-percentile``,
-            ``ranges-moving-average``).
+            ``ranges-moving-average``; ranges of single nodes as ``ranges-mse:NODE``).
         keep_float: Nodes (names, globs) or op types that no candidate quantizes to integers.
         keep_int: Nodes (names, globs) or op types that every candidate keeps in integers.
         min_score: What a candidate must score, in the metric's units: at most, where it is minimized. A search whose

@@ -31,6 +31,7 @@ class ScoreReply:
     """A score; ``noise`` is the standard error of the difference to float, NaN where it is left for later.
 
     ``sqnr_db`` says how close the outputs are to the float model's, NaN where those were not at hand.
+    ``inference_seconds`` is 0 where the candidate had been scored before.
     """
 
     value: float
@@ -53,11 +54,11 @@ def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:
     case = open_case(root)
     start = time.perf_counter()
     with score_errors(sha256):
-        runner = Runner(case.files.candidate(sha256).read_bytes())
         if case.scoring.evaluator is not None:
+            runner = Runner(case.files.candidate(sha256).read_bytes())
             value = evaluate.call_evaluator(case.scoring.evaluator, runner, split=part)
             return _reply(start, runner, value=value)
-        return _score_metric(case, runner, sha256, part, interval, start)
+        return _score_metric(case, sha256, part, interval, start)
 
 
 def observe(root: Path, sha256: str, part: str) -> np.ndarray:
@@ -91,14 +92,16 @@ def noise(root: Path, sha256: str) -> float:
     return _noise(case, metric, rows)
 
 
-def _score_metric(case: OpenCase, runner: Runner, sha256: str, part: str, interval: bool, start: float) -> ScoreReply:
+def _score_metric(case: OpenCase, sha256: str, part: str, interval: bool, start: float) -> ScoreReply:
     metric = case.scoring.metric
     if metric is None:
         raise ScoreError("The case has neither a metric nor an evaluator.")
-    metrics = metrics_on(case, metric, part)
+    metrics, inference_seconds = metrics_on(case, metric, part), 0.0
     evidence = _kept_rows(case.files, sha256, len(metrics)) if part == "search" else []
     if not evidence:
+        runner = Runner(case.files.candidate(sha256).read_bytes())
         evidence = evaluate.observe(runner, case.part(part), metrics, case.reference(part))
+        inference_seconds = runner.inference_seconds
     return summary(
         case,
         metric,
@@ -107,7 +110,7 @@ def _score_metric(case: OpenCase, runner: Runner, sha256: str, part: str, interv
         evidence,
         interval=interval,
         seconds=time.perf_counter() - start,
-        inference_seconds=runner.inference_seconds,
+        inference_seconds=inference_seconds,
     )
 
 

@@ -231,6 +231,11 @@ def _measure(desk: _Desk, nodes: Sequence[Node], started: Started, built: _Built
     describing: Future[Mapping[str, ActivationStatistics]] = desk.submit(
         jobs.activations, desk.samples, desk.rows, _limits(jobs.read_plan(built.by_layer))
     )
+    scoring: Future[Mapping[str, float]] | None = None
+    if request.model_metrics:
+        scoring = desk.submit(
+            jobs.model_metrics, built.diagnosed.content, desk.samples, desk.rows, dict(request.model_metrics)
+        )
     running = _submit_measuring(desk, built.by_layer, request.layer_metrics)
     in_whole = [] if built.whole is None else _submit_measuring(desk, built.whole, NO_METRICS)
     layers = _layer_table(nodes, built.by_layer, running, request.layer_metrics)
@@ -238,18 +243,18 @@ def _measure(desk: _Desk, nodes: Sequence[Node], started: Started, built: _Built
     if built.whole is not None:
         accumulated = _layer_table(nodes, built.whole, in_whole, NO_METRICS)
         travelling = travel(reader.read_graph(fb.parse(started.float_content)), accumulated)
-    own: Mapping[str, float] = {}
-    if request.model_metrics:
-        scoring: Future[Mapping[str, float]] = desk.submit(
-            jobs.model_metrics, built.diagnosed.content, desk.samples, desk.rows, dict(request.model_metrics)
-        )
-        own = result_of(scoring)
-    return _Measured(layers=layers, travel=travelling, activations=result_of(describing), model_metrics=own)
+    return _Measured(
+        layers=layers,
+        travel=travelling,
+        activations=result_of(describing),
+        model_metrics={} if scoring is None else result_of(scoring),
+    )
 
 
 def _submit_measuring(desk: _Desk, path: Path, metrics: LayerMetrics) -> list[Future[np.ndarray]]:
-    """Share the samples out among the workers, in one part more than there are: one of these does something else."""
-    count = min(desk.request.workers + 1, max(len(desk.rows) // _PART, 1))
+    """Share the samples out among the workers, in smaller parts where one of several begins with something else."""
+    workers = desk.request.workers
+    count = min(workers + (workers > 1), max(len(desk.rows) // _PART, 1))
     parts = [part.tolist() for part in np.array_split(np.asarray(desk.rows), count)]
     return [desk.submit(jobs.measure_part, path, desk.samples, part, metrics) for part in parts]
 

@@ -129,6 +129,37 @@ def _from_fields(fields: Mapping[str, Any]) -> Recipe:
     return Recipe(**{key: fields[key] for key in known & set(fields)})
 
 
+def split_repair(repair: str) -> tuple[str, str | None]:
+    """The name of a repair, and the node or glob that it is for; None where it is for the whole model."""
+    name, colon, node = repair.partition(":")
+    return name, node if colon else None
+
+
+def node_ranges(repairs: Iterable[str], names: Iterable[str]) -> dict[str, str]:
+    """Which ranges a recipe chooses for single nodes.
+
+    Args:
+        repairs: Of the recipe.
+        names: Of the model's nodes and inputs.
+
+    Returns:
+        The names of the repairs, by the names of the nodes and inputs.
+
+    Raises:
+        RecipeError: If a repair names what the model does not have, or two are for one node.
+    """
+    known, found = list(names), dict[str, str]()
+    for repair in repairs:
+        method, pattern = split_repair(repair)
+        for name in match_nodes(pattern, known) if pattern is not None else ():
+            if name in found:
+                raise RecipeError(
+                    f"repairs: {name!r} has ranges by {found[name]!r} and by {method!r}. Choose one, or narrow a glob."
+                )
+            found[name] = method
+    return found
+
+
 def _checked_repairs(names: Iterable[str]) -> tuple[str, ...]:
     """Sorted and once each.
 
@@ -138,10 +169,10 @@ def _checked_repairs(names: Iterable[str]) -> tuple[str, ...]:
     chosen = tuple(sorted(set(names)))
     kinds = []
     for name in chosen:
-        method, colon, node = name.partition(":")
+        method, node = split_repair(name)
         _require(method, REPAIRS, "repairs")
         kind = method.partition("-")[0]
-        if colon and (kind != "ranges" or not node):
+        if node is not None and (kind != "ranges" or not node):
             raise RecipeError(f"repairs: only ranges are chosen for single nodes, as 'ranges-mse:NODE'; got {name!r}.")
         kinds.append((kind, node))
     for (kind, node), name in zip(kinds, chosen, strict=True):
@@ -164,7 +195,7 @@ def resolve(recipe: Recipe, nodes: Mapping[str, str]) -> Recipe:
 
     Returns:
         An equal recipe with exact node names and no op types: two recipes that cover the same nodes in the
-        same way resolve to the same one.
+        same way, and have the same repairs, resolve to the same one.
 
     Raises:
         RecipeError: If a name, glob or op type matches nothing; with the nearest names.

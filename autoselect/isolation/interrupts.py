@@ -13,6 +13,8 @@ from types import FrameType
 def held_back() -> Iterator[None]:
     """Let a SIGINT that comes inside take effect at the end; only the main thread is ever interrupted by one.
 
+    What the body raises comes first: it is raised, and the interrupt is dropped.
+
     Raises:
         KeyboardInterrupt: At the end, or whatever the handler of before does.
     """
@@ -26,5 +28,5 @@ def held_back() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        if came:
-            before(signal.SIGINT, came[-1])
+    if came:
+        before(signal.SIGINT, came[-1])

@@ -14,7 +14,7 @@ from itertools import islice
 
 import numpy as np
 
-from autoselect.domain.recipe import match_nodes
+from autoselect.domain.recipe import node_ranges, split_repair
 from autoselect.errors import BuildError
 from autoselect.quantize import bias, equalize, ranges, rounding
 from autoselect.quantize.bias import Shift
@@ -23,9 +23,6 @@ from autoselect.tflite import flatbuffer as fb
 
 MEASURED_SAMPLES = 50
 """Means and histograms are of the first so many calibration samples."""
-
-_KEPT_MODELS = 4
-"""Calibrated models that are kept for the next recipe."""
 
 Samples = Callable[[], Iterable[Mapping[str, np.ndarray]]]
 """Gives the calibration samples, inputs by key, anew at each call."""
@@ -54,7 +51,7 @@ def keep_nothing(_name: str, make: Callable[[], bytes]) -> bytes:
 
 def before_quantizing(repairs: Sequence[str]) -> tuple[str, ...]:
     """Those of a recipe's repairs that change the calibrated model; the others change what the quantizer made of it."""
-    return tuple(name for name in repairs if name == "equalization" or name.partition(":")[0] in ranges.METHODS)
+    return tuple(name for name in repairs if name == "equalization" or split_repair(name)[0] in ranges.METHODS)
 
 
 class RepairKit:
@@ -88,8 +85,6 @@ class RepairKit:
             content = self._source("equalization" in key)
             if chosen := self._chosen_ranges(key):
                 content = ranges.with_ranges(content, chosen)
-            if len(self._models) == _KEPT_MODELS:
-                self._models.pop(next(iter(self._models)))
             model = CalibratedModel(content=content, names=self._plain.names)
             self._models[key] = (model, fb.parse(content))
         return self._models[key]
@@ -98,14 +93,15 @@ class RepairKit:
         """By tensor index: those of the whole model, and instead of these those of single nodes.
 
         Raises:
-            RecipeError: If a repair names a node that the model does not have.
+            RecipeError: If repairs name a node that the model does not have, or one node twice.
         """
-        found: dict[int, ranges.Range] = {}
-        for name in sorted((name for name in repairs if name != "equalization"), key=lambda name: ":" in name):
-            method, colon, pattern = name.partition(":")
-            measured = self._ranges_of("equalization" in repairs)[method]
-            wanted = [i for node in match_nodes(pattern, self._owned) for i in self._owned[node]] if colon else measured
-            found |= {index: measured[index] for index in wanted if index in measured}
+        chosen = [name for name in repairs if name != "equalization"]
+        if not chosen:
+            return {}
+        measured = self._ranges_of("equalization" in repairs)
+        found = {index: one for name in chosen if name in measured for index, one in measured[name].items()}
+        for node, method in node_ranges(chosen, self._owned).items():
+            found |= {index: measured[method][index] for index in self._owned[node] if index in measured[method]}
         return found
 
     @cached_property
@@ -145,15 +141,14 @@ class RepairKit:
     def _reasons(self, name: str, equalized: bool) -> Mapping[int, str]:
         if name == "equalization":
             return self._equalized[1]
-        method, colon, pattern = name.partition(":")
+        method, pattern = split_repair(name)
         if (method, equalized) not in self._left:
             model = fb.parse(self._source(equalized))
             self._left[method, equalized] = ranges.without_range(model, self._ranges_of(equalized)[method])
         left = self._left[method, equalized]
-        if not colon:
+        if pattern is None:
             return left
-        names = self._plain.names.node_names()
-        meant = set(match_nodes(pattern, self._owned))
+        names, meant = self._plain.names.node_names(), node_ranges([name], self._owned)
         return {index: reason for index, reason in left.items() if names[index] in meant}
 
     def _source(self, equalized: bool) -> bytes:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from autoselect.domain.recipe import split_repair
 from autoselect.errors import RunFolderError
 from autoselect.runs.files import storage_errors, write_json, write_text
 
@@ -44,8 +45,12 @@ class RunFolder:
         self.lock = root / ".autoselect-lock"
 
     def calibrated(self, repairs: Sequence[str]) -> Path:
-        """The calibrated float model after these repairs, its ops under names that the quantizer cannot change."""
-        whole, of_nodes = [name for name in repairs if ":" not in name], [name for name in repairs if ":" in name]
+        """The calibrated float model after these repairs, its ops under names that the quantizer cannot change.
+
+        Ranges of single nodes are in the file's name as a checksum.
+        """
+        whole = [name for name in repairs if split_repair(name)[1] is None]
+        of_nodes = [name for name in repairs if name not in whole]
         digest = [f"nodes-{hashlib.sha256(' '.join(of_nodes).encode()).hexdigest()[:8]}"] if of_nodes else []
         return self.root / ("-".join(["calibrated", *whole, *digest]) + ".tflite")
 

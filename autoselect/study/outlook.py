@@ -11,7 +11,7 @@ from autoselect.cases.divergence import divergence, error_shares
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
-from autoselect.domain.graph import Graph, Op
+from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.search_space import BoundSpace, Toggle
@@ -19,7 +19,6 @@ from autoselect.domain.targets import Target, judge, peak_activation_bytes
 from autoselect.domain.units import units
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
-from autoselect.quantize import bias
 from autoselect.quantize.predict import Predictor
 from autoselect.scoring.fragmentation import Fragmentation
 from autoselect.scoring.target_file import read_target
@@ -76,23 +75,10 @@ def make_problem(
         ladders=_ladders(atoms, layers),
         hybrid=settings.template.fallback == "drq",
         mixed=settings.fallback == "search",
-        refinable=_refinable(graph, settings),
+        refinable=settings.refining and len(graph.ops) <= _MOST_IN_SEQUENCE,
         constraints=settings.constraints,
         costs=settings.cost_columns,
     )
-
-
-def _refinable(graph: Graph, settings: SearchSettings) -> bool:
-    """Whether biases may be corrected further, at no byte: once, or in sequence where all candidates have that."""
-    if "bias" in settings.template.repairs:
-        return settings.refining and len(graph.ops) <= _MOST_IN_SEQUENCE
-    # What has no bias would get one, and the size would not be the forecast one.
-    return settings.refining and all(_has_bias(op) for op in graph.ops)
-
-
-def _has_bias(op: Op) -> bool:
-    kind = bias.WEIGHTED.get(op.op_type)
-    return kind is None or len(op.constants) >= kind.bias  # all inputs but the activation
 
 
 def forecaster(

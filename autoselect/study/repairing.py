@@ -17,10 +17,12 @@ from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.objectives import Direction
+from autoselect.domain.recipe import node_ranges, split_repair
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.quantize import ranges
-from autoselect.study.samplers import refined
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
 
 T = TypeVar("T")
 
@@ -113,8 +115,12 @@ def with_repairs(
     Where they are left to the search, each step keeps the alternative that lowers the divergence of the all-integer
     model's outputs on a few search samples most and does not lower its score on all of them: outputs may come nearer to
     float where the decision does not depend on them.
+
+    Raises:
+        RecipeError: If repairs are given by name, and name a node that the model does not have, or one twice.
     """
     if settings.repairs is not True:
+        _check_nodes(case, settings.repairs or ())
         return settings.model_copy(update={"repairs": settings.repairs or ()})
     listener(StageStarted(stage="repairs", total=len(TRIED)))
     settings = settings.model_copy(update={"repairs": ()})
@@ -130,16 +136,14 @@ def with_repairs(
         harmless = (pair for pair in better if trier.score(pair[1]) >= trier.score(chosen))
         least, chosen = next(harmless, (least, chosen))
         listener(StepFinished(stage="repairs"))
-    return settings.model_copy(update={"repairs": chosen, "refining": _goes_further(trier, chosen)})
+    return settings.model_copy(update={"repairs": chosen, "refining": "bias" in chosen})
 
 
-def _goes_further(trier: _Trier, chosen: tuple[str, ...]) -> bool:
-    """Whether correcting biases further is worth trials: not where it did harm to the all-integer model."""
-    if "bias" in chosen:
-        return True
-    further = refined(chosen)
-    before, after = trier.divergences([chosen, further])
-    return after < _WORTH * before and trier.score(further) >= trier.score(chosen)
+def _check_nodes(case: Case, repairs: Sequence[str]) -> None:
+    """Refuse names of nodes that the model does not have, before the first trial."""
+    if any(split_repair(name)[1] is not None for name in repairs):
+        inputs = reader.input_specs(fb.parse(case.files.float_model.read_bytes()))
+        node_ranges(repairs, [*(spec.name for spec in inputs), *case.layers.op_types])
 
 
 def _few_samples(case: Case) -> tuple[str, list[int]]:

@@ -87,7 +87,8 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
     check_objectives(request.settings, check_target(request.settings))
     folder.create()
     clock = StageClock(listener)
-    with _discarded_unless_begun(folder), locked(folder), _pool(request, folder) as pool:
+    with locked(folder), _discarded_unless_begun(folder), _pool(request, folder) as pool:
+        result.remove_work(folder.work)  # What a search of other ingredients left that was killed before it began.
         case = _prepare(request, folder, pool, clock)
         space, case = _bind(space_file, case, request.settings, clock)
         case = _warned_of_pins(case, space, clock)

@@ -48,10 +48,8 @@ _CORRECTION, _CORRECTIONS = "bias_correction", ("as the others", "further")
 
 
 def refined(repairs: tuple[str, ...]) -> tuple[str, ...]:
-    """The same repairs with biases corrected: node after node where they are corrected already."""
-    if "bias" in repairs:
-        return tuple("bias-sequential" if name == "bias" else name for name in repairs)
-    return tuple(sorted({*repairs, "bias"}))
+    """The same repairs with biases corrected node after node."""
+    return tuple("bias-sequential" if name == "bias" else name for name in repairs)
 
 
 def check_sampler(name: str) -> None:

@@ -114,6 +114,12 @@ ROWS: dict[str, tuple[dict[str, Any], type[AutoselectError], int, str]] = {
     "unknown io_type": ({"io_type": "int16"}, UsageError, 2, r"^io_type: .*got 'int16'"),
     "unknown node": ({"keep_float": [NODE + "l"]}, UsageError, 2, rf"--keep-float: .*Nearest: '{NODE}'"),
     "unknown op": ({"keep_int": ["CONV2D"]}, UsageError, 2, r"--keep-int: .*'CONV2D'.*CONV_2D, DEPTHWISE_CONV_2D"),
+    "ranges of an unknown node": (
+        {"repairs": (f"ranges-mse:{NODE}l",)},
+        RecipeError,
+        6,
+        rf"No node.*Nearest: '{NODE}'",
+    ),
     "pinned both ways": ({"keep_int": ["MEAN"], "keep_float": ["*_mean_*"]}, UsageError, 2, r"pinned both ways"),
     "all pinned": ({"keep_int": ["*"]}, UsageError, 2, r"nothing to choose"),
 }
@@ -236,6 +242,16 @@ def test_other_content_is_left_alone(tmp_path: Path) -> None:
         pump.search(output)
     assert caught.value.exit_code == 7
     assert [p.name for p in output.iterdir()] == ["thesis.tex"]
+
+
+def test_what_another_search_left_before_it_began_is_not_used(tmp_path: Path) -> None:
+    rows = tmp_path / "run" / ".autoselect-work" / "rows" / "float.npy"
+    rows.parent.mkdir(parents=True)
+    np.save(rows, np.zeros((len(pump.SEARCH[1]), 1)))
+    run = pump.search(tmp_path / "run", trials=3, repairs=False)
+    assert run.summary["references"]["float"]["accuracy"] == pytest.approx(
+        pump.litert_accuracy(model_bytes(), pump.SEARCH)
+    )
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
