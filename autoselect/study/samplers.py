@@ -180,7 +180,7 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         )
 
     def _mask_of(self, recipe: Recipe) -> Mask:
-        further = self._repairs is not None and recipe.repairs == refined(self._repairs)
+        further = self._repairs is not None and self._repairs != recipe.repairs == refined(self._repairs)
         return self._problem.mask_of(recipe.denylisted_nodes, recipe.float_nodes, refined=further)
 
     def _is_ours(self, recipe: Recipe) -> bool:

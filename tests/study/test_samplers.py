@@ -134,11 +134,13 @@ class Recorder:
         return 0b10101
 
 
-def told(trials: Sequence[FrozenTrial], fallback: Fallback | None = "drq") -> Recorder:
+def told(
+    trials: Sequence[FrozenTrial], fallback: Fallback | None = "drq", repairs: tuple[str, ...] | None = None
+) -> Recorder:
     study = optuna.create_study(directions=THREE_LOSSES)
     study.add_trials(trials)
     recorder = Recorder()
-    assert ProposerSampler(recorder, FIVE, TOGGLES, fallback=fallback).prepare(study)
+    assert ProposerSampler(recorder, FIVE, TOGGLES, fallback=fallback, repairs=repairs).prepare(study)
     return recorder
 
 
@@ -235,8 +237,9 @@ def test_the_loss_does_not_stand_in_where_a_divergence_is_known() -> None:
     assert found[1].log_divergence == pytest.approx(math.log(0.01))
 
 
-def recipe_attributes(fallback: Fallback, *nodes: str) -> dict[str, Any]:
-    return {"recipe": Recipe(denylisted_nodes=frozenset(nodes), fallback=fallback).to_json(), "scores": scores()}
+def recipe_attributes(fallback: Fallback, *nodes: str, repairs: tuple[str, ...] = ()) -> dict[str, Any]:
+    recipe = Recipe(denylisted_nodes=frozenset(nodes), fallback=fallback, repairs=repairs)
+    return {"recipe": recipe.to_json(), "scores": scores()}
 
 
 FALLBACKS: dict[str, tuple[Fallback | None, Fallback, tuple[str, ...], list[Mask]]] = {
@@ -253,6 +256,23 @@ def test_candidates_of_another_fallback_are_no_news(
     own: Fallback | None, theirs: Fallback, nodes: tuple[str, ...], masks: list[Mask]
 ) -> None:
     recorder = told([trial_of("01", user_attrs=recipe_attributes(theirs, *nodes))], fallback=own)
+    assert [s.mask for s in recorder.seen] == masks
+
+
+REPAIRED: dict[str, tuple[tuple[str, ...], tuple[str, ...], list[Mask]]] = {
+    "none": ((), (), [0b00001]),
+    "the same": (("ranges-mse",), ("ranges-mse",), [0b00001]),
+    "biases corrected": (("bias",), ("bias",), [0b00001]),
+    "biases corrected further": (("bias",), ("bias-sequential",), [0b00001 | FIVE.refinement]),
+    "others": (("bias",), (), []),
+}
+
+
+@pytest.mark.parametrize(("own", "theirs", "masks"), REPAIRED.values(), ids=REPAIRED)
+def test_candidates_of_other_repairs_are_no_news(
+    own: tuple[str, ...], theirs: tuple[str, ...], masks: list[Mask]
+) -> None:
+    recorder = told([trial_of("0", user_attrs=recipe_attributes("drq", "n0", repairs=theirs))], repairs=own)
     assert [s.mask for s in recorder.seen] == masks
 
 
