@@ -34,7 +34,7 @@ class SearchSettings(BaseModel):
     io_type: IoType = "float32"
     repairs: bool | tuple[str, ...] = True
     refining: bool = False
-    """Whether biases of single candidates may be corrected further; so where the search chose the repairs."""
+    """Whether biases of single candidates may be corrected further; so where the search chose to correct them."""
     keep_float: tuple[str, ...] = ()
     keep_int: tuple[str, ...] = ()
     min_score: float | None = None

@@ -114,11 +114,8 @@ def of_one(prepared: zoo.Prepared, name: str) -> tuple[int, int]:
 
 def test_ranges_of_one_node_change_that_node_alone() -> None:
     prepared = zoo.cnn().prepared
-    method, whole, plain = (
-        "ranges-moving-average",
-        chosen(zoo.cnn().prepared, "ranges-moving-average"),
-        chosen(prepared),
-    )
+    method = "ranges-moving-average"
+    whole, plain = chosen(prepared, method), chosen(prepared)
     names = [node.name for node in prepared.nodes]
     changed = [n for n in names if whole[of_one(prepared, n)[1]] != plain[of_one(prepared, n)[1]]]
     assert len(changed) >= 2

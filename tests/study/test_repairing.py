@@ -133,7 +133,7 @@ GOING_FURTHER = {
 
 
 @pytest.mark.parametrize(("known", "scores", "repairs", "further"), GOING_FURTHER.values(), ids=GOING_FURTHER)
-def test_biases_are_corrected_further_unless_it_did_harm(
+def test_biases_are_corrected_further_where_all_candidates_have_them_corrected(
     tmp_path: Path, known: Any, scores: Any, repairs: tuple[str, ...], further: bool
 ) -> None:
     pool: Any = Pool(known, scores)
