@@ -41,6 +41,7 @@ def search(
     sampler: str = "surrogate",
     racing: bool = True,
     confidence: float = 0.9,
+    min_gain: float = 0.0003,
     early_exit: bool = True,
     search_space: str = "default",
     target: str = "integer-only",
@@ -87,8 +88,10 @@ def search(
         output: The run folder; must be new or empty. By default ``autoselect-run``, numbered if that is taken.
         sampler: ``surrogate``; or, to compare with, ``tpe``, ``nsga2``, ``random``, ``prefix``, ``greedy``,
             ``heuristic``, ``exhaustive``.
-        racing: Drop candidates that cannot enter the front after part of the samples; for metrics that are means.
-        confidence: With which a candidate that would enter the front is not dropped, 0..1.
+        racing: Drop candidates that are not worth it after part of the samples; for metrics that are means.
+        confidence: With which a candidate that is worth its full score is not dropped, 0..1.
+        min_gain: Share of the front's hypervolume that a candidate must add to be worth it, 0..1; 0 keeps all that
+            enter the front.
         early_exit: End where the all-integer model is within ``max_drop``, or else as good as float.
         search_space: Name of a bundled search space, or path of a ``.toml``.
         target: Name of a bundled target profile, or path of a ``.toml``: what the candidates will run on. It decides
@@ -138,6 +141,7 @@ def search(
         sampler=sampler,
         racing=racing,
         confidence=confidence,
+        min_gain=min_gain,
         early_exit=early_exit,
         search_space=search_space,
         target=str(Path(target).absolute()) if target.endswith(".toml") else target,

@@ -1,4 +1,4 @@
-"""What workers do to race a candidate: score it look by look, and stop where it is sure not to be better.
+"""What workers do to race a candidate: score it look by look, and stop where it is sure not to reach its goal.
 
 Each job may die without harm to the run.
 """
@@ -14,10 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from autoselect.cases.failures import score_errors
-from autoselect.cases.files import CaseFiles
+from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.cases.score_jobs import ScoreReply, metrics_on, summary
-from autoselect.domain.objectives import Objective, losses
 from autoselect.errors import UsageError
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate, racing
@@ -30,7 +29,7 @@ class RaceReply:
     """How a candidate's race ended.
 
     Attributes:
-        dropped: True where its loss can be said not to be below its best rival's, from some of the samples.
+        dropped: True where it can be said not to reach its goal, from some of the samples.
         samples: How many were run.
         total: How many search samples there are.
         reply: The full score, as :func:`score` gives it; None for a dropped candidate.
@@ -79,15 +78,16 @@ def keep_schedule(root: Path, sha256: str, seed: int) -> racing.Schedule:
     return made
 
 
-def race(root: Path, sha256: str, rivals: Sequence[str], confidence: float) -> RaceReply:
-    """Score a candidate on the search samples, look by look, until it is sure not to be better than its rivals.
+def race(root: Path, sha256: str, rivals: Sequence[str], goal: float, confidence: float) -> RaceReply:
+    """Score a candidate on the search samples, look by look, until it is sure not to reach a goal.
 
     Args:
         root: A case with a schedule, see :func:`keep_schedule`.
         sha256: The candidate.
-        rivals: Scored candidates (or the float model) that it must beat. The one with the least loss decides; those
-            without kept rows do not take part, and without any the candidate gets its full score.
-        confidence: With which a candidate that would beat them is not dropped, above 0 and below 1.
+        rivals: Scored candidates that it is compared with, sample by sample; at best those that are most like it.
+            Those without kept rows do not take part, and without any the candidate gets its full score.
+        goal: Score that it must beat.
+        confidence: With which a candidate that would reach it is not dropped, above 0 and below 1.
 
     Raises:
         ScoreError, MetricError: As :func:`score`.
@@ -102,7 +102,10 @@ def race(root: Path, sha256: str, rivals: Sequence[str], confidence: float) -> R
         )
     with score_errors(sha256):
         runner = Runner(case.files.candidate(sha256).read_bytes())
-        return _race(case, metric, runner, sha256, _best_rows(case.files, metric, rivals), confidence, start)
+        schedule = _schedule(case.files)
+        return _race(
+            case, metric, runner, sha256, _rules(case.files, metric, schedule, rivals, goal, confidence), start
+        )
 
 
 def _schedule(files: CaseFiles) -> racing.Schedule:
@@ -112,32 +115,41 @@ def _schedule(files: CaseFiles) -> racing.Schedule:
         return racing.Schedule(order=kept["order"], strata=kept["strata"], looks=tuple(kept["looks"].tolist()))
 
 
-def _best_rows(files: CaseFiles, metric: Metric, rivals: Sequence[str]) -> np.ndarray | None:
-    """Rows of the rival with the least loss; None if none has rows."""
-    kept = [np.load(files.rows(rival)) for rival in rivals if files.rows(rival).exists()]
-    if not kept:
-        return None
-    scores = np.array([[metric.summarise(rows)] for rows in kept])
-    best = np.argmin(losses(scores, [Objective(name=metric.name, direction=metric.direction)]))
-    rows: np.ndarray = kept[int(best)]
-    return rows
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rules:
+    """In which order samples are seen, and what decides; None where nothing is known to decide by."""
+
+    schedule: racing.Schedule
+    race: racing.Race | None
 
 
-def _race(
-    case: OpenCase,
+def _rules(
+    files: CaseFiles,
     metric: Metric,
-    runner: Runner,
-    sha256: str,
-    rival: np.ndarray | None,
+    schedule: racing.Schedule,
+    rivals: Sequence[str],
+    goal: float,
     confidence: float,
-    start: float,
-) -> RaceReply:
-    schedule = _schedule(case.files)
+) -> _Rules:
+    rows = _kept_rows(files, rivals)
+    if not rows:
+        return _Rules(schedule=schedule, race=None)
+    expected = racing.expected_variances(rows, schedule)
+    if not expected.any():  # One rival, or equal ones: what float does otherwise is all there is to go by.
+        expected = racing.expected_variances([*rows[:1], *_kept_rows(files, [FLOAT])], schedule)
+    race = racing.Race(schedule, rows, expected, metric.direction, goal=goal, confidence=confidence)
+    return _Rules(schedule=schedule, race=race)
+
+
+def _kept_rows(files: CaseFiles, candidates: Sequence[str]) -> list[np.ndarray]:
+    return [np.load(files.rows(sha256)) for sha256 in candidates if files.rows(sha256).exists()]
+
+
+def _race(case: OpenCase, metric: Metric, runner: Runner, sha256: str, rules: _Rules, start: float) -> RaceReply:
+    schedule = rules.schedule
     last = len(schedule.looks) - 1
     for look, evidence in enumerate(_evidence_by_look(case, metric, runner, schedule)):
-        if look == last or rival is None:
-            continue
-        if racing.verdict(evidence[0], rival, schedule, look, metric.direction, confidence):
+        if look < last and rules.race is not None and rules.race.is_lost(evidence[0], look):
             estimates = [racing.stratified_mean(rows, schedule, look) for rows in evidence]
             return _race_reply(runner, schedule, look, start, estimates)
     reply = summary(

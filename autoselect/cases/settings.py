@@ -43,6 +43,7 @@ class SearchSettings(BaseModel):
     max_penalty: Annotated[float, Field(ge=0)] | None = None
     racing: bool = True
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.9
+    min_gain: Annotated[float, Field(ge=0, lt=1)] = 0.0003
     early_exit: bool = True
     workers: Annotated[int, Field(ge=1, le=64)] = 2
     allow_overlap: bool = False

@@ -119,11 +119,14 @@ def search(
     ] = None,
     sampler: Annotated[Sampler, typer.Option(help="How candidates are proposed.")] = Sampler.SURROGATE,
     racing: Annotated[
-        bool, typer.Option("--racing/--no-racing", help="Drop candidates that cannot enter the front early.")
+        bool, typer.Option("--racing/--no-racing", help="Drop early candidates that add too little to the front.")
     ] = True,
     confidence: Annotated[
-        float, typer.Option(min=0.5, max=0.999, help="With which one that would enter is not dropped.")
+        float, typer.Option(min=0.5, max=0.999, help="With which one that is worth it is not dropped.")
     ] = 0.9,
+    min_gain: Annotated[
+        float, typer.Option(min=0.0, max=0.5, help="Share of the front's hypervolume that one must add to be worth it.")
+    ] = 0.0003,
     early_exit: Annotated[
         bool, typer.Option("--early-exit/--no-early-exit", help="End where the all-integer model is good enough.")
     ] = True,
@@ -220,6 +223,7 @@ def search(
                 sampler=sampler.value,
                 racing=racing,
                 confidence=confidence,
+                min_gain=min_gain,
                 early_exit=early_exit,
                 search_space=search_space,
                 target=target,

@@ -73,3 +73,8 @@ def losses(values: np.ndarray, objectives: Sequence[Objective]) -> np.ndarray:
 def drop_from(reference: float, score: float, direction: Direction) -> float:
     """How much worse than the reference a score is, in the metric's units; negative where it is better."""
     return reference - score if direction == "maximize" else score - reference
+
+
+def score_at(reference: float, drop: float, direction: Direction) -> float:
+    """The score that is so much worse than the reference; what :func:`drop_from` takes back."""
+    return reference - drop if direction == "maximize" else reference + drop

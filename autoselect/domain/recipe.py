@@ -106,6 +106,16 @@ class Recipe:
             raise RecipeError(f"A recipe is a JSON object, this is a {type(fields).__name__}.")
         return _from_fields(fields)
 
+    def nodes_unlike(self, other: Recipe) -> frozenset[str]:
+        """Nodes that the other recipe treats otherwise; both must be resolved."""
+        (hybrid, in_float), (other_hybrid, other_float) = self._left_out(), other._left_out()
+        return (hybrid ^ other_hybrid) | (in_float ^ other_float)
+
+    def _left_out(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The nodes that become hybrid, and those that become float."""
+        in_float = self.denylisted_nodes if self.fallback == "float" else self.float_nodes
+        return self.denylisted_nodes - in_float, in_float
+
     @property
     def fingerprint(self) -> str:
         """Sixteen hex digits that equal recipes share."""

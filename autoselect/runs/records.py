@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -89,6 +90,7 @@ class Partial:
         score_seconds: Spent scoring.
         inference_seconds: Of that, in the interpreter.
         quantities: As in :class:`Scores`.
+        drop: Loss against float that the estimate stands for; NaN in records of earlier versions.
     """
 
     sha256: str
@@ -102,6 +104,7 @@ class Partial:
     score_seconds: float
     inference_seconds: float
     quantities: dict[str, float] = field(default_factory=dict)
+    drop: float = math.nan
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

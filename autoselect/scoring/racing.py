@@ -1,4 +1,4 @@
-"""Decides on few samples whether a candidate can still beat a rival; runs no model and knows no particular metric.
+"""Decides on few samples whether a candidate can still reach a goal; runs no model and knows no particular metric.
 
 The samples are a finite population: what counts is the mean over all of them, and what is not known of it comes only
 from those not seen yet. They are put into strata by hardness, and within a stratum seen in random order, so that the
@@ -7,7 +7,9 @@ mean over all samples is estimated without bias at every look (Cochran, *Samplin
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -20,10 +22,12 @@ _SHARES = (4.0, 3.0, 2.0, 1.0)
 are most frequent among hard samples, and the easy ones must show that they hold none."""
 
 _FIRST_SHARE = 0.1
-_FIRST_COUNT = 16
+_FIRST_COUNT = 30
 _GROWTH = 1.5
 _LAST_SHARE = 0.85
 """No look after this share of the samples but the one at all of them: there is too little left to save."""
+_EXPECTED_COUNT = 32
+"""Samples of a stratum that the expected variance counts for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -96,79 +100,112 @@ def stratified_mean(rows: np.ndarray, schedule: Schedule, look: int) -> float:
     return math.fsum(part.weight * float(part.values.mean()) for part in _parts(rows[:, 0], schedule, look))
 
 
-def stratified_error(rows: np.ndarray, schedule: Schedule, look: int) -> float:
+def stratified_error(rows: np.ndarray, schedule: Schedule, look: int, expected: np.ndarray) -> float:
     """Estimate the standard error of :func:`stratified_mean`, with finite population correction.
 
-    The variance of a stratum is the lesser of two estimates, each with room for what was not seen: that of its own
-    values with one more of each sign, as large as the largest of all strata; and its own as it is, but not below that
-    of all strata together with these two more.
+    The variance of a stratum is that of its rows seen, drawn to the expected one as if that came from
+    ``_EXPECTED_COUNT`` further rows: a stratum that has shown no difference may still hold one.
 
     Args:
         rows: As for :func:`stratified_mean`.
         schedule: Of the samples.
         look: Number of the look, from 0 on.
+        expected: Variance of each stratum, shape (n_strata,), see :func:`expected_variances`.
 
     Returns:
-        The error in the unit of the rows; 0 at the last look, and where all rows seen are zero.
+        The error in the unit of the rows; 0 at the last look.
     """
-    parts = _parts(rows[:, 0], schedule, look)
-    everything = np.concatenate([part.values for part in parts])
-    extremes = np.abs(everything).max() * np.array([-1.0, 1.0])
-    pooled = _variance(np.concatenate([everything, extremes]))
     total = 0.0
-    for part in parts:
+    for part, prior in zip(_parts(rows[:, 0], schedule, look), expected.tolist(), strict=True):
         count = len(part.values)
-        roomy = _variance(np.concatenate([part.values, extremes]))
-        variance = min(roomy, max(_variance(part.values), pooled))
+        own = float(part.values.var(ddof=1)) if count > 1 else 0.0
+        variance = ((count - 1) * own + _EXPECTED_COUNT * prior) / (count - 1 + _EXPECTED_COUNT)
         total += part.weight**2 * (1.0 - count / part.size) * variance / count
     return math.sqrt(total)
 
 
-def verdict(
-    ours_rows: np.ndarray,
-    rival_rows: np.ndarray,
-    schedule: Schedule,
-    look: int,
-    direction: Direction,
-    confidence: float,
-) -> bool:
-    """Tell whether a candidate may be dropped: its loss over all samples is not below its rival's.
-
-    Before the last look the stratified mean of the paired differences of loss must lie above zero by a multiple of
-    its standard error. The chance of error is shared equally by all looks before the last (Bonferroni), so that a
-    candidate whose loss over all samples is below the rival's is dropped anywhere in the race with a chance of at most
-    ``1 - confidence``. That rests on the normal approximation, for which each variance has a floor, since a stratum
-    that has shown no difference may still hold one; simulations of shares of hits and of heavy-tailed errors kept the
-    chance. It cannot hold where a few unseen samples weigh more than all that were seen.
-
-    At the last look it is the plain comparison of the two means: equal ones are dropped.
+def expected_variances(rivals: Sequence[np.ndarray], schedule: Schedule) -> np.ndarray:
+    """How much candidates like these differ: the variance of their paired differences, of the pair with the most.
 
     Args:
-        ours_rows: The candidate's evidence, shape (n_samples, 1), float64, in sample order; the metric's score is its
-            mean. Rows not seen yet are not read and may be NaN.
-        rival_rows: The rival's, in the same order.
+        rivals: Rows of candidates that have seen all samples, each of shape (n_samples, 1).
         schedule: Of the samples.
-        look: Number of the look, from 0 on.
-        direction: Of the metric.
-        confidence: Above 0 and below 1.
 
     Returns:
-        True where it may be dropped.
-
-    Raises:
-        ValueError: If the confidence is not between 0 and 1.
+        A variance for each stratum, shape (n_strata,); zeros for fewer than two candidates.
     """
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"expected a confidence above 0 and below 1, got {confidence}; give for example 0.95")
-    if schedule.looks[look] == len(schedule.order):
-        # Summed as a mean metric sums them, so that the comparison is that of the two scores.
-        means = np.array([[ours_rows[:, 0].mean()], [rival_rows[:, 0].mean()]])
-        ours, rival = _loss(means, direction)[:, 0]
-        return bool(ours >= rival)
-    differences = _loss(ours_rows - rival_rows, direction)
-    mean = stratified_mean(differences, schedule, look)
-    quantile = NormalDist().inv_cdf(1.0 - (1.0 - confidence) / (len(schedule.looks) - 1))
-    return mean > 0.0 and mean >= quantile * stratified_error(differences, schedule, look)
+    strata = [np.flatnonzero(schedule.strata == stratum) for stratum in range(int(schedule.strata.max()) + 1)]
+    found = np.zeros(len(strata))
+    for one, other in itertools.combinations(rivals, 2):
+        differences = (one - other)[:, 0]
+        found = np.maximum(found, [differences[members].var() for members in strata])
+    return found
+
+
+class Race:
+    """Decides at each look whether a candidate may be dropped: its score does not reach the goal.
+
+    The candidate's mean over all samples is a rival's, which is known, and the stratified mean of their paired
+    differences; of several rivals the one counts that differs least from the candidate on what was seen. The
+    candidate is dropped where this estimate is on the wrong side of the goal by a multiple of its standard error. The
+    chance of error is shared equally by all looks before the last (Bonferroni), so that a candidate that reaches the
+    goal on all samples is dropped anywhere in the race with a chance of at most ``1 - confidence``. That rests on the
+    normal approximation and on candidates being as unlike as their rivals are among themselves; simulations of shares
+    of hits and of heavy-tailed errors kept the chance. It cannot hold where a few unseen samples weigh more than all
+    that were seen.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        rivals: Sequence[np.ndarray],
+        expected: np.ndarray,
+        direction: Direction,
+        *,
+        goal: float,
+        confidence: float,
+    ) -> None:
+        """Set the goal.
+
+        Args:
+            schedule: Of the samples.
+            rivals: Rows of at least one candidate that has seen all samples, each of shape (n_samples, 1), float64,
+                in sample order; the metric's score is their mean.
+            expected: See :func:`expected_variances`.
+            direction: Of the metric.
+            goal: Score that the candidate must beat, or at least reach.
+            confidence: Above 0 and below 1.
+
+        Raises:
+            ValueError: If the confidence is not between 0 and 1.
+        """
+        if not 0.0 < confidence < 1.0:
+            raise ValueError(f"expected a confidence above 0 and below 1, got {confidence}; give for example 0.95")
+        self._schedule, self._expected = schedule, expected
+        self._rivals = [_loss(rows, direction) for rows in rivals]
+        self._direction: Direction = direction
+        self._goal = float(_loss(np.array([[goal]]), direction)[0, 0])
+        early = max(len(schedule.looks) - 1, 1)
+        self._critical = NormalDist().inv_cdf(1.0 - (1.0 - confidence) / early)
+
+    def is_lost(self, rows: np.ndarray, look: int) -> bool:
+        """Whether the candidate may be dropped.
+
+        Args:
+            rows: Its evidence, shape (n_samples, 1), float64, in sample order. Rows not seen yet are not read and may
+                be NaN.
+            look: Number of the look, from 0 on; before the last one, at which there is nothing left to save.
+        """
+        own = _loss(rows, self._direction)
+        estimates = [self._estimate(own, rival, look) for rival in self._rivals]
+        error, loss = min(estimates)
+        return loss - self._goal > 0.0 and loss - self._goal >= self._critical * error
+
+    def _estimate(self, own: np.ndarray, rival: np.ndarray, look: int) -> tuple[float, float]:
+        """Standard error, and the estimated loss over all samples."""
+        differences = own - rival
+        error = stratified_error(differences, self._schedule, look, self._expected)
+        return error, float(rival.mean()) + stratified_mean(differences, self._schedule, look)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -178,10 +215,6 @@ class _Part:
     values: np.ndarray
     size: int
     weight: float
-
-
-def _variance(values: np.ndarray) -> float:
-    return float(values.var(ddof=1)) if len(values) > 1 else 0.0
 
 
 def _parts(values: np.ndarray, schedule: Schedule, look: int) -> list[_Part]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,25 +48,27 @@ class Link:
         return np.asarray(np.interp(_points(belief), self.grid, self.spreads))
 
 
-def fit_link(log_divergences: np.ndarray, losses: np.ndarray) -> Link:
-    """Fit the loss of scored candidates as a rising function of their log divergence.
+def fit_link(log_divergences: np.ndarray, losses: np.ndarray, weights: np.ndarray | None = None) -> Link:
+    """Fit the loss of candidates as a rising function of their log divergence.
 
     Args:
         log_divergences: Shape (n,), n at least 1.
         losses: Shape (n,), in the metric's unit; 0 is as good as float.
+        weights: Shape (n,), above 0: for what share of a full score each loss stands. All for one by default.
     """
     from sklearn.isotonic import IsotonicRegression  # slow to import; by now the workers are busy
 
     order = np.argsort(log_divergences, kind="stable")
     x = np.concatenate([[log_divergences.min() - _BELOW], log_divergences[order]])
     y = np.concatenate([[min(0.0, float(losses.min()))], losses[order]])
-    fitted = IsotonicRegression(increasing=True).fit(x, y)
+    shares = np.ones(len(losses)) if weights is None else weights[order]
+    fitted = IsotonicRegression(increasing=True).fit(x, y, sample_weight=np.concatenate([[1.0], shares]))
     smooth = fitted.predict(x)
     xs, ys = _knots(x, smooth)
     left = y[1:] - np.interp(x[1:], xs, ys)
-    everywhere = float(np.mean(left**2)) if len(losses) > 2 else 0.0
+    everywhere = float(np.average(left**2, weights=shares)) if len(losses) > 2 else 0.0
     grid = np.linspace(x[0], x[-1], _GRID)
-    near = np.exp(-0.5 * ((grid[:, None] - x[None, 1:]) / _NEAR) ** 2)
+    near = shares * np.exp(-0.5 * ((grid[:, None] - x[None, 1:]) / _NEAR) ** 2)
     local = (near @ left**2 + everywhere) / (near.sum(axis=1) + 1.0)
     return Link(xs=xs, ys=ys, grid=grid, spreads=np.maximum(np.sqrt(local), max(1e-3 * float(np.ptp(losses)), 1e-9)))
 
@@ -83,6 +86,15 @@ def _knots(x: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         xs += list(at)
         ys += [steps[block[0]]] * len(at)
     return np.array(xs), np.array(ys)
+
+
+def reference_corner(points: np.ndarray) -> np.ndarray:
+    """A little beyond the worst of each objective: up to there volumes count.
+
+    Args:
+        points: Loss and costs of candidates, shape (n, 1 + n_costs), n at least 1.
+    """
+    return np.asarray(np.maximum(1.1 * points.max(axis=0), 1e-9))
 
 
 class FrontVolume:
@@ -106,6 +118,8 @@ class FrontVolume:
         self._edges = [_edges(column, coarse=front.shape[1] > _EXACT_OBJECTIVES) for column in front[:, 1:].T]
         self._areas = np.stack([self._area(front[front[:, 0] <= level]) for level in self._levels[:-1]])
         self._steps = np.diff(self._levels)
+        free = self._areas.reshape(len(self._areas), -1)[:, 0]  # beyond the lowest of all costs
+        self._volume = float((1.0 - free) @ self._steps)
 
     def _area(self, front: np.ndarray) -> np.ndarray:
         """Undominated area beyond each grid point."""
@@ -137,6 +151,26 @@ class FrontVolume:
             found = found + part
         beyond = np.any(np.stack(costs) >= 1.0, axis=0)
         return np.where(beyond[:, None], 0.0, found.T)
+
+    def loss_worth(self, share: float, *costs: float) -> float:
+        """The loss at which a point would add so much of the volume that the front dominates.
+
+        Args:
+            share: Of the front's volume, at least 0.
+            costs: The point's value of each cost.
+
+        Returns:
+            In units of the reference; a point of a lesser loss adds more. Minus infinity where none would add as much.
+        """
+        areas = self.exclusive_areas(*(np.array([cost]) for cost in costs))[0]
+        gains = np.append(np.cumsum((areas * self._steps)[::-1])[::-1], 0.0)  # at each level
+        wanted = share * self._volume
+        below = int(np.searchsorted(-gains, -wanted, side="left"))  # the first level at which it adds no more
+        if below == 0:
+            # Better than all: nothing is dominated there.
+            area = float(np.prod([max(1.0 - cost, 0.0) for cost in costs]))
+            return float(self._levels[0]) - (wanted - float(gains[0])) / area if area else -math.inf
+        return float(self._levels[below]) - (wanted - float(gains[below])) / float(areas[below - 1])
 
     def expected_gain(self, losses: np.ndarray, deviations: np.ndarray, *costs: np.ndarray) -> np.ndarray:
         """Expected growth of the dominated volume.

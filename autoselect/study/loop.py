@@ -9,19 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from autoselect.cases import build_jobs, race_jobs, score_jobs
 from autoselect.cases.events import Listener, TrialFinished
-from autoselect.domain.objectives import Constraints, Direction, drop_from
+from autoselect.domain.objectives import Constraints, Direction, drop_from, score_at
+from autoselect.domain.pareto import non_dominated
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import PreparationError, TrialError, UsageError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.runs.records import Partial, Scores, TrialRecord
 from autoselect.study.baselines import Baseline, recipe_for
+from autoselect.study.gain import FrontVolume, reference_corner
 from autoselect.study.optuna_study import Asked, SearchStudy
 
 _HOPELESS_AFTER = 5
 """So many failures with nothing scored stop the search: something is wrong with the ingredients."""
+_RIVALS = 3
+"""Scored candidates that a new one is compared with, sample by sample."""
 
 
 Stop = Callable[[Sequence[Scores]], "str | None"]
@@ -37,11 +43,14 @@ class Racing:
     """How candidates are dropped before all samples are run.
 
     Attributes:
-        confidence: With which one that would enter the front is not dropped, above 0 and below 1.
+        confidence: With which one that is worth its full score is not dropped, above 0 and below 1.
+        min_gain: Share of the front's hypervolume that a candidate must add to be worth it; with 0 all that enter the
+            front are.
         seed: Of the order of the samples.
     """
 
     confidence: float
+    min_gain: float
     seed: int
 
 
@@ -58,6 +67,10 @@ class Yardstick:
     def drop(self, score: float) -> float:
         """Loss against float, in the metric's units."""
         return drop_from(self.float_score, score, self.direction)
+
+    def score(self, drop: float) -> float:
+        """The score that is so much worse than float's."""
+        return score_at(self.float_score, drop, self.direction)
 
     def violations(self, scores: Scores) -> dict[str, float]:
         """How far each constraint is passed; at most 0 where it is met."""
@@ -107,6 +120,7 @@ class SearchLoop:
         self._slots = workers if workers == 1 else workers + 1
         self._running: dict[Future[Any], _Job] = {}
         self._known: dict[str, Scores] = {}
+        self._recipes: dict[str, Recipe] = {}  # of what is scored
         self._dropped: dict[str, Partial] = {}
         self._bytes_of: dict[str, str] = {}
         self._done = self._failed = self._left = 0
@@ -125,6 +139,7 @@ class SearchLoop:
             self._last_error = record.error or ""
             return
         self._known[record.scores.sha256] = record.scores
+        self._recipes.setdefault(record.scores.sha256, record.recipe)
         self._bytes_of[record.recipe.fingerprint] = record.scores.sha256
 
     def run(self, baselines: list[Baseline], trials: int, stop: Stop = never) -> str | None:
@@ -224,24 +239,38 @@ class SearchLoop:
             if job.built is not None and job.built.sha256 == built.sha256:
                 job.tickets.extend(tickets)
                 return
-        self._running[self._submit_scoring(built)] = _Job(tickets=tickets, built=built)
+        self._running[self._submit_scoring(tickets[0].recipe, built)] = _Job(tickets=tickets, built=built)
 
-    def _submit_scoring(self, built: build_jobs.BuildReply) -> Future[Any]:
-        """Score in full, or race against the best of those that cost no more in any other objective."""
-        rival = self._rival(built)
-        if self._racing is None or rival is None:
+    def _submit_scoring(self, recipe: Recipe, built: build_jobs.BuildReply) -> Future[Any]:
+        """Score in full, or race for a place in the front that is worth it."""
+        if self._racing is None:
             return self._pool.submit(
                 score_jobs.score, self._root, built.sha256, "search", False, timeout_seconds=self._timeout
             )
         return self._pool.submit(
-            race_jobs.race, self._root, built.sha256, [rival], self._racing.confidence, timeout_seconds=self._timeout
+            race_jobs.race,
+            self._root,
+            built.sha256,
+            self._rivals(recipe),
+            self._goal(built, self._racing.min_gain),
+            self._racing.confidence,
+            timeout_seconds=self._timeout,
         )
 
-    def _rival(self, built: build_jobs.BuildReply) -> str | None:
-        """The candidate that this one must beat to enter the front; None where it enters whatever its score."""
-        own, wanted = built.costs, self._study.costs
-        rivals = [s for s in self._known.values() if all(s.costs[c] <= own[c] for c in wanted)]
-        return min(rivals, key=lambda s: (s.drop, s.sha256)).sha256 if rivals else None
+    def _rivals(self, recipe: Recipe) -> list[str]:
+        """The scored candidates that are most like this one: their errors are nearly its own."""
+        unlike = {sha: len(recipe.nodes_unlike(known)) for sha, known in self._recipes.items()}
+        return sorted(unlike, key=lambda sha: unlike[sha])[:_RIVALS]
+
+    def _goal(self, built: build_jobs.BuildReply, min_gain: float) -> float:
+        """The score with which this candidate would add so much to the front."""
+        columns = self._study.costs
+        scored = np.array([[s.drop, *(s.costs[c] for c in columns)] for s in self._known.values()])
+        own = np.array([built.costs[c] for c in columns])
+        corner = reference_corner(np.vstack([scored, [-np.inf, *own]]))
+        front = FrontVolume(scored[non_dominated(scored)] / corner)
+        drop = front.loss_worth(min_gain, *(own / corner[1:])) * corner[0]
+        return self._yardstick.score(float(drop))
 
     def _scored_or_dropped(
         self, tickets: list[_Ticket], built: build_jobs.BuildReply, reply: score_jobs.ScoreReply | race_jobs.RaceReply
@@ -255,6 +284,7 @@ class SearchLoop:
                 samples=reply.samples,
                 total=reply.total,
                 estimate=reply.estimate,
+                drop=self._yardstick.drop(reply.estimate),
                 sqnr_db=reply.sqnr_db,
                 size_bytes=built.size_bytes,
                 penalty=float(built.fragmentation["penalty"]),

@@ -20,6 +20,7 @@ class Seen:
     Attributes:
         mask: What it left out.
         loss: Loss of the metric against float; None where it was dropped.
+        estimated_loss: Of a dropped one, what the samples that were run say of its loss; NaN where unknown.
         log_divergence: Natural log of error power over signal power of the outputs; NaN where unknown.
         share: Share of the samples that were run, 0..1.
         size_bytes: As built.
@@ -36,6 +37,12 @@ class Seen:
     penalty: float
     feasible: bool = True
     quantities: Mapping[str, float] = field(default_factory=dict)
+    estimated_loss: float = math.nan
+
+    @property
+    def likely_loss(self) -> float:
+        """The loss, or what is known of it; NaN where nothing is."""
+        return self.estimated_loss if self.loss is None else self.loss
 
 
 class Proposer(Protocol):

@@ -11,11 +11,14 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TypeVar
 
+import numpy as np
+
 from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.divergence import error_shares
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
+from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import Direction
 from autoselect.domain.recipe import node_ranges, split_repair
 from autoselect.errors import TrialError
@@ -24,6 +27,7 @@ from autoselect.quantize import ranges
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 _WEIGHTS: tuple[tuple[str, ...], ...] = (("bias",), ("equalization",), ("bias", "equalization"))
@@ -37,51 +41,63 @@ DECIDING_SAMPLES = 16
 _WORTH = 0.95
 """A repair must leave no more than this share of the divergence: less is within what other samples would say."""
 
+_LEFT_OUT = (0.0, 0.25, 0.5)
+"""Shares of the nodes, by rmse/scale, that the models leave out by which repairs are judged. What ruins the all-integer
+model may hide what a repair does for all others."""
+
 _NOTHING = 1e-12
 """A share of error below which a sample counts as right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trier:
-    """Tries repairs on the all-integer model."""
+    """Tries repairs on models that stand for all candidates."""
 
     case: Case
     settings: SearchSettings
     pool: WorkerPool
     direction: Direction
+    stand_ins: Sequence[frozenset[str]]
     scores: dict[tuple[str, ...], float] = field(default_factory=dict)
     known: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def divergences(self, candidates: Sequence[tuple[str, ...]]) -> list[float]:
         """Of the outputs from the float model's; infinite where a repair failed or nothing is known.
 
-        The geometric mean over samples, as the search's SQNR in dB: one bad sample does not outvote the others.
+        The geometric mean over samples, as the search's SQNR in dB, and over models: one that is bad does not outvote
+        the others.
         """
         samples, rows = _few_samples(self.case)
         futures = {
-            repairs: self._submit(error_shares, frozenset(), samples, rows, self.settings.per_channel, repairs)
+            repairs: [
+                self._submit(error_shares, nodes, samples, rows, self.settings.per_channel, repairs)
+                for nodes in self.stand_ins
+            ]
             for repairs in candidates
             if repairs not in self.known
         }
-        self.known.update({repairs: self._value(future) for repairs, future in futures.items()})
+        for repairs, own in futures.items():
+            self.known[repairs] = math.prod(self._value(future) for future in own) ** (1 / len(own))
         return [self.known[repairs] for repairs in candidates]
 
     def score(self, repairs: tuple[str, ...]) -> float:
-        """Of all search samples, larger is better; minus infinite where the candidate fails."""
+        """Mean over the models on all search samples, larger is better; minus infinite where one fails."""
         return self.all_scores([repairs])[0]
 
     def all_scores(self, candidates: Sequence[tuple[str, ...]]) -> list[float]:
         """The same of several, which workers score side by side."""
-        new = [repairs for repairs in candidates if repairs not in self.scores]
-        built = self._finished({repairs: self._submit_build(repairs) for repairs in new})
-        scored = self._finished({repairs: self._submit_scoring(reply.sha256) for repairs, reply in built.items()})
+        new = [(repairs, nodes) for repairs in candidates if repairs not in self.scores for nodes in self.stand_ins]
+        built = self._finished({one: self._submit_build(*one) for one in new})
+        scored = self._finished({one: self._submit_scoring(reply.sha256) for one, reply in built.items()})
         sign = 1.0 if self.direction == "maximize" else -1.0
-        for repairs in new:
-            self.scores[repairs] = sign * scored[repairs].value if repairs in scored else -math.inf
+        for repairs in dict.fromkeys(repairs for repairs, _ in new):
+            own = [scored.get((repairs, nodes)) for nodes in self.stand_ins]
+            self.scores[repairs] = fmean(-math.inf if reply is None else sign * reply.value for reply in own)
         return [self.scores[repairs] for repairs in candidates]
 
-    def _submit_build(self, repairs: tuple[str, ...]) -> Future[build_jobs.BuildReply]:
-        recipe = replace(self.settings.template, repairs=repairs)
+    def _submit_build(self, repairs: tuple[str, ...], nodes: frozenset[str]) -> Future[build_jobs.BuildReply]:
+        template = self.settings.template
+        recipe = replace(template, repairs=repairs, denylisted_nodes=template.denylisted_nodes | nodes)
         return self._submit(build_jobs.build, recipe.to_json())
 
     def _submit_scoring(self, sha256: str) -> Future[score_jobs.ScoreReply]:
@@ -91,12 +107,12 @@ class _Trier:
         root, limit = self.case.files.root, self.settings.trial_timeout
         return self.pool.submit(job, root, *arguments, timeout_seconds=limit)
 
-    def _finished(self, running: Mapping[tuple[str, ...], Future[T]]) -> dict[tuple[str, ...], T]:
+    def _finished(self, running: Mapping[K, Future[T]]) -> dict[K, T]:
         """Replies of those that did not fail."""
         found = {}
-        for repairs, future in running.items():
+        for key, future in running.items():
             with contextlib.suppress(TrialError):
-                found[repairs] = result_of(future)
+                found[key] = result_of(future)
         return found
 
     def _value(self, future: Future[list[float]]) -> float:
@@ -112,9 +128,10 @@ def with_repairs(
 ) -> SearchSettings:
     """The settings with the repairs of all candidates by name, so that the manifest holds what was decided.
 
-    Where they are left to the search, each step keeps the alternative that lowers the divergence of the all-integer
-    model's outputs on a few search samples most and does not lower its score on all of them: outputs may come nearer to
-    float where the decision does not depend on them.
+    Where they are left to the search, three models stand for all candidates: the all-integer one, and those without
+    the quarter and the half of the nodes with the largest rmse/scale. Each step keeps the alternative that lowers the
+    divergence of their outputs on a few search samples most and does not lower their mean score on all of them:
+    outputs may come nearer to float where the decision does not depend on them.
 
     Raises:
         RecipeError: If repairs are given by name, and name a node that the model does not have, or one twice.
@@ -124,7 +141,7 @@ def with_repairs(
         return settings.model_copy(update={"repairs": settings.repairs or ()})
     listener(StageStarted(stage="repairs", total=len(TRIED)))
     settings = settings.model_copy(update={"repairs": ()})
-    trier = _Trier(case=case, settings=settings, pool=pool, direction=direction)
+    trier = _Trier(case=case, settings=settings, pool=pool, direction=direction, stand_ins=_stand_ins(case.layers))
     chosen: tuple[str, ...] = ()
     [least] = trier.divergences([chosen])
     for step in TRIED:
@@ -137,6 +154,14 @@ def with_repairs(
         least, chosen = next(harmless, (least, chosen))
         listener(StepFinished(stage="repairs"))
     return settings.model_copy(update={"repairs": chosen, "refining": "bias" in chosen})
+
+
+def _stand_ins(layers: LayerTable) -> list[frozenset[str]]:
+    """What the models leave out by which repairs are judged."""
+    reachable = {node.name for node in layers.reachable}
+    ranked = np.argsort(-np.nan_to_num(layers.statistic("rmse_per_scale")), kind="stable").tolist()
+    names = [name for name in (layers.nodes[i].name for i in ranked) if name in reachable]
+    return list(dict.fromkeys(frozenset(names[: round(share * len(names))]) for share in _LEFT_OUT))
 
 
 def _check_nodes(case: Case, repairs: Sequence[str]) -> None:

@@ -366,7 +366,8 @@ def _racing(request: Request) -> Racing | None:
     metric = request.ingredients.metric
     if metric is None or not metric.is_mean or not request.settings.racing:
         return None
-    return Racing(confidence=request.settings.confidence, seed=request.settings.seed)
+    settings = request.settings
+    return Racing(confidence=settings.confidence, min_gain=settings.min_gain, seed=settings.seed)
 
 
 def _demanding(request: Request, float_model: result.Reference) -> Request:

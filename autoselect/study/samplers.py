@@ -257,6 +257,7 @@ def _of_partial(mask: Mask, partial: Partial) -> Seen:
     return Seen(
         mask=mask,
         loss=None,
+        estimated_loss=partial.drop,
         log_divergence=_log_divergence(partial.sqnr_db),
         share=partial.samples / partial.total,
         size_bytes=partial.size_bytes,

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from autoselect.domain.pareto import non_dominated
 from autoselect.study import moves
 from autoselect.study.costs import CostModel
-from autoselect.study.gain import FrontVolume, fit_link
+from autoselect.study.gain import FrontVolume, fit_link, reference_corner
 from autoselect.study.problem import Mask, Problem
 from autoselect.study.proposers import Seen, by_sensitivity, prefixes
 from autoselect.study.surrogate import Surrogate
@@ -35,7 +35,7 @@ _UNDONE = 64
 _POOL = 1200
 """Proposals that are weighed at an ask, at most; the better half stays when there are more."""
 _PARENTS = 40
-_PART_NOISE = 0.25
+_PART_NOISE = 0.1
 """Deviation of a log divergence that half of the samples gave; none where all were run."""
 _ENUMERATED = 12
 """Up to so many atoms all sets are proposals."""
@@ -171,11 +171,10 @@ class _Ask:
         self._problem, self._surrogate = owner._problem, owner._surrogate
         scored = [s for s in seen if s.loss is not None]
         self._costs = CostModel(owner._problem, seen)
-        self._corner = self._reference(scored)
-        learned = [s for s in scored if math.isfinite(s.log_divergence)]
-        self._link = fit_link(
-            np.array([s.log_divergence for s in learned]), np.array([s.loss for s in learned], dtype=np.float64)
-        )
+        self._corner = reference_corner(self._costs.points(scored))
+        # Dropped ones count as well: without them what is scored would look better than what is proposed.
+        learned = [s for s in seen if math.isfinite(s.log_divergence) and math.isfinite(s.likely_loss)]
+        self._link = fit_link(*np.array([(s.log_divergence, s.likely_loss, s.share) for s in learned]).T)
         points = self._costs.points([s for s in scored if s.feasible]) / self._corner
         self._parents = [s.mask for s in scored]
         if len(points):
@@ -183,11 +182,6 @@ class _Ask:
             feasible = [s.mask for s in scored if s.feasible]
             self._parents = [mask for mask, on_front in zip(feasible, keep, strict=True) if on_front]
         self._volume = FrontVolume(np.vstack([points, self._believed(pending)]))
-
-    def _reference(self, scored: Sequence[Seen]) -> np.ndarray:
-        """The corner of the volume: a little beyond the worst of what was scored."""
-        worst = self._costs.points(scored).max(axis=0)
-        return np.asarray(np.maximum(1.1 * worst, 1e-9))
 
     def _believed(self, masks: Sequence[Mask]) -> np.ndarray:
         """Where the surrogate expects candidates to lie, in units of the corner."""

@@ -69,15 +69,18 @@ def without_time(reply: score_jobs.ScoreReply) -> str:
 
 
 RIVALS = {
-    "none": [],
-    "without rows": ["never scored"],
-    "an equal one": ["twin"],
-    "one far worse": ["worst"],
+    "none": ([], 1.0),
+    "without rows": (["never scored"], 1.0),
+    "an equal one, and its score as the goal": (["twin"], 0.0),
+    "one far worse": (["worst"], -0.5),
 }
 
 
-@pytest.mark.parametrize("rivals", RIVALS.values(), ids=RIVALS)
-def test_a_candidate_that_is_not_dropped_gets_its_full_score(made: tuple[CaseFiles, str], rivals: list[str]) -> None:
+@pytest.mark.parametrize(("rivals", "above"), RIVALS.values(), ids=RIVALS)
+def test_a_candidate_that_is_not_dropped_gets_its_full_score(
+    made: tuple[CaseFiles, str], rivals: list[str], above: float
+) -> None:
+    """``above`` is how far the goal lies above the candidate's score."""
     files, integer = made
     np.save(files.rows("worst"), np.zeros((TOTAL, 1)))
     expected = score_jobs.score(files.root, integer, "search", False)
@@ -85,7 +88,7 @@ def test_a_candidate_that_is_not_dropped_gets_its_full_score(made: tuple[CaseFil
     np.save(files.rows("twin"), kept[0])
     files.rows(integer).unlink()
     files.fidelity_rows(integer).unlink()
-    found = race_jobs.race(files.root, integer, rivals, 0.95)
+    found = race_jobs.race(files.root, integer, rivals, expected.value + above, 0.95)
     assert found.reply is not None
     assert without_time(found.reply) == without_time(expected)
     assert (found.dropped, found.samples, found.total) == (False, TOTAL, TOTAL)
@@ -109,7 +112,9 @@ def test_what_was_scored_is_not_scored_again(made: tuple[CaseFiles, str]) -> Non
 
 def test_a_clearly_worse_candidate_is_dropped_early(made: tuple[CaseFiles, str]) -> None:
     files, integer = made
-    found = race_jobs.race(files.root, "blind", ["never scored", "worst", integer], 0.95)
+    np.save(files.rows("worst"), np.zeros((TOTAL, 1)))
+    goal = score_jobs.score(files.root, integer, "search", False).value
+    found = race_jobs.race(files.root, "blind", ["never scored", "worst", integer], goal, 0.95)
     assert (found.dropped, found.reply) == (True, None)
     assert 16 <= found.samples <= TOTAL / 2
     assert not files.rows("blind").exists()
@@ -120,13 +125,24 @@ def test_a_clearly_worse_candidate_is_dropped_early(made: tuple[CaseFiles, str])
     assert found.inference_seconds < full.inference_seconds
 
 
-def test_the_best_rival_decides(made: tuple[CaseFiles, str]) -> None:
-    files, _ = made
-    np.save(files.rows("worst"), np.zeros((TOTAL, 1)))
-    np.save(files.rows("perfect"), np.ones((TOTAL, 1)))
-    assert not race_jobs.race(files.root, "blind", ["worst"], 0.95).dropped
-    assert race_jobs.race(files.root, "blind", ["worst", "perfect"], 0.95).dropped
-    assert race_jobs.race(files.root, "blind", ["perfect", "worst"], 0.95).dropped
+def test_the_goal_decides(made: tuple[CaseFiles, str]) -> None:
+    files, integer = made
+    full = score_jobs.score(files.root, "blind", "search", False).value
+    files.rows("blind").unlink()
+    assert not race_jobs.race(files.root, "blind", [integer, FLOAT], full, 0.95).dropped
+    files.rows("blind").unlink()
+    assert race_jobs.race(files.root, "blind", [integer, FLOAT], full + 0.3, 0.95).dropped
+
+
+def test_where_rivals_are_equal_what_float_does_otherwise_counts(made: tuple[CaseFiles, str]) -> None:
+    """A rival that is right wherever float is differs from it nowhere, so that nothing is doubtful."""
+    files, integer = made
+    np.save(files.rows("twin"), np.load(files.rows(integer)))
+    samples = [
+        race_jobs.race(files.root, "blind", rivals, 0.8, 0.999).samples
+        for rivals in ([integer], [integer, "twin"], [integer, FLOAT])
+    ]
+    assert samples[0] == samples[1] == samples[2]
 
 
 def test_samples_far_from_float_come_first(made: tuple[CaseFiles, str]) -> None:
@@ -163,7 +179,7 @@ def test_errors_are_those_of_a_score(
     monkeypatch.setattr("autoselect.scoring.evaluate.observe", fail)
     sha256 = FLOAT if model == FLOAT else integer
     with pytest.raises(error, match=words):
-        race_jobs.race(files.root, sha256, [FLOAT], 0.95)
+        race_jobs.race(files.root, sha256, [FLOAT], 0.5, 0.95)
     with pytest.raises(error, match=words):
         score_jobs.score(files.root, sha256, "heldout", False)  # Of the search part the rows are known.
 
@@ -171,7 +187,7 @@ def test_errors_are_those_of_a_score(
 def test_a_file_that_does_not_load(made: tuple[CaseFiles, str]) -> None:
     messages = []
     for call in (
-        lambda root: race_jobs.race(root, "broken", [FLOAT], 0.95),
+        lambda root: race_jobs.race(root, "broken", [FLOAT], 0.5, 0.95),
         lambda root: score_jobs.score(root, "broken", "search", False),
     ):
         with pytest.raises(AutoselectError) as caught:
@@ -184,7 +200,7 @@ def test_a_race_needs_a_schedule(made: tuple[CaseFiles, str], monkeypatch: pytes
     files, integer = made
     monkeypatch.setattr(CaseFiles, "schedule", tmp_path / "none.npz")
     with pytest.raises(UsageError, match="keep_schedule"):
-        race_jobs.race(files.root, integer, [FLOAT], 0.95)
+        race_jobs.race(files.root, integer, [FLOAT], 0.5, 0.95)
 
 
 def test_a_schedule_needs_a_scored_candidate(made: tuple[CaseFiles, str]) -> None:
@@ -197,4 +213,4 @@ def test_only_means_race(tmp_path: Path, metric: str | None) -> None:
     evaluator = None if metric else (lambda runner: math.pi)
     write_scoring(CaseFiles(root=tmp_path), make_metric(metric) if metric else None, evaluator)
     with pytest.raises(UsageError, match="mean over samples"):
-        race_jobs.race(tmp_path, "any", [], 0.95)
+        race_jobs.race(tmp_path, "any", [], 0.5, 0.95)

@@ -254,6 +254,7 @@ SEARCH_DEFAULTS = {
     "sampler": "surrogate",
     "racing": True,
     "confidence": 0.9,
+    "min_gain": 0.001,
     "early_exit": True,
     "search_space": "default",
     "target": "integer-only",
@@ -303,8 +304,8 @@ SEARCH_DEFAULTS = {
             id="search",
         ),
         pytest.param(
-            ["--no-racing", "--confidence", "0.95", "--no-early-exit"],
-            {"racing": False, "confidence": 0.95, "early_exit": False},
+            ["--no-racing", "--confidence", "0.95", "--min-gain", "0", "--no-early-exit"],
+            {"racing": False, "confidence": 0.95, "min_gain": 0.0, "early_exit": False},
             id="racing",
         ),
         pytest.param(

@@ -2,13 +2,21 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Literal
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoselect.scoring.racing import Schedule, schedule, stratified_error, stratified_mean, verdict
+from autoselect.scoring.racing import (
+    Race,
+    Schedule,
+    expected_variances,
+    schedule,
+    stratified_error,
+    stratified_mean,
+)
 
 EASIER = np.arange(0.0, -40.0, -1.0)
 """Forty samples, the hardest first: ten in each stratum."""
@@ -17,7 +25,7 @@ BY_HAND = Schedule(order=np.array([0, 1, 4, 5, 2, 3, 6, 7]), strata=np.array([0,
 
 
 def column(values: object) -> np.ndarray:
-    return np.asarray(values, dtype=np.float64).reshape(-1, 1)
+    return np.array(values, dtype=np.float64).reshape(-1, 1)
 
 
 # ------------------------------------------------------------------------------------------- schedules
@@ -80,16 +88,24 @@ def test_refuses_what_is_no_hardness(hardness: object) -> None:
 def test_mean_and_error_by_hand() -> None:
     rows = column([1, 0, math.nan, math.nan, 2, 4, math.nan, math.nan])
     assert stratified_mean(rows, BY_HAND, 0) == 0.5 * 0.5 + 0.5 * 3.0
-    # The values 1, 0, 2, 4 with -4 and 4: a sum of 7 and of squares 53, more than the variances of 1, 0 and of 2, 4.
-    pooled = (53 - 7**2 / 6) / 5
-    assert stratified_error(rows, BY_HAND, 0) == pytest.approx(math.sqrt(2 * 0.5**2 * (1 - 2 / 4) * pooled / 2))
+    # Two samples of each stratum, of variances 0.5 and 2, with 32 more of variance 3.
+    variances = (0.5 + 32 * 3) / 33, (2.0 + 32 * 3) / 33
+    error = stratified_error(rows, BY_HAND, 0, np.array([3.0, 3.0]))
+    assert error == pytest.approx(math.sqrt(sum(0.5**2 * (1 - 2 / 4) * v / 2 for v in variances)))
 
 
 def test_a_stratum_without_differences_is_not_sure() -> None:
     rows = column([1, 0, math.nan, math.nan, 0, 0, math.nan, math.nan])
-    # The hard one: 1, 0 with -1 and 1 has the variance 11/12; all with these two 0.5667; the easy one 0, 0, -1, 1: 2/3.
-    pooled = (3 - 1 / 6) / 5
-    assert stratified_error(rows, BY_HAND, 0) == pytest.approx(math.sqrt(2 * 0.5**2 * 0.5 * pooled / 2))
+    sure = stratified_error(rows, BY_HAND, 0, np.array([0.0, 0.0]))
+    assert sure == pytest.approx(math.sqrt(0.5**2 * 0.5 * (0.5 / 33) / 2))
+    assert stratified_error(rows, BY_HAND, 0, np.array([0.0, 0.17])) > sure
+
+
+def test_candidates_are_expected_to_differ_as_much_as_the_two_rivals_that_differ_most() -> None:
+    level, hard, easy = (column(rows) for rows in ([1] * 8, [0, 1] * 2 + [1] * 4, [1] * 4 + [2, 1, 1, 1]))
+    assert expected_variances([level, hard], BY_HAND).tolist() == [0.25, 0.0]
+    assert expected_variances([level, hard, easy], BY_HAND).tolist() == [0.25, 0.1875]
+    assert expected_variances([hard], BY_HAND).tolist() == [0.0, 0.0]
 
 
 def test_the_estimate_is_unbiased_and_spreads_as_the_textbook_says() -> None:
@@ -103,49 +119,70 @@ def test_the_estimate_is_unbiased_and_spreads_as_the_textbook_says() -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=1, max_size=60))
-def test_nothing_is_unsure_at_the_last_look(pairs: list[tuple[float, float]]) -> None:
-    ours, rival = column([p[0] for p in pairs]), column([p[1] for p in pairs])
-    made = schedule(rival[:, 0], 0)
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=60))
+def test_nothing_is_unsure_at_the_last_look(values: list[float]) -> None:
+    rows = column(values)
+    made = schedule(rows[:, 0], 0)
     last = len(made.looks) - 1
-    assert stratified_error(ours, made, last) == 0.0
-    assert stratified_mean(ours, made, last) == ours[:, 0].mean()
-    assert verdict(ours, rival, made, last, "minimize", 0.9) == (not ours[:, 0].mean() < rival[:, 0].mean())
-    assert verdict(ours, rival, made, last, "maximize", 0.9) == (not ours[:, 0].mean() > rival[:, 0].mean())
+    assert stratified_error(rows, made, last, np.ones(made.strata.max() + 1)) == 0.0
+    assert stratified_mean(rows, made, last) == rows[:, 0].mean()
 
 
-# -------------------------------------------------------------------------------------------- verdicts
+# --------------------------------------------------------------------------------------------- races
 
-HITS = np.zeros(40), np.ones(40)
-VERDICTS = {
-    "always misses": (HITS[0], HITS[1], "maximize", True),
-    "always hits": (HITS[1], HITS[0], "maximize", False),
-    "always errs": (HITS[1], HITS[0], "minimize", True),
-    "equal so far": (HITS[1], HITS[1], "maximize", False),
-    "one miss more": (np.where(np.arange(40) == 0, 0.0, 1.0), HITS[1], "maximize", False),
+ONE_MISS = np.where(np.arange(40) == 0, 0.0, 1.0)
+ALL_HITS, NO_HIT = np.ones(40), np.zeros(40)
+RACES = {
+    "always misses": (NO_HIT, "maximize", 0.9, True),
+    "always hits": (ALL_HITS, "maximize", 1.0, False),
+    "always errs": (ALL_HITS, "minimize", 0.2, True),
+    "equal so far, the goal a hit away": (ALL_HITS, "maximize", 1.0 + 1 / 40, False),
+    "equal so far, the goal far away": (ALL_HITS, "maximize", 1.5, True),
+    "worse than its rival, but better than the goal": (ONE_MISS, "maximize", 0.9, False),
 }
 
 
-@pytest.mark.parametrize(("ours", "rival", "direction", "dropped"), VERDICTS.values(), ids=VERDICTS)
-def test_verdict_of_a_first_look(ours: np.ndarray, rival: np.ndarray, direction: str, dropped: bool) -> None:
+@pytest.mark.parametrize(("ours", "direction", "goal", "lost"), RACES.values(), ids=RACES)
+def test_a_first_look(ours: np.ndarray, direction: Literal["maximize", "minimize"], goal: float, lost: bool) -> None:
     made = schedule(EASIER, 0)
     rows = column(ours)
     rows[made.order[made.looks[0] :]] = math.nan
-    assert verdict(rows, column(rival), made, 0, direction, 0.9) is dropped  # type: ignore[arg-type]
+    rivals = [column(ALL_HITS), column(ONE_MISS)]
+    race = Race(made, rivals, expected_variances(rivals, made), direction, goal=goal, confidence=0.9)
+    assert race.is_lost(rows, 0) is lost
+
+
+def test_the_rival_that_is_most_alike_decides() -> None:
+    """Beside one that answers at random nothing is sure; beside its twin the candidate's score is known."""
+    made = schedule(EASIER, 0)
+    rng = np.random.default_rng(0)
+    ours, noise = column(rng.integers(0, 2, 40)), column(rng.integers(0, 2, 40))
+    goal, expected = float(ours.mean()) + 0.06, np.full(4, 0.02)
+    lost = [
+        Race(made, rivals, expected, "maximize", goal=goal, confidence=0.9).is_lost(ours, 0)
+        for rivals in ([noise], [ours], [noise, ours], [ours, noise])
+    ]
+    assert lost == [False, True, True, True]
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0, math.nan])
 def test_refuses_a_confidence_that_is_none(confidence: float) -> None:
     with pytest.raises(ValueError, match="above 0 and below 1"):
-        verdict(column([0.0]), column([0.0]), schedule(np.zeros(1), 0), 0, "minimize", confidence)
+        Race(schedule(np.zeros(1), 0), [column([0.0])], np.zeros(1), "minimize", goal=0.0, confidence=confidence)
 
 
-def raced(differences: np.ndarray, seed: int, confidence: float) -> tuple[bool, float]:
-    """Whether a candidate of these differences of loss was dropped, and the share of samples run; hardest first."""
+def raced(differences: np.ndarray, goal: float, seed: int, confidence: float) -> tuple[bool, float]:
+    """Whether a candidate of these differences of loss was dropped, and the share of samples run; hardest first.
+
+    Its rivals are one of no loss at all, and one that differs from this one as much, on other samples as hard.
+    """
     made = schedule(-np.arange(len(differences)), seed)
-    ours, rival = column(differences), np.zeros((len(differences), 1))
+    shuffled = differences.reshape(-1, 10)
+    other = np.random.default_rng(seed).permuted(shuffled, axis=1).reshape(-1, 1)
+    rivals = [np.zeros((len(differences), 1)), other - other.mean()]
+    race = Race(made, rivals[:1], expected_variances(rivals, made), "minimize", goal=goal, confidence=confidence)
     for look, seen in enumerate(made.looks[:-1]):
-        if verdict(ours, rival, made, look, "minimize", confidence):
+        if race.is_lost(column(differences), look):
             return True, seen / len(differences)
     return False, 1.0
 
@@ -175,10 +212,11 @@ SIDES = [(3, 4), (11, 12), (19, 20), (39, 40)]
 
 
 @pytest.mark.parametrize("steepness", STRUCTURES.values(), ids=STRUCTURES)
-def test_a_candidate_better_by_one_sample_is_seldom_dropped(steepness: tuple[float, float]) -> None:
+def test_a_candidate_that_just_reaches_its_goal_is_seldom_dropped(steepness: tuple[float, float]) -> None:
     rng = np.random.default_rng(1)
-    races = [raced(hits_lost(rng, 400, *sides, steepness), i, 0.9)[0] for i, sides in enumerate(SIDES * 500)]
-    assert len(races) == 2000
+    drawn = [hits_lost(rng, 400, *sides, steepness) for sides in SIDES * 250]
+    races = [raced(d, float(d.mean()), i, 0.9)[0] for i, d in enumerate(drawn)]
+    assert len(races) == 1000
     assert np.mean(races) <= 0.1
 
 
@@ -186,7 +224,7 @@ def test_errors_with_heavy_tails_keep_the_chance_too() -> None:
     rng = np.random.default_rng(2)
     scale = np.linspace(5.0, 0.5, 300)
     drawn = [rng.standard_t(4, 300) * scale for _ in range(300)]
-    assert np.mean([raced(d - d.mean() - 1e-9, i, 0.8)[0] for i, d in enumerate(drawn)]) <= 0.2
+    assert np.mean([raced(d, float(d.mean()), i, 0.8)[0] for i, d in enumerate(drawn)]) <= 0.2
 
 
 SHARES = {"a fifth worse": (230, 30, 0.0, 0.12), "a tenth worse": (130, 30, 0.0, 0.2), "equal": (30, 30, 0.9, 1.0)}
@@ -195,5 +233,6 @@ SHARES = {"a fifth worse": (230, 30, 0.0, 0.12), "a tenth worse": (130, 30, 0.0,
 @pytest.mark.parametrize(("losses", "wins", "least", "most"), SHARES.values(), ids=SHARES)
 def test_share_of_samples_run(losses: int, wins: int, least: float, most: float) -> None:
     rng = np.random.default_rng(3)
-    shares = [raced(hits_lost(rng, 1000, losses, wins, (4.0, 4.0)), seed, 0.95)[1] for seed in range(60)]
+    drawn = [hits_lost(rng, 1000, losses, wins, (4.0, 4.0)) for _ in range(60)]
+    shares = [raced(d, 0.0, seed, 0.95)[1] for seed, d in enumerate(drawn)]
     assert least <= np.mean(shares) <= most

@@ -57,7 +57,7 @@ class FakePool:
     Attributes:
         built: Recipes in the order in which they were built.
         scored: Hashes in the order in which they were scored.
-        raced: Hashes with their rivals, in the order in which they raced.
+        raced: Hashes with their rivals and goals, in the order in which they raced.
         schedule_of: The candidate that said which samples are hard.
     """
 
@@ -65,7 +65,7 @@ class FakePool:
         """With ``held_back`` no job ends before :meth:`release`; ``fails(job, recipe or sha)`` may give an error."""
         self.built: list[frozenset[str]] = []
         self.scored: list[str] = []
-        self.raced: list[tuple[str, tuple[str, ...]]] = []
+        self.raced: list[tuple[str, tuple[str, ...], float]] = []
         self.schedule_of = ""
         self._held_back = held_back
         self._fails = fails or (lambda job, what: None)
@@ -84,11 +84,13 @@ class FakePool:
         assert function is race_jobs.keep_schedule
         self.schedule_of = args[1]
 
-    def _race(self, root: Path, sha256: str, rivals: Sequence[str], confidence: float) -> race_jobs.RaceReply:
-        """A candidate that is not better than its rival is dropped after one of three samples."""
-        self.raced.append((sha256, tuple(rivals)))
+    def _race(
+        self, root: Path, sha256: str, rivals: Sequence[str], goal: float, confidence: float
+    ) -> race_jobs.RaceReply:
+        """A candidate that is not better than its goal is dropped after one of three samples."""
+        self.raced.append((sha256, tuple(rivals), goal))
         full = self._score(root, sha256, "search", False)
-        dropped = all(full.value <= 0.1 * len(self._nodes[rival]) for rival in rivals)
+        dropped = full.value <= goal + 1e-9
         return race_jobs.RaceReply(
             dropped=dropped,
             samples=1 if dropped else 3,

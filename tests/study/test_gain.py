@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from autoselect.domain.pareto import hypervolume
-from autoselect.study.gain import FrontVolume, fit_link
+from autoselect.study.gain import FrontVolume, fit_link, reference_corner
 from autoselect.study.surrogate import Belief
 
 CORNER = np.ones(3)
@@ -184,3 +184,33 @@ def test_a_coarse_grid_dominates_a_little_less_and_never_more() -> None:
     exact = np.array([hypervolume(np.vstack([front, [1 / STEPS, *p]]), corner) - before for p in points])
     assert np.all(found >= exact - 1e-12)
     assert np.abs(found - exact).max() < 0.02
+
+
+@settings(max_examples=300, deadline=None)
+@given(FRONTS, st.sampled_from([0.0, 0.001, 0.05, 0.5]), COST, COST)
+def test_the_loss_worth_a_share_is_where_the_hypervolume_grows_by_it(
+    front: np.ndarray, share: float, size: float, penalty: float
+) -> None:
+    found = FrontVolume(front).loss_worth(share, size, penalty)
+    wanted = share * hypervolume(front, CORNER)
+    if size >= 1.0 or penalty >= 1.0:
+        assert found == -np.inf
+        return
+    grown = [growth(front, loss, size, penalty) for loss in (found + 1e-3, found, found - 1e-3)]
+    assert grown[1] == pytest.approx(wanted, abs=1e-9)
+    assert grown[0] <= grown[1] + 1e-9
+    assert grown[2] >= grown[1]
+
+
+def test_the_loss_worth_a_share_by_hand() -> None:
+    """The front's one point dominates 0.5 x 0.5 x 0.5."""
+    front = FrontVolume(np.array([[0.5, 0.5, 0.5]]))
+    assert front.loss_worth(0.0, 0.5, 0.5) == pytest.approx(0.5)
+    assert front.loss_worth(0.0, 0.25, 0.5) == pytest.approx(1.0)
+    assert front.loss_worth(1.0, 0.5, 0.5) == pytest.approx(0.0)
+    assert front.loss_worth(2.0, 0.5, 0.5) == pytest.approx(-0.5)  # better than float
+
+
+def test_the_corner_is_a_little_beyond_the_worst_of_each_objective() -> None:
+    points = np.array([[0.5, 100.0, 0.0], [-0.1, 200.0, 0.0]])
+    assert reference_corner(points) == pytest.approx([0.55, 220.0, 1e-9])

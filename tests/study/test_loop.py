@@ -268,12 +268,14 @@ class WorsePool(FakePool):
     def _score(self, root: Path, sha256: str, part: str, interval: bool) -> score_jobs.ScoreReply:
         return replace(super()._score(root, sha256, part, interval), value=-0.1 * len(self._nodes[sha256]))
 
-    def _race(self, root: Path, sha256: str, rivals: Sequence[str], confidence: float) -> race_jobs.RaceReply:
-        return replace(super()._race(root, sha256, rivals, confidence), dropped=True, samples=1, reply=None)
+    def _race(
+        self, root: Path, sha256: str, rivals: Sequence[str], goal: float, confidence: float
+    ) -> race_jobs.RaceReply:
+        return replace(super()._race(root, sha256, rivals, goal, confidence), dropped=True, samples=1, reply=None)
 
 
 def test_a_dropped_candidate_has_no_score_and_is_known(path: Path) -> None:
-    search = Search(path, WorsePool(), racing=Racing(confidence=0.9, seed=0))
+    search = Search(path, WorsePool(), racing=Racing(confidence=0.9, min_gain=0.0, seed=0))
     records = search.run(30)
     assert search.pool.schedule_of == sha_of("")
     baselines, raced = records[:3], [r for r in records[3:] if active(r) not in (frozenset(), frozenset("ab"))]
@@ -284,31 +286,57 @@ def test_a_dropped_candidate_has_no_score_and_is_known(path: Path) -> None:
         assert record.error is None
         assert record.partial is not None
         assert (record.partial.samples, record.partial.total, record.partial.size_bytes) == (1, 3, 110)
+        assert (record.partial.estimate, record.partial.drop) == pytest.approx((-0.1, 0.3))  # float: 0.2
         assert not record.feasible
     assert len(search.pool.raced) == 2
-    assert {rivals for _, rivals in search.pool.raced} == {(sha_of(""),)}
+    for _, rivals, goal in search.pool.raced:
+        assert set(rivals) == {sha_of(""), sha_of("a b")}  # what is dropped has not seen all samples
+        assert goal == pytest.approx(0.0)  # of the all-integer model, which is as small
     assert sum(not r.reused for r in raced) == 2
     assert search.study.records() == records
 
 
 def test_dropped_candidates_are_known_to_a_resumed_loop(path: Path) -> None:
-    racing = Racing(confidence=0.9, seed=0)
+    racing = Racing(confidence=0.9, min_gain=0.0, seed=0)
     before = Search(path, WorsePool(), racing=racing).run(20)
     again = Search(path, WorsePool(), racing=racing)
     assert again.run(30)[:20] == before
     assert again.pool.raced == []
 
 
-def test_the_best_that_is_as_small_is_the_rival_and_a_tie_is_dropped(path: Path) -> None:
-    search = Search(path, racing=Racing(confidence=0.9, seed=0))
+def test_the_goal_is_the_score_of_the_best_that_is_as_small_and_a_tie_is_dropped(path: Path) -> None:
+    search = Search(path, racing=Racing(confidence=0.9, min_gain=0.0, seed=0))
     records = search.run(30)
-    (first, its_rivals), (second, their_rivals) = search.pool.raced
+    (first, _, its_goal), (second, _, their_goal) = search.pool.raced
     assert {first, second} == {sha_of("a"), sha_of("b")}
-    assert its_rivals == (sha_of(""),)
-    assert their_rivals == (first,)  # as small, as little fragmented, and better than the all-integer model
+    assert its_goal == pytest.approx(0.0)
+    assert their_goal == pytest.approx(0.1)  # ``first`` is as small, and better than the all-integer model
     scored = {r.scores.sha256 for r in records if r.scores}
     assert first in scored
     assert second not in scored
+
+
+def test_a_goal_asks_for_more_where_more_must_be_gained(path: Path, tmp_path: Path) -> None:
+    goals = []
+    for number, share in enumerate((0.0, 0.1, 0.5)):
+        search = Search(tmp_path / f"{number}.journal", racing=Racing(confidence=0.9, min_gain=share, seed=0))
+        search.run(30)
+        goals.append(search.pool.raced[0][2])
+    assert goals == sorted(goals)
+    assert goals[0] < goals[1] < goals[2]
+
+
+def test_rivals_are_those_that_are_most_alike(path: Path) -> None:
+    nodes = "abcde"
+    space = BoundSpace(dimensions=tuple(Toggle(name=f"node:{n}", nodes=frozenset({n})) for n in nodes))
+    baselines = [Baseline(name=n or "none", nodes=frozenset(n)) for n in ("", "a", "ab", "abc", "abcd")]
+    search = Search(path, space=space, racing=Racing(confidence=0.9, min_gain=0.0, seed=0))
+    search.run(60, baselines)
+    known = [frozenset(b.nodes) for b in baselines]
+    sets = dict(search.pool._nodes)
+    sha, rivals, _ = search.pool.raced[0]
+    nearest = sorted(len(other ^ sets[sha]) for other in known)[:3]
+    assert [len(sets[rival] ^ sets[sha]) for rival in rivals] == nearest
 
 
 def test_a_search_ends_where_it_is_told_to(path: Path) -> None:
@@ -332,11 +360,12 @@ def test_a_sampler_with_nothing_left_ends_the_search(path: Path) -> None:
     assert search.study.close_abandoned() == 0
 
 
-def test_the_rival_costs_no_more_in_the_objectives_of_the_run(path: Path) -> None:
-    """All candidates have one segment, so the best one is everybody's rival, though it is the largest file."""
-    search = Search(path, racing=Racing(confidence=0.9, seed=0), costs=("segments",))
+def test_the_goal_is_one_of_the_objectives_of_the_run(path: Path) -> None:
+    """All candidates have one segment, so all must beat the best one, though it is the largest file."""
+    search = Search(path, racing=Racing(confidence=0.9, min_gain=0.0, seed=0), costs=("segments",))
     search.run(20, [Baseline(name="both", nodes=frozenset("ab"))])
-    assert sorted(search.pool.raced) == sorted((sha_of(one), (sha_of("a b"),)) for one in ("", "a", "b"))
+    assert {sha for sha, _, _ in search.pool.raced} == {sha_of(one) for one in ("", "a", "b")}
+    assert [goal for _, _, goal in search.pool.raced] == [pytest.approx(0.2)] * 3
 
 
 def test_the_study_is_told_the_objectives_of_the_run(path: Path) -> None:

@@ -178,7 +178,7 @@ def partial(**changed: Any) -> dict[str, Any]:
     return Partial(
         **values
         | {"sha256": "a", "samples": 30, "total": 120, "sqnr_db": 10.0, "size_bytes": 200, "penalty": 2.5}
-        | {"quantities": {}}
+        | {"quantities": {}, "drop": 0.375}
         | changed
     ).to_dict()
 
@@ -217,7 +217,7 @@ def test_history_from_scores(attributes: dict[str, Any], expected: Seen) -> None
 def test_history_from_dropped_candidates() -> None:
     """10 dB are an error power of a tenth of the signal's; 30 of 120 samples are a quarter."""
     (found,) = told([trial_of("2", TrialState.PRUNED, user_attrs={"partial": partial()})]).seen
-    assert found == seen(0b00100, None, pytest.approx(math.log(0.1)), 200, 2.5, share=0.25)
+    assert found == seen(0b00100, None, pytest.approx(math.log(0.1)), 200, 2.5, share=0.25, estimated_loss=0.375)
 
 
 def test_history_from_bare_values() -> None:
