@@ -47,6 +47,8 @@ def _volume(front: np.ndarray, reference: np.ndarray) -> float:
     """Slice along the last objective; each slice is a problem with one objective less."""
     if front.shape[1] == 1:
         return float(reference[0] - front[:, 0].min())
+    if front.shape[1] == 2:
+        return _area(front, reference)
     order = np.argsort(front[:, -1], kind="stable")
     front = front[order]
     ends = np.append(front[1:, -1], reference[-1])
@@ -54,8 +56,15 @@ def _volume(front: np.ndarray, reference: np.ndarray) -> float:
     for i, (start, end) in enumerate(zip(front[:, -1], ends, strict=True)):
         if end > start:
             slab = front[: i + 1, :-1]
-            total += (end - start) * _volume(slab[non_dominated(slab)], reference[:-1])
+            total += (end - start) * _volume(slab, reference[:-1])
     return float(total)
+
+
+def _area(points: np.ndarray, reference: np.ndarray) -> float:
+    """Below a staircase."""
+    points = points[np.argsort(points[:, 0], kind="stable")]
+    widths = np.diff(np.append(points[:, 0], reference[0]))
+    return float(widths @ (reference[1] - np.minimum.accumulate(points[:, 1])))
 
 
 def _checked(losses: np.ndarray) -> np.ndarray:

@@ -76,7 +76,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partial:
-    """What is known of a candidate that was dropped: it cannot enter the front, from part of the samples.
+    """What is known, from part of the samples, of a candidate that was dropped: it adds too little to the front.
 
     Attributes:
         sha256: Of the candidate's bytes.

@@ -105,5 +105,5 @@ def _outcome(record: TrialRecord) -> list[str]:
             *([] if record.feasible else ["* beyond a limit"]),
         ]
     if partial is not None:
-        return [f"* dropped after {partial.samples} of {partial.total} samples: it cannot enter the front"]
+        return [f"* dropped after {partial.samples} of {partial.total} samples: it adds too little to the front"]
     return [f"* failed: `{' '.join((record.error or '').split()).replace('`', ' ')}`"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from autoselect.domain.pareto import non_dominated
+from autoselect.domain.pareto import hypervolume, non_dominated
 from autoselect.study.surrogate import Belief
 
 _QUANTILES = np.array([0.04, 0.15, 0.3, 0.5, 0.7, 0.85, 0.96])
@@ -118,8 +118,6 @@ class FrontVolume:
         self._edges = [_edges(column, coarse=front.shape[1] > _EXACT_OBJECTIVES) for column in front[:, 1:].T]
         self._areas = np.stack([self._area(front[front[:, 0] <= level]) for level in self._levels[:-1]])
         self._steps = np.diff(self._levels)
-        free = self._areas.reshape(len(self._areas), -1)[:, 0]  # beyond the lowest of all costs
-        self._volume = float((1.0 - free) @ self._steps)
 
     def _area(self, front: np.ndarray) -> np.ndarray:
         """Undominated area beyond each grid point."""
@@ -152,11 +150,11 @@ class FrontVolume:
         beyond = np.any(np.stack(costs) >= 1.0, axis=0)
         return np.where(beyond[:, None], 0.0, found.T)
 
-    def loss_worth(self, share: float, *costs: float) -> float:
-        """The loss at which a point would add so much of the volume that the front dominates.
+    def loss_adding(self, wanted: float, *costs: float) -> float:
+        """The loss at which a point adds so much volume.
 
         Args:
-            share: Of the front's volume, at least 0.
+            wanted: At least 0.
             costs: The point's value of each cost.
 
         Returns:
@@ -164,7 +162,6 @@ class FrontVolume:
         """
         areas = self.exclusive_areas(*(np.array([cost]) for cost in costs))[0]
         gains = np.append(np.cumsum((areas * self._steps)[::-1])[::-1], 0.0)  # at each level
-        wanted = share * self._volume
         below = int(np.searchsorted(-gains, -wanted, side="left"))  # the first level at which it adds no more
         if below == 0:
             # Better than all: nothing is dominated there.
@@ -187,6 +184,23 @@ class FrontVolume:
         middles = (self._levels[:-1] + self._levels[1:]) / 2
         reached = ndtr((middles[None, None, :] - losses[:, :, None]) / np.maximum(deviations, 1e-9)[:, :, None])
         return np.asarray(np.einsum("nk,nqk,k,q->n", areas, reached, self._steps, _quantile_weights()))
+
+
+def loss_worth(front: np.ndarray, share: float, costs: np.ndarray) -> float:
+    """The loss at which a point would add a share of the volume that a front dominates.
+
+    Args:
+        front: Shape (n, 1 + n_costs), n at least 1, in units of the reference: loss, then costs.
+        share: At least 0.
+        costs: The point's, shape (n_costs,), likewise.
+
+    Returns:
+        As :meth:`FrontVolume.loss_adding`.
+    """
+    wanted = share * hypervolume(front, np.ones(front.shape[1]))
+    # What the front dominates of the space beyond the point's own costs is all that counts, and needs few members.
+    beyond = np.column_stack([front[:, 0], np.maximum(front[:, 1:], costs)])
+    return FrontVolume(np.unique(beyond[non_dominated(beyond)], axis=0)).loss_adding(wanted, *costs.tolist())
 
 
 def _edges(values: np.ndarray, *, coarse: bool) -> np.ndarray:

@@ -14,14 +14,13 @@ import numpy as np
 from autoselect.cases import build_jobs, race_jobs, score_jobs
 from autoselect.cases.events import Listener, TrialFinished
 from autoselect.domain.objectives import Constraints, Direction, drop_from, score_at
-from autoselect.domain.pareto import non_dominated
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import PreparationError, TrialError, UsageError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.runs.records import Partial, Scores, TrialRecord
 from autoselect.study.baselines import Baseline, recipe_for
-from autoselect.study.gain import FrontVolume, reference_corner
+from autoselect.study.gain import loss_worth, reference_corner
 from autoselect.study.optuna_study import Asked, SearchStudy
 
 _HOPELESS_AFTER = 5
@@ -268,9 +267,8 @@ class SearchLoop:
         scored = np.array([[s.drop, *(s.costs[c] for c in columns)] for s in self._known.values()])
         own = np.array([built.costs[c] for c in columns])
         corner = reference_corner(np.vstack([scored, [-np.inf, *own]]))
-        front = FrontVolume(scored[non_dominated(scored)] / corner)
-        drop = front.loss_worth(min_gain, *(own / corner[1:])) * corner[0]
-        return self._yardstick.score(float(drop))
+        loss = loss_worth(scored / corner, min_gain, own / corner[1:])
+        return self._yardstick.score(float(loss * corner[0]))
 
     def _scored_or_dropped(
         self, tickets: list[_Ticket], built: build_jobs.BuildReply, reply: score_jobs.ScoreReply | race_jobs.RaceReply

@@ -156,7 +156,7 @@ class SearchStudy:
         return self._tell(asked, record, own, values=values)
 
     def tell_dropped(self, asked: Asked, recipe: Recipe, partial: Partial, *, reused: bool) -> TrialRecord:
-        """Finish a trial that cannot enter the front, without a score."""
+        """Finish a trial that adds too little to the front, without a score."""
         record = TrialRecord(number=asked.number, origin=asked.origin, recipe=recipe, reused=reused, partial=partial)
         return self._tell(asked, record, {"partial": partial.to_dict(), "reused": reused}, state=TrialState.PRUNED)
 

@@ -109,8 +109,10 @@ def reference_front(tables: Iterable[pd.DataFrame], reference: Reference) -> tup
     return losses[non_dominated(losses)], len(together)
 
 
-def case_curves(case: BenchmarkCase, runs: Path, sweeps: Path) -> tuple[list[Curve], dict[str, object]]:
-    """All curves of a case, and what its reference front is.
+def case_curves(
+    case: BenchmarkCase, runs: Path, sweeps: Path, earlier: Path | None = None
+) -> tuple[list[Curve], dict[str, object]]:
+    """All curves of a case, and what its reference front is, for which candidates of earlier runs count as well.
 
     Raises:
         SystemExit: If the case has no reference point, or its runs are of other data.
@@ -122,6 +124,8 @@ def case_curves(case: BenchmarkCase, runs: Path, sweeps: Path) -> tuple[list[Cur
         if note["search_samples"] != case.samples:
             raise SystemExit(f"{case.name} {note['sampler']} {note['seed']} was scored on other samples: run it again.")
     plain = [run for note, run in found if not note["sampler"].endswith(REPAIRED)]
+    if earlier is not None:
+        plain += [run for note, run in finished_runs(earlier, case.name) if not note["sampler"].endswith(REPAIRED)]
     tables = [complete(run.trials)[["sha256", *OBJECTIVES]] for run in plain]
     swept = sweeps / f"sweep_{case.name}.csv"
     if swept.exists():
@@ -224,6 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, required=True, help="--output of bench.py.")
     parser.add_argument("--sweeps", type=Path, required=True, help="--output of sweep.py.")
+    parser.add_argument("--earlier", type=Path, help="Runs of other versions: their candidates are known, no more.")
     parser.add_argument("--case", action="append", default=[], help="A case; repeat it. All with runs by default.")
     parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent / "results")
     options = parser.parse_args(arguments)
@@ -233,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for case in all_cases({}).values():
         if not finished_runs(options.runs, case.name) or (options.case and case.name not in options.case):
             continue
-        curves, about = case_curves(case, options.runs, options.sweeps)
+        curves, about = case_curves(case, options.runs, options.sweeps, options.earlier)
         figures.append(about)
         rows += summary_rows(case.name, curves, float(str(about["hypervolume"])))
         draw(case.name, curves, options.output / f"{case.name}.png")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autoselect.domain.objectives import Constraints, Objective, drop_from, losses
+from autoselect.domain.objectives import Constraints, Objective, drop_from, losses, score_at
 
 
 def test_directions_become_losses() -> None:
@@ -22,6 +22,7 @@ def test_directions_become_losses() -> None:
 )
 def test_a_drop_is_positive_for_worse(reference: float, score: float, direction: str, drop: float) -> None:
     assert drop_from(reference, score, direction) == pytest.approx(drop)  # type: ignore[arg-type]
+    assert score_at(reference, drop, direction) == pytest.approx(score)  # type: ignore[arg-type]
 
 
 LIMITS = Constraints(max_drop=0.02, max_size_bytes=1000, max_penalty=0.5)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -44,6 +45,24 @@ def test_json_round_trip(recipe: Recipe) -> None:
 def test_equal_recipes_and_only_those_share_text_and_fingerprint(one: Recipe, two: Recipe) -> None:
     assert (one.to_json() == two.to_json()) is (one == two)
     assert (one.fingerprint == two.fingerprint) is (one == two)
+
+
+UNLIKE = {
+    "nothing": ({"denylisted_nodes": {"a"}}, {"denylisted_nodes": {"a"}, "repairs": ("bias",)}, ""),
+    "left out or not": ({"denylisted_nodes": {"a", "b"}}, {"denylisted_nodes": {"b", "c"}}, "ac"),
+    "hybrid or float": ({"denylisted_nodes": {"a", "b"}}, {"denylisted_nodes": {"a"}, "fallback": "float"}, "ab"),
+    "some of them float": (
+        {"denylisted_nodes": {"a", "b"}, "float_nodes": {"a"}},
+        {"denylisted_nodes": {"a", "b"}, "fallback": "float"},
+        "b",
+    ),
+}
+
+
+@pytest.mark.parametrize(("one", "two", "nodes"), UNLIKE.values(), ids=UNLIKE)
+def test_nodes_that_two_recipes_treat_otherwise(one: dict[str, Any], two: dict[str, Any], nodes: str) -> None:
+    first, second = Recipe(**one), Recipe(**two)
+    assert first.nodes_unlike(second) == second.nodes_unlike(first) == frozenset(nodes)
 
 
 def test_the_text_is_canonical() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from autoselect.domain.pareto import hypervolume
-from autoselect.study.gain import FrontVolume, fit_link, reference_corner
+from autoselect.study.gain import FrontVolume, fit_link, loss_worth, reference_corner
 from autoselect.study.surrogate import Belief
 
 CORNER = np.ones(3)
@@ -191,7 +191,7 @@ def test_a_coarse_grid_dominates_a_little_less_and_never_more() -> None:
 def test_the_loss_worth_a_share_is_where_the_hypervolume_grows_by_it(
     front: np.ndarray, share: float, size: float, penalty: float
 ) -> None:
-    found = FrontVolume(front).loss_worth(share, size, penalty)
+    found = loss_worth(front, share, np.array([size, penalty]))
     wanted = share * hypervolume(front, CORNER)
     if size >= 1.0 or penalty >= 1.0:
         assert found == -np.inf
@@ -204,11 +204,11 @@ def test_the_loss_worth_a_share_is_where_the_hypervolume_grows_by_it(
 
 def test_the_loss_worth_a_share_by_hand() -> None:
     """The front's one point dominates 0.5 x 0.5 x 0.5."""
-    front = FrontVolume(np.array([[0.5, 0.5, 0.5]]))
-    assert front.loss_worth(0.0, 0.5, 0.5) == pytest.approx(0.5)
-    assert front.loss_worth(0.0, 0.25, 0.5) == pytest.approx(1.0)
-    assert front.loss_worth(1.0, 0.5, 0.5) == pytest.approx(0.0)
-    assert front.loss_worth(2.0, 0.5, 0.5) == pytest.approx(-0.5)  # better than float
+    front = np.array([[0.5, 0.5, 0.5]])
+    assert loss_worth(front, 0.0, np.array([0.5, 0.5])) == pytest.approx(0.5)
+    assert loss_worth(front, 0.0, np.array([0.25, 0.5])) == pytest.approx(1.0)
+    assert loss_worth(front, 1.0, np.array([0.5, 0.5])) == pytest.approx(0.0)
+    assert loss_worth(front, 2.0, np.array([0.5, 0.5])) == pytest.approx(-0.5)  # better than float
 
 
 def test_the_corner_is_a_little_beyond_the_worst_of_each_objective() -> None:

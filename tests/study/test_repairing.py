@@ -17,6 +17,7 @@ from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import make_settings
+from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError, UsageError
 from autoselect.study.repairing import DECIDING_SAMPLES, with_repairs
@@ -32,6 +33,7 @@ class Pool:
     ) -> None:
         self.known, self.scores = known, scores or {}
         self.asked: list[tuple[str, ...]] = []
+        self.left_out: set[frozenset[str]] = set()
         self.rows: list[tuple[str, list[int]]] = []
         self.scored: list[str] = []
 
@@ -47,28 +49,30 @@ class Pool:
 
     def answer(self, job: Any, *arguments: Any) -> Any:
         if job is build_jobs.build:
-            return SimpleNamespace(sha256="+".join(Recipe.from_json(arguments[0]).repairs))
+            recipe = Recipe.from_json(arguments[0])
+            return SimpleNamespace(sha256="+".join((*sorted(recipe.denylisted_nodes), *recipe.repairs)))
         if job is score_jobs.score:
             score = self.scores.get(tuple(arguments[0].split("+")) if arguments[0] else (), 0.0)
             self.scored.append(arguments[0])
             return score if isinstance(score, Exception) else SimpleNamespace(value=score)
-        _, samples, rows, _, repairs = arguments
+        nodes, samples, rows, _, repairs = arguments
         self.asked.append(repairs)
+        self.left_out.add(nodes)
         self.rows.append((samples, list(rows)))
-        found = self.known.get(repairs, 1.0)
+        found = self.known.get((*sorted(nodes), *repairs), self.known.get(repairs, 1.0))
         if isinstance(found, float):
             return [] if math.isnan(found) else [found]
         return found
 
 
-def case(root: Path, *, search: bool = True) -> Case:
+def case(root: Path, *, search: bool = True, layers: LayerTable | None = None) -> Case:
     files = CaseFiles(root=root)
     if search:
         files.split("search").parent.mkdir(parents=True)
         files.split("search").write_text(json.dumps({"samples": "evaluation", "indices": list(range(0, 80, 2))}))
     return Case(
         files=files,
-        layers=table(("a", "CONV_2D", 0.3)),
+        layers=layers or table(("a", "CONV_2D", 0.3)),
         counts={"calibration": 5, "search": 40},
         hashes={},
         has_heldout=True,
@@ -139,6 +143,32 @@ def test_biases_are_corrected_further_where_all_candidates_have_them_corrected(
     pool: Any = Pool(known, scores)
     decided = with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None)
     assert (decided.repairs, decided.refining) == (repairs, further)
+
+
+FOUR = table(("mild", "CONV_2D", 0.3), ("worst", "CONV_2D", 2.0), ("bad", "ADD", 0.9), ("good", "CONV_2D", 0.1))
+MSE = ("ranges-mse",)
+JUDGES = {
+    "a little worse without float nodes, far better with them": (
+        {MSE: 1.5, ("worst", *MSE): 0.5, ("bad", "worst", *MSE): 0.5},
+        {},
+        MSE,
+    ),
+    "better without, far worse with": ({MSE: 0.8, ("worst", *MSE): 2.0}, {}, ()),
+    "scores rise on the whole": ({MSE: 0.5}, {MSE: -0.1, ("bad", "worst", *MSE): 0.2}, MSE),
+    "scores fall on the whole": ({MSE: 0.5}, {MSE: -0.2, ("bad", "worst", *MSE): 0.1}, ()),
+    "one cannot be scored": ({MSE: 0.5}, {("worst", *MSE): TrialError("died")}, ()),
+}
+
+
+@pytest.mark.parametrize(("known", "scores", "expected"), JUDGES.values(), ids=JUDGES)
+def test_three_models_stand_for_all_candidates(
+    tmp_path: Path, known: Any, scores: Any, expected: tuple[str, ...]
+) -> None:
+    """The all-integer one, and those without the quarter and the half of the nodes with the largest rmse/scale."""
+    pool: Any = Pool(known, scores)
+    decided = with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None)
+    assert pool.left_out == {frozenset(), frozenset({"worst"}), frozenset({"worst", "bad"})}
+    assert decided.repairs == expected
 
 
 def test_no_combination_is_tried_twice(tmp_path: Path) -> None:
