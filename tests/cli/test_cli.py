@@ -254,7 +254,7 @@ SEARCH_DEFAULTS = {
     "sampler": "surrogate",
     "racing": True,
     "confidence": 0.9,
-    "min_gain": 0.001,
+    "min_gain": 0.0003,
     "early_exit": True,
     "search_space": "default",
     "target": "integer-only",

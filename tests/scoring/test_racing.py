@@ -18,8 +18,8 @@ from autoselect.scoring.racing import (
     stratified_mean,
 )
 
-EASIER = np.arange(0.0, -40.0, -1.0)
-"""Forty samples, the hardest first: ten in each stratum."""
+EASIER = np.arange(0.0, -80.0, -1.0)
+"""Eighty samples, the hardest first: twenty in each stratum. The first look is after thirty."""
 
 BY_HAND = Schedule(order=np.array([0, 1, 4, 5, 2, 3, 6, 7]), strata=np.array([0, 0, 0, 0, 1, 1, 1, 1]), looks=(4, 8))
 
@@ -53,8 +53,8 @@ def test_every_schedule_sees_every_sample_once_and_mixes_the_strata(hardness: li
 
 LOOKS = {
     "one": (1, (1,)),
-    "too few for a look": (18, (18,)),
-    "at least sixteen": (40, (16, 24, 40)),
+    "too few for a look": (35, (35,)),
+    "at least thirty": (80, (30, 45, 80)),
     "a tenth, then half as many again": (1000, (100, 150, 225, 338, 507, 761, 1000)),
 }
 
@@ -109,10 +109,10 @@ def test_candidates_are_expected_to_differ_as_much_as_the_two_rivals_that_differ
 
 
 def test_the_estimate_is_unbiased_and_spreads_as_the_textbook_says() -> None:
-    values = np.random.default_rng(0).gamma(1.0, np.linspace(5.0, 0.5, 40))
-    seen = np.array([6, 5, 3, 2])
-    strata = values.reshape(4, 10)
-    error = math.sqrt(np.sum(0.25**2 * (1 - seen / 10) * strata.var(axis=1, ddof=1) / seen))
+    values = np.random.default_rng(0).gamma(1.0, np.linspace(5.0, 0.5, 80))
+    seen = np.array([12, 9, 6, 3])
+    strata = values.reshape(4, 20)
+    error = math.sqrt(np.sum(0.25**2 * (1 - seen / 20) * strata.var(axis=1, ddof=1) / seen))
     found = [stratified_mean(column(values), schedule(EASIER, seed), 0) for seed in range(1000)]
     assert np.mean(found) == pytest.approx(values.mean(), abs=4 * error / math.sqrt(1000))
     assert np.std(found) == pytest.approx(error, rel=0.1)
@@ -130,13 +130,13 @@ def test_nothing_is_unsure_at_the_last_look(values: list[float]) -> None:
 
 # --------------------------------------------------------------------------------------------- races
 
-ONE_MISS = np.where(np.arange(40) == 0, 0.0, 1.0)
-ALL_HITS, NO_HIT = np.ones(40), np.zeros(40)
+ONE_MISS = np.where(np.arange(80) == 0, 0.0, 1.0)
+ALL_HITS, NO_HIT = np.ones(80), np.zeros(80)
 RACES = {
     "always misses": (NO_HIT, "maximize", 0.9, True),
     "always hits": (ALL_HITS, "maximize", 1.0, False),
     "always errs": (ALL_HITS, "minimize", 0.2, True),
-    "equal so far, the goal a hit away": (ALL_HITS, "maximize", 1.0 + 1 / 40, False),
+    "equal so far, the goal a hit away": (ALL_HITS, "maximize", 1.0 + 1 / 80, False),
     "equal so far, the goal far away": (ALL_HITS, "maximize", 1.5, True),
     "worse than its rival, but better than the goal": (ONE_MISS, "maximize", 0.9, False),
 }
@@ -155,8 +155,8 @@ def test_a_first_look(ours: np.ndarray, direction: Literal["maximize", "minimize
 def test_the_rival_that_is_most_alike_decides() -> None:
     """Beside one that answers at random nothing is sure; beside its twin the candidate's score is known."""
     made = schedule(EASIER, 0)
-    rng = np.random.default_rng(0)
-    ours, noise = column(rng.integers(0, 2, 40)), column(rng.integers(0, 2, 40))
+    rng = np.random.default_rng(2)
+    ours, noise = column(rng.integers(0, 2, 80)), column(rng.integers(0, 2, 80))
     goal, expected = float(ours.mean()) + 0.06, np.full(4, 0.02)
     lost = [
         Race(made, rivals, expected, "maximize", goal=goal, confidence=0.9).is_lost(ours, 0)
