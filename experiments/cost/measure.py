@@ -84,8 +84,8 @@ def search(model: Any, name: str, *, trials: int, workers: int, **options: Any) 
         )
     memory.stopped.set()
     total = time.perf_counter() - clock.begun
-    complete = run.trials[(run.trials.state == "complete") & ~run.trials.reused]
-    scored = complete[complete.inference_seconds > 0]  # The others were scored when repairs were decided.
+    tried = run.trials[run.trials.state.isin(["complete", "dropped"]) & ~run.trials.reused.eq(True)]
+    scored = tried[tried.inference_seconds > 0]  # The others were scored when repairs were decided.
     figures = {
         "scored candidates": len(scored),
         "start-up until the first candidate is scored, s": clock.first_trial or float("nan"),
