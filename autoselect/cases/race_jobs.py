@@ -103,9 +103,8 @@ def race(root: Path, sha256: str, rivals: Sequence[str], goal: float, confidence
     with score_errors(sha256):
         runner = Runner(case.files.candidate(sha256).read_bytes())
         schedule = _schedule(case.files)
-        return _race(
-            case, metric, runner, sha256, _rules(case.files, metric, schedule, rivals, goal, confidence), start
-        )
+        rules = _rules(case.files, metric, schedule, rivals, goal, confidence)
+        return _race(case, metric, runner, sha256, schedule, rules, start)
 
 
 def _schedule(files: CaseFiles) -> racing.Schedule:
@@ -115,14 +114,6 @@ def _schedule(files: CaseFiles) -> racing.Schedule:
         return racing.Schedule(order=kept["order"], strata=kept["strata"], looks=tuple(kept["looks"].tolist()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rules:
-    """In which order samples are seen, and what decides; None where nothing is known to decide by."""
-
-    schedule: racing.Schedule
-    race: racing.Race | None
-
-
 def _rules(
     files: CaseFiles,
     metric: Metric,
@@ -130,26 +121,33 @@ def _rules(
     rivals: Sequence[str],
     goal: float,
     confidence: float,
-) -> _Rules:
-    rows = _kept_rows(files, rivals)
+) -> racing.Race | None:
+    """What decides at each look; None where nothing is known to decide by."""
+    rows = _rows_of(files, rivals)
     if not rows:
-        return _Rules(schedule=schedule, race=None)
+        return None
     expected = racing.expected_variances(rows, schedule)
     if not expected.any():  # One rival, or equal ones: what float does otherwise is all there is to go by.
-        expected = racing.expected_variances([*rows[:1], *_kept_rows(files, [FLOAT])], schedule)
-    race = racing.Race(schedule, rows, expected, metric.direction, goal=goal, confidence=confidence)
-    return _Rules(schedule=schedule, race=race)
+        expected = racing.expected_variances([*rows[:1], *_rows_of(files, [FLOAT])], schedule)
+    return racing.Race(schedule, rows, expected, metric.direction, goal=goal, confidence=confidence)
 
 
-def _kept_rows(files: CaseFiles, candidates: Sequence[str]) -> list[np.ndarray]:
+def _rows_of(files: CaseFiles, candidates: Sequence[str]) -> list[np.ndarray]:
     return [np.load(files.rows(sha256)) for sha256 in candidates if files.rows(sha256).exists()]
 
 
-def _race(case: OpenCase, metric: Metric, runner: Runner, sha256: str, rules: _Rules, start: float) -> RaceReply:
-    schedule = rules.schedule
+def _race(
+    case: OpenCase,
+    metric: Metric,
+    runner: Runner,
+    sha256: str,
+    schedule: racing.Schedule,
+    rules: racing.Race | None,
+    start: float,
+) -> RaceReply:
     last = len(schedule.looks) - 1
     for look, evidence in enumerate(_evidence_by_look(case, metric, runner, schedule)):
-        if look < last and rules.race is not None and rules.race.is_lost(evidence[0], look):
+        if look < last and rules is not None and rules.is_lost(evidence[0], look):
             estimates = [racing.stratified_mean(rows, schedule, look) for rows in evidence]
             return _race_reply(runner, schedule, look, start, estimates)
     reply = summary(

@@ -56,7 +56,7 @@ class Schedule:
 def schedule(hardness: np.ndarray, seed: int) -> Schedule:
     """Put samples into strata of equal size by hardness, and in an order in which every block mixes all strata.
 
-    The first look comes after a tenth of the samples, at least 16, each further one after half as many again. Early
+    The first look comes after a tenth of the samples, at least 30, each further one after half as many again. Early
     blocks hold four samples of the hardest quarter for three, two and one of the others.
 
     Args:
@@ -65,7 +65,7 @@ def schedule(hardness: np.ndarray, seed: int) -> Schedule:
         seed: Of the order; equal seeds give equal schedules.
 
     Returns:
-        The schedule. With fewer than 19 samples the only look is the one at all of them.
+        The schedule. With fewer than 36 samples the only look is the one at all of them.
 
     Raises:
         ValueError: If there are no samples, or a hardness is not a finite number.
