@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 from scipy.special import ndtr, ndtri
 
 from autoselect.domain.pareto import hypervolume, non_dominated
@@ -56,14 +57,11 @@ def fit_link(log_divergences: np.ndarray, losses: np.ndarray, weights: np.ndarra
         losses: Shape (n,), in the metric's unit; 0 is as good as float.
         weights: Shape (n,), above 0: for what share of a full score each loss stands. All for one by default.
     """
-    from sklearn.isotonic import IsotonicRegression  # slow to import; by now the workers are busy
-
     order = np.argsort(log_divergences, kind="stable")
     x = np.concatenate([[log_divergences.min() - _BELOW], log_divergences[order]])
     y = np.concatenate([[min(0.0, float(losses.min()))], losses[order]])
     shares = np.ones(len(losses)) if weights is None else weights[order]
-    fitted = IsotonicRegression(increasing=True).fit(x, y, sample_weight=np.concatenate([[1.0], shares]))
-    smooth = fitted.predict(x)
+    smooth = _rising(x, y, np.concatenate([[1.0], shares]))
     xs, ys = _knots(x, smooth)
     left = y[1:] - np.interp(x[1:], xs, ys)
     everywhere = float(np.average(left**2, weights=shares)) if len(losses) > 2 else 0.0
@@ -71,6 +69,14 @@ def fit_link(log_divergences: np.ndarray, losses: np.ndarray, weights: np.ndarra
     near = shares * np.exp(-0.5 * ((grid[:, None] - x[None, 1:]) / _NEAR) ** 2)
     local = (near @ left**2 + everywhere) / (near.sum(axis=1) + 1.0)
     return Link(xs=xs, ys=ys, grid=grid, spreads=np.maximum(np.sqrt(local), max(1e-3 * float(np.ptp(losses)), 1e-9)))
+
+
+def _rising(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The rising step function of x that is nearest to y, at each x; shapes (n,)."""
+    _, place = np.unique(x, return_inverse=True)
+    together = np.bincount(place, weights)
+    steps = isotonic_regression(np.bincount(place, weights * y) / together, weights=together).x
+    return np.asarray(steps[place])
 
 
 def _points(belief: Belief) -> np.ndarray:

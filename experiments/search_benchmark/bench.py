@@ -22,7 +22,7 @@ from cases import BenchmarkCase, chosen_cases
 import autoselect
 from autoselect.cases.events import Event, StageStarted
 from autoselect.runs.files import write_json
-from autoselect.study.outlook import PROBE_SAMPLES
+from autoselect.study.outlook import probe_samples
 
 SAMPLERS = ("surrogate", "random", "tpe", "nsga2", "prefix", "greedy", "heuristic", "exhaustive")
 REPAIRED = "+repairs"
@@ -63,20 +63,20 @@ class Task:
 class Probes:
     """Counts the samples that a search runs before its first trial to see what each unit does alone."""
 
-    def __init__(self) -> None:
-        self.samples = 0
+    def __init__(self, search_samples: int) -> None:
+        self.samples, self._each = 0, probe_samples(search_samples)
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
         if isinstance(event, StageStarted) and event.stage == "probes":
-            self.samples += (event.total or 0) * PROBE_SAMPLES
+            self.samples += (event.total or 0) * self._each
 
 
 def perform(task: Task) -> None:
     """Run one search; what a killed run left is removed first."""
     if task.folder.exists():
         shutil.rmtree(task.folder)
-    start, probes = time.perf_counter(), Probes()
+    start, probes = time.perf_counter(), Probes(task.case.samples)
     run = autoselect.search(
         task.case.model,
         **task.case.sources,
