@@ -64,6 +64,7 @@ class BenchmarkCase:
 # and at least the metric's floor in sweep.py; the float file's size; the all-float model's penalty plus a tenth.
 REFERENCES: dict[str, Reference] = {
     "pump": Reference(drop=0.2024, size_bytes=102256, penalty=88),
+    "pump_types": Reference(drop=0.2024, size_bytes=102256, penalty=88),
     "mobilenet_pc": Reference(drop=0.261556, size_bytes=1888824, penalty=88),
     "mobilenet_pt": Reference(drop=1.1, size_bytes=1888824, penalty=88),
     "fsrcnn": Reference(drop=0.786122, size_bytes=40976, penalty=88),
@@ -83,6 +84,7 @@ def all_cases(models: Mapping[str, Path]) -> dict[str, BenchmarkCase]:
     """
     cases = [
         _case("pump", "pump", "accuracy", 1000, model_path()),
+        _case("pump_types", "pump", "accuracy", 1000, model_path(), search_space="op_types"),
         _case("mobilenet_pc", "imagenet", "agreement", 450, _IMAGENET, fallback="float"),
         _case("mobilenet_pt", "imagenet", "agreement", 450, _IMAGENET, fallback="float", per_channel=False),
         _case("fsrcnn", "fsrcnn", "psnr", 24, loaders.FSRCNN / "fsrcnn_x2_float.tflite"),

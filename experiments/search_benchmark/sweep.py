@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
-from itertools import chain, combinations, product
+from itertools import chain, combinations, compress, product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import drop_from
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.search_space import Toggle
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.quantize import converter
@@ -36,10 +37,12 @@ from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import write_bytes
 from autoselect.scoring.metrics import make_metric
 from autoselect.study.baselines import recipe_for
+from autoselect.study.outlook import units_of
+from autoselect.study.space_file import bind, read_space
 
 COLUMNS = ("sha256", "mask", "metric", "drop", "sqnr_db", "size_bytes", "penalty", "segments", "float_ops")
 FEW_MASKS = 4096
-"""Models with at most so many masks are swept whole."""
+"""Cases whose search space has at most so many sets are swept whole."""
 
 RANKINGS = ("rmse_per_scale", "mean_squared_error", "range", "sqnr_db")
 LEAST_DROP = {"accuracy": 0.01, "agreement": 0.01, "psnr": 0.1}
@@ -61,6 +64,13 @@ class Opened:
     def root(self) -> Path:
         """The case folder."""
         return self.case.files.root
+
+    @property
+    def choices(self) -> list[frozenset[str]]:
+        """What the case's search space lets move together."""
+        file, units = read_space(self.settings.search_space), units_of(self.case)
+        space = bind(file, self.case.layers, keep_float=frozenset(), keep_int=frozenset(), units=units)
+        return [dimension.nodes for dimension in space.dimensions if isinstance(dimension, Toggle)]
 
     def recipe(self, mask: Sequence[bool]) -> Recipe:
         """The recipe that denylists the reachable nodes marked in ``mask``."""
@@ -91,11 +101,20 @@ def opened(chosen: BenchmarkCase, pool: WorkerPool, root: Path) -> Opened:
     )
 
 
-def masks(layers: LayerTable, seed: int) -> Iterator[tuple[bool, ...]]:
-    """Which reachable nodes to denylist: all masks where they are few, else structured ones and random ones in turn."""
+def masks(layers: LayerTable, choices: Sequence[frozenset[str]], seed: int) -> Iterator[tuple[bool, ...]]:
+    """Which reachable nodes to denylist: all sets of choices where these are few, else ends, runs and random sets.
+
+    Args:
+        layers: Of the case.
+        choices: What its search space lets move together; only for whether there are few.
+        seed: Of the random sets.
+    """
     count = len(layers.reachable)
-    if 2**count <= FEW_MASKS:
-        yield from product((False, True), repeat=count)
+    if 2 ** len(choices) <= FEW_MASKS:
+        names = [node.name for node in layers.reachable]
+        for on in product((False, True), repeat=len(choices)):
+            denylisted = frozenset().union(*compress(choices, on))
+            yield tuple(name in denylisted for name in names)
         return
     ends = [ends_of(place_ranking, count) for place_ranking in rankings(layers)]
     structured = chain(chain.from_iterable(ends), contiguous(count))
@@ -231,7 +250,8 @@ def sweep(chosen: BenchmarkCase, options: argparse.Namespace) -> None:
             names = [n.name for n in case.case.layers.reachable]
             table.parent.mkdir(parents=True, exist_ok=True)
             table.with_suffix(".nodes.json").write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
-            work.run(masks(case.case.layers, options.seed), options.distinct, options.seconds, options.workers + 1)
+            proposals = masks(case.case.layers, case.choices, options.seed)
+            work.run(proposals, options.distinct, options.seconds, options.workers + 1)
             print(f"{chosen.name}: {len(work.known)} distinct, {len(work.masks)} masks, {work.failed} failed")
 
 

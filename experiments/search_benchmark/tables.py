@@ -15,11 +15,14 @@ from bench import FINISHED, REPAIRED
 from cases import OBJECTIVES, BenchmarkCase, Reference, all_cases, scaled_losses
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from scipy.optimize import isotonic_regression
 
 from autoselect.domain.pareto import hypervolume, non_dominated
 from autoselect.runs.run import Run, load_run
 
 MARKS = (20, 40, 60, 100)
+INFORMED = 60
+"""Candidates that :func:`informed_share` may choose."""
 UNIT = np.ones(len(OBJECTIVES))
 _ROUNDING = 1e-9
 
@@ -109,6 +112,34 @@ def reference_front(tables: Iterable[pd.DataFrame], reference: Reference) -> tup
     return losses[non_dominated(losses)], len(together)
 
 
+def informed_share(tables: Iterable[pd.DataFrame], reference: Reference, whole: float, budget: int) -> float:
+    """What a search could reach that knew how far each candidate's outputs are from float's before it scores any.
+
+    The metric's loss is fitted as a rising function of the SQNR on all candidates; those are chosen one by one whose
+    fitted losses add most to the hypervolume. What is left to 1 is what the metric's own chance decides: no model of
+    the outputs sees it coming.
+
+    Returns:
+        Share of ``whole`` that the chosen candidates' true losses dominate; NaN where no SQNR is known.
+    """
+    rows = pd.concat(list(tables)).drop_duplicates("sha256").dropna(subset=["sqnr_db"])
+    if rows.empty:
+        return float("nan")
+    rows = rows.sort_values("sqnr_db", ascending=False)
+    true = scaled_losses(rows, reference)
+    expected = true.copy()
+    expected[:, 0] = isotonic_regression(true[:, 0]).x
+    pool = np.flatnonzero(np.all(expected < UNIT, axis=1))
+    pool = pool[non_dominated(expected[pool])]
+    chosen: list[int] = []
+    for _ in range(min(budget, len(pool))):
+        grown = [hypervolume(expected[[*chosen, i]], UNIT) for i in pool]
+        chosen.append(int(pool[int(np.argmax(grown))]))
+    reached = true[chosen]
+    reached = reached[np.all(reached < UNIT, axis=1)]
+    return hypervolume(reached[non_dominated(reached)], UNIT) / whole if len(reached) else 0.0
+
+
 def case_curves(
     case: BenchmarkCase, runs: Path, sweeps: Path, earlier: Path | None = None
 ) -> tuple[list[Curve], dict[str, object]]:
@@ -126,17 +157,18 @@ def case_curves(
     plain = [run for note, run in found if not note["sampler"].endswith(REPAIRED)]
     if earlier is not None:
         plain += [run for note, run in finished_runs(earlier, case.name) if not note["sampler"].endswith(REPAIRED)]
-    tables = [complete(run.trials)[["sha256", *OBJECTIVES]] for run in plain]
+    columns = ["sha256", *OBJECTIVES, "sqnr_db"]
+    tables = [complete(run.trials)[columns] for run in plain]
     swept = sweeps / f"sweep_{case.name}.csv"
     if swept.exists():
-        tables.append(pd.read_csv(swept)[["sha256", *OBJECTIVES]])
+        tables.append(pd.read_csv(swept)[columns])
     front, candidates = reference_front(tables, case.reference)
     whole = hypervolume(front, UNIT)
     curves = [curve_of(run, note, case.reference, whole) for note, run in found]
     own = reference_front(tables[-1:], case.reference)[0] if swept.exists() else np.empty((0, len(OBJECTIVES)))
     figures: dict[str, object] = {"case": case.name, "candidates": candidates, "front": len(front)}
     figures |= {"hypervolume": round(whole, 5), "sweep_share": round(hypervolume(own, UNIT) / whole, 4)}
-    return curves, figures
+    return curves, figures | {"informed_share": round(informed_share(tables, case.reference, whole, INFORMED), 4)}
 
 
 def summary_rows(case: str, curves: Sequence[Curve], whole: float) -> list[dict[str, object]]:
@@ -168,7 +200,8 @@ def markdown(rows: Sequence[dict[str, object]], figures: Sequence[dict[str, obje
         swept = f"the sweep alone reaches {100 * share:.1f} %" if share else "not swept"
         lines += [
             f"**{case['case']}**: reference front of {case['front']} out of {case['candidates']} candidates, "
-            f"hypervolume {case['hypervolume']:.4f}; {swept}",
+            f"hypervolume {case['hypervolume']:.4f}; {swept}; "
+            f"{INFORMED} candidates chosen by their SQNR reach {100 * float(str(case['informed_share'])):.1f} %",
             "",
             "| sampler | seeds | " + " | ".join(f"at {mark}, %" for mark in MARKS) + " | evaluations spent |",
             "|---" * (len(MARKS) + 3) + "|",
