@@ -92,16 +92,37 @@ def partition(graph: Graph, on_accelerator: Sequence[bool | None]) -> list[tuple
     Returns:
         Pieces in order of execution, each with True for the accelerator and its op indices in order.
     """
+    turns, worked = _turns(graph, on_accelerator)
     pieces: dict[int, list[int]] = {}
+    for i, turn in enumerate(turns):
+        pieces.setdefault(turn, []).append(i)
+    return [(turn % 2 == 0, pieces[turn]) for turn in sorted(worked)]
+
+
+def count_segments(graph: Graph, on_accelerator: Sequence[bool | None]) -> int:
+    """How many pieces of :func:`partition` the accelerator runs, without making them."""
+    _, worked = _turns(graph, on_accelerator)
+    return sum(turn % 2 == 0 for turn in worked)
+
+
+def _turns(graph: Graph, on_accelerator: Sequence[bool | None]) -> tuple[list[int], set[int]]:
+    """In which turn each op runs, and the turns in which an op of a device runs; the accelerator has the even ones.
+
+    An op runs in the first turn of its device in which all is ready. Forecasts of large graphs spend their time here.
+    """
+    turns: list[int] = []
     worked: set[int] = set()
     turn_of: dict[int, int] = {}  # of the op that writes a tensor
-    for i, (op, side) in enumerate(zip(graph.ops, on_accelerator, strict=True)):
-        # The accelerator has the even turns. An op runs in the first turn of its device in which all is ready.
-        turn = max([turn_of.get(tensor, 0) for tensor in op.inputs], default=0)
+    for op, side in zip(graph.ops, on_accelerator, strict=True):
+        turn = 0
+        for tensor in op.inputs:
+            ready = turn_of.get(tensor, 0)
+            if ready > turn:
+                turn = ready
         if side is not None:
             turn += side is not (turn % 2 == 0)
             worked.add(turn)
-        pieces.setdefault(turn, []).append(i)
+        turns.append(turn)
         for tensor in op.outputs:
             turn_of[tensor] = turn
-    return [(turn % 2 == 0, pieces[turn]) for turn in sorted(worked)]
+    return turns, worked

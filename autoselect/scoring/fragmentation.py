@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from autoselect.domain.graph import Graph, Op, OpKind, partition
+from autoselect.domain.graph import Graph, Op, OpKind, count_segments
 from autoselect.domain.targets import PenaltyWeights
 
 _ON_ACCELERATOR: dict[OpKind, bool | None] = {OpKind.INTEGER: True, OpKind.NEUTRAL: None}
@@ -49,10 +49,10 @@ def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
     "Ops" leaves out QUANTIZE and DEQUANTIZE to and from float, and ops on shapes and indices.
     """
     ops, floats = _computing(graph)
-    crossings = [_integer_side(graph, op) for op in graph.ops if _crosses_inside(graph, op)]
+    boundaries = [op for op in graph.ops if op.kind is OpKind.BOUNDARY]
+    crossings = [_integer_side(graph, op) for op in boundaries if _inside(graph, op)]
     crossing_bytes = sum(graph.tensors[t].size_bytes for t in crossings)
-    pieces = partition(graph, [_ON_ACCELERATOR.get(op.kind, False) for op in graph.ops])
-    segments = sum(on_accelerator for on_accelerator, _ in pieces)
+    segments = count_segments(graph, [_ON_ACCELERATOR.get(op.kind, False) for op in graph.ops])
     count = max(len(ops), 1)
     share = _share(ops, floats)
     penalty = (
@@ -89,11 +89,9 @@ def _share(ops: list[Op], floats: list[Op]) -> float:
     return sum([op.macs for op in floats]) / macs if macs else len(floats) / max(len(ops), 1)
 
 
-def _crosses_inside(graph: Graph, op: Op) -> bool:
+def _inside(graph: Graph, boundary: Op) -> bool:
     """True for a conversion between integer and float that is not the model's own interface."""
-    if op.kind is not OpKind.BOUNDARY:
-        return False
-    return op.inputs[0] not in graph.inputs and op.outputs[0] not in graph.outputs
+    return boundary.inputs[0] not in graph.inputs and boundary.outputs[0] not in graph.outputs
 
 
 def _integer_side(graph: Graph, op: Op) -> int:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoselect.domain.graph import Graph, Op, OpKind, Tensor, partition
+from autoselect.domain.graph import Graph, Op, OpKind, Tensor, count_segments, partition
 
 
 def graph(*ops: tuple[tuple[int, ...], tuple[int, ...]], kinds: str = "") -> Graph:
@@ -26,7 +26,10 @@ BRANCHES = (((0,), (1,)), ((1,), (2,)), ((1,), (3,)), ((2,), (4,)), ((3,), (5,))
 
 
 def pieces_of(drawn: Graph) -> list[tuple[bool, list[int]]]:
-    return partition(drawn, [op.kind is OpKind.INTEGER for op in drawn.ops])
+    sides = [op.kind is OpKind.INTEGER for op in drawn.ops]
+    found = partition(drawn, sides)
+    assert count_segments(drawn, sides) == sum(on_accelerator for on_accelerator, _ in found)
+    return found
 
 
 @pytest.mark.parametrize(
