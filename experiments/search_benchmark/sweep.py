@@ -106,7 +106,7 @@ def masks(layers: LayerTable, choices: Sequence[frozenset[str]], seed: int) -> I
 
     Args:
         layers: Of the case.
-        choices: What its search space lets move together; only for whether there are few.
+        choices: What its search space lets move together.
         seed: Of the random sets.
     """
     count = len(layers.reachable)
