@@ -90,6 +90,19 @@ def canonicalise(model: fb.Model) -> NameMap:
     return names
 
 
+def op_places(model: fb.Model) -> dict[int, list[int]]:
+    """Where the float model's ops are in a built model that still has canonical names."""
+    graph = model.subgraphs[0]
+    places: dict[int, list[int]] = {}
+    for place, op in enumerate(graph.operators):
+        if fb.op_type(model, op) in BOUNDARY_OPS or len(op.outputs) == 0:
+            continue
+        index = op_index_of(fb.tensor_name(graph.tensors[op.outputs[0]]))
+        if index is not None:
+            places.setdefault(index, []).append(place)
+    return places
+
+
 def _expose_unused_outputs(graph: Any) -> None:
     """Make outputs that nobody reads outputs of the model, until :func:`hide_unused_outputs`.
 
@@ -172,6 +185,22 @@ def restore_constants(model: fb.Model, names: NameMap, places: Mapping[int, Sequ
                 wanted = row[position] or f"constant_{index}_{position}"
                 named = graph.tensors[op.inputs[position]]
                 named.name = _constant_name(wanted, named, shared=times[wanted] > 1).encode()
+
+
+def unshare_operands(model: fb.Model) -> None:
+    """Give every operand of every op that no op writes a tensor of its own, in place."""
+    graph = model.subgraphs[0]
+    taken = {int(i) for op in graph.operators for i in op.outputs} | {int(i) for i in graph.inputs}
+    shared = set(taken)
+    for op in graph.operators:
+        op.inputs = np.array(op.inputs, dtype=np.int32)
+        for position, tensor in enumerate(map(int, op.inputs)):
+            if tensor < 0 or tensor in shared:
+                continue
+            if tensor in taken:
+                graph.tensors.append(copy(graph.tensors[tensor]))
+                op.inputs[position] = len(graph.tensors) - 1
+            taken.add(tensor)
 
 
 def _constant_name(wanted: str, tensor: Any, *, shared: bool) -> str:

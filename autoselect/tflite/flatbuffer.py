@@ -60,6 +60,13 @@ class SteadyBuilder(flatbuffers.Builder):  # type: ignore[misc]
         written = self._zero_points.get(x.tobytes()) if x.dtype == np.int64 else None
         return int(super().CreateNumpyVector(x)) if written is None else written
 
+    def PrependUint32Slot(self, o: int, x: int, d: int) -> None:  # noqa: N802 - as above
+        """Write a number; the first of a table, which is an op's index of its type, also where it is the default.
+
+        An op so takes as many bytes whichever op types there are beside its own.
+        """
+        super().PrependUint32Slot(o, x, None if o == 0 else d)
+
     def write_data(self, data: bytes) -> int:
         """Write a buffer with its data, aligned, and return its place."""
         self.StartVector(1, len(data), BUFFER_ALIGNMENT)
