@@ -58,7 +58,7 @@ def build(
             root = cache_directory() if cache else None
             preparation.start_calibration(
                 loaded.model, calibration, files, pool, root, debug_samples=0, per_channel=chosen.per_channel
-            ).layers()
+            ).result()
             preparation.write_scoring(files, None, None)
             try:
                 reply = pool.call(build_jobs.build, files.root, chosen.to_json())

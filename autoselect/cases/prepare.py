@@ -23,12 +23,13 @@ from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.measuring import Measuring
 from autoselect.cases.open_case import Scoring
-from autoselect.cases.prepared import PREPARED_FORMAT, load_prepared
+from autoselect.cases.prepared import PREPARED_FORMAT, Prepared, load_prepared, normalised_graph
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.data.labelled import labelled_samples
 from autoselect.data.representative import representative_samples
 from autoselect.data.samples import SampleStore
 from autoselect.data.splits import refuse_overlap, split_by_content
+from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import DataError, MetricError, PreparationError, TrialError, UsageError
@@ -91,6 +92,11 @@ class Case:
     has_heldout: bool
     warnings: tuple[str, ...]
 
+    @property
+    def graph(self) -> Graph:
+        """The float model as candidates are built from it; its ops have the nodes' indices."""
+        return normalised_graph(self.files.prepared)
+
 
 def versions() -> dict[str, str]:
     """Versions of all that affects candidates and scores."""
@@ -134,13 +140,14 @@ def prepare_case(
     inputs, outputs, store, hashes = started.inputs, started.outputs, started.calibration, started.hashes
     counts, more_hashes, warnings = _prepare_samples(ingredients, settings, files, inputs, outputs, store)
     listener(StageStarted(stage="calibrate"))
-    layers = started.layers()
+    prepared = started.result()
+    warnings += prepared.remarks
     write_scoring(files, ingredients.metric, ingredients.evaluator, settings, cache_root)
     for message in warnings:
         listener(Warned(message=message))
     case = Case(
         files=files,
-        layers=layers,
+        layers=prepared.layers,
         counts={"calibration": len(store), **counts},
         hashes={**hashes, **more_hashes, "target": target_hash(settings.target)},
         has_heldout=ingredients.metric is not None or takes_split(ingredients.evaluator or len),
@@ -167,15 +174,15 @@ class Started:
     outputs: tuple[TensorSpec, ...]
     calibration: SampleStore
     hashes: Mapping[str, str]
-    prepared: _Prepared
+    prepared: _Preparation
 
-    def layers(self) -> LayerTable:
-        """Wait for the layer table.
+    def result(self) -> Prepared:
+        """Wait for what is prepared.
 
         Raises:
             PreparationError: If the worker died, with the op and the remedy where they are known.
         """
-        return self.prepared.layers(self.float_content)
+        return self.prepared.result(self.float_content)
 
 
 def start_calibration(
@@ -215,7 +222,7 @@ def start_calibration(
     pairs = ((sample, None) for sample in representative_samples(calibration, inputs))
     store = SampleStore.write(files.samples("calibration"), pairs, inputs)
     hashes = {"model": content_hash(content), "calibration": store.signature}
-    prepared = _submit_prepare(
+    preparation = _submit_prepare(
         files,
         hashes,
         pool,
@@ -230,7 +237,7 @@ def start_calibration(
         outputs=reader.output_specs(parsed),
         calibration=store,
         hashes=hashes,
-        prepared=prepared,
+        prepared=preparation,
     )
 
 
@@ -280,14 +287,14 @@ def write_scoring(
     write_bytes(files.scoring, content)
 
 
-class _Prepared:
+class _Preparation:
     """A preparation under way: from the cache at once, else from a worker."""
 
     def __init__(self, files: CaseFiles, future: Future[None] | None, keep: Path | None) -> None:
         self._files, self._future, self._keep = files, future, keep
 
-    def layers(self, float_content: bytes) -> LayerTable:
-        """Wait for the layer table.
+    def result(self, float_content: bytes) -> Prepared:
+        """Wait for what is prepared.
 
         Raises:
             PreparationError: If the worker died, with the op and the remedy where they are known.
@@ -299,7 +306,7 @@ class _Prepared:
                 raise PreparationError(_why_calibration_died(float_content, str(exc))) from exc
             if self._keep is not None:
                 cache.keep(self._files.prepared, self._keep)
-        return load_prepared(self._files.prepared)[1]
+        return load_prepared(self._files.prepared)
 
 
 def _submit_prepare(
@@ -311,7 +318,7 @@ def _submit_prepare(
     debug_samples: int,
     per_channel: bool,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-) -> _Prepared:
+) -> _Preparation:
     """Start calibration, unless the cache has its result."""
     key = cache.signature(
         {
@@ -325,7 +332,7 @@ def _submit_prepare(
     )
     kept = None if cache_root is None else cache_root / key
     if kept is not None and cache.fetch(kept, files.prepared):
-        return _Prepared(files, None, None)
+        return _Preparation(files, None, None)
     with storage_errors(files.prepared):
         files.prepared.mkdir(parents=True, exist_ok=True)
     future = pool.submit(
@@ -336,7 +343,7 @@ def _submit_prepare(
         per_channel,
         timeout_seconds=timeout_seconds,
     )
-    return _Prepared(files, future, kept)
+    return _Preparation(files, future, kept)
 
 
 def _why_calibration_died(content: bytes, how: str) -> str:

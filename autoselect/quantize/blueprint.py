@@ -201,9 +201,7 @@ class Blueprint:
                     drawn.write(slot)
         for slot in self.outputs:
             drawn.fetch(slot)
-        kinds = tuple(
-            _KIND[chosen[place].record.kind] if live[place] else "folded" for place in self.place_of
-        )
+        kinds = tuple(_KIND[chosen[place].record.kind] if live[place] else "folded" for place in self.place_of)
         return Plan(
             size_bytes=fp.file_size(self.frame.own + drawn.bytes + self._weigh(self.frame.items | drawn.items)),
             kinds=kinds,

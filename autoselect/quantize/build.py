@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import Node
@@ -31,6 +32,8 @@ __all__ = [
     "denied_nodes",
     "float_nodes",
 ]
+
+T = TypeVar("T")
 
 _MOST_KEPT = 4
 """Kinds of candidates (granularity, interface, repairs) whose parts a builder keeps: a search has one or two."""
@@ -154,9 +157,7 @@ class Builder:
                 found[node.name] = wholes.kept_float[index]
         return found
 
-    def _shifts(
-        self, kinds: Mapping[str, str], wholes: Wholes, sequential: Mapping[int, Shift]
-    ) -> dict[str, Shift]:
+    def _shifts(self, kinds: Mapping[str, str], wholes: Wholes, sequential: Mapping[int, Shift]) -> dict[str, Shift]:
         """What bias correction found at each node, or why there is nothing."""
         found = {}
         for node in self._nodes:
@@ -167,7 +168,7 @@ class Builder:
         return found
 
 
-def _kept(known: OrderedDict, key: Recipe, make):  # type: ignore[no-untyped-def, type-arg]
+def _kept(known: OrderedDict[Recipe, T], key: Recipe, make: Callable[[], T]) -> T:
     """What is known under a key, the least recently used forgotten."""
     if key not in known:
         known[key] = make()

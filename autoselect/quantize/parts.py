@@ -217,15 +217,18 @@ class _Reader:
         op_type = fb.op_type(model, op)
         parts = [fp.op_footprint(model, op)]
         rows: list[list[int | None]] = [[], []]  # Operands, intermediates.
-        for row, tensors in zip(rows, (op.inputs, op.intermediates if op.intermediates is not None else ()), strict=True):
+        for row, tensors in zip(
+            rows, (op.inputs, op.intermediates if op.intermediates is not None else ()), strict=True
+        ):
             for tensor in map(int, tensors):
                 if tensor in of:
                     row.append(~self._slots.value_of[of[tensor]] if op_type in ANY_FORM else of[tensor])
                 elif tensor < 0:
                     row.append(None)
                 else:
-                    row.append(self._constant(whole, tensor, source))
-                    parts.append(self._constant_footprints[row[-1]])
+                    constant = self._constant(whole, tensor, source)
+                    row.append(constant)
+                    parts.append(self._constant_footprints[constant])
         footprint = fp.total(parts)
         reads = tuple(s for s in rows[0] if s is not None and s < len(self._slots.tensors))
         writes = tuple(of[int(t)] for t in op.outputs)

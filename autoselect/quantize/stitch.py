@@ -10,7 +10,6 @@ from copy import copy, deepcopy
 from typing import Any
 
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.quantize.blueprint import Conversion, Part, Plan
 from autoselect.quantize.parts import Piece, Stock, conversion_code, conversion_op
@@ -60,7 +59,7 @@ class _Stitcher:
         fb.order_operator_codes(self._model)
         return self._model
 
-    def _places(self, slots: Iterable[int]) -> np.ndarray:
+    def _places(self, slots: Iterable[int | None]) -> np.ndarray:
         return np.array([self._place(slot) for slot in slots], dtype=np.int32)
 
     def _place(self, slot: int | None) -> int:
@@ -140,4 +139,3 @@ class _Stitcher:
                         entry.tensorIndex = place[int(entry.tensorIndex)]
             found.append(signature)
         return found or None
-

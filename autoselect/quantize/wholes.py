@@ -70,7 +70,7 @@ def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
     in_float = _float(calibrated)
     hybrid = _float(calibrated)
     kept = dynamic_range.to_hybrid(hybrid, everything)
-    integer = fb.parse(_quantized(kit, calibrated, recipe))
+    integer = fb.parse(integer_model(kit, recipe))
     names.hide_unused_outputs(integer, calibrated.names)
     found = _twins(integer, float_model)
     names.restore_constants(integer, calibrated.names, {index: [place] for index, place in found.items()})
@@ -80,9 +80,7 @@ def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
         _repaired(hybrid, float_model, same, recipe, kit),
         _repaired(integer, float_model, found, recipe, kit),
     ]
-    return Wholes(
-        names=calibrated.names, in_float=whole[0], hybrid=whole[1], integer=whole[2], kept_float=kept
-    )
+    return Wholes(names=calibrated.names, in_float=whole[0], hybrid=whole[1], integer=whole[2], kept_float=kept)
 
 
 def _repaired(
@@ -93,8 +91,17 @@ def _repaired(
     return Whole(model=model, places=places, shifts=repaired.shifts, skipped=repaired.skipped)
 
 
-def _quantized(kit: RepairKit, calibrated: CalibratedModel, recipe: Recipe) -> bytes:
-    """The all-integer model, which the quantizer makes once for all that needs it."""
+def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
+    """The all-integer model under canonical names, which the quantizer makes once for all that needs it.
+
+    Args:
+        kit: Of the calibrated model.
+        recipe: For its granularity and its repairs that come before quantizing.
+
+    Raises:
+        BuildError: If the quantizer refuses the model.
+    """
+    calibrated, _ = kit.calibrated(recipe.repairs)
     marks = f"{recipe.per_channel} {' '.join(before_quantizing(recipe.repairs))}"
     name = f"integer_{hashlib.sha256(marks.encode()).hexdigest()[:12]}.tflite"
     plain = Recipe(per_channel=recipe.per_channel)

@@ -32,6 +32,7 @@ def _indices(values: Any) -> tuple[int, ...]:
 
 
 def read_tensor(model: fb.Model, tensor: Any) -> Tensor:
+    """Read one tensor of a parsed model."""
     dtype, shape = fb.TENSOR_DTYPES[tensor.type], fb.shape_of(tensor)
     item = _ITEM_BYTES[dtype] if dtype in _ITEM_BYTES else np.dtype(dtype).itemsize
     return Tensor(
