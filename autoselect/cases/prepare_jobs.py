@@ -43,9 +43,9 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> Non
     store = SampleStore.open(files.samples("calibration"))
     content = files.float_model.read_bytes()
     normalised, told = _normalised(content, store)
-    calibrated = converter.calibrate(normalised, (list(store.inputs(i).values()) for i in range(len(store))))
+    calibrated = converter.calibrate(normalised.content, (list(store.inputs(i).values()) for i in range(len(store))))
     model = fb.parse(calibrated)
-    name_map = names.canonicalise(model)
+    name_map = names.canonicalise(model, normalised.node_names)
     calibrated_model = CalibratedModel(content=fb.serialise(model), names=name_map)
     kit = RepairKit(calibrated_model, keep=lambda name, make: kept_file(out / name, make))
     recipe = Recipe(per_channel=per_channel)
@@ -68,20 +68,26 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> Non
     )
     write_prepared(
         out,
-        Prepared(normalised=normalised, calibrated=calibrated_model, layers=table, remarks=(*told, *remarks)),
+        Prepared(
+            normalised=normalised.content,
+            calibrated=calibrated_model,
+            layers=table,
+            folded=normalised.folded,
+            remarks=(*told, *remarks),
+        ),
     )
 
 
-def _normalised(content: bytes, store: SampleStore) -> tuple[bytes, tuple[str, ...]]:
+def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalised, tuple[str, ...]]:
     """The float model as the quantizer leaves it; the model itself, and why, where that is another."""
     try:
         normalised = normalise.normalise(content)
-        if normalise.same_outputs(content, normalised, _first(store, _COMPARED_SAMPLES)):
+        if normalise.same_outputs(content, normalised.content, _first(store, _COMPARED_SAMPLES)):
             return normalised, ()
         why = "its outputs would not be the same bit for bit"
     except (BuildError, ScoreError) as exc:
         why = str(exc)
-    return content, (
+    return normalise.as_it_is(content), (
         f"The float model is taken as it is, without what the quantizer folds and merges: {why} "
         "An op that the quantizer merges into another may have no choice of its own.",
     )

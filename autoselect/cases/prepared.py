@@ -28,12 +28,14 @@ class Prepared:
         normalised: Bytes of the float model whose ops are the nodes' ops: what candidates are built from.
         calibrated: The same, calibrated and under canonical names.
         layers: The layer table.
+        folded: Names of the user's model's ops that are no ops here any more.
         remarks: What the user should know of the model, sentences.
     """
 
     normalised: bytes
     calibrated: CalibratedModel
     layers: LayerTable
+    folded: tuple[str, ...]
     remarks: tuple[str, ...]
 
 
@@ -47,23 +49,25 @@ def write_prepared(folder: Path, prepared: Prepared) -> None:
     write_bytes(folder / "calibrated.tflite", prepared.calibrated.content)
     write_json(folder / "names.json", asdict(prepared.calibrated.names))
     write_json(folder / "layers.json", prepared.layers.rows())
-    write_json(folder / "remarks.json", list(prepared.remarks))
+    write_json(folder / "remarks.json", {"folded": list(prepared.folded), "remarks": list(prepared.remarks)})
 
 
 def load_prepared(folder: Path) -> Prepared:
     """Read what :func:`write_prepared` wrote."""
-    raw = _read(folder / "names.json")
+    raw, remarks = _read(folder / "names.json"), _read(folder / "remarks.json")
     name_map = names.NameMap(
         inputs=tuple(raw["inputs"]),
         outputs=tuple(raw["outputs"]),
         op_outputs=tuple(tuple(outputs) for outputs in raw["op_outputs"]),
         op_inputs=tuple(tuple(inputs) for inputs in raw["op_inputs"]),
+        nodes=tuple(raw["nodes"]),
     )
     return Prepared(
         normalised=(folder / "normalised.tflite").read_bytes(),
         calibrated=CalibratedModel(content=(folder / "calibrated.tflite").read_bytes(), names=name_map),
         layers=table_from_rows(_read(folder / "layers.json")),
-        remarks=tuple(_read(folder / "remarks.json")),
+        folded=tuple(remarks["folded"]),
+        remarks=tuple(remarks["remarks"]),
     )
 
 

@@ -17,7 +17,7 @@ def find_nodes(wholes: Wholes) -> tuple[Node, ...]:
     """
     float_graph = reader.read_graph(wholes.in_float.model)
     integer_graph = reader.read_graph(wholes.integer.model)
-    names = wholes.names.node_names()
+    names = wholes.names.nodes
     found = tuple(
         Node(
             index=index,

@@ -8,6 +8,7 @@ gives a float model whose ops match those of all later builds one to one, by nam
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,15 +20,35 @@ from autoselect.tflite.runner import Runner
 Sample = Mapping[str, np.ndarray]
 
 
-def normalise(content: bytes) -> bytes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Normalised:
+    """A normalised float model.
+
+    Attributes:
+        content: Bytes of the model.
+        node_names: For each op the name that the op of the model before has which writes the same.
+        folded: Names of the ops before that have no twin.
+    """
+
+    content: bytes
+    node_names: tuple[str, ...]
+    folded: tuple[str, ...]
+
+
+def as_it_is(content: bytes) -> Normalised:
+    """The model without any change."""
+    return Normalised(content=content, node_names=names.canonicalise(fb.parse(content)).nodes, folded=())
+
+
+def normalise(content: bytes) -> Normalised:
     """Fold and merge what the quantizer would.
 
     Args:
         content: Bytes of a float TFLite model.
 
     Returns:
-        Bytes of a float model. An op of it writes what the op of ``content`` that writes a tensor of the same name
-        does. What has the outputs of ``content`` is for :func:`same_outputs` to tell.
+        A float model. An op of it writes what the op of ``content`` that writes a tensor of the same name does.
+        Whether its outputs are those of ``content`` is for :func:`same_outputs` to tell.
 
     Raises:
         BuildError: If the quantizer refuses the model.
@@ -38,6 +59,7 @@ def normalise(content: bytes) -> bytes:
     denylisted = [names.canonical_name(index) for index in range(len(types))]
     model = fb.parse(converter.quantize(fb.serialise(source), denylisted=denylisted, recipe=Recipe()))
     names.hide_unused_outputs(model, key)
+    found = [names.op_index(model, op) for op in model.subgraphs[0].operators]
     places = names.op_places(model)
     alike = {i: at for i, at in places.items() if all(_is_twin(model, at_, types[i], key.op_inputs[i]) for at_ in at)}
     names.restore(model, key)
@@ -45,7 +67,12 @@ def normalise(content: bytes) -> bytes:
     fb.share_equal_constants(model)
     fb.drop_unused_buffers(model)
     fb.order_operator_codes(model)
-    return fb.serialise(model)
+    own = [key.nodes[index] if index is not None and index < len(types) else "" for index in found]
+    return Normalised(
+        content=fb.serialise(model),
+        node_names=tuple(f"#{place}" if own.count(name) > 1 or not name else name for place, name in enumerate(own)),
+        folded=tuple(name for index, name in enumerate(key.nodes) if index not in set(found)),
+    )
 
 
 def _is_twin(model: fb.Model, place: int, op_type: str, inputs: tuple[str, ...]) -> bool:

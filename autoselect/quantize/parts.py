@@ -25,8 +25,8 @@ from autoselect.tflite import reader
 
 CONTROL_FLOW = frozenset({"CALL", "CALL_ONCE", "IF", "STABLEHLO_WHILE", "WHILE"})
 """Op types that run other subgraphs, which stay those of the float model."""
-_QUANTIZE_VERSION, _DEQUANTIZE_VERSION = 2, 3
-"""Op versions that cover int8, uint8 and int16 (``lite/tools/versioning/op_version.cc`` in TensorFlow)."""
+_VERSIONS = {"QUANTIZE": 1, "DEQUANTIZE": 2}
+"""Of conversions from and to int8 and uint8; one more with int16 (``lite/tools/versioning/op_version.cc``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +282,7 @@ class _Reader:
     def _converted(self, slot: int, name: str) -> fp.Footprint:
         op_type = "DEQUANTIZE" if fb.scales(self._slots.tensors[slot]) == () else "QUANTIZE"
         shell = schema.ModelT()
-        shell.operatorCodes = [conversion_code(op_type)]
+        shell.operatorCodes = [conversion_code(op_type, [])]
         return self._tensor(slot, name) + fp.op_footprint(shell, conversion_op(0, 0, 0))
 
     def _conversions(self, costs: Sequence[Cost]) -> dict[int, tuple[Conversion, ...]]:
@@ -366,11 +366,11 @@ def _constant_footprint(model: fb.Model, tensor: Any, key: Hashable) -> fp.Footp
     return fp.Footprint(items={**part.items, ("constant", key): part.own})
 
 
-def conversion_code(op_type: str) -> Any:
-    """The op type of a conversion."""
+def conversion_code(op_type: str, tensors: Iterable[Any]) -> Any:
+    """The op type of a conversion between tensors."""
     code = schema.OperatorCodeT()
     code.builtinCode = getattr(schema.BuiltinOperator, op_type)
-    code.version = _QUANTIZE_VERSION if op_type == "QUANTIZE" else _DEQUANTIZE_VERSION
+    code.version = _VERSIONS[op_type] + any(t.type == schema.TensorType.INT16 for t in tensors)
     return code
 
 

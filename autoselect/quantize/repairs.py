@@ -109,7 +109,7 @@ class RepairKit:
         """The tensors of each input and of each node, by name."""
         names, graph = self._plain.names, fb.parse(self._plain.content).subgraphs[0]
         found = {name: [int(i)] for name, i in zip(names.inputs, graph.inputs, strict=True)}
-        rows = zip(names.node_names(), graph.operators, strict=True)
+        rows = zip(names.nodes, graph.operators, strict=True)
         return found | {name: [int(i) for i in op.outputs] for name, op in rows}
 
     def means(self, repairs: Sequence[str]) -> bias.Means:
@@ -148,7 +148,7 @@ class RepairKit:
         left = self._left[method, equalized]
         if pattern is None:
             return left
-        names, meant = self._plain.names.node_names(), node_ranges([name], self._owned)
+        names, meant = self._plain.names.nodes, node_ranges([name], self._owned)
         return {index: reason for index, reason in left.items() if names[index] in meant}
 
     def _source(self, equalized: bool) -> bytes:

@@ -29,12 +29,14 @@ class Value:
         slots: By form.
         parents: By slot of an integer build, the slot that it is converted from there.
         own: The slots that ops write; of a model input the one that comes in.
+        in_integer: The one of them that the integer build computes.
     """
 
     name: str
     slots: dict[tuple[object, ...], int] = field(default_factory=dict)
     parents: dict[int, int] = field(default_factory=dict)
     own: set[int] = field(default_factory=set)
+    in_integer: int | None = None
 
 
 class Slots:
@@ -123,7 +125,7 @@ class Slots:
         parent = self.of_integer[source]
         value = self.values[self.value_of[parent]]
         slot = self._note(result, self.value_of[parent], own=False)
-        if slot not in value.own and slot != parent:
+        if slot not in (value.in_integer, parent):
             value.parents.setdefault(slot, parent)
 
     def _note(self, tensor: int, value: int, *, own: bool) -> int:
@@ -133,6 +135,7 @@ class Slots:
         self.of_integer[tensor] = slot
         if own:
             self.values[value].own.add(slot)
+            self.values[value].in_integer = slot
         return slot
 
     def _new_value(self, name: str, tensor: Any, *, is_constant: bool = False) -> int:

@@ -103,7 +103,8 @@ class _Stitcher:
 
     def _op(self, step: Part | Conversion) -> Any:
         if isinstance(step, Conversion):
-            code = self._code(conversion_code(step.record.op_type))
+            ends = [self._stock.tensors[slot] for slot in (step.reads, step.writes)]
+            code = self._code(conversion_code(step.record.op_type, ends))
             op = conversion_op(code, self._place(step.reads), self._place(step.writes))
             op.inputs, op.outputs = np.array(op.inputs, np.int32), np.array(op.outputs, np.int32)
             return op
