@@ -5,6 +5,7 @@ Each job may die without harm to the run.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from autoselect.cases.files import CaseFiles
@@ -14,20 +15,25 @@ from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError
-from autoselect.quantize import converter, names, probing, sources
+from autoselect.quantize import converter, names, probing
 from autoselect.quantize.build import CalibratedModel
 from autoselect.quantize.nodes import find_nodes
 from autoselect.quantize.predict import Predictor
 from autoselect.quantize.statistics import layer_table
 from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.scoring import evaluate
+from autoselect.sources import loading
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
 
-def load_float_model(source: Path | bytes, out: Path) -> None:
-    """Convert or read a source and write the float model."""
-    write_bytes(out, sources.float_model(source))
+def load_float_model(
+    source: Path | bytes, out: Path, signature: str | None, shapes: Mapping[str, tuple[int, ...]] | None
+) -> tuple[str, ...]:
+    """Convert or read a source and write the float model; returns what there is to say of it."""
+    found = loading.float_model(source, signature=signature, shapes=shapes)
+    write_bytes(out, found.content)
+    return found.notes
 
 
 def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> None:
