@@ -47,7 +47,6 @@ from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
 PARTS = ("search", "heldout")
-_CONTROL_FLOW = ("WHILE", "IF", "CALL_ONCE", "STABLEHLO_WHILE")
 _COMPILER_SHARE = 0.8
 """Of a job's time limit: the compiler is stopped first, so that nothing outlives its worker."""
 _TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
@@ -381,14 +380,14 @@ def _submit_prepare(
 
 def _why_calibration_died(content: bytes, how: str) -> str:
     graph = reader.read_graph(fb.parse(content))
-    loops = [op for op in graph.ops if op.op_type in _CONTROL_FLOW]
+    loops = [op for op in graph.ops if op.op_type in fb.CONTROL_FLOW]
     if not loops:
         return f"Calibrating the model failed. {how}"
     name = graph.tensors[loops[0].outputs[0]].name if loops[0].outputs else "?"
     return (
-        f"Calibrating the model failed. {how} The model has a {loops[0].op_type} op ({name!r}), which TensorFlow's "
-        "calibrator cannot run. Keras 3 makes one of each recurrent layer: build the model with tf-keras "
-        "(TF_USE_LEGACY_KERAS=1), whose LSTM converts to one fused op, or unroll the layer (unroll=True)."
+        f"Calibrating the model failed. {how} The model has a {loops[0].op_type} op ({name!r}), which runs other "
+        "subgraphs. If it comes of a recurrent Keras layer, pass the .keras or .h5 file or the live model with the "
+        "length of the sequence fixed (--shape): the layer is then unrolled."
     )
 
 

@@ -15,7 +15,7 @@ from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError
-from autoselect.quantize import converter, names, probing
+from autoselect.quantize import calibration, names, probing
 from autoselect.quantize.build import CalibratedModel
 from autoselect.quantize.nodes import find_nodes
 from autoselect.quantize.predict import Predictor
@@ -41,7 +41,7 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> Non
     files = CaseFiles(root=root)
     store = SampleStore.open(files.samples("calibration"))
     content = files.float_model.read_bytes()
-    calibrated = converter.calibrate(content, (list(store.inputs(i).values()) for i in range(len(store))))
+    calibrated = calibration.calibrate(content, (list(store.inputs(i).values()) for i in range(len(store))))
     model = fb.parse(calibrated)
     name_map = names.canonicalise(model)
     calibrated_model = CalibratedModel(content=fb.serialise(model), names=name_map)
