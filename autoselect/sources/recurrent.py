@@ -22,6 +22,8 @@ LONGEST_UNROLLED = 256
 """Steps. Every step becomes 10 to 25 ops, and the quantizer's time grows with the square of their number."""
 _TOLERANCE = 1e-4
 """Share of the largest output: the same sums in another order."""
+_SWITCHES = {"unroll": True, "_could_use_gpu_kernel": False}
+"""A layer's attributes while it is unrolled; tf-keras decides by the second whether it looks at the first."""
 _LOOPS = ("WHILE", "STABLEHLO_WHILE")
 
 
@@ -107,13 +109,16 @@ def _steps(layer: Any) -> int | None:
 
 @contextlib.contextmanager
 def _unrolled(layers: Sequence[Any]) -> Iterator[None]:
+    before = [{name: getattr(layer, name) for name in _SWITCHES if hasattr(layer, name)} for layer in layers]
     try:
-        for layer in layers:
-            layer.unroll = True
+        for layer, values in zip(layers, before, strict=True):
+            for name in values:
+                setattr(layer, name, _SWITCHES[name])
         yield
     finally:
-        for layer in layers:
-            layer.unroll = False
+        for layer, values in zip(layers, before, strict=True):
+            for name, value in values.items():
+                setattr(layer, name, value)
 
 
 def _has_loop(content: bytes) -> bool:
