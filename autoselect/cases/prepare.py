@@ -34,18 +34,20 @@ from autoselect.domain.layers import LayerTable
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import DataError, MetricError, PreparationError, TrialError, UsageError
 from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS, WorkerPool, result_of
-from autoselect.quantize import sources
 from autoselect.runs import cache
 from autoselect.runs.files import storage_errors, write_bytes, write_json
 from autoselect.scoring.evaluate import Evaluator, takes_split
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target, target_hash
+from autoselect.sources import loading
+from autoselect.sources.sample_sizes import with_sample_sizes
+from autoselect.sources.tflite_files import FloatModel
+from autoselect.sources.wishes import Shapes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
 PARTS = ("search", "heldout")
-_CONTROL_FLOW = ("WHILE", "IF", "CALL_ONCE", "STABLEHLO_WHILE")
 _COMPILER_SHARE = 0.8
 """Of a job's time limit: the compiler is stopped first, so that nothing outlives its worker."""
 _TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
@@ -62,6 +64,9 @@ class Ingredients:
         heldout: As ``evaluation``; None to split it off.
         metric: None with an evaluator.
         evaluator: None with a metric.
+        notes: What was done to the source already, in sentences.
+        signature: Key of the source's signature to take; None for the only one.
+        shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
     """
 
     model: Path | bytes
@@ -70,6 +75,9 @@ class Ingredients:
     heldout: object | None
     metric: Metric | None
     evaluator: Evaluator | None
+    notes: tuple[str, ...] = ()
+    signature: str | None = None
+    shapes: Shapes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +143,13 @@ def prepare_case(
         debug_samples=settings.debug_samples,
         per_channel=settings.per_channel,
         timeout_seconds=settings.trial_timeout,
+        signature=ingredients.signature,
+        shapes=ingredients.shapes,
         listener=listener,
     )
     inputs, outputs, store, hashes = started.inputs, started.outputs, started.calibration, started.hashes
     counts, more_hashes, warnings = _prepare_samples(ingredients, settings, files, inputs, outputs, store)
+    warnings = [*ingredients.notes, *started.notes, *warnings]
     listener(StageStarted(stage="calibrate"))
     prepared = started.result()
     warnings += prepared.remarks
@@ -167,6 +178,7 @@ class Started:
         outputs: Of the float model.
         calibration: The representative samples.
         hashes: Content hashes of ``model`` and ``calibration``.
+        notes: What was done to the source, in sentences, each to be said once.
     """
 
     float_content: bytes
@@ -174,6 +186,7 @@ class Started:
     outputs: tuple[TensorSpec, ...]
     calibration: SampleStore
     hashes: Mapping[str, str]
+    notes: tuple[str, ...]
     prepared: _Preparation
 
     def result(self) -> Prepared:
@@ -195,6 +208,8 @@ def start_calibration(
     debug_samples: int,
     per_channel: bool,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    signature: str | None = None,
+    shapes: Shapes | None = None,
     listener: Listener = ignore,
 ) -> Started:
     """Read the model and the representative samples, and start calibration, unless the cache has its result.
@@ -208,6 +223,8 @@ def start_calibration(
         debug_samples: Representative samples to measure the layers on; 0 leaves that out.
         per_channel: One scale per output channel of the weights, or one per tensor.
         timeout_seconds: After which a worker counts as hung.
+        signature: Key of the source's signature to take; None for the only one.
+        shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
         listener: Told of the stages ``model`` and ``data``.
 
     Raises:
@@ -215,7 +232,10 @@ def start_calibration(
         PreparationError: If native code dies on the model.
     """
     listener(StageStarted(stage="model"))
-    content = load_float(model, files, pool, timeout_seconds)
+    loaded = load_float(
+        model, files, pool, timeout_seconds, signature=signature, shapes=shapes, calibration=calibration
+    )
+    content = loaded.content
     parsed = fb.parse(content)
     inputs = reader.input_specs(parsed)
     listener(StageStarted(stage="data"))
@@ -237,22 +257,41 @@ def start_calibration(
         outputs=reader.output_specs(parsed),
         calibration=store,
         hashes=hashes,
+        notes=loaded.notes,
         prepared=preparation,
     )
 
 
 def load_float(
-    source: Path | bytes, files: CaseFiles, pool: WorkerPool, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
-) -> bytes:
-    """Write the float model of a source into the case and return its bytes."""
-    if sources.needs_tensorflow(source):
+    source: Path | bytes,
+    files: CaseFiles,
+    pool: WorkerPool,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    *,
+    signature: str | None = None,
+    shapes: Shapes | None = None,
+    calibration: object = None,
+) -> FloatModel:
+    """Write the float model of a source into the case; what sizes it leaves free, samples decide where there are any.
+
+    Raises:
+        ModelError, UsageError: If the source, or what is wished of it, does not fit.
+        PreparationError: If native code dies on it.
+    """
+
+    def load(shapes: Shapes | None) -> FloatModel:
+        if not loading.needs_worker(source, signature=signature, shapes=shapes):
+            found = loading.float_model(source)
+            write_bytes(files.float_model, found.content)
+            return found
+        job = prepare_jobs.load_float_model
         try:
-            pool.call(prepare_jobs.load_float_model, source, files.float_model, timeout_seconds=timeout_seconds)
+            notes = pool.call(job, source, files.float_model, signature, shapes, timeout_seconds=timeout_seconds)
         except TrialError as exc:
             raise PreparationError(f"Loading the model failed. {exc}") from exc
-    else:
-        write_bytes(files.float_model, sources.float_model(source))
-    return files.float_model.read_bytes()
+        return FloatModel(content=files.float_model.read_bytes(), notes=notes)
+
+    return with_sample_sizes(load, shapes, calibration)
 
 
 def write_scoring(
@@ -348,14 +387,14 @@ def _submit_prepare(
 
 def _why_calibration_died(content: bytes, how: str) -> str:
     graph = reader.read_graph(fb.parse(content))
-    loops = [op for op in graph.ops if op.op_type in _CONTROL_FLOW]
+    loops = [op for op in graph.ops if op.op_type in fb.CONTROL_FLOW]
     if not loops:
         return f"Calibrating the model failed. {how}"
     name = graph.tensors[loops[0].outputs[0]].name if loops[0].outputs else "?"
     return (
-        f"Calibrating the model failed. {how} The model has a {loops[0].op_type} op ({name!r}), which TensorFlow's "
-        "calibrator cannot run. Keras 3 makes one of each recurrent layer: build the model with tf-keras "
-        "(TF_USE_LEGACY_KERAS=1), whose LSTM converts to one fused op, or unroll the layer (unroll=True)."
+        f"Calibrating the model failed. {how} The model has a {loops[0].op_type} op ({name!r}), which runs other "
+        "subgraphs. If it comes of a recurrent Keras layer, pass the .keras or .h5 file or the live model with the "
+        "length of the sequence fixed (--shape): the layer is then unrolled."
     )
 
 

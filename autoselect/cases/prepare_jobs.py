@@ -5,6 +5,7 @@ Each job may die without harm to the run.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, ScoreError
-from autoselect.quantize import converter, names, normalise, proof, sources
+from autoselect.quantize import calibration, names, normalise, proof
 from autoselect.quantize.blueprint import Blueprint
 from autoselect.quantize.build import Builder, CalibratedModel
 from autoselect.quantize.nodes import find_nodes
@@ -25,6 +26,7 @@ from autoselect.quantize.statistics import layer_table
 from autoselect.quantize.wholes import integer_model, make_wholes
 from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.scoring import evaluate
+from autoselect.sources import loading
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -32,9 +34,13 @@ _COMPARED_SAMPLES = 16
 """On which the normalised model is compared with the float model, bit for bit."""
 
 
-def load_float_model(source: Path | bytes, out: Path) -> None:
-    """Convert or read a source and write the float model."""
-    write_bytes(out, sources.float_model(source))
+def load_float_model(
+    source: Path | bytes, out: Path, signature: str | None, shapes: Mapping[str, tuple[int, ...]] | None
+) -> tuple[str, ...]:
+    """Convert or read a source and write the float model; returns what there is to say of it."""
+    found = loading.float_model(source, signature=signature, shapes=shapes)
+    write_bytes(out, found.content)
+    return found.notes
 
 
 def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> None:
@@ -43,7 +49,8 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> Non
     store = SampleStore.open(files.samples("calibration"))
     content = files.float_model.read_bytes()
     normalised, told = _normalised(content, store)
-    calibrated = converter.calibrate(normalised.content, (list(store.inputs(i).values()) for i in range(len(store))))
+    samples = (list(store.inputs(i).values()) for i in range(len(store)))
+    calibrated = calibration.calibrate(normalised.content, samples)
     model = fb.parse(calibrated)
     name_map = names.canonicalise(model, normalised.node_names)
     calibrated_model = CalibratedModel(content=fb.serialise(model), names=name_map)

@@ -35,6 +35,7 @@ from autoselect.quantize.bias import Shift
 from autoselect.quantize.build import denied_nodes
 from autoselect.quantize.statistics import NO_METRICS, LayerMetrics, table
 from autoselect.quantize.verification import Plan
+from autoselect.sources.wishes import Shapes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -64,6 +65,9 @@ class Request:
         workers: Processes.
         timeout_seconds: After which one job counts as hung.
         cache_root: Folder of the cache; None does without.
+        notes: What was done to the source already, in sentences.
+        signature: Key of the source's signature to take; None for the only one.
+        shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
     """
 
     model: Path | bytes
@@ -80,6 +84,9 @@ class Request:
     workers: int
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     cache_root: Path | None = None
+    notes: tuple[str, ...] = ()
+    signature: str | None = None
+    shapes: Shapes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +167,12 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
             debug_samples=0,
             per_channel=request.recipe.per_channel,
             timeout_seconds=request.timeout_seconds,
+            signature=request.signature,
+            shapes=request.shapes,
             listener=listener,
         )
+        for note in (*request.notes, *started.notes):
+            desk.warn(note)
         _choose_samples(desk, started)
         with desk.stage("calibrate"):
             prepared = started.result()

@@ -96,7 +96,7 @@ def canonicalise(model: fb.Model, nodes: Sequence[str] = ()) -> NameMap:
             graph.tensors[tensor].name = canonical_name(index).encode()
         if fb.op_type(model, op) == "TRANSPOSE_CONV":
             _unname_constants(model, op)
-    _expose_unused_outputs(graph)
+    _expose_unused_outputs(model)
     return names
 
 
@@ -117,14 +117,20 @@ def op_places(model: fb.Model) -> dict[int, list[int]]:
     return places
 
 
-def _expose_unused_outputs(graph: Any) -> None:
+def _expose_unused_outputs(model: fb.Model) -> None:
     """Make outputs that nobody reads outputs of the model, until :func:`hide_unused_outputs`.
 
     The quantizer turns a SPLIT or UNPACK with an output that nobody reads integer in one build and leaves it float in
-    the next, of the same bytes.
+    the next, of the same bytes. Control flow stays as it is in all builds, and its outputs hold no values where nobody
+    reads them.
     """
+    graph = model.subgraphs[0]
     used = {int(i) for op in graph.operators for i in op.inputs} | {int(i) for i in graph.outputs}
-    several = [[int(i) for i in op.outputs] for op in graph.operators if len(op.outputs) > 1]
+    several = [
+        [int(i) for i in op.outputs]
+        for op in graph.operators
+        if len(op.outputs) > 1 and fb.op_type(model, op) not in fb.CONTROL_FLOW
+    ]
     unused = [i for row in several for i in row if i not in used and graph.tensors[i].type == _FLOAT32]
     graph.outputs = np.array([*graph.outputs, *unused], dtype=np.int32)
 

@@ -23,8 +23,6 @@ from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import footprint as fp
 from autoselect.tflite import reader
 
-CONTROL_FLOW = frozenset({"CALL", "CALL_ONCE", "IF", "STABLEHLO_WHILE", "WHILE"})
-"""Op types that run other subgraphs, which stay those of the float model."""
 _VERSIONS = {"QUANTIZE": 1, "DEQUANTIZE": 2}
 """Of conversions from and to int8 and uint8; one more with int16 (``lite/tools/versioning/op_version.cc``)."""
 
@@ -70,7 +68,7 @@ class Stock:
 def is_node(float_op: Op, integer_op: Op) -> bool:
     """Whether an op is computed with float numbers in the float model and with integers in the integer build."""
     is_float = float_op.kind in (OpKind.FLOAT, OpKind.HYBRID)
-    return is_float and integer_op.kind is OpKind.INTEGER and float_op.op_type not in ANY_FORM | CONTROL_FLOW
+    return is_float and integer_op.kind is OpKind.INTEGER and float_op.op_type not in ANY_FORM | fb.CONTROL_FLOW
 
 
 def read_parts(wholes: Wholes, nodes: Sequence[Node], io_type: IoType = "float32") -> tuple[Blueprint, Stock]:
@@ -195,7 +193,7 @@ class _Reader:
         found = []
         for index, op in enumerate(self._graphs["float"].ops):
             forms: dict[str, _Draft] = {}
-            is_twin = index in twins and op.op_type not in CONTROL_FLOW and bool(op.outputs)
+            is_twin = index in twins and op.op_type not in fb.CONTROL_FLOW and bool(op.outputs)
             if is_twin:
                 forms["integer"] = self._draft(index, "integer", twins[index])
             if not is_twin or index in node_at:

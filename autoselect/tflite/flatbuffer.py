@@ -25,6 +25,8 @@ TENSOR_DTYPES: dict[int, str] = {
 }
 
 CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
+CONTROL_FLOW = frozenset({"WHILE", "IF", "CALL_ONCE", "CALL", "STABLEHLO_WHILE", "STABLEHLO_CASE"})
+"""Ops that run other subgraphs."""
 _PLACEHOLDER_FOR_GREATER_OP_CODE = 127
 _TENSOR_LISTS = ("inputs", "outputs", "intermediates")
 
