@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
@@ -279,9 +280,7 @@ class _Reader:
 
     def _converted(self, slot: int, name: str) -> fp.Footprint:
         op_type = "DEQUANTIZE" if fb.scales(self._slots.tensors[slot]) == () else "QUANTIZE"
-        shell = schema.ModelT()
-        shell.operatorCodes = [conversion_code(op_type, [])]
-        return self._tensor(slot, name) + fp.op_footprint(shell, conversion_op(0, 0, 0))
+        return self._tensor(slot, name) + _conversion_footprint(op_type)
 
     def _conversions(self, costs: Sequence[Cost]) -> dict[int, tuple[Conversion, ...]]:
         """For each slot that may be computed, how the others come from it."""
@@ -306,6 +305,13 @@ class _Reader:
             macs=0,
         )
         return Conversion(source, result, cost, record)
+
+
+@cache
+def _conversion_footprint(op_type: str) -> fp.Footprint:
+    shell = schema.ModelT()
+    shell.operatorCodes = [conversion_code(op_type, [])]
+    return fp.op_footprint(shell, conversion_op(0, 0, 0))
 
 
 def _sorted_chain(chain: Iterable[Conversion], own: int) -> list[Conversion]:
