@@ -9,7 +9,15 @@ from autoselect.quantize.names import NameMap
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibratedModel:
-    """A calibrated float model under canonical names, with the key to its own names."""
+    """A calibrated float model under canonical names, with the key to its own names.
+
+    Attributes:
+        content: Bytes of the model; without ranges where ``integer`` is given.
+        names: The key.
+        integer: Bytes of an integer model that another quantizer made of it, to take integer ops from; None where
+            TensorFlow's quantizer is to make one.
+    """
 
     content: bytes
     names: NameMap
+    integer: bytes | None = None

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.layers import Node
-from autoselect.domain.recipe import Recipe
+from autoselect.domain.recipe import IoType, Recipe
 from autoselect.quantize.build import Builder
 from autoselect.quantize.normalise import Sample, same_outputs
 from autoselect.quantize.wholes import Wholes
+from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
 PROOF_SAMPLES = 2
@@ -29,6 +30,7 @@ def remarks(
     integer_model: bytes,
     samples: Sequence[Sample],
     per_channel: bool,
+    is_given: bool = False,
 ) -> tuple[str, ...]:
     """What the user should know of what this model's candidates can be; empty where all is well.
 
@@ -37,15 +39,16 @@ def remarks(
         nodes: In graph order.
         wholes: That they are put together from.
         float_model: Bytes of the user's own float model.
-        integer_model: Bytes of what the quantizer makes of all of it.
+        integer_model: Bytes of what the quantizer makes of all of it, or of what is given instead.
         samples: Inputs by key; a few are enough.
         per_channel: As in the recipes to come.
+        is_given: Whether another quantizer made the integer model.
 
     Raises:
         BuildError, ScoreError: If one of the two cannot be built or run.
     """
     everything = frozenset(node.name for node in nodes)
-    integer = builder.build(Recipe(per_channel=per_channel))
+    integer = builder.build(Recipe(per_channel=per_channel, io_type=_interface(integer_model)))
     floats = builder.build(Recipe(per_channel=per_channel, denylisted_nodes=everything, fallback="float"))
     found = []
     if not same_outputs(floats.content, float_model, samples):
@@ -55,7 +58,7 @@ def remarks(
         )
     if not same_outputs(integer.content, integer_model, samples):
         found.append(
-            "With every node in integers, the outputs are not those of TensorFlow's quantizer bit for bit "
+            f"With every node in integers, the outputs are not those of {_maker(is_given)} bit for bit "
             f"({len(samples)} samples). Scores of candidates hold for the files that autoselect writes."
         )
     stuck = [op for op in floats.graph.ops if op.kind is OpKind.INTEGER]
@@ -63,18 +66,31 @@ def remarks(
         found.append(
             f"{_counted([op.op_type for op in stuck])} cannot leave integers: the float model itself has no float form."
         )
-    return (*found, *_never_integer(wholes, nodes))
+    return (*found, *_never_integer(wholes, nodes, is_given=is_given))
 
 
-def _never_integer(wholes: Wholes, nodes: Sequence[Node]) -> list[str]:
+def _maker(is_given: bool) -> str:
+    return "the integer model" if is_given else "TensorFlow's quantizer"
+
+
+def _interface(integer_model: bytes) -> IoType:
+    """The integer model's own type of inputs and outputs; float where they are of several."""
+    model = fb.parse(integer_model)
+    specs = (*reader.input_specs(model), *reader.output_specs(model))
+    [dtype, *rest] = {str(spec.dtype) for spec in specs}
+    return "int8" if [dtype, *rest] == ["int8"] else "uint8" if [dtype, *rest] == ["uint8"] else "float32"
+
+
+def _never_integer(wholes: Wholes, nodes: Sequence[Node], *, is_given: bool) -> list[str]:
     indices = {node.index for node in nodes}
     graph = reader.read_graph(wholes.in_float.model)
     types = [op.op_type for i, op in enumerate(graph.ops) if i not in indices and op.kind is OpKind.FLOAT]
     if not types:
         return []
+    why = "has no integer form of them in this place"
     return [
-        f"{_counted(types)} of {len(graph.ops)} ops never become integers: TensorFlow's quantizer has no integer form "
-        "of them in this place, so they are float in every candidate."
+        f"{_counted(types)} of {len(graph.ops)} ops never become integers: {_maker(is_given)} {why}, so they are float "
+        "in every candidate."
     ]
 
 

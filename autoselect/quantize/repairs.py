@@ -85,7 +85,7 @@ class RepairKit:
             content = self._source("equalization" in key)
             if chosen := self._chosen_ranges(key):
                 content = ranges.with_ranges(content, chosen)
-            model = CalibratedModel(content=content, names=self._plain.names)
+            model = replace(self._plain, content=content)
             self._models[key] = (model, fb.parse(content))
         return self._models[key]
 

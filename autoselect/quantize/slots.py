@@ -5,6 +5,7 @@ Knows tensors and the conversions between them; refuses to know ops, costs and c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,12 +72,8 @@ class Slots:
         self.helpers: list[int] = []
         self._read_float(wholes.names)
         self._read_integer()
-        graph = self._integer.model.subgraphs[0]
-        self.inputs = [self.of_integer[int(t)] for t in graph.inputs]
-        self.outputs = [self.of_integer[int(t)] for t in graph.outputs]
         constants = self._constant_outputs
-        if io_type != "float32":
-            self._take_integers(is_unsigned=io_type == "uint8")
+        self.inputs, self.outputs = self._ends(io_type)
         self.given = [*dict.fromkeys([*self.inputs, *constants])]
 
     def _read_float(self, key: names.NameMap) -> None:
@@ -155,23 +152,68 @@ class Slots:
             self.value_of.append(value)
         return slots[form]
 
-    def _take_integers(self, *, is_unsigned: bool) -> None:
-        """Let the model's inputs and outputs be integers wherever the integer build computes with integers there."""
-        for place, slot in enumerate(self.inputs):
+    def _ends(self, io_type: IoType) -> tuple[list[int], list[int]]:
+        """The model's inputs and outputs: float, or integers wherever the integer build computes with integers there.
+
+        The integer build itself may have either.
+        """
+        graph = self._integer.model.subgraphs[0]
+        inputs, outputs = ([self.of_integer[int(t)] for t in row] for row in (graph.inputs, graph.outputs))
+        if io_type == "float32":
+            return self._float_ends(inputs, outputs)
+        return self._integer_ends(inputs, outputs, is_unsigned=io_type == "uint8")
+
+    def _float_ends(self, inputs: Sequence[int], outputs: Sequence[int]) -> tuple[list[int], list[int]]:
+        for slot in inputs:
+            value = self.values[self.value_of[slot]]
+            if slot != (plain := value.slots.get((), slot)):
+                first = self._signed(value, slot)
+                value.parents = {s: p for s, p in value.parents.items() if s != first} | {first: plain}
+                value.own = {plain}
+        return [self._plain(slot) for slot in inputs], [self._plain(slot) for slot in outputs]
+
+    def _plain(self, slot: int) -> int:
+        return self.values[self.value_of[slot]].slots.get((), slot)
+
+    def _signed(self, value: Value, slot: int) -> int:
+        """The slot itself, or, of an unsigned one that the build only shifts, the signed one that its ops read."""
+        twins = (s for s, p in value.parents.items() if p == slot and self._shifts(p, s))
+        return next(twins, slot)
+
+    def _shifts(self, unsigned: int, signed: int) -> bool:
+        types = [self.tensors[slot].type for slot in (unsigned, signed)]
+        same_scale = fb.scales(self.tensors[unsigned]) == fb.scales(self.tensors[signed])
+        return types == [schema.TensorType.UINT8, schema.TensorType.INT8] and same_scale
+
+    def _integer_ends(
+        self, inputs: Sequence[int], outputs: Sequence[int], *, is_unsigned: bool
+    ) -> tuple[list[int], list[int]]:
+        taken, made = list(inputs), list(outputs)
+        for place, slot in enumerate(inputs):
             value = self.values[self.value_of[slot]]
             integers = [s for form, s in value.slots.items() if form]
-            if slot != value.slots.get(()) or not integers:
+            if not integers:
                 continue
-            self.inputs[place] = self._end(integers[0], is_unsigned=is_unsigned)
-            value.own = {self.inputs[place]}
-            value.parents = {s: p for s, p in value.parents.items() if s != self.inputs[place] and p != slot}
-        for place, slot in enumerate(self.outputs):
+            chosen = self._signed(value, slot if slot in integers else integers[0])
+            taken[place] = self._end(chosen, is_unsigned=is_unsigned)
+            value.own = {taken[place]}
+            gone, plain = (chosen, taken[place]), value.slots.get(())
+            value.parents = {s: p for s, p in value.parents.items() if s not in gone and p != plain}
+            if taken[place] != chosen:
+                value.parents[chosen] = taken[place]
+        for place, slot in enumerate(outputs):
             value = self.values[self.value_of[slot]]
-            if slot == value.slots.get(()) and slot in value.parents:
-                source = value.parents[slot]
-                self.outputs[place] = self._end(source, is_unsigned=is_unsigned)
-                if is_unsigned:
-                    value.parents[self.outputs[place]] = source
+            is_float = slot == value.slots.get(())
+            source = value.parents.get(slot) if is_float or self._is_shifted(value, slot) else slot
+            if source is not None:
+                made[place] = self._end(source, is_unsigned=is_unsigned)
+                if made[place] != source:
+                    value.parents[made[place]] = source
+        return taken, made
+
+    def _is_shifted(self, value: Value, slot: int) -> bool:
+        """Whether an output is the unsigned twin of what an op computes."""
+        return slot in value.parents and self._shifts(slot, value.parents[slot])
 
     def _end(self, slot: int, *, is_unsigned: bool) -> int:
         """The slot itself, or its unsigned twin."""

@@ -3,7 +3,8 @@
 Where the quantizer's debug model verifies a node, its NumericVerify op compares the node's int8 output with the float
 kernel's on the *same* inputs: the error of this node alone. In the whole-model variant a float copy of the model runs
 beside the integer one: the error accumulated up to there. Nodes without such an op, and those that a recipe leaves out
-of integers, are compared between the float model and the candidate itself: accumulated error as well.
+of integers, are compared between the float model and the candidate itself: accumulated error as well. So are all nodes
+of an integer model that another quantizer made: TensorFlow's debugger knows nothing of it.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ def plan(
 ) -> Plan:
     """Find out where each node's error is read.
 
-    The debug model knows nothing of repairs: where the recipe has any, every node is compared with the float model.
+    The debug model knows nothing of repairs and of other quantizers: where the recipe has any of the former, or the
+    integer model is given, every node is compared with the float model.
 
     Args:
         calibrated: The calibrated model.
@@ -88,7 +90,7 @@ def plan(
         RecipeError: If the recipe names what the model does not have.
         BuildError: If the quantizer refuses the recipe.
     """
-    if recipe.repairs:
+    if recipe.repairs or calibrated.integer is not None:
         return _compared_plan(calibrated, nodes, recipe, kit)
     denied = denied_nodes(recipe, nodes)
     debug = converter.quantize(

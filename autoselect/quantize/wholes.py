@@ -13,7 +13,7 @@ from typing import Any
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import converter, dynamic_range, names
+from autoselect.quantize import alignment, converter, dynamic_range, names
 from autoselect.quantize.bias import Shift
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.repairs import RepairKit, before_quantizing, repair_whole
@@ -48,7 +48,7 @@ class Wholes:
         names: The key to the canonical names.
         in_float: The float model, without what calibration wrote into it.
         hybrid: The same with every op hybrid that can be.
-        integer: What the quantizer makes of all of it.
+        integer: What the quantizer makes of all of it, or what another one made of it.
         kept_float: For each op of the float model that cannot be hybrid why.
     """
 
@@ -64,15 +64,14 @@ def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
 
     Raises:
         BuildError: If the quantizer refuses the model.
+        ModelError: If a given integer model was not made from this float model.
     """
     calibrated, float_model = kit.calibrated(recipe.repairs)
     everything = range(len(float_model.subgraphs[0].operators))
     in_float = _float(calibrated)
     hybrid = _float(calibrated)
     kept = dynamic_range.to_hybrid(hybrid, everything)
-    integer = fb.parse(integer_model(kit, recipe))
-    names.hide_unused_outputs(integer, calibrated.names)
-    found = _twins(integer, float_model)
+    integer, found = _integer(kit, recipe)
     names.restore_constants(integer, calibrated.names, {index: [place] for index, place in found.items()})
     same = {index: index for index in everything}
     whole = [
@@ -81,6 +80,17 @@ def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
         _repaired(integer, float_model, found, recipe, kit),
     ]
     return Wholes(names=calibrated.names, in_float=whole[0], hybrid=whole[1], integer=whole[2], kept_float=kept)
+
+
+def _integer(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int]]:
+    """The all-integer model, and for each op of the float model the place of its twin."""
+    calibrated, float_model = kit.calibrated(recipe.repairs)
+    content = integer_model(kit, recipe)
+    if calibrated.integer is not None:
+        return alignment.adopt(content, float_model, calibrated.names)
+    integer = fb.parse(content)
+    names.hide_unused_outputs(integer, calibrated.names)
+    return integer, _twins(integer, float_model)
 
 
 def _repaired(
@@ -92,7 +102,7 @@ def _repaired(
 
 
 def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
-    """The all-integer model under canonical names, which the quantizer makes once for all that needs it.
+    """The all-integer model: the given one; else, under canonical names, what the quantizer makes once for all.
 
     Args:
         kit: Of the calibrated model.
@@ -102,6 +112,8 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
         BuildError: If the quantizer refuses the model.
     """
     calibrated, _ = kit.calibrated(recipe.repairs)
+    if calibrated.integer is not None:
+        return calibrated.integer
     marks = f"{recipe.per_channel} {' '.join(before_quantizing(recipe.repairs))}"
     name = f"integer_{hashlib.sha256(marks.encode()).hexdigest()[:12]}.tflite"
     plain = Recipe(per_channel=recipe.per_channel)
