@@ -151,6 +151,7 @@ def parse(content: bytes) -> Model:
     try:
         model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(content, 0))
         _check_whole(model)
+        _bring_in(model, content)
     except (struct.error, ValueError, TypeError, IndexError, OverflowError, MemoryError) as exc:
         raise _truncated(len(content)) from exc
     for code in model.operatorCodes:
@@ -174,6 +175,24 @@ def _check_whole(model: Model) -> None:
             _ = model.buffers[tensor.buffer]
         for op in graph.operators or []:
             _ = model.operatorCodes[op.opcodeIndex]
+
+
+def _bring_in(model: Model, content: bytes) -> None:
+    """Put data that lie behind the flatbuffer, where some writers keep large ones, into their buffers, in place."""
+    for buffer in model.buffers:
+        if buffer.offset > 1 and buffer.size:
+            buffer.data = _behind(content, buffer.offset, buffer.size)
+            buffer.offset = buffer.size = 0
+    for op in (op for graph in model.subgraphs for op in graph.operators or []):
+        if op.largeCustomOptionsOffset > 1 and op.largeCustomOptionsSize:
+            op.customOptions = _behind(content, op.largeCustomOptionsOffset, op.largeCustomOptionsSize)
+            op.largeCustomOptionsOffset = op.largeCustomOptionsSize = 0
+
+
+def _behind(content: bytes, offset: int, size: int) -> np.ndarray:
+    if offset + size > len(content):
+        raise ValueError("data behind the end of the file")
+    return np.frombuffer(content, dtype=np.uint8, count=size, offset=offset)
 
 
 def serialise(model: Model) -> bytes:
