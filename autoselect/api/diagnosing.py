@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from autoselect.api.source import Source, calibration_of, describe, load_source, read_recipe
+from autoselect.api.source import Source, calibration_of, describe, load_integer, load_source, read_recipe
 from autoselect.cases.events import Listener, StageStarted, ignore
 from autoselect.data.specs import load_object
 from autoselect.diagnosis import result
@@ -36,6 +36,7 @@ def diagnose(
     calibration: object = None,
     signature: str | None = None,
     shapes: Shapes | None = None,
+    integer: str | Path | bytes | None = None,
     debug_data: object = None,
     output: str | Path | None = None,
     recipe: str | Path | Recipe | None = None,
@@ -62,6 +63,7 @@ def diagnose(
         calibration: See :func:`search`.
         signature: See :func:`search`.
         shapes: See :func:`search`.
+        integer: See :func:`search`. Every node is then compared with the float model, its error accumulated.
         debug_data: Samples to measure on, in any form that ``calibration`` has; the calibration samples by default.
         output: Folder for tables and figures; must be new, empty or an older diagnosis. None writes nothing.
         recipe: Diagnose this mixed model instead of the all-integer one: a :class:`Recipe`, or the path of a
@@ -97,6 +99,8 @@ def diagnose(
     loaded = load_source(model, signature=signature, shapes=shapes, calibration=calibration)
     if recipe is None and not loaded.per_channel:
         chosen = replace(chosen, per_channel=False)
+    given = load_integer(integer, signature=signature, per_channel=chosen.per_channel, repairs=chosen.repairs)
+    chosen = replace(chosen, per_channel=given.per_channel)
     request = Request(
         model=loaded.model,
         calibration=calibration_of(loaded, calibration),
@@ -115,9 +119,10 @@ def diagnose(
         workers=workers,
         timeout_seconds=trial_timeout,
         cache_root=cache_directory() if cache else None,
-        notes=loaded.notes,
+        notes=(*loaded.notes, *given.notes),
         signature=loaded.signature,
         shapes=loaded.shapes,
+        integer=given.content,
     )
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         outcome = run(request, Path(name), listener)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from autoselect.api.evaluating import score_models
-from autoselect.api.source import LIVE, Source, calibration_of, load_source, read_recipe
+from autoselect.api.source import LIVE, Source, calibration_of, load_integer, load_source, read_recipe
 from autoselect.cases import build_jobs
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import CaseFiles
@@ -36,6 +36,7 @@ def build(
     calibration: object = None,
     signature: str | None = None,
     shapes: Shapes | None = None,
+    integer: str | Path | bytes | None = None,
     output: str | Path,
     cache: bool = True,
 ) -> dict[str, Any]:
@@ -47,6 +48,7 @@ def build(
         calibration: See :func:`search`.
         signature: See :func:`search`.
         shapes: See :func:`search`.
+        integer: See :func:`search`; the one that the recipe was found with.
         output: File to write.
         cache: See :func:`search`.
 
@@ -56,6 +58,8 @@ def build(
     """
     chosen = recipe if isinstance(recipe, Recipe) else read_recipe(Path(recipe))
     loaded = load_source(model, signature=signature, shapes=shapes, calibration=calibration)
+    given = load_integer(integer, signature=signature, per_channel=chosen.per_channel, repairs=chosen.repairs)
+    chosen = replace(chosen, per_channel=given.per_channel)
     calibration = calibration_of(loaded, calibration)
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         files = CaseFiles(root=Path(name))
@@ -71,6 +75,7 @@ def build(
                 per_channel=chosen.per_channel,
                 signature=loaded.signature,
                 shapes=loaded.shapes,
+                integer=given.content,
             )
             started.result()
             preparation.write_scoring(files, None, None)
@@ -85,7 +90,7 @@ def build(
         "size_bytes": reply.size_bytes,
         "kinds": reply.kinds,
         "fallbacks": reply.fallbacks,
-        "warnings": [*loaded.notes, *started.notes],
+        "warnings": [*loaded.notes, *given.notes, *started.notes],
     }
 
 

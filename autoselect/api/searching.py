@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from autoselect.api.source import LIVE, LoadedSource, Source, calibration_of, describe, load_source
+from autoselect.api.source import (
+    LIVE,
+    LoadedInteger,
+    LoadedSource,
+    Source,
+    calibration_of,
+    describe,
+    load_integer,
+    load_source,
+)
 from autoselect.cases import prepare as preparation
 from autoselect.cases.events import Listener, ignore
 from autoselect.cases.prepare import Ingredients
@@ -29,6 +38,7 @@ def search(
     calibration: object = None,
     signature: str | None = None,
     shapes: Shapes | None = None,
+    integer: str | Path | bytes | None = None,
     evaluation: object = None,
     metric: str | Callable[..., float] = "accuracy",
     direction: str | None = None,
@@ -77,6 +87,9 @@ def search(
         signature: Key of the signature to take, for a ``.tflite`` or SavedModel with several.
         shapes: Sizes of inputs that the model leaves free, by input name, the batch's 1 included:
             ``{"audio": (1, 16000)}``. By default those of the calibration samples, where all agree.
+        integer: An integer ``.tflite`` (path or bytes) that another quantizer, or quantization-aware training, made of
+            this float model: candidates take their integer ops from it as they are. Nothing is calibrated or repaired
+            then, and ``per_channel`` is the file's own; the calibration samples measure the layers.
         evaluation: Samples to score on: ``(x, y)`` arrays, an ``.npz`` path (inputs by name or ``x``, targets
             ``y``), or ``"package.module:function"`` (or the function) that yields ``(inputs, target)``.
         metric: Name of a metric, ``"package.module:function"`` or a function ``(y_true, y_pred)``.
@@ -136,6 +149,12 @@ def search(
     """
     loaded = load_source(model, signature=signature, shapes=shapes, calibration=calibration)
     profile = read_target(target)
+    given = load_integer(
+        integer,
+        signature=signature,
+        per_channel=per_channel and loaded.per_channel and profile.per_channel,
+        repairs=() if isinstance(repairs, bool) else (repairs := tuple(repairs)),
+    )
     settings = make_settings(
         metric=_metric_name(metric, evaluator),
         direction=direction,
@@ -156,9 +175,9 @@ def search(
         target=str(Path(target).absolute()) if target.endswith(".toml") else target,
         compiling=compiling,
         fallback=fallback or ("drq" if profile.runs_hybrid else "float"),
-        per_channel=per_channel and loaded.per_channel and profile.per_channel,
+        per_channel=given.per_channel,
         io_type=io_type or loaded.io_type or profile.io_type or "float32",
-        repairs=repairs if isinstance(repairs, bool) else tuple(repairs),
+        repairs=(repairs if isinstance(repairs, bool) else tuple(repairs)) if given.content is None else False,
         keep_float=tuple(keep_float),
         keep_int=tuple(keep_int),
         min_score=min_score,
@@ -172,6 +191,7 @@ def search(
     )
     request = _request(
         loaded,
+        given,
         settings,
         calibration=calibration,
         evaluation=evaluation,
@@ -180,6 +200,7 @@ def search(
         evaluator=evaluator,
         sources={
             "model": describe(model),
+            "integer": describe(integer),
             "calibration": describe(calibration),
             "evaluation": describe(evaluation),
             "heldout": describe(heldout),
@@ -199,6 +220,7 @@ def resume(
     *,
     trials: int | None = None,
     model: Source = None,
+    integer: str | Path | bytes | None = None,
     calibration: object = None,
     evaluation: object = None,
     heldout: object = None,
@@ -214,6 +236,7 @@ def resume(
         directory: The run folder.
         trials: New total; the old one by default.
         model: Only where the run was started with a live object; likewise the ingredients that follow.
+        integer: See :func:`search`.
         calibration: See :func:`search`.
         evaluation: See :func:`search`.
         heldout: See :func:`search`.
@@ -231,6 +254,7 @@ def resume(
     known = dict(manifest["sources"])
     given = {
         "model": model,
+        "integer": integer,
         "calibration": calibration,
         "evaluation": evaluation,
         "heldout": heldout,
@@ -251,8 +275,10 @@ def resume(
     loaded = load_source(
         chosen["model"], signature=settings.signature, shapes=settings.shapes, calibration=chosen["calibration"]
     )
+    given_integer = load_integer(chosen["integer"], signature=settings.signature, per_channel=settings.per_channel)
     request = _request(
         loaded,
+        given_integer,
         settings,
         calibration=chosen["calibration"],
         evaluation=chosen["evaluation"],
@@ -309,6 +335,7 @@ def _own_names(metric: str | Callable[..., float], evaluator: str | Callable[...
 
 def _request(
     loaded: LoadedSource,
+    given: LoadedInteger,
     settings: SearchSettings,
     *,
     calibration: object,
@@ -339,9 +366,10 @@ def _request(
             heldout=heldout,
             metric=chosen,
             evaluator=run,
-            notes=loaded.notes,
+            notes=(*loaded.notes, *given.notes),
             signature=loaded.signature,
             shapes=loaded.shapes,
+            integer=given.content,
         ),
         settings=settings,
         sources=sources,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import UsageError
 from autoselect.sources.converter_objects import from_converter, is_converter
+from autoselect.sources.integer_files import integer_model
 from autoselect.sources.keras_models import from_keras, is_keras_model
 from autoselect.sources.sample_sizes import with_sample_sizes
 from autoselect.sources.tflite_files import FloatModel, from_bytes
@@ -112,6 +114,52 @@ def calibration_of(loaded: LoadedSource, given: object) -> object:
             "an .npz or .npy file, or package.module:function."
         )
     return calibration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedInteger:
+    """An integer model of another quantizer, if one is given.
+
+    Attributes:
+        content: Its bytes; None where there is none.
+        per_channel: Of its weights; what was asked for where there is none.
+        notes: What the user should know, sentences.
+    """
+
+    content: bytes | None
+    per_channel: bool
+    notes: tuple[str, ...] = ()
+
+
+def load_integer(
+    source: str | Path | bytes | None, *, signature: str | None, per_channel: bool, repairs: Iterable[str] = ()
+) -> LoadedInteger:
+    """Read the integer model that candidates take their integer ops from.
+
+    Args:
+        source: A path or bytes; None where autoselect quantizes itself.
+        signature: As for :func:`load_source`.
+        per_channel: As asked for; a given model has what it has.
+        repairs: As asked for by name.
+
+    Raises:
+        ModelError: If it cannot be taken.
+        UsageError: If repairs are asked for: they would undo what the other quantizer did.
+    """
+    if source is None:
+        return LoadedInteger(content=None, per_channel=per_channel)
+    if named := ", ".join(repairs):
+        raise UsageError(
+            f"Repairs do not go with an integer model of another quantizer (--integer), got {named}: they would undo "
+            "what it did to weights, biases and ranges. Leave them out, or leave --integer out."
+        )
+    found = integer_model(source, signature)
+    has, wants = ("channel", "tensor") if found.per_channel else ("tensor", "channel")
+    notes = (
+        f"The integer model's weights have one scale per {has}: one per {wants}, as was asked for, does not apply.",
+    )
+    same = found.per_channel == per_channel
+    return LoadedInteger(content=found.content, per_channel=found.per_channel, notes=() if same else notes)
 
 
 def read_recipe(path: Path) -> Recipe:

@@ -21,6 +21,11 @@ class CaseFiles:
         return self.root / "float.tflite"
 
     @property
+    def integer_model(self) -> Path:
+        """The integer model that another quantizer made, where one is given."""
+        return self.root / "integer.tflite"
+
+    @property
     def prepared(self) -> Path:
         """Calibrated model, names and layer table."""
         return self.root / "prepared"

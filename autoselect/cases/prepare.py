@@ -67,6 +67,7 @@ class Ingredients:
         notes: What was done to the source already, in sentences.
         signature: Key of the source's signature to take; None for the only one.
         shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
+        integer: Bytes of an integer model that another quantizer made of the source; None has it quantized here.
     """
 
     model: Path | bytes
@@ -78,6 +79,7 @@ class Ingredients:
     notes: tuple[str, ...] = ()
     signature: str | None = None
     shapes: Shapes | None = None
+    integer: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +147,7 @@ def prepare_case(
         timeout_seconds=settings.trial_timeout,
         signature=ingredients.signature,
         shapes=ingredients.shapes,
+        integer=ingredients.integer,
         listener=listener,
     )
     inputs, outputs, store, hashes = started.inputs, started.outputs, started.calibration, started.hashes
@@ -177,7 +180,7 @@ class Started:
         inputs: Of the float model.
         outputs: Of the float model.
         calibration: The representative samples.
-        hashes: Content hashes of ``model`` and ``calibration``.
+        hashes: Content hashes of ``model`` and ``calibration``, and of ``integer`` where it is given.
         notes: What was done to the source, in sentences, each to be said once.
     """
 
@@ -210,6 +213,7 @@ def start_calibration(
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     signature: str | None = None,
     shapes: Shapes | None = None,
+    integer: bytes | None = None,
     listener: Listener = ignore,
 ) -> Started:
     """Read the model and the representative samples, and start calibration, unless the cache has its result.
@@ -225,6 +229,8 @@ def start_calibration(
         timeout_seconds: After which a worker counts as hung.
         signature: Key of the source's signature to take; None for the only one.
         shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
+        integer: Bytes of an integer model to take integer ops from: nothing is then calibrated, the samples only
+            measure.
         listener: Told of the stages ``model`` and ``data``.
 
     Raises:
@@ -242,6 +248,9 @@ def start_calibration(
     pairs = ((sample, None) for sample in representative_samples(calibration, inputs))
     store = SampleStore.write(files.samples("calibration"), pairs, inputs)
     hashes = {"model": content_hash(content), "calibration": store.signature}
+    if integer is not None:
+        write_bytes(files.integer_model, integer)
+        hashes["integer"] = content_hash(integer)
     preparation = _submit_prepare(
         files,
         hashes,
@@ -364,6 +373,7 @@ def _submit_prepare(
             "what": f"calibrated model and layer table, format {PREPARED_FORMAT}",
             "model": hashes["model"],
             "calibration": hashes["calibration"],
+            "integer": hashes.get("integer"),
             "debug_samples": debug_samples,
             "per_channel": per_channel,
             "versions": versions(),

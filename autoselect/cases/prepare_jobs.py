@@ -17,7 +17,7 @@ from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, ScoreError
-from autoselect.quantize import calibration, names, normalise, proof
+from autoselect.quantize import alignment, calibration, names, normalise, proof
 from autoselect.quantize.blueprint import Blueprint
 from autoselect.quantize.build import Builder, CalibratedModel
 from autoselect.quantize.nodes import find_nodes
@@ -49,11 +49,10 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> Non
     store = SampleStore.open(files.samples("calibration"))
     content = files.float_model.read_bytes()
     normalised, told = _normalised(content, store)
-    samples = (list(store.inputs(i).values()) for i in range(len(store)))
-    calibrated = calibration.calibrate(normalised.content, samples)
-    model = fb.parse(calibrated)
-    name_map = names.canonicalise(model, normalised.node_names)
-    calibrated_model = CalibratedModel(content=fb.serialise(model), names=name_map)
+    if files.integer_model.exists():
+        normalised, calibrated_model = _with_given(content, normalised, files.integer_model.read_bytes())
+    else:
+        calibrated_model = _calibrated(normalised, store)
     kit = RepairKit(calibrated_model, keep=lambda name, make: kept_file(out / name, make))
     recipe = Recipe(per_channel=per_channel)
     wholes = make_wholes(kit, recipe)
@@ -72,6 +71,7 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> Non
         integer_model=integer_model(kit, recipe),
         samples=_first(store, proof.PROOF_SAMPLES),
         per_channel=per_channel,
+        is_given=calibrated_model.integer is not None,
     )
     write_prepared(
         out,
@@ -83,6 +83,32 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> Non
             remarks=(*told, *remarks),
         ),
     )
+
+
+def _calibrated(normalised: normalise.Normalised, store: SampleStore) -> CalibratedModel:
+    samples = (list(store.inputs(i).values()) for i in range(len(store)))
+    model = fb.parse(calibration.calibrate(normalised.content, samples))
+    key = names.canonicalise(model, normalised.node_names)
+    return CalibratedModel(content=fb.serialise(model), names=key)
+
+
+def _with_given(
+    content: bytes, normalised: normalise.Normalised, integer: bytes
+) -> tuple[normalise.Normalised, CalibratedModel]:
+    """The form of the float model that has more of a given integer model's ops, with what that one's integers cover.
+
+    Raises:
+        ModelError: If the integer model was not made from the float model.
+    """
+    forms = []
+    for form in (normalised, normalise.as_it_is(content)):
+        model = fb.parse(form.content)
+        key = names.canonicalise(model, form.node_names)
+        forms.append((alignment.matched(integer, model, key), form, model, key))
+    _, form, model, key = max(forms, key=lambda row: row[0])  # The first of equals.
+    adopted, places = alignment.adopt(integer, model, key)
+    covered = calibration.with_found_ranges(model, alignment.ranges(adopted, model, places))
+    return form, CalibratedModel(content=covered, names=key, integer=integer)
 
 
 def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalised, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from autoselect.runs.files import write_bytes, write_json
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
-PREPARED_FORMAT = 6
+PREPARED_FORMAT = 7
 """Raised whenever what is written here, or how it is made, changes, so that no older cache entry is read."""
 
 
@@ -26,7 +26,7 @@ class Prepared:
 
     Attributes:
         normalised: Bytes of the float model whose ops are the nodes' ops: what candidates are built from.
-        calibrated: The same, calibrated and under canonical names.
+        calibrated: The same, calibrated and under canonical names; with the integer model where one is given.
         layers: The layer table.
         folded: Names of the user's model's ops that are no ops here any more.
         remarks: What the user should know of the model, sentences.
@@ -47,6 +47,8 @@ def write_prepared(folder: Path, prepared: Prepared) -> None:
     """
     write_bytes(folder / "normalised.tflite", prepared.normalised)
     write_bytes(folder / "calibrated.tflite", prepared.calibrated.content)
+    if prepared.calibrated.integer is not None:
+        write_bytes(folder / "given.tflite", prepared.calibrated.integer)
     write_json(folder / "names.json", asdict(prepared.calibrated.names))
     write_json(folder / "layers.json", prepared.layers.rows())
     write_json(folder / "remarks.json", {"folded": list(prepared.folded), "remarks": list(prepared.remarks)})
@@ -62,9 +64,14 @@ def load_prepared(folder: Path) -> Prepared:
         op_inputs=tuple(tuple(inputs) for inputs in raw["op_inputs"]),
         nodes=tuple(raw["nodes"]),
     )
+    given = folder / "given.tflite"
     return Prepared(
         normalised=(folder / "normalised.tflite").read_bytes(),
-        calibrated=CalibratedModel(content=(folder / "calibrated.tflite").read_bytes(), names=name_map),
+        calibrated=CalibratedModel(
+            content=(folder / "calibrated.tflite").read_bytes(),
+            names=name_map,
+            integer=given.read_bytes() if given.exists() else None,
+        ),
         layers=table_from_rows(_read(folder / "layers.json")),
         folded=tuple(remarks["folded"]),
         remarks=tuple(remarks["remarks"]),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from autoselect.cli.console import reported, results_only_on_stdout, warn
-from autoselect.cli.options import CALIBRATION_HELP, AsJson, Debug, NoCache, ShapeTexts, Signature, shapes_of
+from autoselect.cli.options import CALIBRATION_HELP, AsJson, Debug, Integer, NoCache, ShapeTexts, Signature, shapes_of
 
 
 def build(
@@ -20,6 +20,7 @@ def build(
     calibration: Annotated[str | None, typer.Option(help=CALIBRATION_HELP)] = None,
     signature: Signature = None,
     shapes: ShapeTexts = None,
+    integer: Integer = None,
     no_cache: NoCache = False,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -36,6 +37,7 @@ def build(
                 calibration=calibration,
                 signature=signature,
                 shapes=shapes_of(shapes),
+                integer=integer,
                 output=output,
                 cache=not no_cache,
             )

@@ -12,6 +12,7 @@ from autoselect.cli.options import (
     CALIBRATION_HELP,
     AsJson,
     Debug,
+    Integer,
     NoCache,
     ShapeTexts,
     Signature,
@@ -38,6 +39,7 @@ def diagnose(
     calibration: Annotated[str | None, typer.Option(help=CALIBRATION_HELP)] = None,
     signature: Signature = None,
     shapes: ShapeTexts = None,
+    integer: Integer = None,
     debug_data: Annotated[
         str | None, typer.Option(help="Samples to measure on, given like --calibration; that by default.")
     ] = None,
@@ -96,6 +98,7 @@ def diagnose(
                 calibration=calibration,
                 signature=signature,
                 shapes=shapes_of(shapes),
+                integer=integer,
                 debug_data=debug_data,
                 output=output,
                 recipe=recipe,

@@ -67,6 +67,14 @@ Signature = Annotated[
     str | None,
     typer.Option("--signature", metavar="KEY", help="Signature to take, of a .tflite or SavedModel with several."),
 ]
+Integer = Annotated[
+    str | None,
+    typer.Option(
+        "--integer",
+        metavar="MODEL_int8.tflite",
+        help="What another quantizer made of the model: integer ops are taken from it.",
+    ),
+]
 ShapeTexts = Annotated[
     list[str] | None,
     typer.Option(

@@ -16,6 +16,7 @@ from autoselect.cli.options import (
     AsJsonLines,
     Debug,
     Direction,
+    Integer,
     NoCache,
     Quiet,
     ShapeTexts,
@@ -78,6 +79,7 @@ def search(
     calibration: Annotated[str | None, _option("--calibration", panel=_DATA, text=CALIBRATION_HELP)] = None,
     signature: Signature = None,
     shapes: ShapeTexts = None,
+    integer: Integer = None,
     evaluation: Annotated[str | None, _option("--eval", panel=_DATA, text=EVALUATION_HELP)] = None,
     metric: Annotated[str, _option("--metric", panel=_DATA, text=METRIC_HELP)] = "accuracy",
     direction: Annotated[
@@ -215,6 +217,7 @@ def search(
                 calibration=calibration,
                 signature=signature,
                 shapes=shapes_of(shapes),
+                integer=integer,
                 evaluation=evaluation,
                 metric=metric,
                 direction=direction.value if direction else None,

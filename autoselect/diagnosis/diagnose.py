@@ -68,6 +68,7 @@ class Request:
         notes: What was done to the source already, in sentences.
         signature: Key of the source's signature to take; None for the only one.
         shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
+        integer: Bytes of an integer model that another quantizer made of the source; None has it quantized here.
     """
 
     model: Path | bytes
@@ -87,6 +88,7 @@ class Request:
     notes: tuple[str, ...] = ()
     signature: str | None = None
     shapes: Shapes | None = None
+    integer: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +171,7 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
             timeout_seconds=request.timeout_seconds,
             signature=request.signature,
             shapes=request.shapes,
+            integer=request.integer,
             listener=listener,
         )
         for note in (*request.notes, *started.notes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,9 @@ from autoselect.tflite.runner import Runner
 
 ModelDebugMetric = Callable[[list[np.ndarray], list[np.ndarray]], float]
 """Called with the outputs of the float model and of the quantized one, as the Quantization Debugger's."""
+
+
+_AS_GIVEN = Shift(before=math.nan, after=math.nan, reason="the integer model is given, with its biases")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +70,10 @@ def read_plan(path: Path) -> verification.Plan:
 
 def build(root: Path, recipe_json: str) -> Diagnosed:
     """Build the model under diagnosis, and see what bias correction finds, whether the recipe asks for it or not."""
-    builder, recipe = open_case(root).builder, Recipe.from_json(recipe_json)
+    case, recipe = open_case(root), Recipe.from_json(recipe_json)
+    builder, is_given = case.builder, case.prepared.calibrated.integer is not None
     candidate = corrected = builder.build(recipe)
-    if not corrects_biases(recipe):
+    if not corrects_biases(recipe) and not is_given:
         corrected = builder.build(replace(recipe, repairs=(*recipe.repairs, "bias")))
     places = dict(candidate.places)
     return Diagnosed(
@@ -76,7 +81,7 @@ def build(root: Path, recipe_json: str) -> Diagnosed:
         kinds={index: str(candidate.graph.ops[place].kind.value) for index, place in places.items()},
         places=places,
         fallbacks=dict(candidate.fallbacks),
-        shifts=corrected.shifts,
+        shifts=dict.fromkeys(corrected.kinds, _AS_GIVEN) if is_given else corrected.shifts,
         skipped=corrected.skipped,
     )
 

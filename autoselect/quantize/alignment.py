@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from autoselect.domain.graph import OpKind
 from autoselect.domain.units import MOVERS
 from autoselect.errors import ModelError
 from autoselect.quantize import names
@@ -99,20 +98,18 @@ def matched(content: bytes, float_model: fb.Model, key: names.NameMap) -> int:
     return len(found.places) - len(found.missing)
 
 
-def is_per_channel(model: fb.Model) -> bool:
-    """Whether any weights of an integer model have one scale for each channel."""
-    graph = model.subgraphs[0]
-    constants = (t for t in graph.tensors if fb.is_constant(model, t) and fb.TENSOR_DTYPES[t.type] in _WEIGHT_DTYPES)
-    return any(len(fb.scales(tensor)) > 1 for tensor in constants)
-
-
-_WEIGHT_DTYPES = frozenset({"int8", "uint8", "int4"})
-
-
-def has_integer_ops(model: fb.Model) -> bool:
-    """Whether anything but conversions computes with integers that stand for real numbers."""
-    ops = reader.read_graph(model).ops
-    return any(op.kind is OpKind.INTEGER and op.op_type not in fb.CONVERSIONS for op in ops)
+def ranges(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> dict[int, tuple[float, float]]:
+    """What the integers of an adopted model can stand for, by index of the float model's activation."""
+    graph, float_graph = model.subgraphs[0], float_model.subgraphs[0]
+    rows = [(graph.inputs, float_graph.inputs)]
+    rows += [(graph.operators[place].outputs, float_graph.operators[i].outputs) for i, place in places.items()]
+    found = {}
+    for tensor, twin in ((graph.tensors[int(t)], int(u)) for row in rows for t, u in zip(*row, strict=False)):
+        dtype, scales = fb.TENSOR_DTYPES[tensor.type], fb.scales(tensor)
+        if dtype in ("int8", "uint8", "int16") and len(scales) == 1:
+            limits, zero_point = np.iinfo(dtype), int(tensor.quantization.zeroPoint[0])
+            found[twin] = ((limits.min - zero_point) * scales[0], (limits.max - zero_point) * scales[0])
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------- inputs, outputs

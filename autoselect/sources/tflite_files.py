@@ -94,7 +94,8 @@ def _refuse_quantized(model: fb.Model) -> None:
         )
     raise ModelError(
         f"The model is quantized already: {found}. autoselect starts from the float model: convert it without "
-        "`optimizations`."
+        "`optimizations`. If another quantizer made this file, pass the float model that it was made from, and this "
+        "file with --integer."
     )
 
 

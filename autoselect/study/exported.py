@@ -41,7 +41,8 @@ def export(front: Sequence[TrialRecord], picks: Mapping[str, str], folder: RunFo
     prepared = case.prepared
     exporter = _Exporter(folder=folder, calibrated=prepared.calibrated, layers=prepared.layers)
     members = {record.id: record for record in front if record.recipe is not None and record.scores is not None}
-    for repairs in {before_quantizing(r.recipe.repairs) for r in members.values() if r.recipe is not None} | {()}:
+    used = {before_quantizing(r.recipe.repairs) for r in members.values() if r.recipe is not None} | {()}
+    for repairs in used if prepared.calibrated.integer is None else ():
         write_bytes(folder.calibrated(repairs), case.kit.calibrated(repairs)[0].content)
     for record in members.values():
         exporter.write_recipes(record)
@@ -56,7 +57,7 @@ class _Exporter:
     kinds: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     def write_recipes(self, record: TrialRecord) -> None:
-        """The recipe for ai-edge-quantizer and the script for plain TensorFlow."""
+        """The recipe for ai-edge-quantizer, and, where TensorFlow made the integer model, the script for it."""
         recipe, scores, nodes = record.recipe, record.scores, self.layers.nodes
         if recipe is None or scores is None:
             return
@@ -72,6 +73,8 @@ class _Exporter:
         )
         canonical = {index: canonical_name(index) for index in denied}
         write_json(self.folder.front / f"{record.id}.ai-edge-quantizer.json", aeq_recipe(ops, recipe))
+        if self.calibrated.integer is not None:
+            return
         source = self.folder.calibrated(before_quantizing(recipe.repairs)).name
         write_text(self.folder.front / f"{record.id}.build.py", build_script(record.id, ops, recipe, canonical, source))
 

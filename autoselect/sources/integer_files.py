@@ -1,0 +1,66 @@
+"""An integer model that another quantizer made: what the file itself says, before it meets its float model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from autoselect.domain.graph import Op, OpKind
+from autoselect.errors import ModelError
+from autoselect.sources import signatures
+from autoselect.tflite import analysis, reader
+from autoselect.tflite import flatbuffer as fb
+
+_WEIGHT_DTYPES = frozenset({"int8", "uint8", "int4"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerModel:
+    """An integer model.
+
+    Attributes:
+        content: Bytes of the file.
+        per_channel: Whether weights have one scale for each channel.
+    """
+
+    content: bytes
+    per_channel: bool
+
+
+def integer_model(source: str | Path | bytes, signature: str | None = None) -> IntegerModel:
+    """Read an integer model.
+
+    Args:
+        source: A ``.tflite`` file or its bytes.
+        signature: Key of the signature to take, where the file has several.
+
+    Raises:
+        ModelError: If it cannot be read, or computes nothing with integers.
+    """
+    try:
+        content = source if isinstance(source, bytes) else fb.read_model_file(Path(source))
+        model = fb.parse(content)
+        analysis.analyse(model, len(content))  # Refuses a file whose ops and tensors do not fit together.
+        if len({int(entry.subgraphIndex or 0) for entry in model.signatureDefs or []}) > 1:
+            signatures.choose(model, signature)
+            content = fb.serialise(model)
+    except ModelError as exc:
+        raise ModelError(f"The integer model cannot be taken (--integer). {exc}") from exc
+    ops = reader.read_graph(model).ops
+    if not any(op.kind is OpKind.INTEGER and op.op_type not in fb.CONVERSIONS for op in ops):
+        raise ModelError(
+            f"The integer model has no integer op (--integer): {_kinds(ops)} Expected is a model with int8 weights and "
+            "int8 activations. Leave the option out to have autoselect quantize the float model."
+        )
+    return IntegerModel(content=content, per_channel=_is_per_channel(model))
+
+
+def _kinds(ops: tuple[Op, ...]) -> str:
+    if any(op.kind is OpKind.HYBRID for op in ops):
+        return "only its weights are quantized (dynamic range)."
+    return "it is a float model."
+
+
+def _is_per_channel(model: fb.Model) -> bool:
+    tensors = (tensor for tensor in model.subgraphs[0].tensors if fb.is_constant(model, tensor))
+    return any(len(fb.scales(t)) > 1 for t in tensors if fb.TENSOR_DTYPES[t.type] in _WEIGHT_DTYPES)
