@@ -106,6 +106,7 @@ def _with_given(
         key = names.canonicalise(model, form.node_names)
         forms.append((alignment.matched(integer, model, key), form, model, key))
     _, form, model, key = max(forms, key=lambda row: row[0])  # The first of equals.
+    integer = alignment.ordered(integer, model, key)
     adopted, places = alignment.adopt(integer, model, key)
     covered = calibration.with_found_ranges(model, alignment.ranges(adopted, model, places))
     return form, CalibratedModel(content=covered, names=key, integer=integer)

@@ -40,7 +40,10 @@ _OPTIONS = ("fusedActivationFunction", "padding", "strideH", "strideW", "dilatio
 """Of an op's options, those that the same op has whoever quantized it."""
 
 _Value = tuple[str, int, int]
-"""What is computed: ``input`` with its number, ``op`` or ``extra`` with an op's place and the number of its output."""
+"""What is computed: ``input`` and its number; ``op``, ``extra`` or ``lost`` with an op's place and its output."""
+
+_LOST = "lost"
+"""Of an op that has no twin: whoever reads it may still have one, so that a refusal names the right op."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,19 @@ def adopt(content: bytes, float_model: fb.Model, key: names.NameMap) -> tuple[fb
 def align(model: fb.Model, float_model: fb.Model, key: names.NameMap) -> Alignment:
     """Find the twins; inputs and outputs are in the same order."""
     return _Aligner(model, float_model, key).align()
+
+
+def ordered(content: bytes, float_model: fb.Model, key: names.NameMap) -> bytes:
+    """The integer model with its inputs and outputs in the float model's order.
+
+    Raises:
+        ModelError: If they do not match.
+    """
+    model = fb.parse(content)
+    before = [list(map(int, row)) for row in (model.subgraphs[0].inputs, model.subgraphs[0].outputs)]
+    _order_ends(model, float_model, key)
+    after = [list(map(int, row)) for row in (model.subgraphs[0].inputs, model.subgraphs[0].outputs)]
+    return content if before == after else fb.serialise(model)
 
 
 def matched(content: bytes, float_model: fb.Model, key: names.NameMap) -> int:
@@ -220,13 +236,14 @@ class _Aligner:
                 if (source := int(op.inputs[0])) in self._values:
                     self._values[int(op.outputs[0])] = self._values[source]
                 continue
-            index = self._twin(place, op, op_type)
+            index, what = self._twin(op, op_type), "extra"
             if index is not None:
                 self._places[index] = place
             elif not self._is_helper(op, op_type):
                 missing.append(place)
+                what = _LOST
             for number, tensor in enumerate(map(int, op.outputs)):
-                self._values[tensor] = ("extra", place, number) if index is None else ("op", index, number)
+                self._values[tensor] = (what, place, number) if index is None else ("op", index, number)
             if index is None:
                 self._pass_on(self._model, op, self._values)
         return Alignment(places=self._places, missing=tuple(missing))
@@ -250,7 +267,7 @@ class _Aligner:
         computes_shape = all(dtype in ("int32", "int64", "bool") for dtype in dtypes) and not is_quantized
         return op_type in MOVERS or op_type in ("SHAPE", "RANK") or computes_shape
 
-    def _twin(self, place: int, op: Any, op_type: str) -> int | None:
+    def _twin(self, op: Any, op_type: str) -> int | None:
         """The float op that an op of the integer model is, among those that are not found yet."""
         alike = [
             index
@@ -290,9 +307,12 @@ class _Reads:
     any_order: bool
 
     def equal(self, others: Sequence[_Value]) -> bool:
+        known = [value for value in self.values if value[0] != _LOST]
+        if len(self.values) != len(others):
+            return False
         if self.any_order:
-            return Counter(self.values) == Counter(others)
-        return self.values == list(others)
+            return Counter(known) <= Counter(others)
+        return all(a == b for a, b in zip(self.values, others, strict=True) if a[0] != _LOST)
 
 
 def _names_of_values(model: fb.Model) -> dict[int, frozenset[str]]:

@@ -1,0 +1,264 @@
+"""Integer models that another quantizer made, as what candidates take their integer ops from."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import zoo
+
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import ModelError
+from autoselect.quantize import alignment, names, normalise, proof
+from autoselect.quantize.build import Builder, CalibratedModel
+from autoselect.quantize.nodes import find_nodes
+from autoselect.quantize.repairs import RepairKit
+from autoselect.quantize.wholes import Wholes, make_wholes
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+from autoselect.tflite.runner import Runner
+
+
+def tensorflow(source: zoo.Source, io: str = "int8", *, per_channel: bool = True) -> bytes:
+    """What TensorFlow's converter makes of a source, with integer inputs and outputs."""
+    import tensorflow as tf
+
+    work = source.converter()
+    work.optimizations = [tf.lite.Optimize.DEFAULT]
+    keys = [s.key for s in reader.input_specs(fb.parse(source.float_model))]
+    samples = zoo.random_samples(source.float_model)
+    work.representative_dataset = lambda: (s if len(s) == 1 else dict(zip(keys, s, strict=True)) for s in samples)
+    work.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    work.inference_input_type = work.inference_output_type = tf.dtypes.as_dtype(io)
+    work._experimental_disable_per_channel = not per_channel
+    return bytes(work.convert())
+
+
+def unnamed(content: bytes) -> bytes:
+    """The same without the name of any tensor, and without signatures."""
+    model = fb.parse(content)
+    for number, tensor in enumerate(model.subgraphs[0].tensors):
+        tensor.name = f"t{number}".encode()
+    model.signatureDefs = None
+    return fb.serialise(model)
+
+
+def swapped(content: bytes) -> bytes:
+    """The same with inputs and outputs in the opposite order."""
+    model = fb.parse(content)
+    graph = model.subgraphs[0]
+    graph.inputs, graph.outputs = graph.inputs[::-1].copy(), graph.outputs[::-1].copy()
+    return fb.serialise(model)
+
+
+@functools.cache
+def branches() -> zoo.Source:
+    """Three matrices of one shape on one input, as a transformer's query, key and value, and a residual sum."""
+    import tensorflow as tf
+
+    query, key, value = (zoo.weights(12, 12, seed=seed) for seed in range(3))
+
+    def call(x: Any) -> Any:
+        q, k, v = (tf.matmul(x, matrix) for matrix in (query, key, value))
+        scores = tf.nn.softmax(tf.matmul(q, k, transpose_b=True))
+        return tf.nn.relu(tf.matmul(scores, v)) + x
+
+    return zoo.from_function(call, (6, 12))
+
+
+@functools.cache
+def flattened() -> zoo.Source:
+    """Layers between which the converter leaves RESHAPEs, one of which the quantizer merges into a layer."""
+    import tensorflow as tf
+
+    matrix, second = zoo.weights(16, 16), zoo.weights(32, 4, seed=1)
+
+    def call(x: Any) -> Any:
+        x = tf.reshape(tf.nn.relu(tf.matmul(tf.reshape(x, (2, 16)), matrix)), (1, 32))
+        return tf.reshape(tf.matmul(x, second), (1, 1, 4))
+
+    return zoo.from_function(call, (1, 2, 4, 4))
+
+
+@functools.cache
+def joined() -> zoo.Source:
+    """Branches of different ranges, concatenated with the input: their scales are brought together there."""
+    import tensorflow as tf
+
+    first, second = zoo.weights(3, 3, 2, 4), zoo.weights(1, 1, 10, 4, seed=1)
+
+    def call(x: Any) -> Any:
+        y = tf.nn.relu(tf.nn.conv2d(x, first, 1, "SAME"))
+        y = tf.concat([y, tf.nn.sigmoid(y), x], -1)
+        return tf.reduce_mean(tf.nn.conv2d(y, second, 1, "SAME"), [1, 2])
+
+    return zoo.from_function(call, (1, 6, 6, 2))
+
+
+@functools.cache
+def free_batch() -> zoo.Source:
+    """A Keras model whose batch is free when it is quantized, under other names than the float model's."""
+    import tensorflow as tf
+
+    layers = tf.keras.layers
+    tf.keras.utils.set_random_seed(0)
+    model = tf.keras.Sequential(
+        [
+            tf.keras.Input((8, 6), name="sequence"),
+            layers.Dense(12, activation="relu"),
+            layers.Conv1D(8, 3, padding="causal"),
+            layers.Flatten(),
+            layers.Dense(3),
+        ]
+    )
+    return _Free(model)
+
+
+class _Free(zoo.Source):
+    def __init__(self, model: Any) -> None:
+        pinned = zoo.from_keras(model)
+        super().__init__(pinned.function, model)
+
+    def converter(self) -> Any:
+        import tensorflow as tf
+
+        return tf.lite.TFLiteConverter.from_keras_model(self.variables)
+
+    @functools.cached_property
+    def float_model(self) -> bytes:
+        return zoo.from_keras(self.variables).float_model
+
+
+def aeq(source: zoo.Source) -> bytes:
+    """What ai-edge-quantizer's static recipe makes of a source."""
+    quantizer = pytest.importorskip("ai_edge_quantizer.quantizer")
+    from ai_edge_quantizer import recipe
+
+    content = source.float_model
+    model = fb.parse(content)
+    keys = [spec.key for spec in reader.input_specs(model)]
+    work = quantizer.Quantizer(bytearray(content), recipe.static_wi8_ai8())
+    samples = [dict(zip(keys, s, strict=True)) for s in zoo.random_samples(content)]
+    found = work.calibrate({model.signatureDefs[0].signatureKey.decode(): samples})
+    return bytes(work.quantize(found).quantized_model)
+
+
+def given(content: bytes, integer: bytes) -> tuple[CalibratedModel, Wholes]:
+    normalised = normalise.normalise(content)
+    model = fb.parse(normalised.content)
+    key = names.canonicalise(model, normalised.node_names)
+    calibrated = CalibratedModel(content=fb.serialise(model), names=key, integer=alignment.ordered(integer, model, key))
+    return calibrated, make_wholes(RepairKit(calibrated), Recipe())
+
+
+def rows() -> list[Any]:
+    made: dict[str, tuple[Callable[[], zoo.Source], Callable[[zoo.Source], bytes]]] = {
+        "TensorFlow, float inputs": (zoo.cnn, lambda s: s.fiq(zoo.random_samples(s.float_model))),
+        "TensorFlow, int8 inputs": (zoo.cnn, tensorflow),
+        "TensorFlow, uint8 inputs": (zoo.cnn, lambda s: tensorflow(s, "uint8")),
+        "TensorFlow, one scale per tensor": (zoo.cnn, lambda s: tensorflow(s, per_channel=False)),
+        "ai-edge-quantizer": (zoo.cnn, aeq),
+        "no names": (zoo.cnn, lambda s: unnamed(tensorflow(s))),
+        "several inputs and outputs": (zoo.two_inputs, tensorflow),
+        "several inputs, in another order": (zoo.two_inputs, lambda s: swapped(tensorflow(s))),
+        "several inputs, ai-edge-quantizer": (zoo.two_inputs, aeq),
+        "fused LSTM": (zoo.lstm, tensorflow),
+        "fused LSTM that stays float": (zoo.lstm, aeq),
+        "one matrix for several layers": (zoo.shared_weights, lambda s: unnamed(tensorflow(s))),
+        "layers of one shape side by side, no names": (branches, lambda s: unnamed(tensorflow(s))),
+        "layers of one shape side by side, ai-edge-quantizer": (branches, aeq),
+        "merged RESHAPE": (flattened, tensorflow),
+        "RESHAPE that the other did not merge": (flattened, aeq),
+        "scales brought together": (joined, tensorflow),
+        "scales brought together, uint8": (joined, lambda s: tensorflow(s, "uint8")),
+        "scales brought together, ai-edge-quantizer": (joined, aeq),
+        "Keras with a free batch": (free_batch, tensorflow),
+    }
+    return [pytest.param(source, make, id=name) for name, (source, make) in made.items()]
+
+
+@pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors")  # ai-edge-quantizer, when it calibrates
+@pytest.mark.parametrize(("source", "make"), rows())
+def test_candidates_are_stitched_of_a_given_integer_model(
+    source: Callable[[], zoo.Source], make: Callable[[zoo.Source], bytes]
+) -> None:
+    """All float is the float model, all integer the given one, bit for bit; what is between has its exact size."""
+    content = source().float_model
+    integer = make(source())
+    calibrated, wholes = given(content, integer)
+    nodes = find_nodes(wholes)
+    builder = Builder(calibrated, nodes)
+    keys = [spec.key for spec in reader.input_specs(fb.parse(content))]
+    samples = [dict(zip(keys, sample, strict=True)) for sample in zoo.random_samples(content, 2)]
+    told = proof.remarks(
+        builder,
+        nodes,
+        wholes,
+        float_model=content,
+        integer_model=calibrated.integer or b"",
+        samples=samples,
+        per_channel=True,
+        is_given=True,
+    )
+    assert not [message for message in told if "bit for bit" in message or "cannot leave" in message]
+    rng = np.random.default_rng(0)
+    for io_type in ("float32", "int8", "uint8"):
+        left_out = frozenset(node.name for node in nodes if rng.random() < 0.5)
+        for fallback in ("float", "drq"):
+            recipe = Recipe(denylisted_nodes=left_out, fallback=fallback, io_type=io_type)  # type: ignore[arg-type]
+            candidate = builder.build(recipe)
+            assert len(candidate.content) == builder.plan(recipe).size_bytes
+            assert {name for name, kind in candidate.kinds.items() if kind == "integer"}.isdisjoint(left_out)
+            found = {str(spec.dtype) for spec in reader.input_specs(fb.parse(candidate.content))}
+            assert found <= {io_type, "float32"}
+            assert all(np.isfinite(value).all() for value in Runner(candidate.content)(samples[0]).values())
+
+
+def test_layers_of_one_shape_are_told_apart_by_their_weights() -> None:
+    """Without names nothing else tells the three matrices apart."""
+    _, wholes = given(branches().float_model, unnamed(tensorflow(branches())))
+    float_model, model = wholes.in_float.model, wholes.integer.model
+    found = [
+        alignment.similarity(
+            model, model.subgraphs[0].operators[place], float_model, float_model.subgraphs[0].operators[index]
+        )
+        for index, place in wholes.integer.places.items()
+    ]
+    weighted = [value for value in found if value is not None]
+    assert len(weighted) == 3
+    assert min(weighted) > 0.99
+
+
+def refusals() -> list[Any]:
+    import tensorflow as tf
+
+    def net(size: int, *, seed: int = 0, act: Any = None, inner: int = 8) -> zoo.Source:
+        def call(x: Any) -> Any:
+            x = tf.nn.conv2d(x, zoo.weights(3, 3, 2, inner, seed=seed), 1, "SAME")
+            return tf.nn.conv2d((act or tf.nn.relu)(x), zoo.weights(3, 3, inner, 4, seed=seed + 1), 1, "SAME")
+
+        return zoo.from_function(call, (1, size, size, 2))
+
+    made = {
+        "other weights": (net(6, seed=5), r"its weights are others.*cosine.*(median of 2 ops.*).*CONV_2D"),
+        "other sizes": (net(8), r"input '.*' has the shape \(1, 8, 8, 2\), the float model's .*\(1, 6, 6, 2\)"),
+        "other width": (net(6, inner=9), r"1 of its 2 ops match no float op: CONV_2D '.*' \(1, 6, 6, 9\)"),
+        "other activation": (net(6, act=tf.nn.relu6), "match no float op: CONV_2D"),
+        "another op": (net(6, act=tf.nn.tanh), "match no float op: .*TANH"),
+        "other inputs": (zoo.two_inputs(), "has 3 inputs, the float model has 1"),
+    }
+    float_model = net(6).float_model
+    return [pytest.param(float_model, tensorflow(other), words, id=name) for name, (other, words) in made.items()]
+
+
+def test_an_integer_model_of_another_float_model_is_refused(subtests: pytest.Subtests) -> None:
+    for row in refusals():
+        float_model, integer, words = row.values
+        with subtests.test(row.id), pytest.raises(ModelError) as caught:
+            given(float_model, integer)
+        assert re.search(words, str(caught.value)), str(caught.value)
+        assert "Pass the integer model that was quantized from this very float model" in str(caught.value)
