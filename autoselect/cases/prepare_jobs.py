@@ -26,7 +26,7 @@ from autoselect.quantize.statistics import layer_table
 from autoselect.quantize.wholes import integer_model, make_wholes
 from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.scoring import evaluate
-from autoselect.sources import loading
+from autoselect.sources import integer_files, loading
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -100,13 +100,15 @@ def _with_given(
     Raises:
         ModelError: If the integer model was not made from the float model.
     """
+    source = fb.parse(content)
+    integer = alignment.ordered(integer, source, names.canonicalise(source))
+    integer = integer_files.settled(integer, source)
     forms = []
     for form in (normalised, normalise.as_it_is(content)):
         model = fb.parse(form.content)
         key = names.canonicalise(model, form.node_names)
         forms.append((alignment.matched(integer, model, key), form, model, key))
     _, form, model, key = max(forms, key=lambda row: row[0])  # The first of equals.
-    integer = alignment.ordered(integer, model, key)
     adopted, places = alignment.adopt(integer, model, key)
     covered = calibration.with_found_ranges(model, alignment.ranges(adopted, model, places))
     return form, CalibratedModel(content=covered, names=key, integer=integer)

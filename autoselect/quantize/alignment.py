@@ -19,6 +19,7 @@ import numpy as np
 from autoselect.domain.units import MOVERS
 from autoselect.errors import ModelError
 from autoselect.quantize import names
+from autoselect.quantize.kept_dims import keep_dimensions
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -35,6 +36,9 @@ _TOLD = 3
 _REMEDY = (
     "Pass the integer model that was quantized from this very float model, or the float model that it was made from."
 )
+_RESHAPES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
+"""That one model may have and the other not, between the same two ops."""
+_PLAIN_INTEGERS = frozenset({"int32", "int64", "bool"})
 _COMMUTATIVE = frozenset({"ADD", "MUL", "MAXIMUM", "MINIMUM"})
 _OPTIONS = ("fusedActivationFunction", "padding", "strideH", "strideW", "dilationHFactor", "dilationWFactor", "axis")
 """Of an op's options, those that the same op has whoever quantized it."""
@@ -74,7 +78,7 @@ def adopt(content: bytes, float_model: fb.Model, key: names.NameMap) -> tuple[fb
     Raises:
         ModelError: If it was not made from this float model; says what does not match.
     """
-    model = _parsed(content)
+    model = _parsed(content, float_model)
     _order_ends(model, float_model, key)
     found = align(model, float_model, key)
     if found.missing:
@@ -108,7 +112,7 @@ def matched(content: bytes, float_model: fb.Model, key: names.NameMap) -> int:
     Raises:
         ModelError: If inputs or outputs do not match.
     """
-    model = _parsed(content)
+    model = _parsed(content, float_model)
     _order_ends(model, float_model, key)
     found = align(model, float_model, key)
     return len(found.places) - len(found.missing)
@@ -131,8 +135,9 @@ def ranges(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) ->
 # ---------------------------------------------------------------------------------------------------- inputs, outputs
 
 
-def _parsed(content: bytes) -> fb.Model:
+def _parsed(content: bytes, float_model: fb.Model) -> fb.Model:
     model = fb.parse(content)
+    keep_dimensions(model, float_model)
     names.unshare_operands(model)
     for op in model.subgraphs[0].operators:
         if op.intermediates is not None and not len(op.intermediates):
@@ -249,22 +254,26 @@ class _Aligner:
         return Alignment(places=self._places, missing=tuple(missing))
 
     def _pass_on(self, model: fb.Model, op: Any, values: Mapping[int, _Value]) -> None:
-        """Note what a mover of one value moves."""
-        read = self._read(op, values)
-        if fb.op_type(model, op) in MOVERS and len(read) == 1 and len(op.outputs) == 1:
+        """Note what a RESHAPE brings into another shape."""
+        read = self._read(model, op, values)
+        if fb.op_type(model, op) in _RESHAPES and len(read) == 1 and len(op.outputs) == 1:
             self._roots[values[int(op.outputs[0])]] = self._root(read[0])
 
     def _root(self, value: _Value) -> _Value:
         return self._roots.get(value, value)
 
-    def _read(self, op: Any, values: Mapping[int, _Value]) -> list[_Value]:
-        return [values[int(t)] for t in op.inputs if int(t) in values]
+    def _read(self, model: fb.Model, op: Any, values: Mapping[int, _Value]) -> list[_Value]:
+        """What an op reads; no shapes and indices beside real numbers, which only one model may compute."""
+        tensors = model.subgraphs[0].tensors
+        read = [int(t) for t in op.inputs if int(t) in values]
+        real = [t for t in read if fb.scales(tensors[t]) or fb.TENSOR_DTYPES[tensors[t].type] not in _PLAIN_INTEGERS]
+        return [values[t] for t in real or read]
 
     def _is_helper(self, op: Any, op_type: str) -> bool:
         """Whether an op only moves values, or computes a shape."""
         dtypes = [fb.TENSOR_DTYPES[self._graph.tensors[int(t)].type] for t in op.outputs]
         is_quantized = any(fb.scales(self._graph.tensors[int(t)]) for t in op.outputs)
-        computes_shape = all(dtype in ("int32", "int64", "bool") for dtype in dtypes) and not is_quantized
+        computes_shape = all(dtype in _PLAIN_INTEGERS for dtype in dtypes) and not is_quantized
         return op_type in MOVERS or op_type in ("SHAPE", "RANK") or computes_shape
 
     def _twin(self, op: Any, op_type: str) -> int | None:
@@ -274,8 +283,11 @@ class _Aligner:
             for index in self._by_type.get(op_type, ())
             if index not in self._places and self._same_form(op, self._float_graph.operators[index])
         ]
-        reads = _Reads(self._read(op, self._values), op_type in _COMMUTATIVE)
-        others = {index: self._read(self._float_graph.operators[index], self._float_values) for index in alike}
+        reads = _Reads(self._read(self._model, op, self._values), op_type in _COMMUTATIVE)
+        others = {
+            index: self._read(self._float_model, self._float_graph.operators[index], self._float_values)
+            for index in alike
+        }
         fitting = [index for index in alike if reads.equal(others[index])]
         if not fitting:  # One of the two models has a RESHAPE between that the other has not.
             moved = _Reads([self._root(value) for value in reads.values], reads.any_order)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autoselect.domain.graph import Op, OpKind
 from autoselect.errors import ModelError
-from autoselect.sources import signatures
+from autoselect.sources import shapes, signatures
 from autoselect.tflite import analysis, reader
 from autoselect.tflite import flatbuffer as fb
 
@@ -53,6 +53,23 @@ def integer_model(source: str | Path | bytes, signature: str | None = None) -> I
             "int8 activations. Leave the option out to have autoselect quantize the float model."
         )
     return IntegerModel(content=content, per_channel=_is_per_channel(model))
+
+
+def settled(content: bytes, float_model: fb.Model) -> bytes:
+    """The integer model with true shapes for inputs of the float model's, in the same order.
+
+    Runs native code where shapes are free or stale: call it in a worker.
+
+    Raises:
+        ModelError: If LiteRT cannot run the model in these shapes.
+    """
+    model = fb.parse(content)
+    if shapes.is_settled(model):
+        return content
+    graph, float_graph = model.subgraphs[0], float_model.subgraphs[0]
+    pairs = zip(map(int, graph.inputs), map(int, float_graph.inputs), strict=True)
+    fixed = {index: fb.shape_of(float_graph.tensors[twin]) for index, twin in pairs}
+    return shapes.settled_shapes(shapes.with_input_shapes(model, fixed))
 
 
 def _kinds(ops: tuple[Op, ...]) -> str:

@@ -18,6 +18,10 @@ from autoselect.quantize.build import Builder, CalibratedModel
 from autoselect.quantize.nodes import find_nodes
 from autoselect.quantize.repairs import RepairKit
 from autoselect.quantize.wholes import Wholes, make_wholes
+from autoselect.sources.integer_files import settled
+from autoselect.sources.keras_models import from_keras
+from autoselect.sources.tflite_files import from_bytes
+from autoselect.sources.wishes import NO_WISHES
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
@@ -120,8 +124,7 @@ def free_batch() -> zoo.Source:
 
 class _Free(zoo.Source):
     def __init__(self, model: Any) -> None:
-        pinned = zoo.from_keras(model)
-        super().__init__(pinned.function, model)
+        super().__init__(None, model)
 
     def converter(self) -> Any:
         import tensorflow as tf
@@ -130,7 +133,7 @@ class _Free(zoo.Source):
 
     @functools.cached_property
     def float_model(self) -> bytes:
-        return zoo.from_keras(self.variables).float_model
+        return from_bytes(from_keras(self.variables, NO_WISHES).content).content
 
 
 def aeq(source: zoo.Source) -> bytes:
@@ -151,7 +154,9 @@ def given(content: bytes, integer: bytes) -> tuple[CalibratedModel, Wholes]:
     normalised = normalise.normalise(content)
     model = fb.parse(normalised.content)
     key = names.canonicalise(model, normalised.node_names)
-    calibrated = CalibratedModel(content=fb.serialise(model), names=key, integer=alignment.ordered(integer, model, key))
+    calibrated = CalibratedModel(
+        content=fb.serialise(model), names=key, integer=settled(alignment.ordered(integer, model, key), model)
+    )
     return calibrated, make_wholes(RepairKit(calibrated), Recipe())
 
 
