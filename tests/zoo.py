@@ -232,3 +232,33 @@ def shared_weights() -> Source:
         return x
 
     return from_function(call, (1, 40))
+
+
+def tensorflow_integer(source: Source, io: str = "int8", *, per_channel: bool = True) -> bytes:
+    """What TensorFlow's converter makes of a source, with integer inputs and outputs."""
+    import tensorflow as tf
+
+    work = source.converter()
+    work.optimizations = [tf.lite.Optimize.DEFAULT]
+    keys = [s.key for s in reader.input_specs(fb.parse(source.float_model))]
+    samples = random_samples(source.float_model)
+    work.representative_dataset = lambda: (s if len(s) == 1 else dict(zip(keys, s, strict=True)) for s in samples)
+    work.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    work.inference_input_type = work.inference_output_type = tf.dtypes.as_dtype(io)
+    work._experimental_disable_per_channel = not per_channel
+    return bytes(work.convert())
+
+
+def aeq_integer(content: bytes, samples: Sequence[Sequence[np.ndarray]] | None = None) -> bytes:
+    """What ai-edge-quantizer's static recipe makes of a float model."""
+    import pytest
+
+    quantizer = pytest.importorskip("ai_edge_quantizer.quantizer")
+    from ai_edge_quantizer import recipe
+
+    model = fb.parse(content)
+    keys = [spec.key for spec in reader.input_specs(model)]
+    work = quantizer.Quantizer(bytearray(content), recipe.static_wi8_ai8())
+    fed = [dict(zip(keys, s, strict=True)) for s in (random_samples(content) if samples is None else samples)]
+    found = work.calibrate({model.signatureDefs[0].signatureKey.decode(): fed})
+    return bytes(work.quantize(found).quantized_model)

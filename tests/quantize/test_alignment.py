@@ -26,20 +26,11 @@ from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
 
+tensorflow = zoo.tensorflow_integer
 
-def tensorflow(source: zoo.Source, io: str = "int8", *, per_channel: bool = True) -> bytes:
-    """What TensorFlow's converter makes of a source, with integer inputs and outputs."""
-    import tensorflow as tf
 
-    work = source.converter()
-    work.optimizations = [tf.lite.Optimize.DEFAULT]
-    keys = [s.key for s in reader.input_specs(fb.parse(source.float_model))]
-    samples = zoo.random_samples(source.float_model)
-    work.representative_dataset = lambda: (s if len(s) == 1 else dict(zip(keys, s, strict=True)) for s in samples)
-    work.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-    work.inference_input_type = work.inference_output_type = tf.dtypes.as_dtype(io)
-    work._experimental_disable_per_channel = not per_channel
-    return bytes(work.convert())
+def aeq(source: zoo.Source) -> bytes:
+    return zoo.aeq_integer(source.float_model)
 
 
 def unnamed(content: bytes) -> bytes:
@@ -134,20 +125,6 @@ class _Free(zoo.Source):
     @functools.cached_property
     def float_model(self) -> bytes:
         return from_bytes(from_keras(self.variables, NO_WISHES).content).content
-
-
-def aeq(source: zoo.Source) -> bytes:
-    """What ai-edge-quantizer's static recipe makes of a source."""
-    quantizer = pytest.importorskip("ai_edge_quantizer.quantizer")
-    from ai_edge_quantizer import recipe
-
-    content = source.float_model
-    model = fb.parse(content)
-    keys = [spec.key for spec in reader.input_specs(model)]
-    work = quantizer.Quantizer(bytearray(content), recipe.static_wi8_ai8())
-    samples = [dict(zip(keys, s, strict=True)) for s in zoo.random_samples(content)]
-    found = work.calibrate({model.signatureDefs[0].signatureKey.decode(): samples})
-    return bytes(work.quantize(found).quantized_model)
 
 
 def given(content: bytes, integer: bytes) -> tuple[CalibratedModel, Wholes]:
