@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import zoo
 
 import autoselect
 
@@ -52,6 +54,18 @@ def test_mobilenet_comes_nearer_to_float_with_repairs_and_nearer_still_with_floa
     integer = run.front[run.front["float_ops"] == 0]["heldout_agreement"].max()
     assert integer >= max(0.88, fiq + 0.10)
     assert _agreement(run.model_path("accurate")) > integer
+
+
+@pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors")  # ai-edge-quantizer, when it calibrates
+def test_mobilenet_of_ai_edge_quantizer_comes_nearer_to_float(tmp_path: Path, loaders: ModuleType) -> None:
+    content = (IMAGENET / "mobilenet_v1_025_224_float.tflite").read_bytes()
+    integer = zoo.aeq_integer(content, list(islice(loaders.imagenet_calibration(), 30)))
+    run = _search_mobilenet(tmp_path / "run", trials=12, metric="agreement", integer=integer)
+    manifest = json.loads((run.directory / "manifest.json").read_text())
+    assert not [message for message in manifest["warnings"] if "bit for bit" in message]
+    assert run.status == "complete"
+    fiq = run.summary["references"]["fiq"]["heldout"]
+    assert _agreement(run.model_path("accurate")) > fiq + 0.02
 
 
 def test_mobilenet_per_tensor_comes_back_with_integer_nodes_left(tmp_path: Path) -> None:
