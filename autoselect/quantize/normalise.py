@@ -7,12 +7,15 @@ gives a float model whose ops match those of all later builds one to one, by nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
+from autoselect.errors import BuildError
 from autoselect.quantize import converter, names
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
@@ -62,6 +65,7 @@ def normalise(content: bytes) -> Normalised:
     found = [names.op_index(model, op) for op in model.subgraphs[0].operators]
     places = names.op_places(model)
     alike = {i: at for i, at in places.items() if all(_is_twin(model, at_, types[i], key.op_inputs[i]) for at_ in at)}
+    _restore_weights(model, source, alike)
     names.restore(model, key)
     names.restore_constants(model, key, alike)
     fb.share_equal_constants(model)
@@ -73,6 +77,34 @@ def normalise(content: bytes) -> Normalised:
         node_names=tuple(f"#{place}" if own.count(name) > 1 or not name else name for place, name in enumerate(own)),
         folded=tuple(name for index, name in enumerate(key.nodes) if index not in set(found)),
     )
+
+
+def _restore_weights(model: fb.Model, source: fb.Model, places: Mapping[int, Sequence[int]]) -> None:
+    """Give ops their float constants back, in place: the quantizer makes a TRANSPOSE_CONV hybrid, denied or not.
+
+    Raises:
+        BuildError: If an op is not float whose constants are not at hand.
+    """
+    graph, float_graph = model.subgraphs[0], source.subgraphs[0]
+    for index, at in places.items():
+        twins = float_graph.operators[index].inputs
+        for op in (graph.operators[place] for place in at):
+            op.inputs = np.array(op.inputs)
+            for position, tensor in enumerate(map(int, op.inputs)):
+                if tensor >= 0 and fb.scales(graph.tensors[tensor]):
+                    graph.tensors.append(_float_twin(model, graph.tensors[tensor], source, int(twins[position])))
+                    op.inputs[position] = len(graph.tensors) - 1
+    fb.drop_unused_tensors(model)
+    if any(fb.scales(tensor) for tensor in graph.tensors):
+        raise BuildError("the quantizer quantizes weights of it though every op is denied.")
+
+
+def _float_twin(model: fb.Model, tensor: Any, source: fb.Model, index: int) -> Any:
+    twin = schema.TensorT()
+    twin.name, twin.shape, twin.type = tensor.name, tensor.shape, schema.TensorType.FLOAT32
+    twin.quantization = schema.QuantizationParametersT()
+    twin.buffer = fb.add_buffer(model, fb.constant_values(source, source.subgraphs[0].tensors[index]))
+    return twin
 
 
 def _is_twin(model: fb.Model, place: int, op_type: str, inputs: tuple[str, ...]) -> bool:

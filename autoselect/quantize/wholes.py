@@ -58,6 +58,10 @@ class Wholes:
     integer: Whole
     kept_float: Mapping[int, str]
 
+    def of(self, kind: str) -> Whole:
+        """The one in which an op is that has become ``kind``."""
+        return {"integer": self.integer, "hybrid": self.hybrid}.get(kind, self.in_float)
+
 
 def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
     """Build all of them, with the recipe's granularity and with those of its repairs that treat each op by itself.
@@ -76,7 +80,7 @@ def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
     names.restore_constants(integer, calibrated.names, {index: [place] for index, place in found.items()})
     same = {index: index for index in everything}
     whole = [
-        Whole(model=in_float, places=same, shifts={}, skipped={}),
+        Whole(model=in_float, places=same, shifts={}, skipped=kit.skipped(recipe.repairs)),
         _repaired(hybrid, float_model, same, recipe, kit),
         _repaired(integer, float_model, found, recipe, kit),
     ]
