@@ -129,8 +129,8 @@ def _settled(model: fb.Model, wishes: Wishes) -> tuple[bytes | None, list[str]]:
     is_stale = not shapes.has_free_sizes(model)
     before = fb.serialise(model)
     fixed = {int(index): sizes[one.key] for index, one in zip(model.subgraphs[0].inputs, inputs, strict=True)}
-    settled = shapes.settled_shapes(shapes.with_input_shapes(model, fixed))
-    if shapes.same_outputs(before, settled):
+    settled = shapes.settled_if_equal(shapes.with_input_shapes(model, fixed))
+    if settled is not None:
         return settled, [_STALE] if is_stale else []
     free = [index for index, one in zip(fixed, inputs, strict=True) if one.sizes[:1] == (None,)]
     return shapes.with_input_shapes(fb.parse(before), fixed, free_batch=free), [_LEFT_FREE] if free else []
