@@ -112,7 +112,7 @@ def _specs(model: fb.Model, indices: Any, side: str) -> tuple[TensorSpec, ...]:
     keys: dict[int, str] = {}
     for signature in model.signatureDefs or []:
         if (signature.subgraphIndex or 0) == 0:
-            keys = {int(m.tensorIndex): m.name.decode("utf-8") for m in getattr(signature, side) or []}
+            keys = {int(m.tensorIndex): m.name.decode("utf-8", "replace") for m in getattr(signature, side) or []}
             break
     specs = []
     for index in _indices(indices):
