@@ -251,7 +251,7 @@ def _refuse_other_ingredients(folder: RunFolder, manifest: dict[str, Any], case:
     now = versions()
     if manifest["versions"].get("builder") != now["builder"]:
         raise RunFolderError(
-            f"{folder.root} was made by an older builder: its recipes still build, but to files of other sizes, so that "
+            f"{folder.root} was made by an older builder: its recipes still build, to files of other sizes, so that "
             "its candidates and new ones would not compare. Start a new run; `autoselect report` and `autoselect pick` "
             "work on this one."
         )
