@@ -13,7 +13,7 @@ from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.recipe import Recipe
 from autoselect.tflite.runner import Outputs, Runner
 
-_CLOSENESS_SAMPLES = 16
+_CLOSENESS_SAMPLES = 32
 _NOTHING = 1e-20
 """A share of error below which outputs count as equal: 200 dB."""
 

@@ -25,7 +25,7 @@ CLIPS = 3
 """One-second clips in a mixture, of speech and of noise."""
 LOUDEST_DB, SOFTEST_DB = 0.0, -10.0
 """Speech over noise, spread evenly over the mixtures of a part."""
-PARTS = {"search": (12, 14), "heldout": (24, 26), "calibration": (8, 10)}
+PARTS = {"search": (12, 14), "heldout": (24, 26), "calibration": (16, 10)}
 """Mixtures, and noise clips that they choose from. No clip, of speech or noise, is in two parts."""
 EVERY = 10
 """Every tenth frame calibrates."""
