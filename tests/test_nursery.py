@@ -1,0 +1,152 @@
+"""Nets as ordinary users write them are taken in, searched and forecast, whichever file they come as."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import forecasts
+import numpy as np
+import nursery
+import pytest
+import zoo
+
+import autoselect
+from autoselect.data.representative import representative_samples
+from autoselect.domain.recipe import Recipe
+from autoselect.isolation.pool import WorkerPool
+from autoselect.quantize import converter, sources
+from autoselect.study import run as study_run
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+from autoselect.tflite.runner import Runner
+
+Grown = Callable[[str], nursery.Sources]
+TRIALS = 6
+RECIPES = 9
+SUFFIXES = (".tflite", ".keras", "")
+
+FLOAT_TOLERANCE = 1e-4
+"""Of float's score, relative. The converter orders float sums otherwise where the batch is free: outputs differ in the
+last bits, and scores (mean errors of some hundredths) likewise."""
+INTEGER_TOLERANCE = 0.02
+"""Of the all-integer score, relative, from a file with a free batch. Its ranges differ from the others' in the last
+bits, and a value on the edge between two levels falls to either side."""
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
+    """One warm worker for all searches: TensorFlow's import takes longer than a search of these."""
+    log = tmp_path_factory.mktemp("pool") / "worker.log"
+    with WorkerPool(1, log=log, warm_up=converter.import_tensorflow) as shared:
+        yield shared
+
+
+@pytest.fixture
+def search(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., autoselect.Run]:
+    monkeypatch.setattr(study_run, "_pool", lambda *_: contextlib.nullcontext(pool))
+    monkeypatch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path / "cache"))
+
+    def search(grown: nursery.Sources, suffix: str, **changes: Any) -> autoselect.Run:
+        options = {"metric": "mae", "early_exit": False, "debug_samples": 4, "heldout_fraction": 0.25, "workers": 1}
+        return autoselect.search(
+            grown.by_suffix(suffix),
+            calibration=grown.calibration,
+            evaluation=(grown.evaluation, grown.targets),
+            trials=TRIALS,
+            output=tmp_path / f"run{suffix}",
+            **options | changes,
+        )
+
+    return search
+
+
+# -------------------------------------------------------------------------------------------- the nets
+
+
+@pytest.mark.parametrize("name", nursery.NETS)
+def test_a_net_is_what_it_is_here_for(grown: Grown, name: str) -> None:
+    model = fb.parse(grown(name).tflite.read_bytes())
+    graph = model.subgraphs[0]
+    assert nursery.NETS[name].op_types <= {fb.op_type(model, op) for op in graph.operators}
+    signatures = [graph.tensors[i].shapeSignature for i in [*graph.inputs, *graph.outputs]]
+    assert all(s is not None and s[0] == -1 for s in signatures) is (name != "fused LSTM")
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(nursery.NETS) >= 14
+
+
+# ---------------------------------------------------------------------------------------------- searches
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", nursery.NETS)
+def test_each_source_is_searched_and_float_and_all_integer_score_the_same(
+    grown: Grown, search: Callable[..., autoselect.Run], name: str
+) -> None:
+    runs = {suffix: search(grown(name), suffix) for suffix in SUFFIXES}
+    for run in runs.values():
+        assert run.status == "complete"
+        assert len(run.trials) == TRIALS
+        assert set(run.trials["state"]) <= {"complete", "dropped"}
+        assert "tpe" not in set(run.trials["origin"])  # The default sampler works on every model.
+        assert math.isfinite(run.front["mae"].min())
+    scores = {part: [_score(run, part) for run in runs.values()] for part in ("float", "fiq")}
+    assert scores["float"] == pytest.approx([scores["float"][1]] * 3, rel=FLOAT_TOLERANCE)
+    assert scores["fiq"] == pytest.approx([scores["fiq"][1]] * 3, rel=INTEGER_TOLERANCE)
+    # Both come from one signature, pinned or not, and are one model.
+    assert scores["fiq"][1] == scores["fiq"][2]
+
+
+def _score(run: autoselect.Run, reference: str) -> float:
+    return float(run.summary["references"][reference]["mae"])
+
+
+# --------------------------------------------------------------------------------------- models and recipes
+
+
+def prepared_of(grown: nursery.Sources, suffix: str) -> tuple[bytes, zoo.Prepared]:
+    content = sources.float_model(grown.by_suffix(suffix))
+    specs = reader.input_specs(fb.parse(content))
+    samples = [list(sample.values()) for sample in representative_samples(grown.calibration, specs)]
+    return content, zoo.prepare(content, samples)
+
+
+@pytest.mark.parametrize("name", nursery.NETS)
+def test_every_op_is_within_reach_and_forecasts_are_exact(grown: Grown, name: str) -> None:
+    content, prepared = prepared_of(grown(name), ".tflite")
+    assert [node.name for node in prepared.nodes if node.unreachable_reason] == []
+    for base in (Recipe(), Recipe(per_channel=False), Recipe(io_type="int8"), Recipe(repairs=("bias", "ranges-mse"))):
+        forecast = forecasts.forecaster(prepared, base)
+        for recipe in forecasts.drawn_recipes(prepared.nodes, base, RECIPES, seed=len(prepared.nodes)):
+            assert forecast(recipe) == forecasts.built(prepared, recipe), recipe
+    assert_all_float_is_the_float_model(content, prepared)
+
+
+def assert_all_float_is_the_float_model(content: bytes, prepared: zoo.Prepared) -> None:
+    everything = Recipe(denylisted_nodes=frozenset({"*"}), fallback="float")
+    built = prepared.builder.build(everything)
+    assert set(built.kinds.values()) <= {"float", "folded"}
+    runner, float_model = Runner(built.content), Runner(content)
+    for sample in prepared.fed()[:2]:
+        found, expected = runner(sample), float_model(sample)
+        assert list(found) == list(expected)
+        for key, values in expected.items():
+            np.testing.assert_array_equal(found[key], values)
+
+
+@pytest.mark.parametrize("name", nursery.NETS)
+def test_all_integer_is_what_the_quantizer_makes(grown: Grown, name: str) -> None:
+    _, prepared = prepared_of(grown(name), ".tflite")
+    for base in (Recipe(), Recipe(per_channel=False)):
+        whole = Runner(converter.quantize(prepared.calibrated.content, denylisted=(), recipe=replace(base)))
+        found = Runner(prepared.builder.build(base).content)
+        for sample in prepared.fed()[:2]:
+            # The quantizer gives outputs names of its own: they are matched by place.
+            for ours, theirs in zip(found(sample).values(), whole(sample).values(), strict=True):
+                np.testing.assert_array_equal(ours, theirs)
