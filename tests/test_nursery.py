@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,12 @@ import pytest
 import zoo
 
 import autoselect
+from autoselect.api import searching
 from autoselect.data.representative import representative_samples
 from autoselect.domain.recipe import Recipe
 from autoselect.isolation.pool import WorkerPool
 from autoselect.quantize import converter, sources
+from autoselect.report.run import load_run
 from autoselect.study import run as study_run
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -30,12 +31,13 @@ TRIALS = 6
 RECIPES = 9
 SUFFIXES = (".tflite", ".keras", "")
 
-FLOAT_TOLERANCE = 1e-4
-"""Of float's score, relative. The converter orders float sums otherwise where the batch is free: outputs differ in the
-last bits, and scores (mean errors of some hundredths) likewise."""
-INTEGER_TOLERANCE = 0.02
-"""Of the all-integer score, relative, from a file with a free batch. Its ranges differ from the others' in the last
-bits, and a value on the edge between two levels falls to either side."""
+FLOAT_TOLERANCE = 1e-3
+"""Of float's score, relative, where the converter writes another graph for a free batch: it computes shapes at run time
+(transformer, mixer, embeddings, group norm, U-Net, GRU, transposed convolution), takes other ops for the same (causal
+convolution: EXPAND_DIMS for RESHAPE) or keeps a dilated convolution in parts (SPACE_TO_BATCH_ND). Float sums may then be
+taken in another order."""
+INTEGER_TOLERANCE = 0.1
+"""Of the all-integer score, relative, likewise: an op more has a scale of its own, which moves values by half a step."""
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
 @pytest.fixture
 def search(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., autoselect.Run]:
     monkeypatch.setattr(study_run, "_pool", lambda *_: contextlib.nullcontext(pool))
+    monkeypatch.setattr(searching, "_drawn", lambda folder: load_run(folder.root))  # Figures are tested elsewhere.
     monkeypatch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path / "cache"))
 
     def search(grown: nursery.Sources, suffix: str, **changes: Any) -> autoselect.Run:
@@ -89,22 +92,29 @@ def test_there_are_enough_of_them() -> None:
 def test_each_source_is_searched_and_float_and_all_integer_score_the_same(
     grown: Grown, search: Callable[..., autoselect.Run], name: str
 ) -> None:
-    runs = {suffix: search(grown(name), suffix) for suffix in SUFFIXES}
+    # Repairs, which are tried first, take a third of the time: one source has them.
+    runs = {suffix: search(grown(name), suffix, repairs=suffix == ".tflite") for suffix in SUFFIXES}
     for run in runs.values():
         assert run.status == "complete"
         assert len(run.trials) == TRIALS
         assert set(run.trials["state"]) <= {"complete", "dropped"}
         assert "tpe" not in set(run.trials["origin"])  # The default sampler works on every model.
         assert math.isfinite(run.front["mae"].min())
-    scores = {part: [_score(run, part) for run in runs.values()] for part in ("float", "fiq")}
-    assert scores["float"] == pytest.approx([scores["float"][1]] * 3, rel=FLOAT_TOLERANCE)
-    assert scores["fiq"] == pytest.approx([scores["fiq"][1]] * 3, rel=INTEGER_TOLERANCE)
-    # Both come from one signature, pinned or not, and are one model.
-    assert scores["fiq"][1] == scores["fiq"][2]
+    graphs = [run.layer_statistics["op_name"].tolist() for run in runs.values()]
+    alike = graphs[0] == graphs[1]
+    for reference, tolerance in (("float", FLOAT_TOLERANCE), ("fiq", INTEGER_TOLERANCE)):
+        from_tflite, from_keras, from_saved_model = (_score(run, reference) for run in runs.values())
+        assert from_keras == from_saved_model
+        assert from_tflite == (from_keras if alike else pytest.approx(from_keras, rel=tolerance))
 
 
 def _score(run: autoselect.Run, reference: str) -> float:
     return float(run.summary["references"][reference]["mae"])
+
+
+@pytest.mark.parametrize("name", nursery.NETS)
+def test_a_keras_file_and_a_saved_model_are_one_model(grown: Grown, name: str) -> None:
+    assert sources.float_model(grown(name).keras) == sources.float_model(grown(name).saved_model)
 
 
 # --------------------------------------------------------------------------------------- models and recipes
@@ -119,16 +129,17 @@ def prepared_of(grown: nursery.Sources, suffix: str) -> tuple[bytes, zoo.Prepare
 
 @pytest.mark.parametrize("name", nursery.NETS)
 def test_every_op_is_within_reach_and_forecasts_are_exact(grown: Grown, name: str) -> None:
-    content, prepared = prepared_of(grown(name), ".tflite")
+    _, prepared = prepared_of(grown(name), ".tflite")
     assert [node.name for node in prepared.nodes if node.unreachable_reason] == []
     for base in (Recipe(), Recipe(per_channel=False), Recipe(io_type="int8"), Recipe(repairs=("bias", "ranges-mse"))):
         forecast = forecasts.forecaster(prepared, base)
         for recipe in forecasts.drawn_recipes(prepared.nodes, base, RECIPES, seed=len(prepared.nodes)):
             assert forecast(recipe) == forecasts.built(prepared, recipe), recipe
-    assert_all_float_is_the_float_model(content, prepared)
 
 
-def assert_all_float_is_the_float_model(content: bytes, prepared: zoo.Prepared) -> None:
+@pytest.mark.parametrize("name", nursery.NETS)
+def test_all_float_is_the_float_model(grown: Grown, name: str) -> None:
+    content, prepared = prepared_of(grown(name), ".tflite")
     everything = Recipe(denylisted_nodes=frozenset({"*"}), fallback="float")
     built = prepared.builder.build(everything)
     assert set(built.kinds.values()) <= {"float", "folded"}
@@ -144,7 +155,7 @@ def assert_all_float_is_the_float_model(content: bytes, prepared: zoo.Prepared) 
 def test_all_integer_is_what_the_quantizer_makes(grown: Grown, name: str) -> None:
     _, prepared = prepared_of(grown(name), ".tflite")
     for base in (Recipe(), Recipe(per_channel=False)):
-        whole = Runner(converter.quantize(prepared.calibrated.content, denylisted=(), recipe=replace(base)))
+        whole = Runner(converter.quantize(prepared.calibrated.content, denylisted=(), recipe=base))
         found = Runner(prepared.builder.build(base).content)
         for sample in prepared.fed()[:2]:
             # The quantizer gives outputs names of its own: they are matched by place.
