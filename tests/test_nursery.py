@@ -34,10 +34,11 @@ SUFFIXES = (".tflite", ".keras", "")
 FLOAT_TOLERANCE = 1e-3
 """Of float's score, relative, where the converter writes another graph for a free batch: it computes shapes at run time
 (transformer, mixer, embeddings, group norm, U-Net, GRU, transposed convolution), takes other ops for the same (causal
-convolution: EXPAND_DIMS for RESHAPE) or keeps a dilated convolution in parts (SPACE_TO_BATCH_ND). Float sums may then be
-taken in another order."""
+convolution: EXPAND_DIMS for RESHAPE) or keeps a dilated convolution in parts (SPACE_TO_BATCH_ND). Float sums may then
+be taken in another order."""
 INTEGER_TOLERANCE = 0.1
-"""Of the all-integer score, relative, likewise: an op more has a scale of its own, which moves values by half a step."""
+"""Of the all-integer score, relative, likewise: one op more has a scale of its own, which moves values by half a
+step."""
 
 
 @pytest.fixture(scope="module")

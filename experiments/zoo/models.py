@@ -32,14 +32,12 @@ class Model:
         path: Gives the file or folder.
         samples: Gives its inputs, in the order of the file.
         shapes: Of inputs with free sizes beside the batch, by name.
-        quick: Among those of ``--quick``.
         large: Left out by ``--but-largest``.
     """
 
     path: Callable[[], Path]
     samples: Callable[[], Iterator[Sample]]
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    quick: bool = False
     large: bool = False
 
 
@@ -123,22 +121,19 @@ MODELS: dict[str, Model] = {
     "MobileNetV1-0.25 (.h5)": Model(
         path=local("mobilenet_v1_025_imagenet", "mobilenet_v1_025_224.h5"), samples=_pictures(224, -1.0)
     ),
-    "FSRCNN x2": Model(
-        path=local("fsrcnn_x2", "fsrcnn_x2_float.tflite"), samples=lambda: samples.luma(ROOT), quick=True
-    ),
-    "DS-CNN": Model(path=local("kws_dscnn", "kws_dscnn_float.tflite"), samples=lambda: samples.mfcc(ROOT), quick=True),
+    "FSRCNN x2": Model(path=local("fsrcnn_x2", "fsrcnn_x2_float.tflite"), samples=lambda: samples.luma(ROOT)),
+    "DS-CNN": Model(path=local("kws_dscnn", "kws_dscnn_float.tflite"), samples=lambda: samples.mfcc(ROOT)),
     "DS-CNN (SavedModel)": Model(path=local("kws_dscnn", "saved_model"), samples=lambda: samples.mfcc(ROOT)),
-    "DTLN, core 1": Model(path=_DENOISER, samples=lambda: samples.spectra(ROOT, _DENOISER()), quick=True),
+    "DTLN, core 1": Model(path=_DENOISER, samples=lambda: samples.spectra(ROOT, _DENOISER())),
     "face landmarks": Model(path=local("zoo", "face_landmark.tflite"), samples=_pictures(192, 0.0)),
     "face detection, short range": Model(
-        path=local("zoo", "face_detection_short_range.tflite"), samples=_pictures(128, -1.0), quick=True
+        path=local("zoo", "face_detection_short_range.tflite"), samples=_pictures(128, -1.0)
     ),
     "speech embedding": Model(path=_EMBEDDER, samples=lambda: samples.mel_frames(ROOT, _MEL())),
     "mel spectrogram": Model(
         path=_MEL,
         samples=lambda: samples.waves(ROOT, samples.RATE, samples.RATE, (1, -1), peak=32768.0),
         shapes={"input": (1, samples.RATE)},
-        quick=True,
     ),
     "face detection, back": _faces("face_detection_back", 256, -1.0),
     "face detection, full range": _faces("face_detection_full_range", 192, -1.0),
