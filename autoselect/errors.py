@@ -103,3 +103,8 @@ class TargetRefusal(TrialError):
 
 class WorkerDied(TrialError):
     """The process of this candidate was killed, crashed or took too long."""
+
+
+def first_line(exc: BaseException) -> str:
+    """What a foreign error says, without the pages that follow."""
+    return next(iter(str(exc).strip().splitlines()), type(exc).__name__)

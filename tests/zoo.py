@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from autoselect.quantize import converter, names
+from autoselect.domain.recipe import Recipe
+from autoselect.quantize import converter, names, normalise
 from autoselect.quantize.build import Builder, CalibratedModel
 from autoselect.quantize.nodes import find_nodes
 from autoselect.quantize.repairs import RepairKit
+from autoselect.quantize.wholes import make_wholes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -105,16 +107,18 @@ def random_samples(content: bytes, count: int = 3, seed: int = 0) -> list[list[n
     return [[rng.normal(size=s.shape).astype(s.dtype) for s in specs] for _ in range(count)]
 
 
-def calibrate(content: bytes, samples: list[list[np.ndarray]]) -> CalibratedModel:
+def calibrate(content: bytes, samples: list[list[np.ndarray]], nodes: Sequence[str] = ()) -> CalibratedModel:
     model = fb.parse(converter.calibrate(content, samples))
-    name_map = names.canonicalise(model)
+    name_map = names.canonicalise(model, nodes)
     return CalibratedModel(content=fb.serialise(model), names=name_map)
 
 
 def prepare(content: bytes, samples: list[list[np.ndarray]] | None = None) -> Prepared:
     samples = random_samples(content) if samples is None else samples
-    calibrated = calibrate(content, samples)
-    return Prepared(calibrated=calibrated, nodes=find_nodes(calibrated), samples=samples)
+    normalised = normalise.normalise(content)
+    calibrated = calibrate(normalised.content, samples, normalised.node_names)
+    wholes = make_wholes(RepairKit(calibrated), Recipe())
+    return Prepared(calibrated=calibrated, nodes=find_nodes(wholes), samples=samples)
 
 
 def from_function(call: Callable[..., Any], *shapes: Sequence[int]) -> Source:

@@ -24,6 +24,7 @@ from autoselect.errors import UsageError
 from autoselect.quantize.statistics import LayerMetrics
 from autoselect.runs.cache import cache_directory
 from autoselect.scoring.target_file import read_target
+from autoselect.sources.wishes import Shapes
 
 Metrics = Mapping[str, str | Callable[..., float]] | Iterable[str]
 """Metrics by name, as functions or ``"package.module:function"``; or only the latter, named as their functions."""
@@ -33,6 +34,8 @@ def diagnose(
     model: Source,
     *,
     calibration: object = None,
+    signature: str | None = None,
+    shapes: Shapes | None = None,
     debug_data: object = None,
     output: str | Path | None = None,
     recipe: str | Path | Recipe | None = None,
@@ -57,6 +60,8 @@ def diagnose(
     Args:
         model: See :func:`search`.
         calibration: See :func:`search`.
+        signature: See :func:`search`.
+        shapes: See :func:`search`.
         debug_data: Samples to measure on, in any form that ``calibration`` has; the calibration samples by default.
         output: Folder for tables and figures; must be new, empty or an older diagnosis. None writes nothing.
         recipe: Diagnose this mixed model instead of the all-integer one: a :class:`Recipe`, or the path of a
@@ -89,7 +94,7 @@ def diagnose(
     if ablate < 0 or (debug_samples is not None and debug_samples < 1) or workers < 1:
         raise UsageError("ablate must be 0 or more, debug_samples and workers 1 or more.")
     read_target(target)  # an unknown target is told before the work
-    loaded = load_source(model)
+    loaded = load_source(model, signature=signature, shapes=shapes, calibration=calibration)
     if recipe is None and not loaded.per_channel:
         chosen = replace(chosen, per_channel=False)
     request = Request(
@@ -110,6 +115,9 @@ def diagnose(
         workers=workers,
         timeout_seconds=trial_timeout,
         cache_root=cache_directory() if cache else None,
+        notes=loaded.notes,
+        signature=loaded.signature,
+        shapes=loaded.shapes,
     )
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         outcome = run(request, Path(name), listener)

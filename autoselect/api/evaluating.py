@@ -277,7 +277,7 @@ def _bench(models: Sequence[ModelFile], contents: Sequence[bytes], reference: Mo
             parsed = [_parsed(model, content) for model, content in zip(models, contents, strict=True)]
             if reference is not None:
                 source = reference if isinstance(reference, bytes) else Path(reference)
-                parsed.insert(0, fb.parse(preparation.load_float(source, files, pool)))
+                parsed.insert(0, fb.parse(preparation.load_float(source, files, pool).content))
             yield _Bench(files=files, pool=pool, parsed=tuple(parsed))
 
 

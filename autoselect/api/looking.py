@@ -37,7 +37,7 @@ def look(model: Source) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         files = CaseFiles(root=Path(name))
         with WorkerPool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
-            content = load_float(loaded.model, files, pool)
+            content = load_float(loaded.model, files, pool).content
     parsed = fb.parse(content)
     inputs, outputs = reader.input_specs(parsed), reader.output_specs(parsed)
     ops = Counter(op.op_type for op in reader.read_graph(parsed).ops)

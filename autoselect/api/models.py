@@ -23,6 +23,7 @@ from autoselect.runs.files import write_bytes, write_json
 from autoselect.runs.run import load_run
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import island_table, on_target
+from autoselect.sources.wishes import Shapes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.analysis import analyse
@@ -33,6 +34,8 @@ def build(
     *,
     model: Source,
     calibration: object = None,
+    signature: str | None = None,
+    shapes: Shapes | None = None,
     output: str | Path,
     cache: bool = True,
 ) -> dict[str, Any]:
@@ -42,23 +45,34 @@ def build(
         recipe: A :class:`Recipe`, or the path of a ``.recipe.json``.
         model: See :func:`search`.
         calibration: See :func:`search`.
+        signature: See :func:`search`.
+        shapes: See :func:`search`.
         output: File to write.
         cache: See :func:`search`.
 
     Returns:
-        ``path``, ``sha256``, ``size_bytes``, ``kinds`` (by node: integer, hybrid or float) and ``fallbacks`` (by
-        node: why it is not what the recipe's fallback says).
+        ``path``, ``sha256``, ``size_bytes``, ``kinds`` (by node: integer, hybrid or float), ``fallbacks`` (by node:
+        why it is not what the recipe's fallback says) and ``warnings`` (what was done to the source).
     """
     chosen = recipe if isinstance(recipe, Recipe) else read_recipe(Path(recipe))
-    loaded = load_source(model)
+    loaded = load_source(model, signature=signature, shapes=shapes, calibration=calibration)
     calibration = calibration_of(loaded, calibration)
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         files = CaseFiles(root=Path(name))
         with WorkerPool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
             root = cache_directory() if cache else None
-            preparation.start_calibration(
-                loaded.model, calibration, files, pool, root, debug_samples=0, per_channel=chosen.per_channel
-            ).layers()
+            started = preparation.start_calibration(
+                loaded.model,
+                calibration,
+                files,
+                pool,
+                root,
+                debug_samples=0,
+                per_channel=chosen.per_channel,
+                signature=loaded.signature,
+                shapes=loaded.shapes,
+            )
+            started.result()
             preparation.write_scoring(files, None, None)
             try:
                 reply = pool.call(build_jobs.build, files.root, chosen.to_json())
@@ -71,6 +85,7 @@ def build(
         "size_bytes": reply.size_bytes,
         "kinds": reply.kinds,
         "fallbacks": reply.fallbacks,
+        "warnings": [*loaded.notes, *started.notes],
     }
 
 

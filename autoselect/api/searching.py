@@ -19,6 +19,7 @@ from autoselect.runs.folder import RunFolder, free_folder
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target
+from autoselect.sources.wishes import Shapes
 from autoselect.study import run as study_run
 
 
@@ -26,6 +27,8 @@ def search(
     model: Source,
     *,
     calibration: object = None,
+    signature: str | None = None,
+    shapes: Shapes | None = None,
     evaluation: object = None,
     metric: str | Callable[..., float] = "accuracy",
     direction: str | None = None,
@@ -71,6 +74,9 @@ def search(
             model, or a ``tf.lite.TFLiteConverter``, whose representative dataset and options are respected.
         calibration: What ``TFLiteConverter.representative_dataset`` takes, arrays, an ``.npz`` or ``.npy`` path, or
             ``"package.module:function"``. Not needed where a converter brings it.
+        signature: Key of the signature to take, for a ``.tflite`` or SavedModel with several.
+        shapes: Sizes of inputs that the model leaves free, by input name, the batch's 1 included:
+            ``{"audio": (1, 16000)}``. By default those of the calibration samples, where all agree.
         evaluation: Samples to score on: ``(x, y)`` arrays, an ``.npz`` path (inputs by name or ``x``, targets
             ``y``), or ``"package.module:function"`` (or the function) that yields ``(inputs, target)``.
         metric: Name of a metric, ``"package.module:function"`` or a function ``(y_true, y_pred)``.
@@ -128,11 +134,14 @@ def search(
     Raises:
         AutoselectError: If an ingredient does not fit; see ``autoselect.errors``.
     """
-    loaded, profile = load_source(model), read_target(target)
+    loaded = load_source(model, signature=signature, shapes=shapes, calibration=calibration)
+    profile = read_target(target)
     settings = make_settings(
         metric=_metric_name(metric, evaluator),
         direction=direction,
         output_name=output_name,
+        signature=signature,
+        shapes=None if shapes is None else dict(shapes),
         objectives=chosen_objectives(objectives, _own_names(metric, evaluator)),
         latency_threads=latency_threads,
         heldout_fraction=heldout_fraction,
@@ -239,7 +248,9 @@ def resume(
         raise RunFolderError(
             f"The run in {folder.root} was started with a live metric. Pass it: resume(..., metric=...)."
         )
-    loaded = load_source(chosen["model"])
+    loaded = load_source(
+        chosen["model"], signature=settings.signature, shapes=settings.shapes, calibration=chosen["calibration"]
+    )
     request = _request(
         loaded,
         settings,
@@ -328,6 +339,9 @@ def _request(
             heldout=heldout,
             metric=chosen,
             evaluator=run,
+            notes=loaded.notes,
+            signature=loaded.signature,
+            shapes=loaded.shapes,
         ),
         settings=settings,
         sources=sources,

@@ -8,7 +8,11 @@ from typing import Any
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import UsageError
-from autoselect.quantize import sources
+from autoselect.sources.converter_objects import from_converter, is_converter
+from autoselect.sources.keras_models import from_keras, is_keras_model
+from autoselect.sources.sample_sizes import with_sample_sizes
+from autoselect.sources.tflite_files import FloatModel, from_bytes
+from autoselect.sources.wishes import Shapes, wishes_of
 
 Source = Any
 """A path, the bytes of a ``.tflite``, a live Keras model or a ``tf.lite.TFLiteConverter``."""
@@ -20,12 +24,18 @@ LIVE = "(live object)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSource:
-    """A source that a worker can read; ``calibration``, ``per_channel`` and ``io_type`` are a converter's own."""
+    """A source that a worker can read; ``calibration``, ``per_channel`` and ``io_type`` are a converter's own.
+
+    ``notes`` say what was done to a live object; its ``signature`` and ``shapes`` are chosen by then.
+    """
 
     model: Path | bytes
-    calibration: object | None
-    per_channel: bool
-    io_type: str | None
+    calibration: object | None = None
+    per_channel: bool = True
+    io_type: str | None = None
+    notes: tuple[str, ...] = ()
+    signature: str | None = None
+    shapes: Shapes | None = None
 
 
 def describe(source: object) -> str | None:
@@ -39,30 +49,53 @@ def describe(source: object) -> str | None:
     return LIVE
 
 
-def load_source(source: Source) -> LoadedSource:
-    """Turn any source into a path or bytes.
+def load_source(
+    source: Source, *, signature: str | None = None, shapes: Shapes | None = None, calibration: object = None
+) -> LoadedSource:
+    """Turn any source into a path or bytes; a live object is converted here, where it lives.
+
+    Args:
+        source: What ``Source`` lists.
+        signature: Key of the signature to take.
+        shapes: Sizes of inputs that the source leaves free, by input.
+        calibration: Where such sizes come from if ``shapes`` has none.
 
     Raises:
-        UsageError: If it is none of what ``Source`` lists.
+        UsageError: If it is none of what ``Source`` lists, or a wish does not fit.
     """
+    wishes_of(signature, shapes)
     if isinstance(source, bytes):
-        return LoadedSource(model=source, calibration=None, per_channel=True, io_type=None)
+        return LoadedSource(model=source, signature=signature, shapes=shapes)
     if isinstance(source, (str, Path)):
-        path = Path(source).absolute()
-        return LoadedSource(model=path, calibration=None, per_channel=True, io_type=None)
-    if sources.is_keras_model(source):
-        content = sources.as_float_model(sources.convert_keras(source))
-        return LoadedSource(model=content, calibration=None, per_channel=True, io_type=None)
-    if sources.is_converter(source):
-        content, options = sources.from_converter(source)
-        return LoadedSource(
-            model=content,
-            calibration=options.representative_dataset,
-            per_channel=options.per_channel,
-            io_type=options.io_type,
-        )
+        return LoadedSource(model=Path(source).absolute(), signature=signature, shapes=shapes)
+    if is_keras_model(source):
+        return _load_keras(source, signature, shapes, calibration)
+    if is_converter(source):
+        return _load_converter(source, signature, shapes, calibration)
     raise UsageError(
         f"Expected a path, the bytes of a .tflite, a Keras model or a TFLiteConverter, got {type(source).__name__}."
+    )
+
+
+def _load_keras(model: Any, signature: str | None, shapes: Shapes | None, calibration: object) -> LoadedSource:
+    def load(chosen: Shapes | None) -> FloatModel:
+        found = from_keras(model, wishes_of(signature, chosen))
+        return from_bytes(found.content).noted(*found.notes)
+
+    loaded = with_sample_sizes(load, shapes, calibration)
+    return LoadedSource(model=loaded.content, notes=loaded.notes)
+
+
+def _load_converter(converter: Any, signature: str | None, shapes: Shapes | None, calibration: object) -> LoadedSource:
+    content, options = from_converter(converter)
+    samples = calibration if calibration is not None else options.representative_dataset
+    loaded = with_sample_sizes(lambda chosen: from_bytes(content, wishes_of(signature, chosen)), shapes, samples)
+    return LoadedSource(
+        model=loaded.content,
+        calibration=options.representative_dataset,
+        per_channel=options.per_channel,
+        io_type=options.io_type,
+        notes=loaded.notes,
     )
 
 

@@ -16,11 +16,10 @@ import cloudpickle
 from autoselect.cases.compiling import Compiling
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.measuring import Measuring
-from autoselect.cases.prepared import load_prepared
+from autoselect.cases.prepared import Prepared, load_prepared
 from autoselect.data.samples import SampleStore
-from autoselect.domain.layers import LayerTable
 from autoselect.domain.targets import Target
-from autoselect.quantize.build import Builder, CalibratedModel
+from autoselect.quantize.build import Builder
 from autoselect.quantize.repairs import RepairKit
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate
@@ -52,28 +51,24 @@ class OpenCase:
         self._references: dict[str, evaluate.ReferenceOutputs] = {}
 
     @cached_property
-    def prepared(self) -> tuple[CalibratedModel, LayerTable]:
+    def prepared(self) -> Prepared:
         """The calibrated model and the layer table."""
         return load_prepared(self.files.prepared)
 
     @cached_property
     def builder(self) -> Builder:
         """Builds recipes of the calibrated model."""
-        calibrated, table = self.prepared
-        return Builder(calibrated, table.nodes, self.kit)
+        return Builder(self.prepared.calibrated, self.prepared.layers.nodes, self.kit)
 
     @cached_property
     def kit(self) -> RepairKit:
         """What repairs need: measured on the calibration samples when first asked for, then kept in the case."""
-        calibrated, _ = self.prepared
         store = self.samples("calibration")
-        return RepairKit(calibrated, lambda: (store.inputs(i) for i in range(len(store))), self._kept)
+        return RepairKit(self.prepared.calibrated, lambda: (store.inputs(i) for i in range(len(store))), self._kept)
 
     def _kept(self, name: str, make: Callable[[], bytes]) -> bytes:
-        path = self.files.evidence / name
-        if not path.exists():
-            write_bytes(path, make())
-        return path.read_bytes()
+        prepared = self.files.prepared / name
+        return prepared.read_bytes() if prepared.exists() else kept_file(self.files.evidence / name, make)
 
     @cached_property
     def scoring(self) -> Scoring:
@@ -100,6 +95,17 @@ class OpenCase:
         if part not in self._references:
             self._references[part] = evaluate.ReferenceOutputs(self.files.reference(part))
         return self._references[part]
+
+
+def kept_file(path: Path, make: Callable[[], bytes]) -> bytes:
+    """What is in a file; where there is none, make it and keep it.
+
+    Raises:
+        StorageError: If the file cannot be written.
+    """
+    if not path.exists():
+        write_bytes(path, make())
+    return path.read_bytes()
 
 
 @lru_cache(maxsize=2)

@@ -23,28 +23,31 @@ from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.measuring import Measuring
 from autoselect.cases.open_case import Scoring
-from autoselect.cases.prepared import PREPARED_FORMAT, load_prepared
+from autoselect.cases.prepared import PREPARED_FORMAT, Prepared, load_prepared, normalised_graph
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.data.labelled import labelled_samples
 from autoselect.data.representative import representative_samples
 from autoselect.data.samples import SampleStore
 from autoselect.data.splits import refuse_overlap, split_by_content
+from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import DataError, MetricError, PreparationError, TrialError, UsageError
 from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS, WorkerPool, result_of
-from autoselect.quantize import sources
 from autoselect.runs import cache
 from autoselect.runs.files import storage_errors, write_bytes, write_json
 from autoselect.scoring.evaluate import Evaluator, takes_split
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target, target_hash
+from autoselect.sources import loading
+from autoselect.sources.sample_sizes import with_sample_sizes
+from autoselect.sources.tflite_files import FloatModel
+from autoselect.sources.wishes import Shapes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
 PARTS = ("search", "heldout")
-_CONTROL_FLOW = ("WHILE", "IF", "CALL_ONCE", "STABLEHLO_WHILE")
 _COMPILER_SHARE = 0.8
 """Of a job's time limit: the compiler is stopped first, so that nothing outlives its worker."""
 _TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
@@ -61,6 +64,9 @@ class Ingredients:
         heldout: As ``evaluation``; None to split it off.
         metric: None with an evaluator.
         evaluator: None with a metric.
+        notes: What was done to the source already, in sentences.
+        signature: Key of the source's signature to take; None for the only one.
+        shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
     """
 
     model: Path | bytes
@@ -69,6 +75,9 @@ class Ingredients:
     heldout: object | None
     metric: Metric | None
     evaluator: Evaluator | None
+    notes: tuple[str, ...] = ()
+    signature: str | None = None
+    shapes: Shapes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +99,11 @@ class Case:
     hashes: Mapping[str, str]
     has_heldout: bool
     warnings: tuple[str, ...]
+
+    @property
+    def graph(self) -> Graph:
+        """The float model as candidates are built from it; its ops have the nodes' indices."""
+        return normalised_graph(self.files.prepared)
 
 
 def versions() -> dict[str, str]:
@@ -129,18 +143,22 @@ def prepare_case(
         debug_samples=settings.debug_samples,
         per_channel=settings.per_channel,
         timeout_seconds=settings.trial_timeout,
+        signature=ingredients.signature,
+        shapes=ingredients.shapes,
         listener=listener,
     )
     inputs, outputs, store, hashes = started.inputs, started.outputs, started.calibration, started.hashes
     counts, more_hashes, warnings = _prepare_samples(ingredients, settings, files, inputs, outputs, store)
+    warnings = [*ingredients.notes, *started.notes, *warnings]
     listener(StageStarted(stage="calibrate"))
-    layers = started.layers()
+    prepared = started.result()
+    warnings += prepared.remarks
     write_scoring(files, ingredients.metric, ingredients.evaluator, settings, cache_root)
     for message in warnings:
         listener(Warned(message=message))
     case = Case(
         files=files,
-        layers=layers,
+        layers=prepared.layers,
         counts={"calibration": len(store), **counts},
         hashes={**hashes, **more_hashes, "target": target_hash(settings.target)},
         has_heldout=ingredients.metric is not None or takes_split(ingredients.evaluator or len),
@@ -160,6 +178,7 @@ class Started:
         outputs: Of the float model.
         calibration: The representative samples.
         hashes: Content hashes of ``model`` and ``calibration``.
+        notes: What was done to the source, in sentences, each to be said once.
     """
 
     float_content: bytes
@@ -167,15 +186,16 @@ class Started:
     outputs: tuple[TensorSpec, ...]
     calibration: SampleStore
     hashes: Mapping[str, str]
-    prepared: _Prepared
+    notes: tuple[str, ...]
+    prepared: _Preparation
 
-    def layers(self) -> LayerTable:
-        """Wait for the layer table.
+    def result(self) -> Prepared:
+        """Wait for what is prepared.
 
         Raises:
             PreparationError: If the worker died, with the op and the remedy where they are known.
         """
-        return self.prepared.layers(self.float_content)
+        return self.prepared.result(self.float_content)
 
 
 def start_calibration(
@@ -188,6 +208,8 @@ def start_calibration(
     debug_samples: int,
     per_channel: bool,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    signature: str | None = None,
+    shapes: Shapes | None = None,
     listener: Listener = ignore,
 ) -> Started:
     """Read the model and the representative samples, and start calibration, unless the cache has its result.
@@ -201,6 +223,8 @@ def start_calibration(
         debug_samples: Representative samples to measure the layers on; 0 leaves that out.
         per_channel: One scale per output channel of the weights, or one per tensor.
         timeout_seconds: After which a worker counts as hung.
+        signature: Key of the source's signature to take; None for the only one.
+        shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
         listener: Told of the stages ``model`` and ``data``.
 
     Raises:
@@ -208,14 +232,17 @@ def start_calibration(
         PreparationError: If native code dies on the model.
     """
     listener(StageStarted(stage="model"))
-    content = load_float(model, files, pool, timeout_seconds)
+    loaded = load_float(
+        model, files, pool, timeout_seconds, signature=signature, shapes=shapes, calibration=calibration
+    )
+    content = loaded.content
     parsed = fb.parse(content)
     inputs = reader.input_specs(parsed)
     listener(StageStarted(stage="data"))
     pairs = ((sample, None) for sample in representative_samples(calibration, inputs))
     store = SampleStore.write(files.samples("calibration"), pairs, inputs)
     hashes = {"model": content_hash(content), "calibration": store.signature}
-    prepared = _submit_prepare(
+    preparation = _submit_prepare(
         files,
         hashes,
         pool,
@@ -230,22 +257,41 @@ def start_calibration(
         outputs=reader.output_specs(parsed),
         calibration=store,
         hashes=hashes,
-        prepared=prepared,
+        notes=loaded.notes,
+        prepared=preparation,
     )
 
 
 def load_float(
-    source: Path | bytes, files: CaseFiles, pool: WorkerPool, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
-) -> bytes:
-    """Write the float model of a source into the case and return its bytes."""
-    if sources.needs_tensorflow(source):
+    source: Path | bytes,
+    files: CaseFiles,
+    pool: WorkerPool,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    *,
+    signature: str | None = None,
+    shapes: Shapes | None = None,
+    calibration: object = None,
+) -> FloatModel:
+    """Write the float model of a source into the case; what sizes it leaves free, samples decide where there are any.
+
+    Raises:
+        ModelError, UsageError: If the source, or what is wished of it, does not fit.
+        PreparationError: If native code dies on it.
+    """
+
+    def load(shapes: Shapes | None) -> FloatModel:
+        if not loading.needs_worker(source, signature=signature, shapes=shapes):
+            found = loading.float_model(source)
+            write_bytes(files.float_model, found.content)
+            return found
+        job = prepare_jobs.load_float_model
         try:
-            pool.call(prepare_jobs.load_float_model, source, files.float_model, timeout_seconds=timeout_seconds)
+            notes = pool.call(job, source, files.float_model, signature, shapes, timeout_seconds=timeout_seconds)
         except TrialError as exc:
             raise PreparationError(f"Loading the model failed. {exc}") from exc
-    else:
-        write_bytes(files.float_model, sources.float_model(source))
-    return files.float_model.read_bytes()
+        return FloatModel(content=files.float_model.read_bytes(), notes=notes)
+
+    return with_sample_sizes(load, shapes, calibration)
 
 
 def write_scoring(
@@ -280,14 +326,14 @@ def write_scoring(
     write_bytes(files.scoring, content)
 
 
-class _Prepared:
+class _Preparation:
     """A preparation under way: from the cache at once, else from a worker."""
 
     def __init__(self, files: CaseFiles, future: Future[None] | None, keep: Path | None) -> None:
         self._files, self._future, self._keep = files, future, keep
 
-    def layers(self, float_content: bytes) -> LayerTable:
-        """Wait for the layer table.
+    def result(self, float_content: bytes) -> Prepared:
+        """Wait for what is prepared.
 
         Raises:
             PreparationError: If the worker died, with the op and the remedy where they are known.
@@ -299,7 +345,7 @@ class _Prepared:
                 raise PreparationError(_why_calibration_died(float_content, str(exc))) from exc
             if self._keep is not None:
                 cache.keep(self._files.prepared, self._keep)
-        return load_prepared(self._files.prepared)[1]
+        return load_prepared(self._files.prepared)
 
 
 def _submit_prepare(
@@ -311,7 +357,7 @@ def _submit_prepare(
     debug_samples: int,
     per_channel: bool,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-) -> _Prepared:
+) -> _Preparation:
     """Start calibration, unless the cache has its result."""
     key = cache.signature(
         {
@@ -325,7 +371,7 @@ def _submit_prepare(
     )
     kept = None if cache_root is None else cache_root / key
     if kept is not None and cache.fetch(kept, files.prepared):
-        return _Prepared(files, None, None)
+        return _Preparation(files, None, None)
     with storage_errors(files.prepared):
         files.prepared.mkdir(parents=True, exist_ok=True)
     future = pool.submit(
@@ -336,19 +382,19 @@ def _submit_prepare(
         per_channel,
         timeout_seconds=timeout_seconds,
     )
-    return _Prepared(files, future, kept)
+    return _Preparation(files, future, kept)
 
 
 def _why_calibration_died(content: bytes, how: str) -> str:
     graph = reader.read_graph(fb.parse(content))
-    loops = [op for op in graph.ops if op.op_type in _CONTROL_FLOW]
+    loops = [op for op in graph.ops if op.op_type in fb.CONTROL_FLOW]
     if not loops:
         return f"Calibrating the model failed. {how}"
     name = graph.tensors[loops[0].outputs[0]].name if loops[0].outputs else "?"
     return (
-        f"Calibrating the model failed. {how} The model has a {loops[0].op_type} op ({name!r}), which TensorFlow's "
-        "calibrator cannot run. Keras 3 makes one of each recurrent layer: build the model with tf-keras "
-        "(TF_USE_LEGACY_KERAS=1), whose LSTM converts to one fused op, or unroll the layer (unroll=True)."
+        f"Calibrating the model failed. {how} The model has a {loops[0].op_type} op ({name!r}), which runs other "
+        "subgraphs. If it comes of a recurrent Keras layer, pass the .keras or .h5 file or the live model with the "
+        "length of the sequence fixed (--shape): the layer is then unrolled."
     )
 
 

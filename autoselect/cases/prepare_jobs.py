@@ -1,52 +1,107 @@
-"""What workers do before the first trial: load the float model, calibrate, run it, learn to predict candidates.
+"""What workers do before the first trial: load the float model, normalise and calibrate it, run it, plan candidates.
 
 Each job may die without harm to the run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from autoselect.cases.files import CaseFiles
-from autoselect.cases.open_case import open_case
-from autoselect.cases.prepared import write_prepared
+from autoselect.cases.open_case import kept_file, open_case
+from autoselect.cases.prepared import Prepared, write_prepared
 from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
-from autoselect.errors import BuildError
-from autoselect.quantize import converter, names, probing, sources
-from autoselect.quantize.build import CalibratedModel
+from autoselect.errors import BuildError, ScoreError
+from autoselect.quantize import calibration, names, normalise, proof
+from autoselect.quantize.blueprint import Blueprint
+from autoselect.quantize.build import Builder, CalibratedModel
 from autoselect.quantize.nodes import find_nodes
-from autoselect.quantize.predict import Predictor
+from autoselect.quantize.repairs import RepairKit
 from autoselect.quantize.statistics import layer_table
+from autoselect.quantize.wholes import integer_model, make_wholes
 from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.scoring import evaluate
+from autoselect.sources import loading
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
+_COMPARED_SAMPLES = 16
+"""On which the normalised model is compared with the float model, bit for bit."""
 
-def load_float_model(source: Path | bytes, out: Path) -> None:
-    """Convert or read a source and write the float model."""
-    write_bytes(out, sources.float_model(source))
+
+def load_float_model(
+    source: Path | bytes, out: Path, signature: str | None, shapes: Mapping[str, tuple[int, ...]] | None
+) -> tuple[str, ...]:
+    """Convert or read a source and write the float model; returns what there is to say of it."""
+    found = loading.float_model(source, signature=signature, shapes=shapes)
+    write_bytes(out, found.content)
+    return found.notes
 
 
 def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> None:
-    """Calibrate, find the nodes and measure them, unless on no samples; keeps both in ``out``."""
+    """Normalise and calibrate, find the nodes and measure them, unless on no samples; keeps all of it in ``out``."""
     files = CaseFiles(root=root)
     store = SampleStore.open(files.samples("calibration"))
     content = files.float_model.read_bytes()
-    calibrated = converter.calibrate(content, (list(store.inputs(i).values()) for i in range(len(store))))
+    normalised, told = _normalised(content, store)
+    samples = (list(store.inputs(i).values()) for i in range(len(store)))
+    calibrated = calibration.calibrate(normalised.content, samples)
     model = fb.parse(calibrated)
-    name_map = names.canonicalise(model)
+    name_map = names.canonicalise(model, normalised.node_names)
     calibrated_model = CalibratedModel(content=fb.serialise(model), names=name_map)
-    nodes = find_nodes(calibrated_model)
+    kit = RepairKit(calibrated_model, keep=lambda name, make: kept_file(out / name, make))
+    recipe = Recipe(per_channel=per_channel)
+    wholes = make_wholes(kit, recipe)
+    nodes = find_nodes(wholes)
     picked = (store.inputs(i) for i in range(min(debug_samples, len(store))))
     table = (
-        layer_table(calibrated_model, nodes, picked, per_channel=per_channel)
+        layer_table(calibrated_model, nodes, picked, per_channel=per_channel, kit=kit)
         if debug_samples
         else LayerTable(nodes=nodes, statistics=(None,) * len(nodes))
     )
-    write_prepared(out, calibrated_model, table)
+    remarks = proof.remarks(
+        Builder(calibrated_model, nodes, kit),
+        nodes,
+        wholes,
+        float_model=content,
+        integer_model=integer_model(kit, recipe),
+        samples=_first(store, proof.PROOF_SAMPLES),
+        per_channel=per_channel,
+    )
+    write_prepared(
+        out,
+        Prepared(
+            normalised=normalised.content,
+            calibrated=calibrated_model,
+            layers=table,
+            folded=normalised.folded,
+            remarks=(*told, *remarks),
+        ),
+    )
+
+
+def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalised, tuple[str, ...]]:
+    """The float model as the quantizer leaves it; the model itself, and why, where that is another."""
+    try:
+        normalised = normalise.normalise(content)
+        if normalise.same_outputs(content, normalised.content, _first(store, _COMPARED_SAMPLES)):
+            return normalised, ()
+        why = "its outputs would not be the same bit for bit"
+    except (BuildError, ScoreError) as exc:
+        why = str(exc)
+    return normalise.as_it_is(content), (
+        f"The float model is taken as it is, without what the quantizer folds and merges: {why} "
+        "An op that the quantizer merges into another may have no choice of its own.",
+    )
+
+
+def _first(store: SampleStore, count: int) -> list[dict[str, np.ndarray]]:
+    return [store.inputs(i) for i in range(min(count, len(store)))]
 
 
 def run_reference(root: Path, part: str, out: Path) -> None:
@@ -58,19 +113,10 @@ def run_reference(root: Path, part: str, out: Path) -> None:
         evaluate.ReferenceOutputs.write(out, (runner(samples.inputs(i)) for i in range(len(samples))))
 
 
-def probe(root: Path, recipe_json: str) -> Predictor | None:
-    """Learn to predict candidates of this granularity and interface; None for a graph that cannot be predicted."""
-    case = open_case(root)
-    calibrated, table = case.prepared
-    recipe = Recipe.from_json(recipe_json)
-    try:
-        return probing.probe(
-            calibrated,
-            table.nodes,
-            per_channel=recipe.per_channel,
-            io_type=recipe.io_type,
-            repairs=recipe.repairs,
-            kit=case.kit,
-        )
-    except BuildError:
-        return None
+def blueprint(root: Path, recipe_json: str) -> Blueprint:
+    """What candidates of this granularity, interface and these repairs are put together from.
+
+    Raises:
+        BuildError: If the quantizer refuses the model.
+    """
+    return open_case(root).builder.blueprint(Recipe.from_json(recipe_json))

@@ -1,39 +1,81 @@
-"""The folder of what is prepared: calibrated model, names and layer table; knows its format, not how they are made."""
+"""The folder of what is prepared: normalised and calibrated model, names, layer table, remarks; knows its format."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
+from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable, table_from_rows
 from autoselect.quantize import names
 from autoselect.quantize.build import CalibratedModel
 from autoselect.runs.files import write_bytes, write_json
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
 
-PREPARED_FORMAT = 5
+PREPARED_FORMAT = 6
 """Raised whenever what is written here, or how it is made, changes, so that no older cache entry is read."""
 
 
-def write_prepared(folder: Path, calibrated: CalibratedModel, table: LayerTable) -> None:
-    """Keep a calibrated model and the layer table.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What is known of a model before the first trial.
+
+    Attributes:
+        normalised: Bytes of the float model whose ops are the nodes' ops: what candidates are built from.
+        calibrated: The same, calibrated and under canonical names.
+        layers: The layer table.
+        folded: Names of the user's model's ops that are no ops here any more.
+        remarks: What the user should know of the model, sentences.
+    """
+
+    normalised: bytes
+    calibrated: CalibratedModel
+    layers: LayerTable
+    folded: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def write_prepared(folder: Path, prepared: Prepared) -> None:
+    """Keep it.
 
     Raises:
         StorageError: If a file cannot be written.
     """
-    write_bytes(folder / "calibrated.tflite", calibrated.content)
-    write_json(folder / "names.json", asdict(calibrated.names))
-    write_json(folder / "layers.json", table.rows())
+    write_bytes(folder / "normalised.tflite", prepared.normalised)
+    write_bytes(folder / "calibrated.tflite", prepared.calibrated.content)
+    write_json(folder / "names.json", asdict(prepared.calibrated.names))
+    write_json(folder / "layers.json", prepared.layers.rows())
+    write_json(folder / "remarks.json", {"folded": list(prepared.folded), "remarks": list(prepared.remarks)})
 
 
-def load_prepared(folder: Path) -> tuple[CalibratedModel, LayerTable]:
+def load_prepared(folder: Path) -> Prepared:
     """Read what :func:`write_prepared` wrote."""
-    raw = json.loads((folder / "names.json").read_text(encoding="utf-8"))
+    raw, remarks = _read(folder / "names.json"), _read(folder / "remarks.json")
     name_map = names.NameMap(
         inputs=tuple(raw["inputs"]),
         outputs=tuple(raw["outputs"]),
         op_outputs=tuple(tuple(outputs) for outputs in raw["op_outputs"]),
         op_inputs=tuple(tuple(inputs) for inputs in raw["op_inputs"]),
+        nodes=tuple(raw["nodes"]),
     )
-    calibrated = CalibratedModel(content=(folder / "calibrated.tflite").read_bytes(), names=name_map)
-    return calibrated, table_from_rows(json.loads((folder / "layers.json").read_text(encoding="utf-8")))
+    return Prepared(
+        normalised=(folder / "normalised.tflite").read_bytes(),
+        calibrated=CalibratedModel(content=(folder / "calibrated.tflite").read_bytes(), names=name_map),
+        layers=table_from_rows(_read(folder / "layers.json")),
+        folded=tuple(remarks["folded"]),
+        remarks=tuple(remarks["remarks"]),
+    )
+
+
+@lru_cache(maxsize=2)
+def normalised_graph(folder: Path) -> Graph:
+    """The normalised float model as a graph."""
+    return reader.read_graph(fb.parse((folder / "normalised.tflite").read_bytes()))
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -20,6 +20,9 @@ class SearchSettings(BaseModel):
     metric: str = "accuracy"
     direction: Literal["maximize", "minimize"] | None = None
     output_name: str | None = None
+    signature: str | None = None
+    shapes: dict[str, tuple[int, ...]] | None = None
+    """By input, each axis's size, the batch's included; None takes what the source leaves free from the samples."""
     objectives: tuple[str, ...] = DEFAULT_OBJECTIVES
     latency_threads: Annotated[int, Field(ge=1, le=64)] = 1
     heldout_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.5

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from autoselect.cli.console import reported, results_only_on_stdout
-from autoselect.cli.options import CALIBRATION_HELP, AsJson, Debug, NoCache
+from autoselect.cli.console import reported, results_only_on_stdout, warn
+from autoselect.cli.options import CALIBRATION_HELP, AsJson, Debug, NoCache, ShapeTexts, Signature, shapes_of
 
 
 def build(
@@ -18,6 +18,8 @@ def build(
     model: Annotated[str, typer.Option(help="The float model that the recipe is for.")],
     output: Annotated[str, typer.Option("--output", "-o", help="File to write.")],
     calibration: Annotated[str | None, typer.Option(help=CALIBRATION_HELP)] = None,
+    signature: Signature = None,
+    shapes: ShapeTexts = None,
     no_cache: NoCache = False,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -28,7 +30,17 @@ def build(
         from autoselect.cli.results import print_fields, print_json
 
         with results_only_on_stdout():
-            built = run_build(recipe, model=model, calibration=calibration, output=output, cache=not no_cache)
+            built = run_build(
+                recipe,
+                model=model,
+                calibration=calibration,
+                signature=signature,
+                shapes=shapes_of(shapes),
+                output=output,
+                cache=not no_cache,
+            )
+        for message in built["warnings"]:
+            warn(message)
         if as_json:
             print_json(built)
         else:

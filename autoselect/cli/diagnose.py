@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autoselect.cli.console import out, reported, warn, watching
-from autoselect.cli.options import CALIBRATION_HELP, AsJson, Debug, NoCache, Workers, command_line
+from autoselect.cli.options import (
+    CALIBRATION_HELP,
+    AsJson,
+    Debug,
+    NoCache,
+    ShapeTexts,
+    Signature,
+    Workers,
+    command_line,
+    shapes_of,
+)
 
 if TYPE_CHECKING:
     from autoselect.diagnosis.result import Diagnosis
@@ -26,6 +36,8 @@ def diagnose(
     *,
     model: Annotated[str, typer.Argument(help="Float .tflite, .keras, .h5 or SavedModel folder.")],
     calibration: Annotated[str | None, typer.Option(help=CALIBRATION_HELP)] = None,
+    signature: Signature = None,
+    shapes: ShapeTexts = None,
     debug_data: Annotated[
         str | None, typer.Option(help="Samples to measure on, given like --calibration; that by default.")
     ] = None,
@@ -82,6 +94,8 @@ def diagnose(
             found = run_diagnose(
                 model,
                 calibration=calibration,
+                signature=signature,
+                shapes=shapes_of(shapes),
                 debug_data=debug_data,
                 output=output,
                 recipe=recipe,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from enum import Enum
 from typing import Annotated
 
@@ -44,12 +45,36 @@ def parse_size(text: str) -> float:
     return float(found.group(1)) * factor
 
 
+def shapes_of(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]] | None:
+    """Shapes by input from what ``--shape`` was given; None where it was not.
+
+    Raises:
+        UsageError: If a text is no shape.
+    """
+    from autoselect.sources.wishes import parse_shapes
+
+    return parse_shapes(texts) if texts else None
+
+
 def command_line() -> str:
     """The command as the user typed it, quoted for a shell."""
     return shlex.join(["autoselect", *sys.argv[1:]])
 
 
 _OUTPUT = "Printing"
+
+Signature = Annotated[
+    str | None,
+    typer.Option("--signature", metavar="KEY", help="Signature to take, of a .tflite or SavedModel with several."),
+]
+ShapeTexts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="NAME=1x16000",
+        help="Sizes of an input that the model leaves free, the batch first; repeatable. Else the samples' own.",
+    ),
+]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.", rich_help_panel=_OUTPUT)]
 AsJsonLines = Annotated[

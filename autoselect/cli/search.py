@@ -18,9 +18,12 @@ from autoselect.cli.options import (
     Direction,
     NoCache,
     Quiet,
+    ShapeTexts,
+    Signature,
     Workers,
     command_line,
     parse_size,
+    shapes_of,
 )
 
 
@@ -73,6 +76,8 @@ def search(
     *,
     model: Annotated[str, typer.Argument(help="Float .tflite, .keras, .h5 or SavedModel folder.")],
     calibration: Annotated[str | None, _option("--calibration", panel=_DATA, text=CALIBRATION_HELP)] = None,
+    signature: Signature = None,
+    shapes: ShapeTexts = None,
     evaluation: Annotated[str | None, _option("--eval", panel=_DATA, text=EVALUATION_HELP)] = None,
     metric: Annotated[str, _option("--metric", panel=_DATA, text=METRIC_HELP)] = "accuracy",
     direction: Annotated[
@@ -208,6 +213,8 @@ def search(
             run = run_search(
                 model,
                 calibration=calibration,
+                signature=signature,
+                shapes=shapes_of(shapes),
                 evaluation=evaluation,
                 metric=metric,
                 direction=direction.value if direction else None,

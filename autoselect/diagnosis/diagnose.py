@@ -17,6 +17,7 @@ from autoselect.cases.divergence import divergence, error_shares
 from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Started, start_calibration
+from autoselect.cases.prepared import Prepared
 from autoselect.data.representative import representative_samples
 from autoselect.data.samples import SampleStore
 from autoselect.diagnosis import jobs
@@ -34,6 +35,7 @@ from autoselect.quantize.bias import Shift
 from autoselect.quantize.build import denied_nodes
 from autoselect.quantize.statistics import NO_METRICS, LayerMetrics, table
 from autoselect.quantize.verification import Plan
+from autoselect.sources.wishes import Shapes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -63,6 +65,9 @@ class Request:
         workers: Processes.
         timeout_seconds: After which one job counts as hung.
         cache_root: Folder of the cache; None does without.
+        notes: What was done to the source already, in sentences.
+        signature: Key of the source's signature to take; None for the only one.
+        shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
     """
 
     model: Path | bytes
@@ -79,6 +84,9 @@ class Request:
     workers: int
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     cache_root: Path | None = None
+    notes: tuple[str, ...] = ()
+    signature: str | None = None
+    shapes: Shapes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,22 +167,29 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
             debug_samples=0,
             per_channel=request.recipe.per_channel,
             timeout_seconds=request.timeout_seconds,
+            signature=request.signature,
+            shapes=request.shapes,
             listener=listener,
         )
+        for note in (*request.notes, *started.notes):
+            desk.warn(note)
         _choose_samples(desk, started)
         with desk.stage("calibrate"):
-            nodes = started.layers().nodes
+            prepared = started.result()
+        nodes = prepared.layers.nodes
+        for remark in prepared.remarks:
+            desk.warn(remark)
         node = None if request.node is None else node_named(request.node, [n.name for n in nodes])
         _say_what_is_left(desk, nodes)
         try:
             with desk.stage("build"):
                 built = _build(desk)
             with desk.stage("measure"):
-                measured = _measure(desk, nodes, started, built)
+                measured = _measure(desk, prepared, built)
             ablated = _ablate(desk, nodes)
         except TrialError as exc:
             raise PreparationError(f"The diagnosis failed. {exc}") from exc
-    return _outcome(desk, started, built.diagnosed, measured, ablated, node)
+    return _outcome(desk, started, prepared, built.diagnosed, measured, ablated, node)
 
 
 def _choose_samples(desk: _Desk, started: Started) -> None:
@@ -226,8 +241,8 @@ class _Measured:
     model_metrics: Mapping[str, float]
 
 
-def _measure(desk: _Desk, nodes: Sequence[Node], started: Started, built: _Built) -> _Measured:
-    request = desk.request
+def _measure(desk: _Desk, prepared: Prepared, built: _Built) -> _Measured:
+    request, nodes = desk.request, prepared.layers.nodes
     describing: Future[Mapping[str, ActivationStatistics]] = desk.submit(
         jobs.activations, desk.samples, desk.rows, _limits(jobs.read_plan(built.by_layer))
     )
@@ -242,7 +257,7 @@ def _measure(desk: _Desk, nodes: Sequence[Node], started: Started, built: _Built
     travelling: Mapping[str, Travel] = {}
     if built.whole is not None:
         accumulated = _layer_table(nodes, built.whole, in_whole, NO_METRICS)
-        travelling = travel(reader.read_graph(fb.parse(started.float_content)), accumulated)
+        travelling = travel(reader.read_graph(fb.parse(prepared.normalised)), accumulated)
     return _Measured(
         layers=layers,
         travel=travelling,
@@ -305,6 +320,7 @@ def _ablate(desk: _Desk, nodes: Sequence[Node]) -> _Ablated:
 def _outcome(
     desk: _Desk,
     started: Started,
+    prepared: Prepared,
     diagnosed: jobs.Diagnosed,
     measured: _Measured,
     ablated: _Ablated,
@@ -314,9 +330,9 @@ def _outcome(
     store = SampleStore.open(desk.files.samples(desk.samples))
     findings = Findings(
         layers=layers,
-        graph=reader.read_graph(fb.parse(started.float_content)),
+        graph=reader.read_graph(fb.parse(prepared.normalised)),
         kinds=diagnosed.kinds,
-        weights=weight_statistics(started.float_content, diagnosed.content, diagnosed.places, layers.nodes),
+        weights=weight_statistics(prepared.normalised, diagnosed.content, diagnosed.places, layers.nodes),
         activations=measured.activations,
         inputs=input_statistics((store.inputs(i) for i in desk.rows), started.inputs),
         calibration_samples=len(started.calibration),

@@ -50,9 +50,8 @@ class Diagnosed:
 def plan(root: Path, recipe_json: str, whole_model: bool) -> Path:
     """Make a debug model and keep the plan for :func:`measure_part`; returns its file."""
     case = open_case(root)
-    calibrated, table = case.prepared
-    recipe = Recipe.from_json(recipe_json)
-    found = verification.plan(calibrated, table.nodes, recipe, whole_model=whole_model, kit=case.kit)
+    prepared, recipe = case.prepared, Recipe.from_json(recipe_json)
+    found = verification.plan(prepared.calibrated, prepared.layers.nodes, recipe, whole_model=whole_model, kit=case.kit)
     path = root / f"plan_{'model' if whole_model else 'layer'}.pkl"
     write_bytes(path, pickle.dumps(found))
     return path
@@ -71,7 +70,7 @@ def build(root: Path, recipe_json: str) -> Diagnosed:
     candidate = corrected = builder.build(recipe)
     if not corrects_biases(recipe):
         corrected = builder.build(replace(recipe, repairs=(*recipe.repairs, "bias")))
-    places = {index: at[0] for index, at in candidate.places.items()}
+    places = dict(candidate.places)
     return Diagnosed(
         content=candidate.content,
         kinds={index: str(candidate.graph.ops[place].kind.value) for index, place in places.items()},
@@ -92,8 +91,8 @@ def activations(
 ) -> dict[str, ActivationStatistics]:
     """Statistics of the float outputs; see :func:`autoselect.diagnosis.activations.activation_statistics`."""
     case = open_case(root)
-    calibrated, table = case.prepared
-    return activation_statistics(calibrated.content, table.nodes, samples_of(case, samples, rows), limits)
+    content, nodes = case.prepared.calibrated.content, case.prepared.layers.nodes
+    return activation_statistics(content, nodes, samples_of(case, samples, rows), limits)
 
 
 def model_metrics(
@@ -117,9 +116,9 @@ def model_metrics(
 
 def ablate(root: Path, name: str, samples: str, rows: Sequence[int], per_channel: bool) -> Ablation:
     """Divergence of the outputs with only one node quantized, and with all nodes but that one."""
-    reachable = frozenset(n.name for n in open_case(root).prepared[1].reachable)
-    alone, others = frozenset({name}), reachable - {name}
+    alone = frozenset({name})
+    others = frozenset(n.name for n in open_case(root).prepared.layers.nodes) - alone
     return Ablation(
         leave_one_in=divergence(error_shares(root, others, samples, rows, per_channel)),
-        leave_one_out=divergence(error_shares(root, alone, samples, rows, per_channel) if name in reachable else []),
+        leave_one_out=divergence(error_shares(root, alone, samples, rows, per_channel)),
     )

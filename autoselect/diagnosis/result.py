@@ -68,7 +68,7 @@ def _wide(row: Mapping[str, object], figures: LayerStatistics | None, outcome: O
     }
 
 
-_TEXTS = ("op_name", "tensor_name", "unreachable_reason", "bound_reason", "bias_reason", "repairs_skipped")
+_TEXTS = ("op_name", "tensor_name", "bias_reason", "repairs_skipped")
 
 
 def _of_weights(findings: Findings, name: str) -> dict[str, object]:

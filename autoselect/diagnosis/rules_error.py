@@ -77,19 +77,16 @@ def suspicious_error(findings: Findings) -> Advice | None:
 
 
 def _what_to_deny(findings: Findings, found: Sequence[_Measured]) -> str:
-    reachable = [n for n, _ in found if n.unreachable_reason is None]
-    parts = [f"Put {_denylist(reachable)} into denylisted_nodes, worst first."] if reachable else []
-    if len(reachable) < len(found):
-        stuck = [repr(n.name) for n, _ in found if n.unreachable_reason is not None]
-        parts.append(f"No denylist reaches {listed(stuck)}: leave their neighbours out.")
-    parts.append(_by_ablation(findings, [n.name for n in reachable]))
+    nodes = [node for node, _ in found]
+    parts = [f"Put {_denylist(nodes)} into denylisted_nodes, worst first."]
+    parts.append(_by_ablation(findings, [node.name for node in nodes]))
     return " ".join(p for p in parts if p)
 
 
 def _denylist(nodes: Sequence[Node]) -> str:
     """A few names, or where to find them all."""
     if len(nodes) > _NAMED_IN_ACTION:
-        return f"these {len(nodes)} nodes (the subjects that a denylist reaches)"
+        return f"these {len(nodes)} nodes (the subjects)"
     return ", ".join(repr(n.name) for n in nodes)
 
 

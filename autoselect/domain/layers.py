@@ -25,8 +25,6 @@ class Node:
         op_type: For example ``CONV_2D``; what ``denylisted_ops`` takes.
         outputs: Names of all outputs.
         macs: Multiply-accumulates per inference.
-        unreachable_reason: Why no denylist takes the node out of integers; None where one does.
-        bound_reason: Why the node leaves integers only together with a neighbour; None where it does so alone.
     """
 
     index: int
@@ -34,8 +32,6 @@ class Node:
     op_type: str
     outputs: tuple[str, ...]
     macs: int = 0
-    unreachable_reason: str | None = None
-    bound_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +100,6 @@ class LayerTable:
         """Op type by node name, in graph order."""
         return {node.name: node.op_type for node in self.nodes}
 
-    @property
-    def reachable(self) -> tuple[Node, ...]:
-        """Nodes that a denylist takes out of integers."""
-        return tuple(n for n in self.nodes if n.unreachable_reason is None)
-
     def statistic(self, name: str) -> np.ndarray:
         """One statistic of all nodes: float64, shape (n_nodes,), NaN where there is none.
 
@@ -120,9 +111,9 @@ class LayerTable:
         return np.array([math.nan if s is None else float(getattr(s, name)) for s in self.statistics])
 
     def ranked_by(self, name: str) -> list[str]:
-        """Names of the reachable nodes, largest statistic first; ties and NaN (last) in graph order."""
+        """Names of the nodes, largest statistic first; ties and NaN (last) in graph order."""
         values = self.statistic(name)
-        places = [i for i, n in enumerate(self.nodes) if n.unreachable_reason is None]
+        places = list(range(len(self.nodes)))
         places.sort(key=lambda i: (math.isnan(values[i]), -values[i] if not math.isnan(values[i]) else 0.0, i))
         return [self.nodes[i].name for i in places]
 
@@ -153,8 +144,6 @@ COLUMNS: tuple[str, ...] = (
     "sqnr_db",
     "verified",
     "macs",
-    "unreachable_reason",
-    "bound_reason",
 )
 """Columns of ``layer_statistics.csv``: the Quantization Debugger's, and ours after them."""
 
@@ -170,8 +159,6 @@ def _row(node: Node, stat: LayerStatistics | None) -> dict[str, object]:
         "op_name": node.op_type,
         "tensor_name": node.name,
         "macs": node.macs,
-        "unreachable_reason": node.unreachable_reason or "",
-        "bound_reason": node.bound_reason or "",
     }
     return {column: figures.get(column, "") for column in COLUMNS}
 
@@ -185,8 +172,6 @@ def table_from_rows(rows: Sequence[Mapping[str, object]]) -> LayerTable:
             op_type=str(row["op_name"]),
             outputs=(str(row["tensor_name"]),),
             macs=int(str(row["macs"])),
-            unreachable_reason=str(row["unreachable_reason"]) or None,
-            bound_reason=str(row["bound_reason"]) or None,
         )
         for row in rows
     )

@@ -1,6 +1,6 @@
 """Units: nodes that a search should move together, because moving one of them alone gains nothing.
 
-Knows the float model's graph and what builds have shown of its nodes; refuses to know how anything is built.
+Knows the float model's graph and its nodes; refuses to know how anything is built.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ def units(graph: Graph, nodes: Sequence[Node]) -> tuple[tuple[str, ...], ...]:
     A node joins the unit of the node that writes what it reads, if that is one unit and nothing else writes it:
 
     * a mover (:data:`MOVERS`), such as a RESHAPE between two convolutions, as its integer form makes no error;
-    * a clamp (:data:`CLAMPS`) that alone reads the tensor: both are one layer;
-    * a *bound* node, which builds have shown to leave integers only with its neighbours;
-    * an *unreachable* node, which never leaves them.
+    * a clamp (:data:`CLAMPS`) that alone reads the tensor: both are one layer.
 
     Such a node before which there is no node, at the model's inputs, joins the one node that reads it. All else stays
     apart: the two are different choices for a convolution and a HARD_SWISH or a MUL after it, whose own scale makes
@@ -119,4 +117,4 @@ def _producers(graph: Graph, group: Sequence[Node]) -> set[int]:
 
 
 def _follows(node: Node) -> bool:
-    return node.op_type in MOVERS or node.bound_reason is not None or node.unreachable_reason is not None
+    return node.op_type in MOVERS

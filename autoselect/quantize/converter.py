@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from autoselect.domain.recipe import Recipe
-from autoselect.errors import BuildError, PreparationError
+from autoselect.errors import BuildError, PreparationError, first_line
 
 
 def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
@@ -77,8 +77,3 @@ def import_tensorflow() -> None:
     """Warm a worker up, so that its first job does not wait for the import."""
     import tensorflow  # noqa: F401 - the import is the purpose
     from tensorflow.lite.python import convert  # noqa: F401 - as above
-
-
-def first_line(exc: BaseException) -> str:
-    """What a foreign error says, without the pages that follow."""
-    return next(iter(str(exc).strip().splitlines()), type(exc).__name__)

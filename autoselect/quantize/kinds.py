@@ -7,10 +7,7 @@ from collections.abc import Mapping, Sequence
 from autoselect.domain.graph import OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize.build import KEPT_BY_QUANTIZER, denied_nodes, float_nodes
-from autoselect.quantize.nodes import BOUND, UNREACHABLE
-
-_STAYS_INTEGER = frozenset({BOUND, KEPT_BY_QUANTIZER, UNREACHABLE})
+from autoselect.quantize.build import denied_nodes, float_nodes
 
 
 def node_kinds(recipe: Recipe, nodes: Sequence[Node], fallbacks: Mapping[str, str]) -> dict[str, str]:
@@ -30,6 +27,6 @@ def node_kinds(recipe: Recipe, nodes: Sequence[Node], fallbacks: Mapping[str, st
 
 
 def _kind(denied: bool, in_float: bool, reason: str | None) -> OpKind:
-    if not denied or reason in _STAYS_INTEGER:
+    if not denied:
         return OpKind.INTEGER
     return OpKind.FLOAT if reason is not None or in_float else OpKind.HYBRID

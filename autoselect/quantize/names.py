@@ -36,18 +36,14 @@ class NameMap:
         outputs: Names of the model's outputs, in order.
         op_outputs: For each op of the float model, the names of its outputs, in order.
         op_inputs: For each op of the float model, the names of its inputs, in order; empty for an absent one.
+        nodes: For each op of the float model the one name that it has as a node, which no other op has.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     op_outputs: tuple[tuple[str, ...], ...]
     op_inputs: tuple[tuple[str, ...], ...] = ()
-
-    def node_names(self) -> tuple[str, ...]:
-        """One unique name an op: its first output's; ``name#index`` where that is empty or taken twice."""
-        first = [names[0] if names else "" for names in self.op_outputs]
-        times = Counter(first)
-        return tuple(n if n and times[n] == 1 else f"{n}#{i}" for i, n in enumerate(first))
+    nodes: tuple[str, ...] = ()
 
     def unique_outputs(self) -> tuple[tuple[str, ...], ...]:
         """The names of each op's outputs, with ``#index`` of the op where an op before it has the name."""
@@ -70,10 +66,24 @@ def op_index_of(name: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def canonicalise(model: fb.Model) -> NameMap:
-    """Give the outputs of every op of the main subgraph their canonical name, in place."""
+def op_index(model: fb.Model, op: Any) -> int | None:
+    """Index of the op that an op of a built model is called after; None for one that is called otherwise."""
+    if fb.op_type(model, op) in BOUNDARY_OPS or len(op.outputs) == 0:
+        return None
+    return op_index_of(fb.tensor_name(model.subgraphs[0].tensors[op.outputs[0]]))
+
+
+def canonicalise(model: fb.Model, nodes: Sequence[str] = ()) -> NameMap:
+    """Give the outputs of every op of the main subgraph their canonical name, in place.
+
+    Args:
+        model: A float model.
+        nodes: For each op its name as a node; if left out its first output's, ``name#index`` where that is empty or
+            taken twice.
+    """
     graph = model.subgraphs[0]
     names = NameMap(
+        nodes=tuple(nodes) or _node_names(model),
         inputs=tuple(fb.tensor_name(graph.tensors[i]) for i in graph.inputs),
         outputs=tuple(fb.tensor_name(graph.tensors[i]) for i in graph.outputs),
         op_outputs=tuple(tuple(fb.tensor_name(graph.tensors[i]) for i in op.outputs) for op in graph.operators),
@@ -86,18 +96,41 @@ def canonicalise(model: fb.Model) -> NameMap:
             graph.tensors[tensor].name = canonical_name(index).encode()
         if fb.op_type(model, op) == "TRANSPOSE_CONV":
             _unname_constants(model, op)
-    _expose_unused_outputs(graph)
+    _expose_unused_outputs(model)
     return names
 
 
-def _expose_unused_outputs(graph: Any) -> None:
+def _node_names(model: fb.Model) -> tuple[str, ...]:
+    graph = model.subgraphs[0]
+    first = [fb.tensor_name(graph.tensors[op.outputs[0]]) if len(op.outputs) else "" for op in graph.operators]
+    times = Counter(first)
+    return tuple(n if n and times[n] == 1 else f"{n}#{i}" for i, n in enumerate(first))
+
+
+def op_places(model: fb.Model) -> dict[int, list[int]]:
+    """Where the float model's ops are in a built model that still has canonical names."""
+    places: dict[int, list[int]] = {}
+    for place, op in enumerate(model.subgraphs[0].operators):
+        index = op_index(model, op)
+        if index is not None:
+            places.setdefault(index, []).append(place)
+    return places
+
+
+def _expose_unused_outputs(model: fb.Model) -> None:
     """Make outputs that nobody reads outputs of the model, until :func:`hide_unused_outputs`.
 
     The quantizer turns a SPLIT or UNPACK with an output that nobody reads integer in one build and leaves it float in
-    the next, of the same bytes.
+    the next, of the same bytes. Control flow stays as it is in all builds, and its outputs hold no values where nobody
+    reads them.
     """
+    graph = model.subgraphs[0]
     used = {int(i) for op in graph.operators for i in op.inputs} | {int(i) for i in graph.outputs}
-    several = [[int(i) for i in op.outputs] for op in graph.operators if len(op.outputs) > 1]
+    several = [
+        [int(i) for i in op.outputs]
+        for op in graph.operators
+        if len(op.outputs) > 1 and fb.op_type(model, op) not in fb.CONTROL_FLOW
+    ]
     unused = [i for row in several for i in row if i not in used and graph.tensors[i].type == _FLOAT32]
     graph.outputs = np.array([*graph.outputs, *unused], dtype=np.int32)
 
@@ -172,6 +205,22 @@ def restore_constants(model: fb.Model, names: NameMap, places: Mapping[int, Sequ
                 wanted = row[position] or f"constant_{index}_{position}"
                 named = graph.tensors[op.inputs[position]]
                 named.name = _constant_name(wanted, named, shared=times[wanted] > 1).encode()
+
+
+def unshare_operands(model: fb.Model) -> None:
+    """Give every operand of every op that no op writes a tensor of its own, in place."""
+    graph = model.subgraphs[0]
+    taken = {int(i) for op in graph.operators for i in op.outputs} | {int(i) for i in graph.inputs}
+    shared = set(taken)
+    for op in graph.operators:
+        op.inputs = np.array(op.inputs, dtype=np.int32)
+        for position, tensor in enumerate(map(int, op.inputs)):
+            if tensor < 0 or tensor in shared:
+                continue
+            if tensor in taken:
+                graph.tensors.append(copy(graph.tensors[tensor]))
+                op.inputs[position] = len(graph.tensors) - 1
+            taken.add(tensor)
 
 
 def _constant_name(wanted: str, tensor: Any, *, shared: bool) -> str:

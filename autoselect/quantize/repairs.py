@@ -59,7 +59,7 @@ class RepairKit:
 
     def __init__(self, calibrated: CalibratedModel, samples: Samples | None = None, keep: Keep = keep_nothing) -> None:
         """Keep the calibrated model, and where its samples are."""
-        self._plain, self._all_samples, self._keep = calibrated, samples, keep
+        self._plain, self._all_samples, self.keep = calibrated, samples, keep
         self._models: dict[tuple[str, ...], tuple[CalibratedModel, fb.Model]] = {}
         self._means: dict[bool, bias.Means] = {}
         self._ranges: dict[bool, dict[str, dict[int, ranges.Range]]] = {}
@@ -109,7 +109,7 @@ class RepairKit:
         """The tensors of each input and of each node, by name."""
         names, graph = self._plain.names, fb.parse(self._plain.content).subgraphs[0]
         found = {name: [int(i)] for name, i in zip(names.inputs, graph.inputs, strict=True)}
-        rows = zip(names.node_names(), graph.operators, strict=True)
+        rows = zip(names.nodes, graph.operators, strict=True)
         return found | {name: [int(i) for i in op.outputs] for name, op in rows}
 
     def means(self, repairs: Sequence[str]) -> bias.Means:
@@ -118,7 +118,7 @@ class RepairKit:
         if equalized not in self._means:
             content = self._source(equalized)
             name = f"{'equalized_' if equalized else ''}means.npz"
-            raw = self._keep(name, lambda: _packed(bias.measure_means(content, self.samples())))
+            raw = self.keep(name, lambda: _packed(bias.measure_means(content, self.samples())))
             with np.load(io.BytesIO(raw)) as arrays:
                 self._means[equalized] = {int(index): arrays[index] for index in arrays.files}
         return self._means[equalized]
@@ -127,7 +127,7 @@ class RepairKit:
         if equalized not in self._ranges:
             content = self._source(equalized)
             name = f"{'equalized_' if equalized else ''}ranges.json"
-            raw = self._keep(name, lambda: json.dumps(ranges.measure(content, self.samples())).encode())
+            raw = self.keep(name, lambda: json.dumps(ranges.measure(content, self.samples())).encode())
             self._ranges[equalized] = {
                 method: {int(index): (low, high) for index, (low, high) in found.items()}
                 for method, found in json.loads(raw).items()
@@ -148,7 +148,7 @@ class RepairKit:
         left = self._left[method, equalized]
         if pattern is None:
             return left
-        names, meant = self._plain.names.node_names(), node_ranges([name], self._owned)
+        names, meant = self._plain.names.nodes, node_ranges([name], self._owned)
         return {index: reason for index, reason in left.items() if names[index] in meant}
 
     def _source(self, equalized: bool) -> bytes:
@@ -158,8 +158,8 @@ class RepairKit:
     def _equalized(self) -> tuple[bytes, Mapping[int, str]]:
         """The equalized model, and why layers of it are not."""
         made = cache(self._make_equalized)
-        content = self._keep("equalized.tflite", lambda: made().content)
-        raw = self._keep("equalized.json", lambda: json.dumps(dict(made().reasons)).encode())
+        content = self.keep("equalized.tflite", lambda: made().content)
+        raw = self.keep("equalized.json", lambda: json.dumps(dict(made().reasons)).encode())
         return content, {int(index): reason for index, reason in json.loads(raw).items()}
 
     def _make_equalized(self) -> equalize.Equalized:
@@ -177,13 +177,13 @@ def _packed(arrays: Mapping[int, np.ndarray]) -> bytes:
     return content.getvalue()
 
 
-def repair(
+def repair_whole(
     model: fb.Model, float_model: fb.Model, places: Mapping[int, Sequence[int]], repairs: Sequence[str], kit: RepairKit
 ) -> Repaired:
-    """Do what a recipe's repairs do to a built model, in place.
+    """Do what a recipe's repairs do to each op of a whole build by itself, in place.
 
     Args:
-        model: The built model, each operand a tensor of its own.
+        model: The whole build, each operand a tensor of its own.
         float_model: The calibrated model that it was built from.
         places: Where each op of the float model is in ``model``.
         repairs: Names, as in the recipe.
@@ -198,6 +198,24 @@ def repair(
     shifts: Mapping[int, Shift] = {}
     if "bias" in repairs:
         shifts = bias.correct(model, float_model, places, kit.means(repairs))
-    elif "bias-sequential" in repairs:
-        shifts = bias.correct_in_sequence(model, float_model, places, kit.means(repairs), kit.samples)
     return Repaired(shifts=shifts, skipped=skipped)
+
+
+def repair_candidate(
+    model: fb.Model, float_model: fb.Model, places: Mapping[int, Sequence[int]], repairs: Sequence[str], kit: RepairKit
+) -> Mapping[int, Shift]:
+    """Do, in place, what a recipe's repairs do to an op by what comes before it in the candidate.
+
+    Args:
+        model: The candidate, each operand a tensor of its own.
+        float_model: As for :func:`repair_whole`.
+        places: As for :func:`repair_whole`.
+        repairs: As for :func:`repair_whole`.
+        kit: As for :func:`repair_whole`.
+
+    Returns:
+        What bias correction found, by index of the float model's op; empty where the recipe has none of this kind.
+    """
+    if "bias-sequential" not in repairs:
+        return {}
+    return bias.correct_in_sequence(model, float_model, places, kit.means(repairs), kit.samples)

@@ -17,6 +17,7 @@ from autoselect.domain.layers import LayerStatistics, LayerTable, Node
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import MetricError
 from autoselect.quantize.build import CalibratedModel
+from autoselect.quantize.repairs import RepairKit
 from autoselect.quantize.verification import Place, Plan, plan
 from autoselect.tflite.runner import Runner
 
@@ -68,6 +69,7 @@ def layer_table(
     samples: Iterable[dict[str, np.ndarray]],
     *,
     per_channel: bool = True,
+    kit: RepairKit | None = None,
 ) -> LayerTable:
     """Measure every node of the all-integer model on the samples.
 
@@ -76,8 +78,9 @@ def layer_table(
         nodes: Its nodes, in graph order.
         samples: Inputs by key, float, batch 1; each sample is run once.
         per_channel: As in the recipes to come.
+        kit: With what has been built of the model.
     """
-    chosen = plan(calibrated, nodes, Recipe(per_channel=per_channel))
+    chosen = plan(calibrated, nodes, Recipe(per_channel=per_channel), kit=kit)
     return table(chosen, nodes, measure(chosen, samples))
 
 

@@ -101,7 +101,7 @@ def plan(
     rest = [n for n in nodes if n.index not in {place.node for place in verified}]
     built, compared = b"", []
     if rest:
-        candidate = Builder(calibrated, tuple(nodes)).build(recipe)
+        candidate = Builder(calibrated, tuple(nodes), kit).build(recipe)
         built = candidate.content
         compared = _compared_places(fb.parse(calibrated.content), fb.parse(built), candidate.places, rest)
     return Plan(
@@ -137,14 +137,14 @@ def _verified_places(model: fb.Model, nodes: Sequence[Node]) -> list[Place]:
 
 
 def _compared_places(
-    float_model: fb.Model, built: fb.Model, where: Mapping[int, tuple[int, ...]], nodes: Sequence[Node]
+    float_model: fb.Model, built: fb.Model, where: Mapping[int, int], nodes: Sequence[Node]
 ) -> list[Place]:
     graph, float_graph = built.subgraphs[0], float_model.subgraphs[0]
     found = []
     for node in nodes:
-        if not where.get(node.index):
+        if node.index not in where:
             continue
-        output = int(graph.operators[where[node.index][0]].outputs[0])
+        output = int(graph.operators[where[node.index]].outputs[0])
         twin = int(float_graph.operators[node.index].outputs[0])
         if _is_comparable(graph.tensors[output]):
             found.append(_place(node, graph, output, twin, None))

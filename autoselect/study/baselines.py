@@ -32,11 +32,11 @@ def baselines(layers: LayerTable, space: BoundSpace, repairs: tuple[str, ...] = 
     """All-integer, all-DRQ, and the guide's heuristic; those that the user's pins make equal are left out.
 
     Args:
-        layers: For the reachable nodes and their statistics.
+        layers: For the nodes and their statistics.
         space: For the user's pins.
         repairs: Of the search's recipes. Where there are any, the all-integer model comes without and with them.
     """
-    everything = frozenset(n.name for n in layers.reachable)
+    everything = frozenset(n.name for n in layers.nodes)
     repaired = [Baseline(name=REPAIRED, nodes=frozenset())] if repairs else []
     fixed = [
         Baseline(name="fiq", nodes=frozenset(), repairs=() if repairs else None),
@@ -60,13 +60,12 @@ def _pinned_name(baseline: Baseline, nodes: frozenset[str]) -> str:
 def heuristic_nodes(layers: LayerTable) -> frozenset[str]:
     """Nodes with rmse/scale above 0.7, and the first five: TensorFlow's Quantization Debugger guide."""
     values = layers.statistic("rmse_per_scale")
-    reachable = {n.name for n in layers.reachable}
     suspects = {
         n.name
         for n, value in zip(layers.nodes, values, strict=True)
         if np.isfinite(value) and value > SUSPICIOUS_RMSE_PER_SCALE
     }
-    return frozenset((suspects | {n.name for n in layers.nodes[:GUIDE_LEADING_NODES]}) & reachable)
+    return frozenset(suspects | {n.name for n in layers.nodes[:GUIDE_LEADING_NODES]})
 
 
 def recipe_for(

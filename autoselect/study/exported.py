@@ -38,8 +38,8 @@ def export(front: Sequence[TrialRecord], picks: Mapping[str, str], folder: RunFo
         StorageError: If a file cannot be written.
     """
     case = OpenCase(files.root)
-    calibrated, layers = case.prepared
-    exporter = _Exporter(folder=folder, calibrated=calibrated, layers=layers)
+    prepared = case.prepared
+    exporter = _Exporter(folder=folder, calibrated=prepared.calibrated, layers=prepared.layers)
     members = {record.id: record for record in front if record.recipe is not None and record.scores is not None}
     for repairs in {before_quantizing(r.recipe.repairs) for r in members.values() if r.recipe is not None} | {()}:
         write_bytes(folder.calibrated(repairs), case.kit.calibrated(repairs)[0].content)

@@ -17,16 +17,14 @@ from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.targets import Target, judge, peak_activation_bytes
 from autoselect.domain.units import units
-from autoselect.errors import TrialError
+from autoselect.errors import PreparationError, TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
-from autoselect.quantize.predict import Predictor
+from autoselect.quantize.blueprint import Blueprint
 from autoselect.scoring.fragmentation import Fragmentation
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
 from autoselect.study.baselines import heuristic_nodes
 from autoselect.study.problem import Atom, Forecast, Problem, atoms_of, neighbours_of
-from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 
 _PROBE_SAMPLES = 8
 _PROBE_SHARE = 0.125
@@ -54,7 +52,7 @@ def probe_samples(search_samples: int) -> int:
 
 def units_of(case: Case) -> tuple[tuple[str, ...], ...]:
     """The nodes of a case that move together."""
-    return units(reader.read_graph(fb.parse(case.files.float_model.read_bytes())), case.layers.nodes)
+    return units(case.graph, case.layers.nodes)
 
 
 def make_problem(
@@ -63,41 +61,40 @@ def make_problem(
     """Make the problem that the project's own samplers look at.
 
     Returns:
-        None where the converter takes the graph apart in a way that cannot be predicted, or where the space has only
-        counts, which cannot say what the samplers propose.
+        None where the space has only counts, which cannot say what the samplers propose.
+
+    Raises:
+        PreparationError: If the worker that plans candidates died.
     """
     if not any(isinstance(dimension, Toggle) for dimension in space.dimensions):
         return None
     root, layers = case.files.root, case.layers
-    probing: Future[Predictor | None] = pool.submit(
-        prepare_jobs.probe, root, settings.template.to_json(), timeout_seconds=settings.trial_timeout
+    planning: Future[Blueprint] = pool.submit(
+        prepare_jobs.blueprint, root, settings.template.to_json(), timeout_seconds=settings.trial_timeout
     )
     atoms = atoms_of(space, layers, _statistical(layers))
     atoms = _probed(atoms, case, settings, pool, listener)
     try:
-        predictor = result_of(probing)
-    except TrialError:
-        predictor = None
-    if predictor is None:
-        return None
-    graph = reader.read_graph(fb.parse(case.files.float_model.read_bytes()))
+        blueprint = result_of(planning)
+    except TrialError as exc:
+        raise PreparationError(f"Planning the candidates failed. {exc}") from exc
     return Problem(
         atoms,
-        neighbours_of(graph, layers, atoms),
-        forecaster(predictor, layers, settings, read_target(settings.target)),
+        neighbours_of(case.graph, layers, atoms),
+        forecaster(blueprint, layers, settings, read_target(settings.target)),
         pinned=space.keep_float,
         heuristic=heuristic_nodes(layers),
         ladders=_ladders(atoms, layers),
         hybrid=settings.template.fallback == "drq",
         mixed=settings.fallback == "search",
-        refinable=settings.refining and len(graph.ops) <= _MOST_IN_SEQUENCE,
+        refinable=settings.refining and len(case.graph.ops) <= _MOST_IN_SEQUENCE,
         constraints=settings.constraints,
         costs=settings.cost_columns,
     )
 
 
 def forecaster(
-    predictor: Predictor, layers: LayerTable, settings: SearchSettings, target: Target
+    blueprint: Blueprint, layers: LayerTable, settings: SearchSettings, target: Target
 ) -> Callable[[frozenset[str], frozenset[str]], Forecast]:
     """Exact size and penalty by the denylisted nodes, and whether the target takes it; nothing is compiled."""
     places = {node.name: place for place, node in enumerate(layers.nodes)}
@@ -105,7 +102,7 @@ def forecaster(
 
     def forecast(nodes: frozenset[str], float_nodes: frozenset[str]) -> Forecast:
         denied, in_float = (sorted(places[name] for name in chosen) for chosen in (nodes, float_nodes))
-        found = predictor.predict(denied, settings.template.fallback, in_float)
+        found = blueprint.plan(denied, settings.template.fallback, in_float)
         # Where the penalty is one of shares and nothing is refused, where each op runs need not be known.
         verdict = None if target.takes_all and target.shares is not None else judge(found.graph, target)
         cut = on_target(found.graph, target, verdict)
@@ -140,13 +137,13 @@ def _probed(
     if len(atoms) > _MOST_PROBES:
         return tuple(atoms)
     listener(StageStarted(stage="probes", total=len(atoms)))
-    reachable = frozenset(node.name for node in case.layers.reachable)
+    everything = frozenset(node.name for node in case.layers.nodes)
     rows = list(range(min(probe_samples(case.counts.get("search", 0)), case.counts["calibration"])))
     running: list[Future[list[float]]] = [
         pool.submit(
             error_shares,
             case.files.root,
-            reachable - atom.nodes,
+            everything - atom.nodes,
             "calibration",
             rows,
             settings.per_channel,

@@ -158,9 +158,8 @@ def with_repairs(
 
 def _stand_ins(layers: LayerTable) -> list[frozenset[str]]:
     """What the models leave out by which repairs are judged."""
-    reachable = {node.name for node in layers.reachable}
     ranked = np.argsort(-np.nan_to_num(layers.statistic("rmse_per_scale")), kind="stable").tolist()
-    names = [name for name in (layers.nodes[i].name for i in ranked) if name in reachable]
+    names = [layers.nodes[i].name for i in ranked]
     return list(dict.fromkeys(frozenset(names[: round(share * len(names))]) for share in _LEFT_OUT))
 
 

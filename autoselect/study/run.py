@@ -91,7 +91,6 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
         result.remove_work(folder.work)  # What a search of other ingredients left that was killed before it began.
         case = _prepare(request, folder, pool, clock)
         space, case = _bind(space_file, case, request.settings, clock)
-        case = _warned_of_pins(case, space, clock)
         request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
         float_model = _float_reference(case, pool, request.settings.trial_timeout)
         demanded = _demanding(request, float_model)
@@ -205,17 +204,6 @@ def _pinned(patterns: tuple[str, ...], layers: LayerTable, option: str) -> froze
             kinds = sorted(set(layers.op_types.values()))
             raise UsageError(f"{option}: {exc} Op types of this model: {', '.join(kinds)}.") from exc
     return frozenset(found)
-
-
-def _warned_of_pins(case: Case, space: BoundSpace, listener: Listener) -> Case:
-    """Say which nodes pinned to float stay integers all the same."""
-    found = []
-    for node in case.layers.nodes:
-        if node.name in space.keep_float and (reason := node.unreachable_reason or node.bound_reason):
-            found.append(f"--keep-float covers {node.name!r}, which {reason}.")
-    for message in found:
-        listener(Warned(message=message))
-    return replace(case, warnings=(*case.warnings, *found))
 
 
 def _manifest(request: Request, case: Case, space: BoundSpace, float_model: result.Reference) -> dict[str, Any]:

@@ -214,7 +214,7 @@ class _Model:
     pinned: frozenset[str]
 
     def is_free(self, node: Node) -> bool:
-        return node.unreachable_reason is None and node.name not in self.pinned
+        return node.name not in self.pinned
 
 
 def _partition(layers: LayerTable, units: Sequence[Sequence[str]] | None) -> Sequence[Sequence[str]]:

@@ -14,8 +14,6 @@ from autoselect.errors import UsageError
 from autoselect.runs.records import TrialRecord
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.vela import require_vela
-from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +79,12 @@ def pins_of(
         UsageError: If no candidate can satisfy the target: with the rule, and the node that breaks it.
     """
     target = read_target(settings.target)
-    graph = reader.read_graph(fb.parse(case.files.float_model.read_bytes()))
+    graph = case.graph
     names = {node.index: node.name for node in case.layers.nodes}
-    stuck = {node.index for node in case.layers.nodes if node.unreachable_reason}
     found = pins(graph, names, target, hybrid=settings.template.fallback == "drq")
     for index, why in found.impossible.items():
         raise _unsatisfiable(target, graph, index, why)
     for index, why in found.keep_float.items():
-        if index in stuck:
-            raise _unsatisfiable(target, graph, index, f"{why}, and no recipe takes it out of integers")
         if names[index] in keep_int:
             raise _unsatisfiable(target, graph, index, f"{why}, and --keep-int keeps it in integers")
     for index, why in found.keep_int.items():

@@ -25,6 +25,8 @@ TENSOR_DTYPES: dict[int, str] = {
 }
 
 CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
+CONTROL_FLOW = frozenset({"WHILE", "IF", "CALL_ONCE", "CALL", "STABLEHLO_WHILE", "STABLEHLO_CASE"})
+"""Ops that run other subgraphs."""
 _PLACEHOLDER_FOR_GREATER_OP_CODE = 127
 _TENSOR_LISTS = ("inputs", "outputs", "intermediates")
 
@@ -59,6 +61,13 @@ class SteadyBuilder(flatbuffers.Builder):  # type: ignore[misc]
         """Write a vector, or find it written."""
         written = self._zero_points.get(x.tobytes()) if x.dtype == np.int64 else None
         return int(super().CreateNumpyVector(x)) if written is None else written
+
+    def PrependUint32Slot(self, o: int, x: int, d: int) -> None:  # noqa: N802 - as above
+        """Write a number; the first of a table, which is an op's index of its type, also where it is the default.
+
+        An op so takes as many bytes whichever op types there are beside its own.
+        """
+        super().PrependUint32Slot(o, x, None if o == 0 else d)
 
     def write_data(self, data: bytes) -> int:
         """Write a buffer with its data, aligned, and return its place."""

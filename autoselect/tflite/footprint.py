@@ -73,17 +73,25 @@ def tensor_footprint(model: fb.Model, tensor: Any, *, is_constant: bool) -> Foot
     buffer = _buffer(model, tensor.buffer)
     if not is_constant:
         return part + buffer
-    digest = hashlib.sha256(fb.buffer_bytes(model.buffers[tensor.buffer])).hexdigest()
-    shared: dict[Hashable, int] = {**buffer.items, ("data", digest): buffer.own}
+    shared: dict[Hashable, int] = {**buffer.items, ("data", data_digest(model, tensor.buffer)): buffer.own}
     return part + Footprint(items=shared)
+
+
+def data_digest(model: fb.Model, buffer: int) -> str:
+    """SHA-256 of a buffer's data, hex."""
+    return hashlib.sha256(fb.buffer_bytes(model.buffers[buffer])).hexdigest()
 
 
 def op_footprint(model: fb.Model, op: Any) -> Footprint:
     """An op of the main subgraph with its op type; the tensors are parts of their own."""
+    return _packed(op, _holder()) + Footprint(own=_SLOT) + op_code_footprint(model, op)
+
+
+def op_code_footprint(model: fb.Model, op: Any) -> Footprint:
+    """The op type of an op, which is there once for all that have it."""
     code = copy(model.operatorCodes[op.opcodeIndex])
     packed = _packed(code, _holder(code=code))
-    items: dict[Hashable, int] = {**packed.items, ("code", code.builtinCode, code.customCode): packed.own + _SLOT}
-    return _packed(op, _holder()) + Footprint(own=_SLOT, items=items)
+    return Footprint(items={**packed.items, ("code", code.builtinCode, code.customCode): packed.own + _SLOT})
 
 
 def _buffer(model: fb.Model, index: int) -> Footprint:

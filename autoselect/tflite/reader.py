@@ -22,7 +22,7 @@ _ITEM_BYTES |= {"int2": 1, "uint4": 1, "float8_e4m3fn": 1, "float8_e5m2": 1}
 def read_graph(model: fb.Model, index: int = 0) -> Graph:
     """Read one subgraph of a parsed model, by default the main one (the first)."""
     subgraph = model.subgraphs[index]
-    tensors = tuple(_tensor(model, t) for t in subgraph.tensors or [])
+    tensors = tuple(read_tensor(model, t) for t in subgraph.tensors or [])
     ops = tuple(_op(model, op, tensors) for op in subgraph.operators or [])
     return Graph(tensors=tensors, ops=ops, inputs=_indices(subgraph.inputs), outputs=_indices(subgraph.outputs))
 
@@ -31,7 +31,8 @@ def _indices(values: Any) -> tuple[int, ...]:
     return () if values is None else tuple(int(v) for v in values if v >= 0)
 
 
-def _tensor(model: fb.Model, tensor: Any) -> Tensor:
+def read_tensor(model: fb.Model, tensor: Any) -> Tensor:
+    """Read one tensor of a parsed model."""
     dtype, shape = fb.TENSOR_DTYPES[tensor.type], fb.shape_of(tensor)
     item = _ITEM_BYTES[dtype] if dtype in _ITEM_BYTES else np.dtype(dtype).itemsize
     return Tensor(

@@ -20,10 +20,11 @@ import numpy as np
 
 from autoselect.domain.graph import Graph, OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import converter, names, sources
+from autoselect.quantize import converter, names
 from autoselect.quantize.build import Builder, CalibratedModel
 from autoselect.quantize.nodes import find_nodes
 from autoselect.quantize.repairs import RepairKit
+from autoselect.sources import loading
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
@@ -126,7 +127,7 @@ def measure(case: Case, known: set[str]) -> Iterator[Row]:
     """The rows of one case whose models are not known yet."""
     if known >= {"float", *REPAIRS}:
         return
-    content = sources.float_model(case.model)
+    content = loading.float_model(case.model).content
     calibration = list(case.calibration())
     calibrated = converter.calibrate(content, calibration)
     model = fb.parse(calibrated)

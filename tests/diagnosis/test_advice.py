@@ -36,7 +36,7 @@ def diagnosed(
     layers = layer_table(prepared.calibrated, prepared.nodes, samples, per_channel=per_channel)
     recipe = Recipe(per_channel=per_channel, denylisted_nodes=frozenset(denylisted), fallback="float")
     built = prepared.builder.build(recipe)
-    places = {index: at[0] for index, at in built.places.items() if at}
+    places = built.places
     return Findings(
         layers=layers,
         graph=reader.read_graph(model),

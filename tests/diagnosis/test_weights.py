@@ -55,7 +55,7 @@ def every_op(prepared: zoo.Prepared) -> list[Node]:
 def statistics(prepared: zoo.Prepared, recipe: Recipe) -> dict[str, tuple[str, WeightStatistics]]:
     """By op type: the node's name and its weights."""
     built = prepared.builder.build(recipe)
-    places = {index: at[0] for index, at in built.places.items() if at}
+    places = built.places
     nodes = every_op(prepared)
     found = weight_statistics(prepared.calibrated.content, built.content, places, nodes)
     types = {n.name: n.op_type for n in nodes}

@@ -11,7 +11,10 @@ import pytest
 import zoo
 
 from autoselect.errors import ModelError, UsageError
-from autoselect.quantize import sources
+from autoselect.sources import loading
+from autoselect.sources.converter_objects import ConverterOptions, from_converter, is_converter
+from autoselect.sources.keras_models import from_keras, is_keras_model
+from autoselect.sources.tflite_files import from_bytes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
@@ -96,16 +99,16 @@ def saved_as(suffix: str, name: str, folder: Path) -> Path:
 )
 def test_files_predict_like_their_model(suffix: str, name: str, tmp_path: Path) -> None:
     path = saved_as(suffix, name, tmp_path)
-    assert sources.needs_tensorflow(path)
-    assert_predicts_like(sources.float_model(path), image_model(name))
+    assert loading.needs_worker(path)
+    assert_predicts_like(loading.float_model(path).content, image_model(name))
 
 
 @pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
 def test_live_models_predict_like_themselves(name: str) -> None:
     model = image_model(name)
-    assert sources.is_keras_model(model)
-    assert not sources.is_converter(model)
-    assert_predicts_like(sources.as_float_model(sources.convert_keras(model)), model)
+    assert is_keras_model(model)
+    assert not is_converter(model)
+    assert_predicts_like(from_bytes(from_keras(model).content).content, model)
 
 
 @pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
@@ -113,10 +116,10 @@ def test_live_models_predict_like_themselves(name: str) -> None:
 def test_several_inputs_and_outputs(name: str, how: str, tmp_path: Path) -> None:
     model = pair_model(name)
     if how == "live":
-        content = sources.as_float_model(sources.convert_keras(model))
+        content = from_bytes(from_keras(model).content).content
     else:
         quietly(lambda: model.export(tmp_path / "saved"))
-        content = sources.float_model(tmp_path / "saved")
+        content = loading.float_model(tmp_path / "saved").content
     runner = Runner(content)
     assert {s.key: s.shape for s in runner.inputs} == {"wide": (1, 6), "narrow": (1, 3)}
     rng = np.random.default_rng(1)
@@ -130,11 +133,14 @@ def test_a_tflite_file_and_its_bytes_are_taken_as_they_are(tmp_path: Path) -> No
     content = zoo.cnn().float_model
     path = tmp_path / "model.tflite"
     path.write_bytes(content)
-    assert not sources.needs_tensorflow(path)
-    assert not sources.needs_tensorflow(content)
-    assert sources.float_model(path) == sources.float_model(content) == sources.as_float_model(content)
+    assert not loading.needs_worker(path)
+    assert not loading.needs_worker(content)
+    assert loading.float_model(path).content == loading.float_model(content).content == from_bytes(content).content
     [sample] = zoo.random_samples(content, 1)
-    [found], [expected] = Runner(sources.float_model(path))(sample[0]).values(), Runner(content)(sample[0]).values()
+    [found], [expected] = (
+        Runner(loading.float_model(path).content)(sample[0]).values(),
+        Runner(content)(sample[0]).values(),
+    )
     assert np.array_equal(found, expected)
 
 
@@ -143,7 +149,7 @@ def test_a_free_batch_is_pinned_to_one(tmp_path: Path) -> None:
     free = bytes(tf().lite.TFLiteConverter.from_saved_model(str(tmp_path / "saved")).convert())
     model = fb.parse(free)
     assert -1 in model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].shapeSignature
-    pinned = sources.as_float_model(free)
+    pinned = from_bytes(free).content
     assert all(t.shapeSignature is None for t in fb.parse(pinned).subgraphs[0].tensors)
     assert_predicts_like(pinned, image_model("Keras 3"))
 
@@ -153,7 +159,7 @@ def test_a_recurrent_keras_model_keeps_its_fused_op(tmp_path: Path) -> None:
 
     model = zoo.randomise(tf_keras.Sequential([tf_keras.Input((8, 6)), tf_keras.layers.LSTM(16)]))
     quietly(lambda: model.save(tmp_path / "model.h5"))
-    content = sources.float_model(tmp_path / "model.h5")
+    content = loading.float_model(tmp_path / "model.h5").content
     assert "UNIDIRECTIONAL_SEQUENCE_LSTM" in [op.op_type for op in reader.read_graph(fb.parse(content)).ops]
     sample = np.random.default_rng(0).normal(size=(1, 8, 6)).astype(np.float32)
     [found], [expected] = Runner(content)(sample).values(), predicted(model, sample)
@@ -178,7 +184,7 @@ def test_a_converter_is_left_as_it_was(per_channel: bool, io_type: str) -> None:
     theirs = user_converter(per_channel=per_channel, io_type=io_type)
     before = {**vars(theirs), "target_spec": dict(vars(theirs.target_spec))}
     dataset = theirs.representative_dataset
-    content, options = sources.from_converter(theirs)
+    content, options = from_converter(theirs)
     assert {**vars(theirs), "target_spec": dict(vars(theirs.target_spec))} == before
     assert {op.kind.value for op in reader.read_graph(fb.parse(content)).ops} == {"float"}
     assert (options.per_channel, options.io_type) == (per_channel, io_type)
@@ -203,10 +209,10 @@ def test_a_converter_is_left_as_it_was(per_channel: bool, io_type: str) -> None:
 )
 def test_every_kind_of_converter_is_known(make: Callable[[], Any]) -> None:
     converter = make()
-    assert sources.is_converter(converter)
-    assert not sources.is_keras_model(converter)
-    content, options = sources.from_converter(converter)
-    assert options == sources.ConverterOptions(representative_dataset=None, per_channel=True, io_type="float32")
+    assert is_converter(converter)
+    assert not is_keras_model(converter)
+    content, options = from_converter(converter)
+    assert options == ConverterOptions(representative_dataset=None, per_channel=True, io_type="float32")
     assert reader.input_specs(fb.parse(content))[0].shape == (1, 8, 8, 3)
 
 
@@ -214,17 +220,10 @@ def test_an_interface_that_no_recipe_has() -> None:
     theirs = zoo.cnn().converter()
     theirs.inference_input_type = tf().int16
     with pytest.raises(UsageError, match="int16; expected float32, int8 or uint8"):
-        sources.from_converter(theirs)
+        from_converter(theirs)
 
 
 # ------------------------------------------------------------------------------------------------- what is refused
-
-
-def half_floats() -> bytes:
-    work = zoo.cnn().converter()
-    work.optimizations = [tf().lite.Optimize.DEFAULT]
-    work.target_spec.supported_types = [tf().float16]
-    return bytes(work.convert())
 
 
 def free_width() -> bytes:
@@ -246,7 +245,6 @@ def no_ops() -> bytes:
         pytest.param(
             lambda: zoo.cnn().fiq(zoo.random_samples(zoo.cnn().float_model)), "quantized already", id="full integer"
         ),
-        pytest.param(half_floats, "float16 weights", id="float16"),
         pytest.param(free_width, "free sizes beside its batch: ", id="a free width"),
         pytest.param(no_ops, "no ops", id="no ops"),
         pytest.param(lambda: b"GIF89a" + bytes(40), "Expected a TFLite file", id="no TFLite file"),
@@ -254,7 +252,7 @@ def no_ops() -> bytes:
 )
 def test_bytes_that_are_refused(make: Callable[[], bytes], message: str) -> None:
     with pytest.raises(ModelError, match=message):
-        sources.float_model(make())
+        loading.float_model(make())
 
 
 def free_size_model(name: str) -> Any:
@@ -265,7 +263,7 @@ def free_size_model(name: str) -> Any:
 @pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
 def test_a_live_model_with_free_sizes_is_refused(name: str) -> None:
     with pytest.raises(ModelError, match="free sizes beside its batch"):
-        sources.convert_keras(free_size_model(name))
+        from_keras(free_size_model(name))
 
 
 def lambda_model(name: str, path: Path) -> None:
@@ -280,7 +278,7 @@ def test_code_in_a_file_is_never_run(name: str, suffix: str, tmp_path: Path) -> 
     path = tmp_path / f"model{suffix}"
     lambda_model(name, path)
     with pytest.raises(ModelError, match=r"(Lambda|safe).*[\s\S]*export"):
-        sources.float_model(path)
+        loading.float_model(path)
 
 
 @pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
@@ -288,7 +286,7 @@ def test_weights_alone_are_no_model(name: str, tmp_path: Path) -> None:
     path = tmp_path / "model.weights.h5"
     quietly(lambda: image_model(name).save_weights(path))
     with pytest.raises(ModelError, match="holds weights only"):
-        sources.float_model(path)
+        loading.float_model(path)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +302,7 @@ def test_weights_alone_are_no_model(name: str, tmp_path: Path) -> None:
 def test_garbage_files(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ModelError, match=message):
-        sources.float_model(tmp_path / name)
+        loading.float_model(tmp_path / name)
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
@@ -312,7 +310,7 @@ def test_a_file_that_was_cut_off(suffix: str, tmp_path: Path) -> None:
     path = saved_as(suffix, "Keras 3", tmp_path)
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(ModelError, match=r"not a whole|cannot load"):
-        sources.float_model(path)
+        loading.float_model(path)
 
 
 @pytest.mark.parametrize(
@@ -324,16 +322,16 @@ def test_a_file_that_was_cut_off(suffix: str, tmp_path: Path) -> None:
 )
 def test_paths_without_a_model(make: Callable[[Path], Path], message: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=message):
-        sources.float_model(make(tmp_path))
+        loading.float_model(make(tmp_path))
 
 
 def test_a_damaged_saved_model(tmp_path: Path) -> None:
     (tmp_path / "saved_model.pb").write_bytes(b"garbage" * 10)
     with pytest.raises(ModelError, match="cannot load the SavedModel"):
-        sources.float_model(tmp_path)
+        loading.float_model(tmp_path)
 
 
 def test_a_saved_model_without_a_signature(tmp_path: Path) -> None:
     quietly(lambda: tf().saved_model.save(tf().Module(), str(tmp_path / "saved")))
     with pytest.raises(ModelError, match="has no signature"):
-        sources.float_model(tmp_path / "saved")
+        loading.float_model(tmp_path / "saved")

@@ -1,0 +1,101 @@
+"""Brings a float model into the form in which the quantizer leaves it: what it folds or merges is folded already.
+
+The quantizer merges and folds ops of a file as it comes from a converter: an op that is merged into the next has no
+twin in the quantized model, so no name would deny it. Run once on the *uncalibrated* model with every op denied, it
+gives a float model whose ops match those of all later builds one to one, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from autoselect.domain.recipe import Recipe
+from autoselect.quantize import converter, names
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.runner import Runner
+
+Sample = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Normalised:
+    """A normalised float model.
+
+    Attributes:
+        content: Bytes of the model.
+        node_names: For each op the name that the op of the model before has which writes the same.
+        folded: Names of the ops before that have no twin.
+    """
+
+    content: bytes
+    node_names: tuple[str, ...]
+    folded: tuple[str, ...]
+
+
+def as_it_is(content: bytes) -> Normalised:
+    """The model without any change."""
+    return Normalised(content=content, node_names=names.canonicalise(fb.parse(content)).nodes, folded=())
+
+
+def normalise(content: bytes) -> Normalised:
+    """Fold and merge what the quantizer would.
+
+    Args:
+        content: Bytes of a float TFLite model.
+
+    Returns:
+        A float model. An op of it writes what the op of ``content`` that writes a tensor of the same name does.
+        Whether its outputs are those of ``content`` is for :func:`same_outputs` to tell.
+
+    Raises:
+        BuildError: If the quantizer refuses the model.
+    """
+    source = fb.parse(content)
+    types = [fb.op_type(source, op) for op in source.subgraphs[0].operators]
+    key = names.canonicalise(source)
+    denylisted = [names.canonical_name(index) for index in range(len(types))]
+    model = fb.parse(converter.quantize(fb.serialise(source), denylisted=denylisted, recipe=Recipe()))
+    names.hide_unused_outputs(model, key)
+    found = [names.op_index(model, op) for op in model.subgraphs[0].operators]
+    places = names.op_places(model)
+    alike = {i: at for i, at in places.items() if all(_is_twin(model, at_, types[i], key.op_inputs[i]) for at_ in at)}
+    names.restore(model, key)
+    names.restore_constants(model, key, alike)
+    fb.share_equal_constants(model)
+    fb.drop_unused_buffers(model)
+    fb.order_operator_codes(model)
+    own = [key.nodes[index] if index is not None and index < len(types) else "" for index in found]
+    return Normalised(
+        content=fb.serialise(model),
+        node_names=tuple(f"#{place}" if own.count(name) > 1 or not name else name for place, name in enumerate(own)),
+        folded=tuple(name for index, name in enumerate(key.nodes) if index not in set(found)),
+    )
+
+
+def _is_twin(model: fb.Model, place: int, op_type: str, inputs: tuple[str, ...]) -> bool:
+    """Whether an op has the operands of the one that it is called after, so that these can have their names."""
+    op = model.subgraphs[0].operators[place]
+    return fb.op_type(model, op) == op_type and len(op.inputs) == len(inputs)
+
+
+def same_outputs(first: bytes, second: bytes, samples: Iterable[Sample]) -> bool:
+    """Whether two models give the same outputs, bit for bit, on the kernels that users deploy.
+
+    Raises:
+        ScoreError: If the interpreter refuses one.
+    """
+    ours, theirs = Runner(first), Runner(second)
+    for sample in samples:
+        pairs = zip(_listed(ours, sample), _listed(theirs, sample), strict=True)
+        if not all(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs):
+            return False
+    return True
+
+
+def _listed(runner: Runner, sample: Sample) -> list[np.ndarray]:
+    """The outputs in the order of the file, whatever they are called."""
+    found = runner(sample)
+    return [found[spec.key] for spec in runner.outputs]

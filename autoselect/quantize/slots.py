@@ -1,0 +1,223 @@
+"""Numbers every value of a model in each of its forms: the slots; finds which tensor of a whole build is which slot.
+
+Knows tensors and the conversions between them; refuses to know ops, costs and candidates.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.domain.recipe import IoType
+from autoselect.quantize import names
+from autoselect.quantize.wholes import Wholes, form_of
+from autoselect.tflite import flatbuffer as fb
+
+_SIGNED_TO_UNSIGNED = 128
+
+
+@dataclass(slots=True)
+class Value:
+    """What one output of an op, or one input of the model, holds.
+
+    Attributes:
+        name: The float model's.
+        slots: By form.
+        parents: By slot of an integer build, the slot that it is converted from there.
+        own: The slots that ops write; of a model input the one that comes in.
+        in_integer: The one of them that the integer build computes.
+    """
+
+    name: str
+    slots: dict[tuple[object, ...], int] = field(default_factory=dict)
+    parents: dict[int, int] = field(default_factory=dict)
+    own: set[int] = field(default_factory=set)
+    in_integer: int | None = None
+
+
+class Slots:
+    """All slots.
+
+    Attributes:
+        values: In order: the model's inputs, constants that are outputs, what the float model's ops write, then what
+            only other builds compute.
+        tensors: For each slot a tensor like it.
+        value_of: For each slot its value.
+        of_float: For each activation of the float model its slot.
+        of_integer: For each activation of the integer build its slot.
+        helpers: Places of the integer build's ops that are neither twins nor conversions.
+        inputs: Slots.
+        given: Slots that no op writes.
+        outputs: Slots.
+    """
+
+    def __init__(self, wholes: Wholes, io_type: IoType) -> None:
+        """Find them.
+
+        Args:
+            wholes: The whole builds.
+            io_type: Type of the candidates' inputs and outputs.
+        """
+        self._float, self._integer = wholes.in_float, wholes.integer
+        self.values: list[Value] = []
+        self.tensors: list[Any] = []
+        self.value_of: list[int] = []
+        self.of_float: dict[int, int] = {}
+        self.of_integer: dict[int, int] = {}
+        self.helpers: list[int] = []
+        self._read_float(wholes.names)
+        self._read_integer()
+        graph = self._integer.model.subgraphs[0]
+        self.inputs = [self.of_integer[int(t)] for t in graph.inputs]
+        self.outputs = [self.of_integer[int(t)] for t in graph.outputs]
+        constants = self._constant_outputs
+        if io_type != "float32":
+            self._take_integers(is_unsigned=io_type == "uint8")
+        self.given = [*dict.fromkeys([*self.inputs, *constants])]
+
+    def _read_float(self, key: names.NameMap) -> None:
+        model = self._float.model
+        graph = model.subgraphs[0]
+        for tensor, name in zip(map(int, graph.inputs), key.inputs, strict=True):
+            self.of_float[tensor] = self._new_value(name, graph.tensors[tensor])
+        self._constant_outputs = []
+        rows = key.unique_outputs()
+        written = {int(t) for op in graph.operators for t in op.outputs}
+        for tensor, name in zip(map(int, graph.outputs), key.outputs, strict=True):
+            if tensor not in written and tensor not in self.of_float:
+                self.of_float[tensor] = self._new_value(name, graph.tensors[tensor], is_constant=True)
+                self._constant_outputs.append(self.of_float[tensor])
+        for op, row in zip(graph.operators, rows, strict=True):
+            for tensor, name in zip(map(int, op.outputs), row, strict=True):
+                self.of_float[tensor] = self._new_value(name, graph.tensors[tensor])
+
+    def _read_integer(self) -> None:
+        model, graph = self._integer.model, self._integer.model.subgraphs[0]
+        float_graph = self._float.model.subgraphs[0]
+        ends = [(graph.inputs, float_graph.inputs), (graph.outputs, float_graph.outputs)]
+        written = {int(t) for op in graph.operators for t in op.outputs}
+        for tensors, twins in ends:
+            for tensor, twin in zip(map(int, tensors), map(int, twins), strict=True):
+                if tensor not in written:
+                    self._note(tensor, self.value_of[self.of_float[twin]], own=True)
+        index_at = {place: index for index, place in self._integer.places.items()}
+        for place, op in enumerate(graph.operators):
+            if place in index_at:
+                twins = float_graph.operators[index_at[place]].outputs
+                for tensor, twin in zip(map(int, op.outputs), map(int, twins), strict=True):
+                    self._note(tensor, self.value_of[self.of_float[twin]], own=True)
+            elif self._converts(model, op):
+                self._convert(int(op.inputs[0]), int(op.outputs[0]))
+            else:
+                self.helpers.append(place)
+                for tensor in map(int, op.outputs):
+                    name = fb.tensor_name(graph.tensors[tensor])
+                    self.of_integer[tensor] = self._new_value(name, graph.tensors[tensor])
+
+    def _converts(self, model: fb.Model, op: Any) -> bool:
+        return fb.op_type(model, op) in fb.CONVERSIONS and int(op.inputs[0]) in self.of_integer
+
+    def _convert(self, source: int, result: int) -> None:
+        parent = self.of_integer[source]
+        value = self.values[self.value_of[parent]]
+        slot = self._note(result, self.value_of[parent], own=False)
+        if slot not in (value.in_integer, parent):
+            value.parents.setdefault(slot, parent)
+
+    def _note(self, tensor: int, value: int, *, own: bool) -> int:
+        """The slot of a tensor of the integer build."""
+        made = self._integer.model.subgraphs[0].tensors[tensor]
+        slot = self.slot(value, made)
+        self.of_integer[tensor] = slot
+        if own:
+            self.values[value].own.add(slot)
+            self.values[value].in_integer = slot
+        return slot
+
+    def _new_value(self, name: str, tensor: Any, *, is_constant: bool = False) -> int:
+        self.values.append(Value(name=name))
+        slot = self.slot(len(self.values) - 1, tensor, is_constant=is_constant)
+        self.values[-1].own.add(slot)
+        return slot
+
+    def slot(self, value: int, tensor: Any, *, is_constant: bool = False) -> int:
+        """The slot of a value in the form of a tensor, a new one if there is none."""
+        form = form_of(tensor)
+        slots = self.values[value].slots
+        if form not in slots:
+            slots[form] = len(self.tensors)
+            self.tensors.append(copy(tensor))
+            self.tensors[-1].buffer = tensor.buffer if is_constant else 0
+            self.value_of.append(value)
+        return slots[form]
+
+    def _take_integers(self, *, is_unsigned: bool) -> None:
+        """Let the model's inputs and outputs be integers wherever the integer build computes with integers there."""
+        for place, slot in enumerate(self.inputs):
+            value = self.values[self.value_of[slot]]
+            integers = [s for form, s in value.slots.items() if form]
+            if slot != value.slots.get(()) or not integers:
+                continue
+            self.inputs[place] = self._end(integers[0], is_unsigned=is_unsigned)
+            value.own = {self.inputs[place]}
+            value.parents = {s: p for s, p in value.parents.items() if s != self.inputs[place] and p != slot}
+        for place, slot in enumerate(self.outputs):
+            value = self.values[self.value_of[slot]]
+            if slot == value.slots.get(()) and slot in value.parents:
+                source = value.parents[slot]
+                self.outputs[place] = self._end(source, is_unsigned=is_unsigned)
+                if is_unsigned:
+                    value.parents[self.outputs[place]] = source
+
+    def _end(self, slot: int, *, is_unsigned: bool) -> int:
+        """The slot itself, or its unsigned twin."""
+        tensor = self.tensors[slot]
+        if not is_unsigned or tensor.type != schema.TensorType.INT8:
+            return slot
+        twin = copy(tensor)
+        twin.type = schema.TensorType.UINT8
+        twin.quantization = copy(tensor.quantization)
+        twin.quantization.zeroPoint = np.asarray(tensor.quantization.zeroPoint) + _SIGNED_TO_UNSIGNED
+        return self.slot(self.value_of[slot], twin)
+
+    def parent(self, own: int, slot: int) -> int:
+        """What a slot is converted from where ``own`` is computed.
+
+        That is what the integer build converts it from, where that build computes the value so; else ``own`` itself.
+        """
+        value = self.values[self.value_of[own]]
+        path = [slot]
+        while path[-1] in value.parents and path[-1] != own:
+            path.append(value.parents[path[-1]])
+        return path[1] if path[-1] == own and len(path) > 1 else own
+
+    def names(self) -> tuple[list[str], list[str]]:
+        """For each slot its name where an op writes it, and where it is converted.
+
+        An input and an output of the model have their own names exactly, and a value the float model's where an op
+        writes it. What else there is of it has its dtype behind the name.
+        """
+        ends = {*self.inputs, *self.outputs}
+        taken = {value.name for value in self.values}
+        own, converted = [""] * len(self.tensors), [""] * len(self.tensors)
+        for value in self.values:
+            slots = list(value.slots.values())
+            is_end = any(slot in ends for slot in slots)
+            for slot in slots:
+                other = _free(f"{value.name}_{fb.TENSOR_DTYPES[self.tensors[slot].type]}", taken)
+                own[slot] = value.name if slot in ends or not is_end else other
+                converted[slot] = value.name if slot in ends else other
+        return own, converted
+
+
+def _free(wanted: str, taken: set[str]) -> str:
+    name, count = wanted, 1
+    while name in taken:
+        count += 1
+        name = f"{wanted}_{count}"
+    taken.add(name)
+    return name

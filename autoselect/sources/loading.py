@@ -1,0 +1,62 @@
+"""Any source in a file or in memory, as one float TFLite model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from autoselect.errors import ModelError
+from autoselect.sources.keras_files import KERAS_SUFFIXES, load_keras
+from autoselect.sources.keras_models import from_keras
+from autoselect.sources.saved_models import from_saved_model
+from autoselect.sources.tflite_files import FloatModel, from_bytes, is_ready
+from autoselect.sources.wishes import wishes_of
+from autoselect.tflite import flatbuffer as fb
+
+
+def needs_worker(
+    source: Path | bytes, *, signature: str | None = None, shapes: Mapping[str, Sequence[int]] | None = None
+) -> bool:
+    """True where the source is converted or run when it is loaded: both are native code, which may die."""
+    if signature is not None or shapes:
+        return True
+    if isinstance(source, bytes):
+        return not is_ready(source)
+    if source.is_dir() or source.suffix in KERAS_SUFFIXES:
+        return True
+    return source.is_file() and not is_ready(fb.read_model_file(source))
+
+
+def float_model(
+    source: Path | bytes, *, signature: str | None = None, shapes: Mapping[str, Sequence[int]] | None = None
+) -> FloatModel:
+    """Load a source from disk or memory.
+
+    Args:
+        source: A ``.tflite`` file or its bytes, a ``.keras`` or ``.h5`` file, or a SavedModel folder. Keras files are
+            loaded in safe mode: code inside them is never run.
+        signature: Key of the signature to take.
+        shapes: Sizes of inputs, the batch's included, by key or tensor name; for what the source leaves free.
+
+    Returns:
+        A float TFLite model, and what there is to say of how it came about.
+
+    Raises:
+        ModelError: If there is no such model, it cannot be read, or it is quantized already.
+        FreeSizes: If sizes beside the batch stay free.
+        UsageError: If ``signature`` or ``shapes`` do not fit.
+    """
+    wishes = wishes_of(signature, shapes)
+    if isinstance(source, bytes):
+        return from_bytes(source, wishes)
+    if not source.exists():
+        raise ModelError(
+            f"There is no model at {source}. Expected a .tflite, .keras or .h5 file, or a SavedModel folder."
+        )
+    if source.is_dir():
+        found = from_saved_model(source, wishes)
+    elif source.suffix in KERAS_SUFFIXES:
+        found = from_keras(load_keras(source), wishes)
+    else:
+        return from_bytes(fb.read_model_file(source), wishes)
+    return from_bytes(found.content).noted(*found.notes)

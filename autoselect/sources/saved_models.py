@@ -1,0 +1,119 @@
+"""SavedModel folders, and whatever else TensorFlow's converter takes, as the bytes of a TFLite file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autoselect.errors import ModelError, UsageError, first_line
+from autoselect.sources import signatures
+from autoselect.sources.tflite_files import FloatModel
+from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
+
+_DEFAULT_SIGNATURE = "serving_default"
+_TENSOR_LISTS = ("TensorList", "tensor list")
+
+
+def from_saved_model(folder: Path, wishes: Wishes = NO_WISHES) -> FloatModel:
+    """Convert a signature of a SavedModel, its sizes fixed; the result is still to be made ready.
+
+    Raises:
+        ModelError: If TensorFlow cannot load or convert it, or its signature is not clear.
+        UsageError: If a wish does not fit.
+    """
+    import tensorflow as tf
+
+    if not (folder / "saved_model.pb").exists():
+        raise ModelError(f"{folder} is no SavedModel folder: it has no saved_model.pb.")
+    try:
+        loaded = tf.saved_model.load(str(folder))
+    except (OSError, ValueError, RuntimeError, tf.errors.OpError) as exc:
+        raise ModelError(f"TensorFlow cannot load the SavedModel {folder}: {first_line(exc)}") from exc
+    found = dict(loaded.signatures)
+    key = _chosen(tuple(found), wishes.signature, folder)
+    content = _converted(loaded, found[key], str(folder), key, wishes)
+    others = _others(found, key)
+    notes = (f"Signature {key!r} was taken; the SavedModel also has {', '.join(others)}.",) if others else ()
+    return FloatModel(content=content, notes=notes)
+
+
+def _chosen(keys: Sequence[str], wanted: str | None, folder: Path) -> str:
+    if not keys:
+        raise ModelError(f"The SavedModel {folder} has no signature. Export it with `model.export(folder)`.")
+    if wanted is not None and wanted not in keys:
+        raise UsageError(signatures.unknown(wanted, keys))
+    if wanted is None and len(keys) > 1 and _DEFAULT_SIGNATURE not in keys:
+        raise ModelError(signatures.several(keys))
+    return wanted or (_DEFAULT_SIGNATURE if _DEFAULT_SIGNATURE in keys else keys[0])
+
+
+def _others(found: Mapping[str, Any], key: str) -> list[str]:
+    """Keys of signatures that are not the same call under another name, as Keras's ``serve`` is."""
+    return [other for other in found if other != key and {other, key} != {"serve", _DEFAULT_SIGNATURE}]
+
+
+def _converted(loaded: Any, signature: Any, folder: str, key: str, wishes: Wishes) -> bytes:
+    import tensorflow as tf
+
+    arguments = signature.structured_input_signature[1]
+    specs = dict(sorted(arguments.items()))
+    specs = dict(zip(specs, fixed_specs(list(specs.items()), wishes), strict=True))
+    call = tf.function(lambda *tensors: signature(**dict(zip(specs, tensors, strict=True))), autograph=False)
+    function = call.get_concrete_function(*specs.values())
+    try:
+        return run_converter(tf.lite.TFLiteConverter.from_concrete_functions([function], loaded))
+    except ModelError:
+        # Fused recurrent ops survive only when the converter reads the folder itself, with a batch fixed by its author.
+        return run_converter(tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[key]))
+
+
+def fixed_specs(named: Sequence[tuple[str, Any]], wishes: Wishes) -> list[Any]:
+    """Specs of inputs with every size fixed.
+
+    Args:
+        named: Name, and anything with ``shape`` and ``dtype``, of each input.
+        wishes: Sizes that the user chose; a batch that is free becomes 1.
+
+    Returns:
+        A ``tf.TensorSpec`` for each input, in their order.
+
+    Raises:
+        UsageError: If a wish does not fit.
+        FreeSizes: If a size beside the batch stays free.
+    """
+    import tensorflow as tf
+
+    inputs = [
+        FreeInput(key=name, name=name, sizes=tuple(None if s is None else int(s) for s in spec.shape))
+        for name, spec in named
+    ]
+    sizes = sizes_of(inputs, wishes.shapes)
+    return [tf.TensorSpec(sizes[name], tf.as_dtype(spec.dtype), name=name) for name, spec in named]
+
+
+def run_converter(converter: Any) -> bytes:
+    """Convert, with the converter's errors mapped.
+
+    Raises:
+        ModelError: If TensorFlow refuses the model; the message says which source works.
+    """
+    from tensorflow.lite.python.convert import ConverterError
+
+    try:
+        return bytes(converter.convert())
+    except (ConverterError, ValueError, RuntimeError) as exc:
+        text = str(exc)
+        if any(word in text for word in _TENSOR_LISTS):
+            raise ModelError(_RECURRENT) from exc
+        raise ModelError(
+            f"TensorFlow's converter refuses the float model: {first_line(exc)} Convert it to a float .tflite "
+            "yourself, and pass that."
+        ) from exc
+
+
+_RECURRENT = (
+    "TensorFlow's converter refuses the float model: a recurrent layer keeps its steps in a tensor list whose batch is "
+    "free. Pass the .keras or .h5 file, or the live Keras model: its recurrent layers are unrolled then. Without "
+    "these, export the SavedModel with a batch fixed to 1."
+)

@@ -1,0 +1,215 @@
+"""Shapes written as they truly are: a file's own may be free, or left over from another batch.
+
+Runs native code, so callers run it in a worker.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autoselect.errors import ModelError, first_line
+from autoselect.tflite import flatbuffer as fb
+
+_SAME_ELEMENTS = frozenset(
+    {"RESHAPE", "SQUEEZE", "EXPAND_DIMS", "TRANSPOSE", "RELU", "RELU6", "LOGISTIC", "TANH", "SOFTMAX", "LOG_SOFTMAX"}
+    | {"GELU", "ELU", "LEAKY_RELU", "HARD_SWISH", "EXP", "LOG", "SQRT", "RSQRT", "SQUARE", "NEG", "ABS", "CAST"}
+)
+"""Ops whose output has as many elements as their first input."""
+_CLOSE = 1e-3
+"""Share of the largest output that XNNPACK's outputs may differ by from the plain kernels': rounding, not an error."""
+_TRIALS = 2
+
+
+class Kernels:
+    """One model in LiteRT's interpreter, whose inputs may have another shape than in the file."""
+
+    def __init__(self, content: bytes, shapes: Sequence[tuple[int, ...]], *, delegates: bool = False) -> None:
+        """Load a model and resize its inputs.
+
+        Args:
+            content: Bytes of a TFLite file.
+            shapes: Of the inputs, in the model's order.
+            delegates: Let XNNPACK take ops, as LiteRT does by default; then no tensor inside can be read.
+
+        Raises:
+            ModelError: If LiteRT refuses the model in these shapes.
+        """
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+        resolver = OpResolverType.AUTO if delegates else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=".*experimental_preserve_all_tensors")
+                self._interpreter = Interpreter(
+                    model_content=content,
+                    num_threads=1,
+                    experimental_op_resolver_type=resolver,
+                    experimental_preserve_all_tensors=not delegates,
+                )
+            self.inputs = self._interpreter.get_input_details()
+            for detail, shape in zip(self.inputs, shapes, strict=True):
+                if tuple(detail["shape"]) != shape:
+                    self._interpreter.resize_tensor_input(detail["index"], shape)
+            self._interpreter.allocate_tensors()
+        except (ValueError, RuntimeError) as exc:
+            raise _refused(shapes, exc) from exc
+        self._shapes = shapes
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run one sample from a fresh state; its inputs in the model's order."""
+        try:
+            self._interpreter.reset_all_variables()
+            for detail, value in zip(self.inputs, inputs, strict=True):
+                self._interpreter.set_tensor(detail["index"], value)
+            self._interpreter.invoke()
+        except (ValueError, RuntimeError) as exc:
+            raise _refused(self._shapes, exc) from exc
+        return [np.array(self._interpreter.get_tensor(d["index"])) for d in self._interpreter.get_output_details()]
+
+    def shapes(self) -> dict[int, tuple[int, ...]]:
+        """Shape of each tensor of the main subgraph that holds values after a run."""
+        found = {}
+        for detail in self._interpreter.get_tensor_details():
+            try:
+                found[int(detail["index"])] = tuple(self._interpreter.get_tensor(detail["index"]).shape)
+            except ValueError:  # The output of a WHILE that nobody reads has no memory.
+                continue
+        return found
+
+
+def _refused(shapes: Sequence[tuple[int, ...]], exc: Exception) -> ModelError:
+    told = ", ".join("x".join(map(str, shape)) for shape in shapes)
+    return ModelError(
+        f"LiteRT cannot run the model with inputs of {told}: {first_line(exc)} "
+        "Choose other sizes with --shape, or convert the model again with fixed sizes."
+    )
+
+
+def settled_shapes(content: bytes, samples: Sequence[Mapping[str, np.ndarray]] = ()) -> bytes:
+    """Write the shapes that tensors truly have, found by running the model.
+
+    The inputs take the shape of the samples. The model runs on two of them with plain kernels: a tensor of the same
+    shape in both becomes static, any other keeps its free sizes.
+
+    Args:
+        content: Bytes of a TFLite file.
+        samples: Inputs by tensor name, all of one shape. With fewer than two, random ones of the file's own shapes
+            fill up.
+
+    Returns:
+        Bytes of the model, with equal outputs. Subgraphs of control flow stay as they are.
+
+    Raises:
+        ModelError: If LiteRT cannot run the model in these shapes.
+    """
+    model = fb.parse(content)
+    graph = model.subgraphs[0]
+    rows = [_in_order(graph, sample) for sample in samples[:_TRIALS]]
+    shapes = [value.shape for value in rows[0]] if rows else [fb.shape_of(graph.tensors[i]) for i in graph.inputs]
+    rows += random_inputs(model, shapes, _TRIALS - len(rows))
+    kernels = Kernels(content, shapes)
+    found = []
+    for row in rows:
+        kernels.run(row)
+        found.append(kernels.shapes())
+    first, second = found
+    for index, tensor in enumerate(graph.tensors):
+        if fb.is_constant(model, tensor) or index not in first or first[index] != second.get(index):
+            continue
+        tensor.shape = np.array(first[index], dtype=np.int32)
+        tensor.shapeSignature = None
+        tensor.hasRank = True
+    return fb.serialise(model)
+
+
+def _in_order(graph: Any, sample: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    return [np.asarray(sample[fb.tensor_name(graph.tensors[i])]) for i in graph.inputs]
+
+
+def random_inputs(model: fb.Model, shapes: Sequence[tuple[int, ...]], count: int) -> list[list[np.ndarray]]:
+    """Inputs to compare a model with itself on: the first are normal, or 0 and 1 for integers and bools."""
+    rng = np.random.default_rng(0)
+    dtypes = [np.dtype(fb.TENSOR_DTYPES[model.subgraphs[0].tensors[i].type]) for i in model.subgraphs[0].inputs]
+
+    def one(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
+        return (rng.normal(size=shape) if dtype.kind in "fc" else rng.integers(0, 2, size=shape)).astype(dtype)
+
+    return [[one(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)] for _ in range(count)]
+
+
+def with_input_shapes(
+    model: fb.Model, shapes: Mapping[int, tuple[int, ...]], *, free_batch: Collection[int] = ()
+) -> bytes:
+    """Bytes of a model whose inputs have other shapes; what lies behind them is stale until it is settled.
+
+    Args:
+        model: Changed in place.
+        shapes: By tensor index.
+        free_batch: Tensors whose first axis stays free.
+    """
+    for index, shape in shapes.items():
+        tensor = model.subgraphs[0].tensors[index]
+        tensor.shape = np.array(shape, dtype=np.int32)
+        tensor.shapeSignature = np.array([-1, *shape[1:]], dtype=np.int32) if index in free_batch else None
+    return fb.serialise(model)
+
+
+def has_free_sizes(model: fb.Model) -> bool:
+    """True where a tensor of the main subgraph has a free size."""
+    rows = (tensor.shapeSignature for tensor in model.subgraphs[0].tensors)
+    return any(size < 0 for row in rows if row is not None for size in row)
+
+
+def is_settled(model: fb.Model) -> bool:
+    """True where no tensor of the main subgraph has a free size, and no shape is plainly left over from another."""
+    tensors = model.subgraphs[0].tensors
+    return not has_free_sizes(model) and not any(
+        fb.op_type(model, op) in _SAME_ELEMENTS
+        and np.prod(fb.shape_of(tensors[op.inputs[0]])) != np.prod(fb.shape_of(tensors[op.outputs[0]]))
+        for op in model.subgraphs[0].operators or []
+    )
+
+
+def drop_signatures(model: fb.Model) -> bool:
+    """Remove shape signatures that leave nothing free, in place; True if there was one."""
+    signed = [tensor for tensor in model.subgraphs[0].tensors if tensor.shapeSignature is not None]
+    for tensor in signed:
+        tensor.shapeSignature = None
+    return bool(signed)
+
+
+def same_outputs(content: bytes, settled: bytes) -> bool:
+    """True where a model in settled shapes does what it did before.
+
+    With plain kernels its outputs equal those of the original, bit for bit. With LiteRT's default kernels it runs, and
+    its outputs differ by rounding only: XNNPACK leaves ops with free shapes to the plain kernels.
+    """
+    model = fb.parse(settled)
+    shapes = [fb.shape_of(model.subgraphs[0].tensors[i]) for i in model.subgraphs[0].inputs]
+    before = Kernels(content, shapes)
+    try:
+        after, deployed = Kernels(settled, shapes), Kernels(settled, shapes, delegates=True)
+        for row in random_inputs(model, shapes, _TRIALS):
+            expected, found, last = before.run(row), after.run(row), deployed.run(row)
+            if not all(_equal(*pair) for pair in zip(expected, found, strict=True)):
+                return False
+            if not all(_close(*pair) for pair in zip(expected, last, strict=True)):
+                return False
+    except ModelError:
+        return False
+    return True
+
+
+def _equal(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+def _close(one: np.ndarray, other: np.ndarray) -> bool:
+    if one.shape != other.shape or one.dtype.kind not in "fc":
+        return one.shape == other.shape
+    scale = float(np.max(np.abs(one), initial=0.0, where=np.isfinite(one)))
+    return bool(np.allclose(one, other, rtol=0.0, atol=_CLOSE * scale + 1e-6, equal_nan=True))

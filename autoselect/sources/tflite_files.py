@@ -1,0 +1,140 @@
+"""A TFLite file as one float model: one signature, float32 weights, shapes as they truly are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.errors import ModelError
+from autoselect.sources import halves, shapes, signatures
+from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+_QUANTIZED_TYPES = (schema.TensorType.INT8, schema.TensorType.UINT8, schema.TensorType.INT16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloatModel:
+    """A source made ready.
+
+    Attributes:
+        content: Bytes of a float TFLite model whose shapes are true.
+        notes: Sentences on what was done to the source, each to be said once.
+    """
+
+    content: bytes
+    notes: tuple[str, ...] = ()
+
+    def noted(self, *notes: str) -> FloatModel:
+        """The same model with more notes, which go first."""
+        return replace(self, notes=(*notes, *self.notes))
+
+
+def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
+    """Check that a TFLite model is float, and bring it into the form that all else works on.
+
+    Where shapes have to be settled, the model is run: call it in a worker then, see :func:`is_ready`.
+
+    Raises:
+        ModelError: If it cannot be taken; the message says what was found.
+        UsageError: If a wish does not fit.
+    """
+    model = fb.parse(content)
+    notes = []
+    if (taken := signatures.choose(model, wishes.signature)) is not None:
+        notes.append(f"Signature {taken!r} was taken; the model's other signatures are left out.")
+    _refuse_quantized(model)
+    if count := halves.widen(model):
+        notes.append(f"{count} float16 weights were widened to float32: the same values, in twice the bytes.")
+    _refuse_empty(model)
+    notes += _control_flow(model)
+    settled, told = _settled(model, wishes)
+    is_changed = settled is not None or len(notes) > 0
+    return FloatModel(
+        content=(settled or fb.serialise(model)) if is_changed else content,
+        notes=(*notes, *told),
+    )
+
+
+def is_ready(content: bytes) -> bool:
+    """True where a TFLite file is taken without running it; True for a damaged one too."""
+    try:
+        return shapes.is_settled(fb.parse(content))
+    except ModelError:
+        return True
+
+
+def free_inputs(model: fb.Model) -> tuple[FreeInput, ...]:
+    """The inputs of a parsed model, with their free sizes."""
+    tensors = [model.subgraphs[0].tensors[i] for i in model.subgraphs[0].inputs]
+    return tuple(
+        FreeInput(key=spec.key, name=spec.name, sizes=_sizes(tensor))
+        for spec, tensor in zip(reader.input_specs(model), tensors, strict=True)
+    )
+
+
+def _sizes(tensor: Any) -> tuple[int | None, ...]:
+    row = fb.shape_of(tensor) if tensor.shapeSignature is None else tensor.shapeSignature
+    return tuple(None if size < 0 else int(size) for size in row)
+
+
+def _refuse_quantized(model: fb.Model) -> None:
+    tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors]
+    quantized = [fb.tensor_name(tensor) for tensor in tensors if tensor.type in _QUANTIZED_TYPES and fb.scales(tensor)]
+    if not quantized:
+        return
+    found = f"{len(quantized)} of its tensors are integers with a scale, the first is {quantized[0]!r}"
+    if any(tensor.type == schema.TensorType.FLOAT16 for tensor in tensors):
+        raise ModelError(
+            f"The model has float16 weights and a part that is quantized already: {found}. autoselect widens float16 "
+            "weights, but it starts from a model that is float throughout: convert it without `optimizations`."
+        )
+    raise ModelError(
+        f"The model is quantized already: {found}. autoselect starts from the float model: convert it without "
+        "`optimizations`."
+    )
+
+
+def _refuse_empty(model: fb.Model) -> None:
+    graph = model.subgraphs[0]
+    if graph.operators is None or not len(graph.operators):
+        raise ModelError("The model has no ops, so there is nothing to quantize.")
+    for side in ("inputs", "outputs"):
+        row = getattr(graph, side)
+        if row is None or not len(row):
+            raise ModelError(f"The model has no {side}, so it cannot be calibrated. Convert the whole model.")
+
+
+def _control_flow(model: fb.Model) -> list[str]:
+    """What to say of ops that run other subgraphs."""
+    graph = model.subgraphs[0]
+    found = [op for op in graph.operators if any(True for _ in signatures.reached_subgraphs(op))]
+    if not found:
+        return []
+    types = ", ".join(sorted({fb.op_type(model, op) for op in found}))
+    return [
+        f"The model has control flow ({types}): what lies inside its branches stays as it is, all else is searched."
+    ]
+
+
+def _settled(model: fb.Model, wishes: Wishes) -> tuple[bytes | None, list[str]]:
+    """Fix the inputs' sizes and write true shapes behind them; None where all shapes are true already."""
+    inputs = free_inputs(model)
+    sizes = sizes_of(inputs, wishes.shapes)
+    if shapes.is_settled(model):
+        return (fb.serialise(model) if shapes.drop_signatures(model) else None), []
+    is_stale = not shapes.has_free_sizes(model)
+    before = fb.serialise(model)
+    fixed = {int(index): sizes[one.key] for index, one in zip(model.subgraphs[0].inputs, inputs, strict=True)}
+    settled = shapes.settled_shapes(shapes.with_input_shapes(model, fixed))
+    if shapes.same_outputs(before, settled):
+        return settled, [_STALE] if is_stale else []
+    free = [index for index, one in zip(fixed, inputs, strict=True) if one.sizes[:1] == (None,)]
+    return shapes.with_input_shapes(fb.parse(before), fixed, free_batch=free), [_LEFT_FREE] if free else []
+
+
+_STALE = "Shapes in the file did not fit its ops: they were written anew, as the model has them when it runs."
+_LEFT_FREE = "The batch stays free: with a batch fixed to 1 the model's outputs change."
