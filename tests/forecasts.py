@@ -11,7 +11,6 @@ import zoo
 
 from autoselect.domain.graph import Graph, Op
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize.probing import probe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,21 +30,14 @@ class Told:
 
 def forecaster(prepared: zoo.Prepared, base: Recipe) -> Callable[[Recipe], Told]:
     """Forecasts recipes that have the base's granularity, interface and repairs; ``recipe`` names nodes, no globs."""
-    predictor = probe(
-        prepared.calibrated,
-        prepared.nodes,
-        per_channel=base.per_channel,
-        io_type=base.io_type,
-        repairs=base.repairs,
-        kit=prepared.kit,
-    )
+    blueprint = prepared.builder.blueprint(base)
 
     def forecast(recipe: Recipe) -> Told:
         denied, floats = (
             [i for i, node in enumerate(prepared.nodes) if escaped(node.name) in names]
             for names in (recipe.denylisted_nodes, recipe.float_nodes)
         )
-        found = predictor.predict(denied, recipe.fallback, floats)
+        found = blueprint.plan(denied, recipe.fallback, floats)
         kinds = {node.name: kind for node, kind in zip(prepared.nodes, found.kinds, strict=True)}
         return Told(size_bytes=found.size_bytes, kinds=kinds, ops=described(found.graph))
 

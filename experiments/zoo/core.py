@@ -13,11 +13,13 @@ from autoselect.data.representative import representative_samples
 from autoselect.domain.graph import Graph, Op
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import converter, names, sources
-from autoselect.quantize.build import Builder, CalibratedModel, op_places
+from autoselect.errors import BuildError, ScoreError
+from autoselect.quantize import calibration, converter, names, normalise
+from autoselect.quantize.build import Builder, CalibratedModel
 from autoselect.quantize.nodes import find_nodes
-from autoselect.quantize.probing import probe
 from autoselect.quantize.repairs import RepairKit
+from autoselect.quantize.wholes import make_wholes
+from autoselect.sources import loading
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -33,6 +35,8 @@ class Prepared:
         kit: What repairs need.
         builder: Builds recipes.
         samples: The calibration samples, inputs by key.
+        folded: Names of ops that normalising took away.
+        told: Why the model is not normalised, where it is not.
     """
 
     content: bytes
@@ -41,11 +45,8 @@ class Prepared:
     kit: RepairKit
     builder: Builder
     samples: Sequence[Mapping[str, np.ndarray]]
-
-    @property
-    def unreachable(self) -> dict[str, str]:
-        """Nodes that never leave integers, with the reason."""
-        return {n.name: f"{n.op_type}: {n.unreachable_reason}" for n in self.nodes if n.unreachable_reason}
+    folded: tuple[str, ...]
+    told: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,19 +58,21 @@ class Told:
     ops: tuple[tuple[Any, ...], ...]
 
 
-def intake(path: Path, shapes: Mapping[str, Sequence[int]]) -> bytes:
-    """The float model of a source; ``shapes`` are those of inputs with free sizes beside the batch."""
-    return sources.float_model(path)
+def intake(path: Path, shapes: Mapping[str, Sequence[int]]) -> tuple[bytes, tuple[str, ...]]:
+    """The float model of a source and what there is to say of it; ``shapes`` are those of inputs with free sizes."""
+    found = loading.float_model(path, shapes=shapes or None)
+    return found.content, found.notes
 
 
 def prepare(content: bytes, samples: Sequence[Mapping[str, np.ndarray]]) -> Prepared:
-    """Calibrate, and find the nodes."""
+    """Normalise, calibrate, and find the nodes."""
     fed = list(representative_samples(list(samples), reader.input_specs(fb.parse(content))))
-    model = fb.parse(converter.calibrate(content, (list(sample.values()) for sample in fed)))
-    name_map = names.canonicalise(model)
+    normalised, told = _normalised(content, fed)
+    model = fb.parse(calibration.calibrate(normalised.content, (list(sample.values()) for sample in fed)))
+    name_map = names.canonicalise(model, normalised.node_names)
     calibrated = CalibratedModel(content=fb.serialise(model), names=name_map)
-    nodes = find_nodes(calibrated)
     kit = RepairKit(calibrated, lambda: fed)
+    nodes = find_nodes(make_wholes(kit, Recipe()))
     return Prepared(
         content=content,
         calibrated=calibrated,
@@ -77,26 +80,33 @@ def prepare(content: bytes, samples: Sequence[Mapping[str, np.ndarray]]) -> Prep
         kit=kit,
         builder=Builder(calibrated, nodes, kit),
         samples=fed,
+        folded=normalised.folded,
+        told=told,
     )
+
+
+def _normalised(content: bytes, fed: Sequence[Mapping[str, np.ndarray]]) -> tuple[normalise.Normalised, str]:
+    """As a search does it: the model itself where another would not have the same outputs."""
+    try:
+        normalised = normalise.normalise(content)
+        if normalise.same_outputs(content, normalised.content, fed):
+            return normalised, ""
+        why = "other outputs"
+    except (BuildError, ScoreError) as exc:
+        why = str(exc)
+    return normalise.as_it_is(content), why
 
 
 def forecaster(prepared: Prepared, base: Recipe) -> Callable[[Recipe], Told]:
     """Forecasts recipes that have the base's granularity, interface and repairs, and name nodes without globs."""
-    predictor = probe(
-        prepared.calibrated,
-        prepared.nodes,
-        per_channel=base.per_channel,
-        io_type=base.io_type,
-        repairs=base.repairs,
-        kit=prepared.kit,
-    )
+    blueprint = prepared.builder.blueprint(base)
 
     def forecast(recipe: Recipe) -> Told:
         denied, floats = (
             [i for i, node in enumerate(prepared.nodes) if escaped(node.name) in chosen]
             for chosen in (recipe.denylisted_nodes, recipe.float_nodes)
         )
-        found = predictor.predict(denied, recipe.fallback, floats)
+        found = blueprint.plan(denied, recipe.fallback, floats)
         kinds = {node.name: kind for node, kind in zip(prepared.nodes, found.kinds, strict=True)}
         return Told(size_bytes=found.size_bytes, kinds=kinds, ops=described(found.graph))
 
@@ -137,15 +147,15 @@ class Reference:
 def quantizers(prepared: Prepared, denied: Sequence[Node], base: Recipe) -> Reference:
     """Build with TensorFlow's quantizer alone."""
     denylisted = [names.canonical_name(node.index) for node in denied]
-    content = converter.quantize(prepared.calibrated.content, denylisted=denylisted, recipe=base)
-    model = fb.parse(content)
-    graph, places = reader.read_graph(model), op_places(model)
+    model = fb.parse(converter.quantize(prepared.calibrated.content, denylisted=denylisted, recipe=base))
+    names.hide_unused_outputs(model, prepared.calibrated.names)
+    graph, places = reader.read_graph(model), names.op_places(model)
     kept = {
         node.op_type
         for node in denied
         if any(graph.ops[place].kind.value == "integer" for place in places.get(node.index, ()))
     }
-    return Reference(content=content, kept=tuple(sorted(kept)), twice=_quantizes_twice(graph))
+    return Reference(content=fb.serialise(model), kept=tuple(sorted(kept)), twice=_quantizes_twice(graph))
 
 
 def _quantizes_twice(graph: Graph) -> bool:

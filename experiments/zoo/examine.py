@@ -78,11 +78,11 @@ def examine(name: str, amounts: Amounts, sheet: Sheet) -> None:
         return
     sheet.add(died_at="intake")
     try:
-        content = core.intake(path, model.shapes)
+        content, notes = core.intake(path, model.shapes)
     except AutoselectError as exc:
         sheet.add(intake=f"refused: {exc}", died_at=None)
         return
-    sheet.add(intake=_how(path, content), **_counts(path, content))
+    sheet.add(intake=_how(path, content), notes=notes, **_counts(path, content))
     keys = [spec.key for spec in reader.input_specs(fb.parse(content))]
     given = itertools.islice(model.samples(), amounts.calibration + amounts.evaluation)
     fed = [dict(zip(keys, sample, strict=True)) for sample in given]
@@ -98,7 +98,7 @@ def examine(name: str, amounts: Amounts, sheet: Sheet) -> None:
     except AutoselectError as exc:
         sheet.add(prepared=f"refused: {exc}", died_at=None)
         return
-    sheet.add(nodes=len(prepared.nodes), out_of_reach=prepared.unreachable)
+    sheet.add(nodes=len(prepared.nodes), folded=len(prepared.folded), not_normalised=prepared.told)
     for step, do in steps.items():
         sheet.add(died_at=step)
         try:
@@ -161,7 +161,7 @@ def ends(prepared: core.Prepared) -> dict[str, Any]:
     return {
         "all_float": _difference(left_out, prepared.content, prepared),
         "all_int8": _difference(quantized, whole, prepared),
-        "integer_with_all_denied": sorted(name for name, kind in told.kinds.items() if kind == "integer"),
+        "out_of_reach": sorted(name for name, kind in told.kinds.items() if kind == "integer"),
     }
 
 
@@ -280,6 +280,7 @@ def scores(
             metric="sqnr_db",
             trials=trials,
             output=Path(folder) / "run",
+            shapes=model.shapes or None,
             workers=1,
             debug_samples=4,
             early_exit=False,

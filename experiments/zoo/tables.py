@@ -52,7 +52,9 @@ def notes(row: Mapping[str, Any]) -> list[str]:
     found += [str(row[key]) for key in ("intake", "prepared") if str(row.get(key, "")).startswith("refused")]
     found += [f"{key.removesuffix('_failed')}: {value}" for key, value in row.items() if key.endswith("_failed")]
     if row.get("out_of_reach"):
-        found.append(f"out of reach: {'; '.join(f'{k} ({v})' for k, v in row['out_of_reach'].items())}")
+        found.append(f"out of reach: {', '.join(row['out_of_reach'])}")
+    if row.get("not_normalised"):
+        found.append(f"taken as it is, not normalised: {row['not_normalised']}")
     found += _inexact(row.get("forecasts", {}))
     for key in ("all_float", "all_int8"):
         if row.get(key):
@@ -79,9 +81,7 @@ def _short(text: str) -> str:
 
 
 def _reach(row: Mapping[str, Any]) -> str:
-    if "out_of_reach" not in row:
-        return ""
-    return str(len(set(row["out_of_reach"]) | set(row.get("integer_with_all_denied", ()))))
+    return str(len(row["out_of_reach"])) if "out_of_reach" in row else ""
 
 
 def _exact(row: Mapping[str, Any]) -> str:

@@ -47,8 +47,8 @@ def test_a_model_is_taken_in_within_reach_forecast_and_equal_at_both_ends(name: 
     found = examined(name, tmp_path)
     assert found["ended"] is None
     assert "refused" not in found["intake"]
-    assert found["out_of_reach"] == {}
-    assert found["integer_with_all_denied"] == []
+    assert found["out_of_reach"] == []
+    assert found["not_normalised"] == ""
     assert (found["all_float"], found["all_int8"]) == ("", "")
     assert {base: forecast["first"] for base, forecast in found["forecasts"].items() if forecast["first"]} == {}
     assert [kind for kind in found["mixes"]["classes"] if not kind.startswith(DOCUMENTED)] == []
