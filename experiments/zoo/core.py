@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from autoselect.data.representative import representative_samples
-from autoselect.domain.graph import Graph, Op
+from autoselect.domain.graph import Graph, Op, OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, ScoreError
@@ -135,13 +135,11 @@ class Reference:
 
     Attributes:
         content: The model.
-        kept: Op types of the denied nodes that it keeps in integers all the same.
-        twice: Whether it quantizes what is quantized already, with another scale, before a CONCATENATION.
+        oddities: What it is known to do otherwise than the denylist says, as far as it did here.
     """
 
     content: bytes
-    kept: tuple[str, ...]
-    twice: bool
+    oddities: tuple[str, ...]
 
 
 def quantizers(prepared: Prepared, denied: Sequence[Node], base: Recipe) -> Reference:
@@ -150,24 +148,27 @@ def quantizers(prepared: Prepared, denied: Sequence[Node], base: Recipe) -> Refe
     model = fb.parse(converter.quantize(prepared.calibrated.content, denylisted=denylisted, recipe=base))
     names.hide_unused_outputs(model, prepared.calibrated.names)
     graph, places = reader.read_graph(model), names.op_places(model)
-    kept = {
-        node.op_type
-        for node in denied
-        if any(graph.ops[place].kind.value == "integer" for place in places.get(node.index, ()))
-    }
-    return Reference(content=fb.serialise(model), kept=tuple(sorted(kept)), twice=_quantizes_twice(graph))
+    integer = (n for n in denied if any(graph.ops[at].kind is OpKind.INTEGER for at in places.get(n.index, ())))
+    oddities = [f"the quantizer keeps {op_type} in integers" for op_type in sorted({n.op_type for n in integer})]
+    if _quantizes_twice(graph):
+        oddities.append("the quantizer quantizes an operand of a CONCATENATION twice")
+    if _rounds_constants(graph):
+        oddities.append("the quantizer rounds a constant that a denied op reads")
+    return Reference(content=fb.serialise(model), oddities=tuple(oddities))
 
 
 def _quantizes_twice(graph: Graph) -> bool:
-    producers = graph.producers()
-    for op in graph.ops:
-        if op.op_type != "CONCATENATION":
-            continue
-        writers = [graph.ops[producers[i]] for i in op.inputs if i in producers]
-        again = [w for w in writers if w.op_type == "QUANTIZE" and w.inputs and w.inputs[0] in producers]
-        if any(graph.ops[producers[w.inputs[0]]].op_type in ("QUANTIZE", "DEQUANTIZE") for w in again):
-            return True
-    return False
+    """Whether a CONCATENATION reads what was converted from what was converted."""
+    producers = {tensor: graph.ops[place] for tensor, place in graph.producers().items()}
+    read = [producers[i] for op in graph.ops if op.op_type == "CONCATENATION" for i in op.inputs if i in producers]
+    before = [producers[op.inputs[0]] for op in read if op.op_type in fb.CONVERSIONS and op.inputs[0] in producers]
+    return any(op.op_type in fb.CONVERSIONS for op in before)
+
+
+def _rounds_constants(graph: Graph) -> bool:
+    """Whether a constant is quantized while the model runs, and read in float."""
+    rounded = {op.outputs[0] for op in graph.ops if op.op_type == "QUANTIZE" and not op.inputs}
+    return any(op.op_type == "DEQUANTIZE" and op.inputs[0] in rounded for op in graph.ops if op.inputs)
 
 
 def escaped(name: str) -> str:

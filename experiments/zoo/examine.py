@@ -125,9 +125,10 @@ def _how(path: Path, content: bytes) -> str:
     done = []
     if "float16" in _dtypes(before) - _dtypes(after):
         done.append("float16 widened")
-    free = [_free(model) for model in (before, after)]
-    if free[0]:
-        done.append("batch kept free" if free[1] else "batch pinned")
+    if any(axis for axis in _free(before)):
+        done.append("sizes fixed")
+    if 0 in _free(before):
+        done.append("batch kept free" if 0 in _free(after) else "batch pinned")
     if len(before.subgraphs) > 1:
         done.append(f"{len(before.subgraphs)} subgraphs")
     return ", ".join(done) or "as it is"
@@ -137,10 +138,11 @@ def _dtypes(model: fb.Model) -> set[str]:
     return {fb.TENSOR_DTYPES[tensor.type] for graph in model.subgraphs for tensor in graph.tensors}
 
 
-def _free(model: fb.Model) -> bool:
+def _free(model: fb.Model) -> set[int]:
+    """Axes of inputs whose size is free."""
     graph = model.subgraphs[0]
     signatures = [graph.tensors[i].shapeSignature for i in graph.inputs]
-    return any(s is not None and (np.asarray(s) < 0).any() for s in signatures)
+    return {axis for s in signatures if s is not None for axis, size in enumerate(s) if size < 0}
 
 
 def _counts(path: Path, content: bytes) -> dict[str, Any]:
@@ -254,11 +256,7 @@ def _class(content: bytes, reference: core.Reference, prepared: core.Prepared) -
         return "equal"
     if not _difference(content, reference.content, prepared, delegates=False):
         return "equal without XNNPACK"
-    if reference.kept:
-        return f"the quantizer keeps {', '.join(reference.kept)} in integers"
-    if reference.twice:
-        return "the quantizer quantizes an operand of a CONCATENATION twice"
-    return f"other, {found}"
+    return "; ".join(reference.oddities) or f"other, {found}"
 
 
 # ----------------------------------------------------------------------------------------------- search
