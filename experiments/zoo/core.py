@@ -161,7 +161,7 @@ def _quantizes_twice(graph: Graph) -> bool:
     """Whether a CONCATENATION reads what was converted from what was converted."""
     producers = {tensor: graph.ops[place] for tensor, place in graph.producers().items()}
     read = [producers[i] for op in graph.ops if op.op_type == "CONCATENATION" for i in op.inputs if i in producers]
-    before = [producers[op.inputs[0]] for op in read if op.op_type in fb.CONVERSIONS and op.inputs[0] in producers]
+    before = [producers[i] for op in read if op.op_type in fb.CONVERSIONS for i in op.inputs if i in producers]
     return any(op.op_type in fb.CONVERSIONS for op in before)
 
 
