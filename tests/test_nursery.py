@@ -145,7 +145,8 @@ def test_every_op_is_within_reach_and_all_float_is_the_float_model(grown: Grown,
     everything = Recipe(denylisted_nodes=frozenset({"*"}), fallback="float")
     built = prepared.builder.build(everything)
     assert set(built.kinds.values()) <= {"float", "folded"}
-    runner, float_model = Runner(built.content), Runner(content)
+    # Plain kernels: where shape arithmetic is folded XNNPACK takes other ops together, and differs in the last bit.
+    runner, float_model = Runner(built.content, delegates=False), Runner(content, delegates=False)
     for sample in prepared.fed()[:2]:
         found, expected = runner(sample), float_model(sample)
         assert list(found) == list(expected)

@@ -150,6 +150,8 @@ def quantizers(prepared: Prepared, denied: Sequence[Node], base: Recipe) -> Refe
     graph, places = reader.read_graph(model), names.op_places(model)
     integer = (n for n in denied if any(graph.ops[at].kind is OpKind.INTEGER for at in places.get(n.index, ())))
     oddities = [f"the quantizer keeps {op_type} in integers" for op_type in sorted({n.op_type for n in integer})]
+    hybrid = (n for n in denied if any(graph.ops[at].kind is OpKind.HYBRID for at in places.get(n.index, ())))
+    oddities += [f"the quantizer rounds weights of {op_type}" for op_type in sorted({n.op_type for n in hybrid})]
     if _quantizes_twice(graph):
         oddities.append("the quantizer quantizes an operand of a CONCATENATION twice")
     if _rounds_constants(graph):
