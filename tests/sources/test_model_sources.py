@@ -240,7 +240,8 @@ def no_inputs() -> bytes:
 
 def lost_tensor() -> bytes:
     model = fb.parse(zoo.cnn().float_model)
-    model.subgraphs[0].operators[1].inputs[0] = 4000
+    op = model.subgraphs[0].operators[1]
+    op.inputs = np.array([4000, *op.inputs[1:]], np.int32)
     return fb.serialise(model)
 
 
