@@ -19,9 +19,6 @@ from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.repairs import RepairKit, before_quantizing, repair_whole
 from autoselect.tflite import flatbuffer as fb
 
-ANY_FORM = frozenset({"SHAPE", "RANK"})
-"""Op types that read a value in whatever form there is."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
