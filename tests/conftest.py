@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    import nursery
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
@@ -22,6 +26,18 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real models at {folder}; set AUTOSELECT_REAL_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], nursery.Sources]:
+    """Gives the three sources of a net of the nursery by its name; each net is converted once for all processes."""
+    import nursery
+
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    root = shared / "nursery"
+    root.mkdir(exist_ok=True)
+    return lambda name: nursery.grown(name, root)
 
 
 @pytest.fixture

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import csv
+import importlib
+import json
 import math
 import re
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "repairs.md"
@@ -52,3 +56,20 @@ def test_what_the_text_says_of_mobilenet_is_in_the_table() -> None:
     assert said is not None
     assert [int(group) for group in said.groups()] == [round(100 * plain), round(100 * corrected)]
     assert float(rows["fiq + bias"]["score"]) >= float(rows["float"]["score"]) - 0.006
+
+
+ZOO = ROOT / "experiments" / "zoo"
+MEASURED = ZOO / "results" / "zoo.json"
+
+
+@pytest.mark.skipif(not MEASURED.exists(), reason="experiments/zoo/run.py has not been run")
+def test_the_table_of_the_zoo_is_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ZOO))
+    tables = importlib.import_module("tables")
+    models = json.loads(MEASURED.read_text(encoding="utf-8"))["models"]
+    assert tables.table(models) == (MEASURED.parent / "table.md").read_text(encoding="utf-8")
+    for row in models.values():
+        if "skipped" not in row:
+            assert row["out_of_reach"] == []
+            assert {name: f["first"] for name, f in row["forecasts"].items() if f["exact"] < f["of"]} == {}
+            assert (row["all_float"], row["all_int8"]) == ("", "")

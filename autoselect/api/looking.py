@@ -14,17 +14,20 @@ from autoselect.cases.prepare import load_float
 from autoselect.domain.tensors import TensorSpec
 from autoselect.isolation.pool import WorkerPool
 from autoselect.quantize import converter
+from autoselect.sources.wishes import Shapes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
 _RECURRENT = ("UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_LSTM")
 
 
-def look(model: Source) -> dict[str, Any]:
+def look(model: Source, *, signature: str | None = None, shapes: Shapes | None = None) -> dict[str, Any]:
     """Look at a float model without running it.
 
     Args:
         model: See :func:`autoselect.search`.
+        signature: See :func:`autoselect.search`.
+        shapes: See :func:`autoselect.search`.
 
     Returns:
         ``model``; ``size_bytes`` of its float ``.tflite``; ``inputs`` and ``outputs`` with ``name``, ``shape`` and
@@ -33,11 +36,12 @@ def look(model: Source) -> dict[str, Any]:
     Raises:
         ModelError: If it cannot be read, or is quantized already.
     """
-    loaded = load_source(model)
+    loaded = load_source(model, signature=signature, shapes=shapes)
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         files = CaseFiles(root=Path(name))
         with WorkerPool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
-            content = load_float(loaded.model, files, pool).content
+            found = load_float(loaded.model, files, pool, signature=loaded.signature, shapes=loaded.shapes)
+    content = found.content
     parsed = fb.parse(content)
     inputs, outputs = reader.input_specs(parsed), reader.output_specs(parsed)
     ops = Counter(op.op_type for op in reader.read_graph(parsed).ops)

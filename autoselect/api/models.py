@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from autoselect.cases import prepare as preparation
 from autoselect.cases.files import CaseFiles
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
-from autoselect.errors import ModelError, PreparationError, TrialError, UsageError
+from autoselect.errors import ModelError, PreparationError, RecipeError, TrialError, UsageError
 from autoselect.isolation.pool import WorkerPool
 from autoselect.quantize import converter
 from autoselect.runs.cache import cache_directory
@@ -77,7 +77,7 @@ def build(
                 shapes=loaded.shapes,
                 integer=given.content,
             )
-            started.result()
+            _refuse_folded(chosen, started.result().folded)
             preparation.write_scoring(files, None, None)
             try:
                 reply = pool.call(build_jobs.build, files.root, chosen.to_json())
@@ -92,6 +92,16 @@ def build(
         "fallbacks": reply.fallbacks,
         "warnings": [*loaded.notes, *given.notes, *started.notes],
     }
+
+
+def _refuse_folded(recipe: Recipe, folded: Collection[str]) -> None:
+    """Refuse a recipe of an older builder whose nodes are no nodes any more."""
+    if gone := sorted((recipe.denylisted_nodes | recipe.float_nodes) & set(folded)):
+        raise RecipeError(
+            f"The recipe is of an older builder: it names {gone[0]!r}, which is merged into a neighbour now before "
+            f"anything is quantized ({len(gone)} of its nodes are). Take {'it' if len(gone) == 1 else 'them'} out of "
+            "the recipe's lists; the neighbour is a node of its own name."
+        )
 
 
 def pick(directory: str | Path, *, name: str, output: str | Path) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""How far the outputs of a recipe are from the float model's, on a few samples; worker side."""
+"""How far outputs are from the float model's, on a few samples; worker side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import numpy as np
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.recipe import Recipe
 from autoselect.tflite.runner import Outputs, Runner
+
+_CLOSENESS_SAMPLES = 32
+_NOTHING = 1e-20
+"""A share of error below which outputs count as equal: 200 dB."""
 
 
 def divergence(shares: list[float]) -> float:
@@ -44,8 +49,36 @@ def error_shares(
     candidate = case.builder.build(recipe)
     runner = Runner(candidate.content)
     expected = _float_outputs(root, samples, tuple(rows))
-    pairs = zip(samples_of(case, samples, rows), expected, strict=True)
-    ratios = [_noise_to_signal(runner(sample), theirs) for sample, theirs in pairs]
+    return _shares(runner, samples_of(case, samples, rows), expected)
+
+
+def closeness_db(case: OpenCase, runner: Runner) -> float:
+    """How close a model's outputs are to the float model's on a few calibration samples: SQNR, mean decibels.
+
+    For models that an evaluator drives, which shows no outputs.
+
+    Returns:
+        At most 200 dB; NaN where the float model gives nothing but zeros.
+    """
+    store = case.samples("calibration")
+    rows = spread_rows(len(store), _CLOSENESS_SAMPLES)
+    expected = _float_outputs(case.files.root, "calibration", tuple(rows))
+    found = _shares(runner, samples_of(case, "calibration", rows), expected)
+    return float(np.mean(-10.0 * np.log10(np.maximum(found, _NOTHING)))) if found else math.nan
+
+
+def spread_rows(count: int, most: int) -> list[int]:
+    """Some of so many samples, ascending and always the same, drawn at random.
+
+    The first ones would be of one kind: representative datasets often go class by class, or are one recording.
+    """
+    if count <= most:
+        return list(range(count))
+    return sorted(np.random.default_rng(0).choice(count, most, replace=False).tolist())
+
+
+def _shares(runner: Runner, inputs: Iterable[Mapping[str, np.ndarray]], expected: Sequence[Outputs]) -> list[float]:
+    ratios = [_noise_to_signal(runner(sample), theirs) for sample, theirs in zip(inputs, expected, strict=True)]
     return [ratio for ratio in ratios if np.isfinite(ratio)]
 
 
@@ -56,13 +89,14 @@ def samples_of(case: OpenCase, samples: str, rows: Sequence[int]) -> Iterator[Ma
 
 
 def _noise_to_signal(outputs: Outputs, expected: Outputs) -> float:
+    """Mean over the outputs that are not all 0: a state of large values says no more than a mask of small ones."""
     pairs = [(outputs[key].astype(np.float64), expected[key].astype(np.float64)) for key in expected]
-    noise = sum(float(np.sum((ours - theirs) ** 2)) for ours, theirs in pairs)
-    signal = sum(float(np.sum(theirs**2)) for _, theirs in pairs)
-    return noise / signal if signal > 0.0 else float("nan")
+    signals = [(float(np.sum((ours - theirs) ** 2)), float(np.sum(theirs**2))) for ours, theirs in pairs]
+    shares = [noise / signal for noise, signal in signals if signal > 0.0]
+    return float(np.mean(shares)) if shares else float("nan")
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _float_outputs(root: Path, samples: str, rows: tuple[int, ...]) -> list[Outputs]:
     case = open_case(root)
     runner = Runner(case.files.float_model.read_bytes())

@@ -56,6 +56,10 @@ class CaseFiles:
         """A built candidate, or the float model."""
         return self.float_model if sha256 == FLOAT else self.root / "candidates" / f"{sha256}.tflite"
 
+    def plain_kernels(self, sha256: str) -> Path:
+        """There for a model that runs without delegates, since it did not repeat its outputs with them."""
+        return self.root / "plain_kernels" / sha256
+
     def rows(self, sha256: str) -> Path:
         """The metric's evidence of a candidate on the search samples."""
         return self.root / "rows" / f"{sha256}.npy"

@@ -24,6 +24,7 @@ from autoselect.quantize.repairs import RepairKit
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate
 from autoselect.scoring.metric_base import Metric
+from autoselect.tflite.runner import Runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,15 @@ class OpenCase:
         """How candidates are scored."""
         scoring: Scoring = cloudpickle.loads(self.files.scoring.read_bytes())
         return scoring
+
+    def runner(self, sha256: str) -> Runner:
+        """A candidate (or the float model), ready to be scored: on LiteRT's delegates where it repeats its outputs.
+
+        Raises:
+            ScoreError: If the interpreter refuses it.
+        """
+        plain = self.files.plain_kernels(sha256).exists()
+        return Runner(self.files.candidate(sha256).read_bytes(), delegates=not plain)
 
     def samples(self, name: str) -> SampleStore:
         """A folder of samples."""

@@ -34,6 +34,7 @@ from autoselect.domain.layers import LayerTable
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import DataError, MetricError, PreparationError, TrialError, UsageError
 from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS, WorkerPool, result_of
+from autoselect.quantize.build import BUILDER_VERSION
 from autoselect.runs import cache
 from autoselect.runs.files import storage_errors, write_bytes, write_json
 from autoselect.scoring.evaluate import Evaluator, takes_split
@@ -110,7 +111,7 @@ class Case:
 
 def versions() -> dict[str, str]:
     """Versions of all that affects candidates and scores."""
-    found = {"python": platform.python_version(), "autoselect": __version__}
+    found = {"python": platform.python_version(), "autoselect": __version__, "builder": BUILDER_VERSION}
     for name in (*_TENSORFLOW_BUILDS, "ai-edge-litert", "ethos-u-vela", "numpy", "optuna", "scikit-learn"):
         try:
             found[name] = importlib.metadata.version(name)

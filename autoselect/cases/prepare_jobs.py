@@ -118,7 +118,8 @@ def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalise
     """The float model as the quantizer leaves it; the model itself, and why, where that is another."""
     try:
         normalised = normalise.normalise(content)
-        if normalise.same_outputs(content, normalised.content, _first(store, _COMPARED_SAMPLES)):
+        samples = _first(store, _COMPARED_SAMPLES)
+        if normalise.same_outputs(content, normalised.content, samples, delegates=False):
             return normalised, ()
         why = "its outputs would not be the same bit for bit"
     except (BuildError, ScoreError) as exc:

@@ -101,7 +101,7 @@ def race(root: Path, sha256: str, rivals: Sequence[str], goal: float, confidence
             "expected a metric that is a mean over samples to race by, got another. Score in full instead."
         )
     with score_errors(sha256):
-        runner = Runner(case.files.candidate(sha256).read_bytes())
+        runner = case.runner(sha256)
         schedule = _schedule(case.files)
         rules = _rules(case.files, metric, schedule, rivals, goal, confidence)
         return _race(case, metric, runner, sha256, schedule, rules, start)

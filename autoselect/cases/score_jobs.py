@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from autoselect.cases.divergence import closeness_db
 from autoselect.cases.failures import score_errors
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.open_case import OpenCase, open_case
@@ -30,7 +31,8 @@ _MAX_KEPT_ROW = 4096
 class ScoreReply:
     """A score; ``noise`` is the standard error of the difference to float, NaN where it is left for later.
 
-    ``sqnr_db`` says how close the outputs are to the float model's, NaN where those were not at hand.
+    ``sqnr_db`` says how close the outputs are to the float model's; with an evaluator on a few calibration samples. NaN
+    where float outputs were not at hand.
     ``inference_seconds`` is 0 where the candidate had been scored before.
     """
 
@@ -55,9 +57,11 @@ def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:
     start = time.perf_counter()
     with score_errors(sha256):
         if case.scoring.evaluator is not None:
-            runner = Runner(case.files.candidate(sha256).read_bytes())
+            runner = case.runner(sha256)
             value = evaluate.call_evaluator(case.scoring.evaluator, runner, split=part)
-            return _reply(start, runner, value=value)
+            return _reply(
+                start, runner, value=value, sqnr_db=closeness_db(case, runner) if part == "search" else np.nan
+            )
         return _score_metric(case, sha256, part, interval, start)
 
 
@@ -75,7 +79,7 @@ def observe(root: Path, sha256: str, part: str) -> np.ndarray:
     if case.scoring.metric is None:
         raise ScoreError("The case has no metric to observe.")
     try:
-        runner = Runner(case.files.candidate(sha256).read_bytes())
+        runner = case.runner(sha256)
         return evaluate.observe(runner, case.part(part), [case.scoring.metric], case.reference(part))[0]
     except (ValueError, RuntimeError, MemoryError) as exc:
         raise ScoreError(f"The model could not be run: {type(exc).__name__}: {exc}") from exc
@@ -92,6 +96,20 @@ def noise(root: Path, sha256: str) -> float:
     return _noise(case, metric, rows)
 
 
+def paired_noise(root: Path, one: str, other: str) -> float:
+    """Standard error of what the scores of two candidates differ by on the search samples, sample by sample.
+
+    Returns:
+        0 where it is not known: with an evaluator, and where a candidate's rows were not kept.
+    """
+    case = open_case(root)
+    paths = [case.files.rows(sha256) for sha256 in (one, other)]
+    if case.scoring.metric is None or not all(path.exists() for path in paths):
+        return 0.0
+    value = intervals.paired_standard_error(case.scoring.metric, *(np.load(path) for path in paths))
+    return float(value) if np.isfinite(value) else 0.0
+
+
 def _score_metric(case: OpenCase, sha256: str, part: str, interval: bool, start: float) -> ScoreReply:
     metric = case.scoring.metric
     if metric is None:
@@ -99,7 +117,7 @@ def _score_metric(case: OpenCase, sha256: str, part: str, interval: bool, start:
     metrics, inference_seconds = metrics_on(case, metric, part), 0.0
     evidence = _kept_rows(case.files, sha256, len(metrics)) if part == "search" else []
     if not evidence:
-        runner = Runner(case.files.candidate(sha256).read_bytes())
+        runner = case.runner(sha256)
         evidence = evaluate.observe(runner, case.part(part), metrics, case.reference(part))
         inference_seconds = runner.inference_seconds
     return summary(
@@ -114,11 +132,11 @@ def _score_metric(case: OpenCase, sha256: str, part: str, interval: bool, start:
     )
 
 
-def _reply(start: float, runner: Runner, *, value: float) -> ScoreReply:
+def _reply(start: float, runner: Runner, *, value: float, sqnr_db: float) -> ScoreReply:
     return ScoreReply(
         value=value,
         noise=0.0,
-        sqnr_db=np.nan,
+        sqnr_db=sqnr_db,
         low=np.nan,
         high=np.nan,
         samples=0,
@@ -197,7 +215,7 @@ def _write_array(path: Path, array: np.ndarray) -> None:
 
 
 def _search_rows(case: OpenCase, metric: Metric, sha256: str) -> np.ndarray:
-    runner = Runner(case.files.candidate(sha256).read_bytes())
+    runner = case.runner(sha256)
     return evaluate.observe(runner, case.part("search"), [metric], case.reference("search"))[0]
 
 

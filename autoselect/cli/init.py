@@ -12,7 +12,7 @@ import typer
 
 from autoselect.cli.config_file import Key, keys_of
 from autoselect.cli.console import reported, results_only_on_stdout
-from autoselect.cli.options import Debug
+from autoselect.cli.options import Debug, ShapeTexts, Signature, shapes_of
 from autoselect.cli.search import search
 from autoselect.errors import UsageError
 
@@ -32,6 +32,8 @@ _EXAMPLES = {
     "max-penalty": 20.0,
     "max-size": "400kB",
     "output": "autoselect-run",
+    "signature": "serving_default",
+    "shape": ["audio=1x16000"],
 }
 """What a key that is not set by default may look like."""
 _FIRST_PANEL = "Search"
@@ -41,6 +43,8 @@ def init(
     *,
     model: Annotated[str, typer.Argument(help="Float .tflite, .keras, .h5 or SavedModel folder.")],
     output: Annotated[str, typer.Option("--output", "-o", help="File to write.")] = "run.toml",
+    signature: Signature = None,
+    shapes: ShapeTexts = None,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -52,7 +56,8 @@ def init(
         if Path(output).exists() and not force:
             raise UsageError(f"{output} exists already. Choose another --output, or pass --force.")
         with results_only_on_stdout():
-            seen = {**look(model), "model": model}
+            seen = {**look(model, signature=signature, shapes=shapes_of(shapes)), "model": model}
+        seen |= {"signature": signature, "shape": shapes}
         write_text(Path(output), config_text(seen, keys_of(search), output))
         print(f"{output} is written. Set calibration and eval in it, then: autoselect search --config {output}")
 
@@ -93,12 +98,13 @@ def _entry(name: str, key: Key, seen: Mapping[str, Any]) -> list[str]:
         "eval": "labelled.npz",
         "metric": seen["metric"],
         "output-name": seen["outputs"][0]["name"],
+        **{name: seen[name] for name in ("signature", "shape") if seen.get(name)},
     }
     default = getattr(key.default, "value", key.default)
     lines = textwrap.wrap(f"# {name}: {key.help}", 110, subsequent_indent="#   ")
     if name == "metric":
         lines.append(f"#   {seen['metric']}: {seen['why']}.")
-    if name in _ALWAYS:
+    if name in _ALWAYS or seen.get(name):
         return [*lines, f"{name} = {_toml(found.get(name, default))}"]
     if default is None:
         return [*lines, f"# {name} = {_toml(found.get(name, _EXAMPLES.get(name, '')))}  # not set by default"]

@@ -62,10 +62,13 @@ def build_script(
 
 
 def _words(member: str, denied: Sequence[MemberOp], recipe: Recipe) -> list[str]:
-    hybrid, kept = (sum(op.kind == kind for op in denied) for kind in ("hybrid", "integer"))
+    hybrid = sum(op.kind == "hybrid" for op in denied)
     words = [f"Nodes left out of integers: {len(denied)}. Every op has a name here that the quantizer cannot change."]
-    if kept:
-        words.append(f"The quantizer keeps {kept} of them in integers all the same.")
+    if denied:
+        words.append(
+            "The quantizer may keep one of them in integers beside neighbours that share its scale, and may round"
+        )
+        words.append(f"round a value twice where ops of both kinds meet; {member}.tflite does neither.")
     lacking = []
     if hybrid:
         lacking.append(f"{hybrid} of them, float here, are dynamic-range quantized in {member}.tflite")

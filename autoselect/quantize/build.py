@@ -20,11 +20,12 @@ from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.parts import Stock, read_parts
 from autoselect.quantize.repairs import RepairKit, repair_candidate
 from autoselect.quantize.stitch import stitch
-from autoselect.quantize.wholes import Wholes, make_wholes
+from autoselect.quantize.wholes import Whole, Wholes, make_wholes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
 __all__ = [
+    "BUILDER_VERSION",
     "Builder",
     "CalibratedModel",
     "Candidate",
@@ -34,6 +35,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+BUILDER_VERSION = "2"
+"""Raised when equal recipes give other bytes than before. Builder 1 had the quantizer build each candidate."""
 
 _MOST_KEPT = 4
 """Kinds of candidates (granularity, interface, repairs) whose parts a builder keeps: a search has one or two."""
@@ -96,7 +100,7 @@ class Builder:
             fallbacks=self._fallbacks(recipe, kinds, wholes),
             places=plan.places,
             shifts=self._shifts(kinds, wholes, sequential) if corrects_biases(recipe) else {},
-            skipped={node.name: _skipped(node.index, wholes.integer.skipped) for node in self._nodes},
+            skipped={node.name: _skipped(node.index, wholes.of(kinds[node.name])) for node in self._nodes},
         )
 
     def plan(self, recipe: Recipe) -> Plan:
@@ -162,7 +166,7 @@ class Builder:
         found = {}
         for node in self._nodes:
             kind = kinds[node.name]
-            whole = {"integer": wholes.integer.shifts, "hybrid": wholes.hybrid.shifts}.get(kind, {})
+            whole = wholes.of(kind).shifts
             nothing = Shift(before=math.nan, after=math.nan, reason=why_untouched(node.op_type, kind))
             found[node.name] = sequential.get(node.index) or whole.get(node.index) or nothing
         return found
@@ -183,8 +187,8 @@ def corrects_biases(recipe: Recipe) -> bool:
     return bool({"bias", "bias-sequential"} & set(recipe.repairs))
 
 
-def _skipped(index: int, skipped: Mapping[str, Mapping[int, str]]) -> dict[str, str]:
-    return {name: reasons[index] for name, reasons in skipped.items() if index in reasons}
+def _skipped(index: int, whole: Whole) -> dict[str, str]:
+    return {name: reasons[index] for name, reasons in whole.skipped.items() if index in reasons}
 
 
 def denied_nodes(recipe: Recipe, nodes: Sequence[Node]) -> dict[int, Node]:

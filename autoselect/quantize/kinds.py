@@ -9,6 +9,15 @@ from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize.build import denied_nodes, float_nodes
 
+_KEPT_INTEGER = frozenset(
+    {
+        "stays integer even with every node denylisted",
+        "shares its scale with a neighbour: stays integer while its neighbours are",
+        "the quantizer keeps it in integers beside these neighbours",
+    }
+)
+"""Reasons in runs of builder 1, which could not take such a node out of integers."""
+
 
 def node_kinds(recipe: Recipe, nodes: Sequence[Node], fallbacks: Mapping[str, str]) -> dict[str, str]:
     """Say of each node whether it is ``integer``, ``hybrid`` or ``float``.
@@ -27,6 +36,6 @@ def node_kinds(recipe: Recipe, nodes: Sequence[Node], fallbacks: Mapping[str, st
 
 
 def _kind(denied: bool, in_float: bool, reason: str | None) -> OpKind:
-    if not denied:
+    if not denied or reason in _KEPT_INTEGER:
         return OpKind.INTEGER
     return OpKind.FLOAT if reason is not None or in_float else OpKind.HYBRID

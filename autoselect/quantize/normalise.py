@@ -7,12 +7,16 @@ gives a float model whose ops match those of all later builds one to one, by nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
+from autoselect.errors import BuildError
 from autoselect.quantize import converter, names
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
@@ -62,17 +66,58 @@ def normalise(content: bytes) -> Normalised:
     found = [names.op_index(model, op) for op in model.subgraphs[0].operators]
     places = names.op_places(model)
     alike = {i: at for i, at in places.items() if all(_is_twin(model, at_, types[i], key.op_inputs[i]) for at_ in at)}
+    _restore_weights(model, source, alike)
     names.restore(model, key)
     names.restore_constants(model, key, alike)
     fb.share_equal_constants(model)
     fb.drop_unused_buffers(model)
     fb.order_operator_codes(model)
     own = [key.nodes[index] if index is not None and index < len(types) else "" for index in found]
+    _keep_signatures(model, source)
     return Normalised(
         content=fb.serialise(model),
         node_names=tuple(f"#{place}" if own.count(name) > 1 or not name else name for place, name in enumerate(own)),
         folded=tuple(name for index, name in enumerate(key.nodes) if index not in set(found)),
     )
+
+
+def _restore_weights(model: fb.Model, source: fb.Model, places: Mapping[int, Sequence[int]]) -> None:
+    """Give ops their float constants back, in place: the quantizer makes a TRANSPOSE_CONV hybrid, denied or not.
+
+    Raises:
+        BuildError: If an op is not float whose constants are not at hand.
+    """
+    graph, float_graph = model.subgraphs[0], source.subgraphs[0]
+    for index, at in places.items():
+        twins = float_graph.operators[index].inputs
+        for op in (graph.operators[place] for place in at):
+            op.inputs = np.array(op.inputs)
+            for position, tensor in enumerate(map(int, op.inputs)):
+                if tensor >= 0 and fb.scales(graph.tensors[tensor]):
+                    graph.tensors.append(_float_twin(model, graph.tensors[tensor], source, int(twins[position])))
+                    op.inputs[position] = len(graph.tensors) - 1
+    fb.drop_unused_tensors(model)
+    if any(fb.scales(tensor) for tensor in graph.tensors):
+        raise BuildError("the quantizer quantizes weights of it though every op is denied.")
+
+
+def _float_twin(model: fb.Model, tensor: Any, source: fb.Model, index: int) -> Any:
+    twin = schema.TensorT()
+    twin.name, twin.shape, twin.type = tensor.name, tensor.shape, schema.TensorType.FLOAT32
+    twin.quantization = schema.QuantizationParametersT()
+    twin.buffer = fb.add_buffer(model, fb.constant_values(source, source.subgraphs[0].tensors[index]))
+    return twin
+
+
+def _keep_signatures(model: fb.Model, source: fb.Model) -> None:
+    """Give a model the signatures of its source, in place: the quantizer loses them where it is given other outputs."""
+    old, new = source.subgraphs[0], model.subgraphs[0]
+    place = dict(zip(map(int, (*old.inputs, *old.outputs)), map(int, (*new.inputs, *new.outputs)), strict=False))
+    signatures = [deepcopy(s) for s in source.signatureDefs or [] if (s.subgraphIndex or 0) == 0]
+    for signature in signatures:
+        for entry in (*(signature.inputs or []), *(signature.outputs or [])):
+            entry.tensorIndex = place[int(entry.tensorIndex)]
+    model.signatureDefs = signatures or None
 
 
 def _is_twin(model: fb.Model, place: int, op_type: str, inputs: tuple[str, ...]) -> bool:
@@ -81,13 +126,20 @@ def _is_twin(model: fb.Model, place: int, op_type: str, inputs: tuple[str, ...])
     return fb.op_type(model, op) == op_type and len(op.inputs) == len(inputs)
 
 
-def same_outputs(first: bytes, second: bytes, samples: Iterable[Sample]) -> bool:
-    """Whether two models give the same outputs, bit for bit, on the kernels that users deploy.
+def same_outputs(first: bytes, second: bytes, samples: Iterable[Sample], *, delegates: bool = True) -> bool:
+    """Whether two models give the same outputs, bit for bit.
+
+    Args:
+        first: Bytes of a model.
+        second: Bytes of another.
+        samples: Inputs by key.
+        delegates: On the kernels that users deploy. XNNPACK orders float sums by what it takes of a graph, so that two
+            graphs that compute the same may differ in the last bits there. On LiteRT's plain kernels they do not.
 
     Raises:
         ScoreError: If the interpreter refuses one.
     """
-    ours, theirs = Runner(first), Runner(second)
+    ours, theirs = (Runner(content, delegates=delegates) for content in (first, second))
     for sample in samples:
         pairs = zip(_listed(ours, sample), _listed(theirs, sample), strict=True)
         if not all(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs):

@@ -19,7 +19,7 @@ from autoselect.domain.recipe import IoType
 from autoselect.errors import BuildError
 from autoselect.quantize.blueprint import Blueprint, Choice, Conversion, Cost, Part
 from autoselect.quantize.slots import Slots
-from autoselect.quantize.wholes import ANY_FORM, Whole, Wholes
+from autoselect.quantize.wholes import Whole, Wholes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import footprint as fp
 from autoselect.tflite import reader
@@ -69,7 +69,7 @@ class Stock:
 def is_node(float_op: Op, integer_op: Op) -> bool:
     """Whether an op is computed with float numbers in the float model and with integers in the integer build."""
     is_float = float_op.kind in (OpKind.FLOAT, OpKind.HYBRID)
-    return is_float and integer_op.kind is OpKind.INTEGER and float_op.op_type not in ANY_FORM | fb.CONTROL_FLOW
+    return is_float and integer_op.kind is OpKind.INTEGER and float_op.op_type not in fb.CONTROL_FLOW
 
 
 def read_parts(wholes: Wholes, nodes: Sequence[Node], io_type: IoType = "float32") -> tuple[Blueprint, Stock]:
@@ -221,7 +221,7 @@ class _Reader:
         ):
             for tensor in map(int, tensors):
                 if tensor in of:
-                    row.append(~self._slots.value_of[of[tensor]] if op_type in ANY_FORM else of[tensor])
+                    row.append(~self._slots.value_of[of[tensor]] if op_type in reader.ANY_FORM else of[tensor])
                 elif tensor < 0:
                     row.append(None)
                 else:

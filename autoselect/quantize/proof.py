@@ -51,7 +51,7 @@ def remarks(
     integer = builder.build(Recipe(per_channel=per_channel, io_type=_interface(integer_model)))
     floats = builder.build(Recipe(per_channel=per_channel, denylisted_nodes=everything, fallback="float"))
     found = []
-    if not same_outputs(floats.content, float_model, samples):
+    if not same_outputs(floats.content, float_model, samples, delegates=False):
         found.append(
             "With every node left out of integers, the outputs are not the float model's bit for bit "
             f"({len(samples)} samples). Scores of candidates hold; a candidate may not reach float's."

@@ -19,9 +19,6 @@ from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.repairs import RepairKit, before_quantizing, repair_whole
 from autoselect.tflite import flatbuffer as fb
 
-ANY_FORM = frozenset({"SHAPE", "RANK"})
-"""Op types that read a value in whatever form there is."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
@@ -58,6 +55,10 @@ class Wholes:
     integer: Whole
     kept_float: Mapping[int, str]
 
+    def of(self, kind: str) -> Whole:
+        """The one in which an op is that has become ``kind``."""
+        return {"integer": self.integer, "hybrid": self.hybrid}.get(kind, self.in_float)
+
 
 def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
     """Build all of them, with the recipe's granularity and with those of its repairs that treat each op by itself.
@@ -75,7 +76,7 @@ def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
     names.restore_constants(integer, calibrated.names, {index: [place] for index, place in found.items()})
     same = {index: index for index in everything}
     whole = [
-        Whole(model=in_float, places=same, shifts={}, skipped={}),
+        Whole(model=in_float, places=same, shifts={}, skipped=kit.skipped(recipe.repairs)),
         _repaired(hybrid, float_model, same, recipe, kit),
         _repaired(integer, float_model, found, recipe, kit),
     ]

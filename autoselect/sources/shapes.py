@@ -6,7 +6,7 @@ Runs native code, so callers run it in a worker.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,8 +97,8 @@ def settled_shapes(content: bytes, samples: Sequence[Mapping[str, np.ndarray]] =
 
     Args:
         content: Bytes of a TFLite file.
-        samples: Inputs by tensor name, all of one shape. With fewer than two, random ones of the file's own shapes
-            fill up.
+        samples: Inputs by tensor name, all of one shape. With fewer than two, random ones fill up, without any in the
+            file's own shapes.
 
     Returns:
         Bytes of the model, with equal outputs. Subgraphs of control flow stay as they are.
@@ -106,15 +106,32 @@ def settled_shapes(content: bytes, samples: Sequence[Mapping[str, np.ndarray]] =
     Raises:
         ModelError: If LiteRT cannot run the model in these shapes.
     """
+    return _settle(content, samples)[0]
+
+
+def settled_if_equal(content: bytes) -> bytes | None:
+    """Bytes of the model in the shapes that it truly has; None where its outputs would change by :func:`same_outputs`.
+
+    Raises:
+        ModelError: If LiteRT cannot run the model in the shapes of its inputs.
+    """
+    settled, inputs, outputs = _settle(content, ())
+    return settled if same_outputs(settled, inputs, outputs) else None
+
+
+def _settle(
+    content: bytes, samples: Sequence[Mapping[str, np.ndarray]]
+) -> tuple[bytes, list[list[np.ndarray]], list[list[np.ndarray]]]:
+    """The settled model, and on what inputs the original gave which outputs."""
     model = fb.parse(content)
     graph = model.subgraphs[0]
     rows = [_in_order(graph, sample) for sample in samples[:_TRIALS]]
     shapes = [value.shape for value in rows[0]] if rows else [fb.shape_of(graph.tensors[i]) for i in graph.inputs]
     rows += random_inputs(model, shapes, _TRIALS - len(rows))
     kernels = Kernels(content, shapes)
-    found = []
+    outputs, found = [], []
     for row in rows:
-        kernels.run(row)
+        outputs.append(kernels.run(row))
         found.append(kernels.shapes())
     first, second = found
     for index, tensor in enumerate(graph.tensors):
@@ -123,7 +140,7 @@ def settled_shapes(content: bytes, samples: Sequence[Mapping[str, np.ndarray]] =
         tensor.shape = np.array(first[index], dtype=np.int32)
         tensor.shapeSignature = None
         tensor.hasRank = True
-    return fb.serialise(model)
+    return fb.serialise(model), rows, outputs
 
 
 def _in_order(graph: Any, sample: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -182,26 +199,33 @@ def drop_signatures(model: fb.Model) -> bool:
     return bool(signed)
 
 
-def same_outputs(content: bytes, settled: bytes) -> bool:
+def same_outputs(
+    settled: bytes, inputs: Sequence[Sequence[np.ndarray]], expected: Sequence[Sequence[np.ndarray]]
+) -> bool:
     """True where a model in settled shapes does what it did before.
 
     With plain kernels its outputs equal those of the original, bit for bit. With LiteRT's default kernels it runs, and
     its outputs differ by rounding only: XNNPACK leaves ops with free shapes to the plain kernels.
+
+    Args:
+        settled: Bytes of the model.
+        inputs: For each sample, in the model's order.
+        expected: What the original gives on plain kernels, likewise.
     """
-    model = fb.parse(settled)
-    shapes = [fb.shape_of(model.subgraphs[0].tensors[i]) for i in model.subgraphs[0].inputs]
-    before = Kernels(content, shapes)
+    shapes = [value.shape for value in inputs[0]]
     try:
-        after, deployed = Kernels(settled, shapes), Kernels(settled, shapes, delegates=True)
-        for row in random_inputs(model, shapes, _TRIALS):
-            expected, found, last = before.run(row), after.run(row), deployed.run(row)
-            if not all(_equal(*pair) for pair in zip(expected, found, strict=True)):
-                return False
-            if not all(_close(*pair) for pair in zip(expected, last, strict=True)):
-                return False
+        plain = Kernels(settled, shapes)
+        if not all(_all(_equal, plain.run(row), out) for row, out in zip(inputs, expected, strict=True)):
+            return False
+        return _all(_close, Kernels(settled, shapes, delegates=True).run(inputs[0]), expected[0])
     except ModelError:
         return False
-    return True
+
+
+def _all(
+    same: Callable[[np.ndarray, np.ndarray], bool], one: Sequence[np.ndarray], other: Sequence[np.ndarray]
+) -> bool:
+    return all(same(*pair) for pair in zip(one, other, strict=True))
 
 
 def _equal(one: np.ndarray, other: np.ndarray) -> bool:

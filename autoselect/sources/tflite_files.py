@@ -43,6 +43,7 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
         UsageError: If a wish does not fit.
     """
     model = fb.parse(content)
+    _refuse_damaged(model, len(content))
     notes = []
     if (taken := signatures.choose(model, wishes.signature)) is not None:
         notes.append(f"Signature {taken!r} was taken; the model's other signatures are left out.")
@@ -79,6 +80,24 @@ def free_inputs(model: fb.Model) -> tuple[FreeInput, ...]:
 def _sizes(tensor: Any) -> tuple[int | None, ...]:
     row = fb.shape_of(tensor) if tensor.shapeSignature is None else tensor.shapeSignature
     return tuple(None if size < 0 else int(size) for size in row)
+
+
+def _refuse_damaged(model: fb.Model, size: int) -> None:
+    """Every index must lead somewhere: native code follows it without looking."""
+    known = range(len(model.subgraphs))
+    reached = [int(signature.subgraphIndex or 0) for signature in model.signatureDefs or []]
+    is_whole = True
+    for graph in model.subgraphs:
+        ops = graph.operators or []
+        reached += [index for op in ops for index in signatures.reached_subgraphs(op)]
+        rows = [graph.inputs, graph.outputs, *(row for op in ops for row in (op.inputs, op.outputs))]
+        places = [int(i) for row in rows if row is not None for i in row]
+        is_whole = is_whole and all(-1 <= place < len(graph.tensors or []) for place in places)
+    if not is_whole or not all(index in known for index in reached):
+        raise ModelError(
+            f"The TFLite file is damaged ({size} bytes read): it points at tensors or subgraphs that it does not hold. "
+            "Copy or convert it again."
+        )
 
 
 def _refuse_quantized(model: fb.Model) -> None:
@@ -130,8 +149,8 @@ def _settled(model: fb.Model, wishes: Wishes) -> tuple[bytes | None, list[str]]:
     is_stale = not shapes.has_free_sizes(model)
     before = fb.serialise(model)
     fixed = {int(index): sizes[one.key] for index, one in zip(model.subgraphs[0].inputs, inputs, strict=True)}
-    settled = shapes.settled_shapes(shapes.with_input_shapes(model, fixed))
-    if shapes.same_outputs(before, settled):
+    settled = shapes.settled_if_equal(shapes.with_input_shapes(model, fixed))
+    if settled is not None:
         return settled, [_STALE] if is_stale else []
     free = [index for index, one in zip(fixed, inputs, strict=True) if one.sizes[:1] == (None,)]
     return shapes.with_input_shapes(fb.parse(before), fixed, free_batch=free), [_LEFT_FREE] if free else []

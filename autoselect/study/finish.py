@@ -20,6 +20,7 @@ from autoselect.study.explain import write_explanations
 from autoselect.study.exported import export
 from autoselect.study.loop import Yardstick
 from autoselect.study.problem import Problem
+from autoselect.study.repeating import warn_of_unrepeated
 from autoselect.study.targeting import compiler_summary
 
 
@@ -65,6 +66,10 @@ class Finish:
         result.materialise(front, self.folder, root)
         warnings = list(self.case.warnings)
         if pool is not None:
+            members = {r.scores.sha256: f"Member {r.id} of the front" for r in front if r.scores}
+            known = {r.sha256 for r in references if r.name in ("float", "fiq")}
+            unknown = {sha: name for sha, name in members.items() if sha not in known}
+            warnings += warn_of_unrepeated(self.case, unknown, pool, listener)
             shas = [r.sha256 for r in references] + [r.scores.sha256 for r in front if r.scores]
             heldout, failures = result.score_heldout(shas, self.case, pool, self.settings.trial_timeout, listener)
             warnings += failures

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from autoselect.cases import prepare_jobs
-from autoselect.cases.divergence import divergence, error_shares
+from autoselect.cases.divergence import divergence, error_shares, spread_rows
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
@@ -138,7 +138,7 @@ def _probed(
         return tuple(atoms)
     listener(StageStarted(stage="probes", total=len(atoms)))
     everything = frozenset(node.name for node in case.layers.nodes)
-    rows = list(range(min(probe_samples(case.counts.get("search", 0)), case.counts["calibration"])))
+    rows = spread_rows(case.counts["calibration"], probe_samples(case.counts.get("search", 0)))
     running: list[Future[list[float]]] = [
         pool.submit(
             error_shares,

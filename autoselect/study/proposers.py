@@ -27,6 +27,7 @@ class Seen:
         penalty: As built.
         feasible: False where it breaks one of the user's limits.
         quantities: What was measured of it, by column.
+        elsewhere: Whether the divergence is of other samples than the loss, as with an evaluator.
     """
 
     mask: Mask
@@ -38,6 +39,7 @@ class Seen:
     feasible: bool = True
     quantities: Mapping[str, float] = field(default_factory=dict)
     estimated_loss: float = math.nan
+    elsewhere: bool = False
 
     @property
     def likely_loss(self) -> float:

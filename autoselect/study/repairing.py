@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from autoselect.cases import build_jobs, score_jobs
-from autoselect.cases.divergence import error_shares
+from autoselect.cases.divergence import error_shares, spread_rows
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
@@ -41,12 +41,26 @@ DECIDING_SAMPLES = 16
 _WORTH = 0.95
 """A repair must leave no more than this share of the divergence: less is within what other samples would say."""
 
-_LEFT_OUT = (0.0, 0.25, 0.5)
+_LEFT_OUT = (0.0, 0.5)
 """Shares of the nodes, by rmse/scale, that the models leave out by which repairs are judged. What ruins the all-integer
 model may hide what a repair does for all others."""
+_LEFT_OUT_NEAR_FLOAT = 0.75
+"""The same by SQNR, for candidates near float: where several nodes each ruin the answer alone, all models with many
+integer nodes are wrong, and nothing can be seen on them."""
 
 _NOTHING = 1e-12
 """A share of error below which a sample counts as right."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Score:
+    """What a model scores, larger is better, and its hash."""
+
+    value: float
+    sha256: str
+
+
+_FAILED = _Score(-math.inf, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +72,7 @@ class _Trier:
     pool: WorkerPool
     direction: Direction
     stand_ins: Sequence[frozenset[str]]
-    scores: dict[tuple[str, ...], float] = field(default_factory=dict)
+    scores: dict[tuple[str, ...], list[_Score]] = field(default_factory=dict)
     known: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def divergences(self, candidates: Sequence[tuple[str, ...]]) -> list[float]:
@@ -80,20 +94,33 @@ class _Trier:
             self.known[repairs] = math.prod(self._value(future) for future in own) ** (1 / len(own))
         return [self.known[repairs] for repairs in candidates]
 
-    def score(self, repairs: tuple[str, ...]) -> float:
-        """Mean over the models on all search samples, larger is better; minus infinite where one fails."""
-        return self.all_scores([repairs])[0]
+    def harms_none(self, repairs: tuple[str, ...], instead_of: tuple[str, ...]) -> bool:
+        """Whether no model scores worse on all search samples than with other repairs, beyond the noise.
 
-    def all_scores(self, candidates: Sequence[tuple[str, ...]]) -> list[float]:
-        """The same of several, which workers score side by side."""
+        Each of them stands for candidates of its own, so that a gain of one does not outweigh the loss of another.
+        """
+        self._score_all([instead_of, repairs])
+        pairs = zip(self.scores[repairs], self.scores[instead_of], strict=True)
+        return all(after.value >= before.value - self._noise(after, before) for after, before in pairs)
+
+    def _score_all(self, candidates: Sequence[tuple[str, ...]]) -> None:
+        """Score all models of several, side by side."""
         new = [(repairs, nodes) for repairs in candidates if repairs not in self.scores for nodes in self.stand_ins]
         built = self._finished({one: self._submit_build(*one) for one in new})
         scored = self._finished({one: self._submit_scoring(reply.sha256) for one, reply in built.items()})
         sign = 1.0 if self.direction == "maximize" else -1.0
+        found = {one: _Score(sign * reply.value, built[one].sha256) for one, reply in scored.items()}
         for repairs in dict.fromkeys(repairs for repairs, _ in new):
-            own = [scored.get((repairs, nodes)) for nodes in self.stand_ins]
-            self.scores[repairs] = fmean(-math.inf if reply is None else sign * reply.value for reply in own)
-        return [self.scores[repairs] for repairs in candidates]
+            self.scores[repairs] = [found.get((repairs, nodes), _FAILED) for nodes in self.stand_ins]
+
+    def _noise(self, after: _Score, before: _Score) -> float:
+        """Standard error of what two models' scores differ by; 0 where the samples' own scores are not known."""
+        if after.value >= before.value or not math.isfinite(before.value - after.value):
+            return 0.0
+        try:
+            return result_of(self._submit(score_jobs.paired_noise, after.sha256, before.sha256))
+        except TrialError:
+            return 0.0
 
     def _submit_build(self, repairs: tuple[str, ...], nodes: frozenset[str]) -> Future[build_jobs.BuildReply]:
         template = self.settings.template
@@ -128,10 +155,11 @@ def with_repairs(
 ) -> SearchSettings:
     """The settings with the repairs of all candidates by name, so that the manifest holds what was decided.
 
-    Where they are left to the search, three models stand for all candidates: the all-integer one, and those without
-    the quarter and the half of the nodes with the largest rmse/scale. Each step keeps the alternative that lowers the
-    divergence of their outputs on a few search samples most and does not lower their mean score on all of them:
-    outputs may come nearer to float where the decision does not depend on them.
+    Where they are left to the search, three models stand for all candidates: the all-integer one, that without the
+    half of the nodes with the largest rmse/scale, and one with only the quarter of the nodes with the best SQNR in
+    integers. Each step keeps the alternative that lowers the divergence of their outputs on a few search samples most
+    and lowers the score of none of them on all search samples, beyond the noise: outputs may come nearer to float
+    where the decision does not depend on them.
 
     Raises:
         RecipeError: If repairs are given by name, and name a node that the model does not have, or one twice.
@@ -148,9 +176,7 @@ def with_repairs(
         candidates = list(dict.fromkeys(tuple(sorted({*chosen, *names})) for names in step))
         found = zip(trier.divergences(candidates), candidates, strict=True)
         better = sorted(pair for pair in found if pair[0] < _WORTH * least)
-        if better:
-            trier.all_scores([chosen, better[0][1]])
-        harmless = (pair for pair in better if trier.score(pair[1]) >= trier.score(chosen))
+        harmless = (pair for pair in better if trier.harms_none(pair[1], chosen))
         least, chosen = next(harmless, (least, chosen))
         listener(StepFinished(stage="repairs"))
     return settings.model_copy(update={"repairs": chosen, "refining": "bias" in chosen})
@@ -158,9 +184,16 @@ def with_repairs(
 
 def _stand_ins(layers: LayerTable) -> list[frozenset[str]]:
     """What the models leave out by which repairs are judged."""
-    ranked = np.argsort(-np.nan_to_num(layers.statistic("rmse_per_scale")), kind="stable").tolist()
-    names = [layers.nodes[i].name for i in ranked]
-    return list(dict.fromkeys(frozenset(names[: round(share * len(names))]) for share in _LEFT_OUT))
+    everything = {node.name for node in layers.nodes}
+
+    def worst(statistic: str, share: float, sign: float) -> frozenset[str]:
+        ranked = np.argsort(-sign * np.nan_to_num(layers.statistic(statistic)), kind="stable").tolist()
+        names = [layers.nodes[i].name for i in ranked]
+        return frozenset(names[: round(share * len(names))])
+
+    by_error = [worst("rmse_per_scale", share, 1.0) for share in _LEFT_OUT]
+    found = dict.fromkeys([*by_error, worst("sqnr_db", _LEFT_OUT_NEAR_FLOAT, -1.0)])
+    return [nodes for nodes in found if not nodes or nodes < everything]
 
 
 def _check_nodes(case: Case, repairs: Sequence[str]) -> None:
@@ -171,10 +204,10 @@ def _check_nodes(case: Case, repairs: Sequence[str]) -> None:
 
 
 def _few_samples(case: Case) -> tuple[str, list[int]]:
-    """A folder of samples and the first few of the search part in it; of calibration where there is no such part."""
+    """A folder of samples and a few of the search part in it; of calibration where there is no such part."""
     path = case.files.split("search")
     if not path.exists():
-        return "calibration", list(range(min(DECIDING_SAMPLES, case.counts["calibration"])))
+        return "calibration", spread_rows(case.counts["calibration"], DECIDING_SAMPLES)
     split = json.loads(path.read_text(encoding="utf-8"))
     indices = range(case.counts["search"]) if split["indices"] is None else split["indices"]
-    return str(split["samples"]), list(indices[:DECIDING_SAMPLES])
+    return str(split["samples"]), [indices[i] for i in spread_rows(len(indices), DECIDING_SAMPLES)]

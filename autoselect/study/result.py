@@ -19,6 +19,7 @@ from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
+from autoselect.domain.evidence import agreed
 from autoselect.domain.objectives import Direction, Objective, drop_from, losses
 from autoselect.domain.pareto import non_dominated
 from autoselect.domain.picks import DEFAULT_DROP_SHARE, FrontMember, named_picks
@@ -105,6 +106,9 @@ def front_of(
 ) -> tuple[list[TrialRecord], bool]:
     """The Pareto front of the feasible candidates, best metric first.
 
+    An evaluator's score has no known noise, and one lucky candidate would dominate all that are closer to float. So
+    those are members too that no other dominates once scores and closeness have learned of each other.
+
     Returns:
         The front and whether anything is feasible; if nothing is, the front is of the candidates that
         break the constraints least.
@@ -118,9 +122,22 @@ def front_of(
         feasible = [r for r, e in zip(candidates, excess, strict=True) if e <= min(excess)]
     feasible = [r for r in feasible if not _is_float_again(r, yardstick)] or feasible
     table = losses(np.array([_values(r, objectives) for r in feasible]), objectives)
-    front = [r for r, keep in zip(feasible, non_dominated(table), strict=True) if keep]
+    keep = non_dominated(table)
+    if _scored_by_evaluator(feasible):
+        keep |= non_dominated(np.column_stack([_corrected_losses(feasible, table[:, 0]), table[:, 1:]]))
+    front = [r for r, kept in zip(feasible, keep, strict=True) if kept]
     front.sort(key=lambda r: (losses(np.array([_values(r, objectives)]), objectives).tolist()[0], r.id))
     return front, any(r.feasible for r in candidates)
+
+
+def _scored_by_evaluator(records: Sequence[TrialRecord]) -> bool:
+    """Whether closeness is of other samples than the score, and known of all."""
+    return all(r.scores and not r.scores.samples and math.isfinite(r.scores.sqnr_db) for r in records)
+
+
+def _corrected_losses(records: Sequence[TrialRecord], own: np.ndarray) -> np.ndarray:
+    """Losses of the metric with what closeness says of them, shape (n,)."""
+    return agreed(own, np.array([-r.scores.sqnr_db for r in records if r.scores]))
 
 
 def _values(record: TrialRecord, objectives: Sequence[Objective]) -> tuple[float, ...]:

@@ -46,6 +46,7 @@ from autoselect.study.optuna_study import SearchStudy
 from autoselect.study.outlook import make_problem, units_of
 from autoselect.study.problem import Problem
 from autoselect.study.repairing import with_repairs
+from autoselect.study.repeating import references_to_check, warn_of_unrepeated
 from autoselect.study.samplers import PROPOSERS, check_sampler, make_sampler
 from autoselect.study.space_file import SearchSpaceFile, bind, read_space
 from autoselect.study.stage_clock import StageClock, earlier_seconds
@@ -91,6 +92,7 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
         result.remove_work(folder.work)  # What a search of other ingredients left that was killed before it began.
         case = _prepare(request, folder, pool, clock)
         space, case = _bind(space_file, case, request.settings, clock)
+        case = _repeating(case, request.settings, pool, clock)
         request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
         float_model = _float_reference(case, pool, request.settings.trial_timeout)
         demanded = _demanding(request, float_model)
@@ -119,6 +121,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
                     f"{folder.root} was made with another search space: the file {request.settings.search_space!r} has "
                     "changed since. Bring the old one back, or start a new run in another folder."
                 )
+            case = _repeating(case, request.settings, pool, clock)
             request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
             float_model = _float_reference(case, pool, request.settings.trial_timeout)
         except BaseException:
@@ -206,6 +209,12 @@ def _pinned(patterns: tuple[str, ...], layers: LayerTable, option: str) -> froze
     return frozenset(found)
 
 
+def _repeating(case: Case, settings: SearchSettings, pool: WorkerPool, listener: Listener) -> Case:
+    """See that all that candidates are compared with is scored on kernels that repeat their outputs."""
+    messages = warn_of_unrepeated(case, references_to_check(case, settings, pool), pool, listener)
+    return replace(case, warnings=(*case.warnings, *messages))
+
+
 def _manifest(request: Request, case: Case, space: BoundSpace, float_model: result.Reference) -> dict[str, Any]:
     return {
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -249,6 +258,12 @@ def _refuse_other_ingredients(folder: RunFolder, manifest: dict[str, Any], case:
             )
     counted = ("tensorflow", "tensorflow-cpu", "ai-edge-litert")
     now = versions()
+    if manifest["versions"].get("builder") != now["builder"]:
+        raise RunFolderError(
+            f"{folder.root} was made by an older builder: its recipes still build, to files of other sizes, so that "
+            "its candidates and new ones would not compare. Start a new run; `autoselect report` and `autoselect pick` "
+            "work on this one."
+        )
     for name in counted:
         if manifest["versions"].get(name) != now.get(name):
             raise RunFolderError(

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
 
+from autoselect.domain.evidence import agreed
 from autoselect.domain.quantities import BY_COLUMN
 from autoselect.domain.recipe import Fallback, Recipe
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle
@@ -245,6 +247,7 @@ def _of_scores(mask: Mask, scores: Scores, violations: Mapping[str, float]) -> S
         loss=scores.drop,
         log_divergence=_log_divergence(scores.sqnr_db),
         share=1.0,
+        elsewhere=not scores.samples,
         size_bytes=scores.size_bytes,
         # Proposals are weighed by what is predicted of them, so those that were compiled are too.
         penalty=float(scores.compiled.get("predicted_cost", scores.penalty)),
@@ -289,7 +292,25 @@ def _log_divergence(sqnr_db: float) -> float:
 
 
 def _with_divergences(seen: Sequence[Seen]) -> list[Seen]:
-    """The same; where no divergence is known at all (an evaluator of one's own), the loss stands in for it."""
+    """The same, where an evaluator scored with losses and divergences that have learned of each other.
+
+    An evaluator shows no outputs: divergences are then of a few samples other than those that its score is of, whose
+    noise is not known. Either says something of what the other will be on samples not seen yet.
+    """
+    both = [s for s in seen if s.elsewhere and s.loss is not None and math.isfinite(s.log_divergence)]
+    if len(both) < 2:
+        return _with_losses(seen)
+    divergences = np.array([s.log_divergence for s in both])
+    losses = np.array([s.loss for s in both])
+    pairs = zip(agreed(divergences, losses).tolist(), agreed(losses, divergences).tolist(), strict=True)
+    learned = dict(zip(map(id, both), pairs, strict=True))
+    return [
+        replace(s, log_divergence=learned[id(s)][0], loss=learned[id(s)][1]) if id(s) in learned else s for s in seen
+    ]
+
+
+def _with_losses(seen: Sequence[Seen]) -> list[Seen]:
+    """The same; where no divergence is known at all (an optuna study of one's own), the loss stands in for it."""
     losses = [s.loss for s in seen if s.loss is not None]
     if not losses or any(not math.isnan(s.log_divergence) for s in seen):
         return list(seen)

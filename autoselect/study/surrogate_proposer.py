@@ -91,19 +91,22 @@ class SurrogateProposer:
         return [masks[i] for i in self._rng.choice(len(masks), most, replace=False)]
 
     def _ladders(self) -> list[Mask]:
-        rankings = [by_sensitivity(self._problem), *self._problem.ladders]
-        found = [0, self._problem.everything]
-        for ranking in rankings:
-            rungs = min(len(ranking), self._most(_RUNGS))
-            steps = np.linspace(1, len(ranking), rungs).round().astype(int).tolist()
-            ladder = list(prefixes(ranking))
-            found += [ladder[count] for count in steps]
+        ends = [0, self._problem.everything]
+        found = [*ends, *(near for end in ends for near in self._drawn(moves.single_flips(end, self._problem), _RUNGS))]
+        for ranking in [by_sensitivity(self._problem), *self._problem.ladders]:
+            found += self._rungs(ranking)
         kinds: dict[str, Mask] = {}
         for i, atom in enumerate(self._problem.atoms):
             kinds[atom.op_type] = kinds.get(atom.op_type, 0) | 1 << i
         found += list(kinds.values())
         found += [self._problem.everything & ~mask for mask in kinds.values()]
         return found
+
+    def _rungs(self, ranking: Sequence[int]) -> list[Mask]:
+        """Prefixes of a ranking: from one end the worst left out, from the other only the harmless in integers."""
+        steps = np.linspace(1, len(ranking), min(len(ranking), self._most(_RUNGS))).round().astype(int).tolist()
+        ladder = list(prefixes(ranking))
+        return [ladder[count] for count in steps]
 
     def _add(self, masks: Iterable[Mask]) -> None:
         for mask in masks:
@@ -223,7 +226,12 @@ class _Ask:
         return masks[int(np.argmax(gains))] if masks else None
 
     def _breed(self) -> None:
-        """Add children of the front, and of what was promising at the last ask."""
+        """Add children of the front, and of what was promising at the last ask, and the ladder of what was learned.
+
+        Where many atoms each ruin the answer, probes alone may rank them wrongly, and no small step from the integer
+        side shows it. From the float side each candidate does, and the ladder of the terms then goes both ways.
+        """
+        self._owner._add(self._owner._rungs(np.argsort(-self._surrogate.terms, kind="stable").tolist()))
         expected = [mask for mask in self._owner._promising if mask not in self._taken]
         for number in range(self._owner._most(_CHILDREN)):
             parents = self._parents if number % 2 or not expected else expected

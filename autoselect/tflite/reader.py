@@ -15,6 +15,8 @@ from autoselect.tflite import flatbuffer as fb
 
 FLOAT_DTYPES = frozenset({"float32", "float16", "bfloat16", "float64"})
 QUANTIZED_DTYPES = frozenset({"int8", "uint8", "int16", "int4"})
+ANY_FORM = frozenset({"SHAPE", "RANK"})
+"""Op types that take a value in whatever form there is: they do not read its numbers."""
 _ITEM_BYTES = {"bool": 1, "string": 1, "int4": 1, "bfloat16": 2, "resource": 0, "variant": 0}
 _ITEM_BYTES |= {"int2": 1, "uint4": 1, "float8_e4m3fn": 1, "float8_e5m2": 1}
 
@@ -22,8 +24,9 @@ _ITEM_BYTES |= {"int2": 1, "uint4": 1, "float8_e4m3fn": 1, "float8_e5m2": 1}
 def read_graph(model: fb.Model, index: int = 0) -> Graph:
     """Read one subgraph of a parsed model, by default the main one (the first)."""
     subgraph = model.subgraphs[index]
+    computed = {int(i) for op in subgraph.operators or [] for i in op.outputs} | set(_indices(subgraph.inputs))
     tensors = tuple(read_tensor(model, t) for t in subgraph.tensors or [])
-    ops = tuple(_op(model, op, tensors) for op in subgraph.operators or [])
+    ops = tuple(_op(model, op, tensors, computed) for op in subgraph.operators or [])
     return Graph(tensors=tensors, ops=ops, inputs=_indices(subgraph.inputs), outputs=_indices(subgraph.outputs))
 
 
@@ -44,10 +47,11 @@ def read_tensor(model: fb.Model, tensor: Any) -> Tensor:
     )
 
 
-def _op(model: fb.Model, op: Any, tensors: tuple[Tensor, ...]) -> Op:
+def _op(model: fb.Model, op: Any, tensors: tuple[Tensor, ...], computed: set[int]) -> Op:
+    """One op; a variable is no activation of it, and neither is a constant of no elements, which has no data."""
     name = fb.op_type(model, op)
     inputs = _indices(op.inputs)
-    activations = tuple(i for i in inputs if not tensors[i].is_constant)
+    activations = tuple(i for i in inputs if not tensors[i].is_constant and i in computed)
     constants = tuple(i for i in inputs if tensors[i].is_constant)
     outputs = _indices(op.outputs)
     kind = _kind(name, [tensors[i].dtype for i in activations + outputs], [tensors[i].dtype for i in constants])
@@ -62,6 +66,8 @@ def _op(model: fb.Model, op: Any, tensors: tuple[Tensor, ...]) -> Op:
 
 
 def _kind(name: str, activation_dtypes: list[str], constant_dtypes: list[str]) -> OpKind:
+    if name in ANY_FORM:
+        return OpKind.NEUTRAL
     touches_float = any(d in FLOAT_DTYPES for d in activation_dtypes)
     touches_quantized = any(d in QUANTIZED_DTYPES for d in activation_dtypes)
     if touches_float and touches_quantized and name in ("QUANTIZE", "DEQUANTIZE"):
@@ -112,7 +118,7 @@ def _specs(model: fb.Model, indices: Any, side: str) -> tuple[TensorSpec, ...]:
     keys: dict[int, str] = {}
     for signature in model.signatureDefs or []:
         if (signature.subgraphIndex or 0) == 0:
-            keys = {int(m.tensorIndex): m.name.decode("utf-8") for m in getattr(signature, side) or []}
+            keys = {int(m.tensorIndex): m.name.decode("utf-8", "replace") for m in getattr(signature, side) or []}
             break
     specs = []
     for index in _indices(indices):

@@ -16,6 +16,7 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
 import loaders
+from autoselect.quantize.predict import Predictor
 
 from autoselect.api.source import load_source
 from autoselect.cases import prepare as preparation
@@ -30,7 +31,6 @@ from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool
 from autoselect.quantize import converter
 from autoselect.quantize.build import Builder
-from autoselect.quantize.predict import Predictor
 from autoselect.runs.cache import cache_directory
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.vela import compile_model
@@ -68,7 +68,7 @@ def random_recipes(nodes: Sequence[Node], target: Target, rng: np.random.Generat
     Without that hardly any recipe of a model with many such ops would compile.
     """
     must = {op for rule in target.rules if rule.by == "compiler" for op in rule.ops or ()}
-    names = [(node.name, node.op_type) for node in nodes if node.unreachable_reason is None]
+    names = [(node.name, node.op_type) for node in nodes]
     recipes = []
     for number in range(COUNT):
         share = 0.0 if number == 0 else rng.choice([0.05, 0.15, 0.3, 0.6])

@@ -23,7 +23,6 @@ from autoselect.errors import (
     DataError,
     MetricError,
     ModelError,
-    PreparationError,
     RecipeError,
     RunFolderError,
     StorageError,
@@ -74,6 +73,17 @@ ROWS: dict[str, tuple[dict[str, Any], type[AutoselectError], int, str]] = {
     "empty file": ({"model": b""}, ModelError, 3, r"found '0 bytes'"),
     "cut off by half": ({"model": model_bytes()[:50_000]}, ModelError, 3, r"damaged or cut off \(50000 bytes"),
     "cut off early": ({"model": model_bytes()[:500]}, ModelError, 3, r"damaged or cut off \(500 bytes"),
+    "cut in the middle of a buffer": ({"model": model_bytes()[:-3000]}, ModelError, 3, r"damaged or cut off"),
+    "unknown signature": ({"signature": "encode"}, UsageError, 2, r"no signature 'encode'\. Its signatures: serving_"),
+    "shape of no input": ({"shapes": {"wave": (1, 64)}}, UsageError, 2, r"no input 'wave'.*: window=\?x64x1x6"),
+    "shape of another rank": (
+        {"shapes": {"window": (1, 64)}},
+        UsageError,
+        2,
+        r"expected 4 sizes.*window=\?x64x1x6",
+    ),
+    "shape against the model": ({"shapes": {"window": (1, 99, 1, 6)}}, UsageError, 2, r"axis 1 .*fixed to 64.*got 99"),
+    "shape of letters": ({"shapes": {"window": "1x64x1x6"}}, UsageError, 2, r"'window' must be whole numbers"),
     "no kind of model": ({"model": 7}, UsageError, 2, r"a TFLiteConverter, got int"),
     # calibration
     "no calibration": ({"calibration": None}, UsageError, 2, r"representative data: pass --calibration"),
@@ -153,28 +163,6 @@ def test_a_quantized_model_is_refused(finished: autoselect.Run, tmp_path: Path) 
         with pytest.raises(ModelError, match=r"quantized already: \d+ of its tensors.*float model"):
             pump.search(tmp_path / "run", model=finished.model_path(name))
     assert not (tmp_path / "run" / "manifest.json").exists()
-
-
-def test_a_model_that_kills_the_calibrator_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    """Keras 3 makes a WHILE of an LSTM, at which TensorFlow's calibrator ends in a segmentation fault."""
-    import keras
-    import tensorflow as tf
-
-    keras.utils.set_random_seed(1)
-    model = keras.Sequential([keras.Input((5, 3), batch_size=1), keras.layers.LSTM(4), keras.layers.Dense(2)])
-    (tmp_path / "lstm.tflite").write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
-    assert "WHILE" in pump.litert_ops((tmp_path / "lstm.tflite").read_bytes())
-    data = np.random.default_rng(0).normal(size=(8, 5, 3)).astype(np.float32)
-    with pytest.raises(PreparationError, match=r"WHILE op.*TF_USE_LEGACY_KERAS=1.*unroll=True") as caught:
-        autoselect.search(
-            tmp_path / "lstm.tflite",
-            calibration=data[:4],
-            evaluation=data[4:],
-            metric="agreement",
-            output=tmp_path / "run",
-        )
-    assert caught.value.exit_code == 9
-    assert [p.name for p in (tmp_path / "run").iterdir()] == ["worker.log"]
 
 
 # -------------------------------------------------------------------------------------------- recipes

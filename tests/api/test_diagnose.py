@@ -112,7 +112,6 @@ def test_leaving_in_and_out_equals_building_by_hand(whole: autoselect.Diagnosis,
     table = whole.layer_statistics
     row = table.iloc[int(np.argmax(table["leave_one_in"]))]
     name, others = row["tensor_name"], frozenset(table["tensor_name"]) - {row["tensor_name"]}
-    assert row["unreachable_reason"] == ""
     left_in = autoselect.Recipe(denylisted_nodes=others, fallback="float")
     left_out = autoselect.Recipe(denylisted_nodes=frozenset({name}), fallback="float")
     assert row["leave_one_in"] == pytest.approx(divergence(left_in, tmp_path, 4), rel=1e-6)

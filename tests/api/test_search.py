@@ -444,6 +444,8 @@ def test_an_evaluator_of_ones_own(tmp_path: Path, evaluator: Any, has_heldout: b
     run = autoselect.search(**ingredients, evaluator=evaluator, trials=5, output=tmp_path / "run")
     name = run.manifest["metric"]["name"]
     assert name == getattr(evaluator, "__name__", "evaluator_of_parts")
+    assert run.trials["sqnr_db"].notna().all()
+    assert run.front["sqnr_db"].notna().all()
     first = tuple(values[:60] for values in pump.SEARCH)
     later = tuple(values[:60] for values in pump.HELDOUT)
     for row in run.front.to_dict("records"):

@@ -14,7 +14,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 
 import autoselect
-from autoselect.errors import RunFolderError
+from autoselect.errors import ModelError, RunFolderError
 
 SAMPLES = np.random.default_rng(0).normal(size=(60, 8, 8, 1)).astype(np.float32)
 CALIBRATION, EVALUATION = SAMPLES[:7], SAMPLES[7:]
@@ -130,3 +130,98 @@ def test_what_is_given_goes_before_what_a_converter_brings(tmp_path: Path) -> No
     assert run.manifest["counts"]["calibration"] == 4
     assert json.loads(run.trials["recipe"].iloc[0])["io_type"] == "uint8"
     assert json.loads(run.trials["recipe"].iloc[0])["per_channel"] is True
+
+
+# ------------------------------------------------------------------------------------ what has to be made ready first
+
+
+def said(events: list[Any]) -> list[str]:
+    from autoselect.cases.events import Warned
+
+    return [event.message for event in events if isinstance(event, Warned)]
+
+
+def free_length() -> bytes:
+    import tensorflow as tf
+
+    kernel = np.random.default_rng(0).normal(size=(3, 4, 5)).astype(np.float32)
+    call = tf.function(lambda x: tf.reduce_mean(tf.nn.relu(tf.nn.conv1d(x, kernel, 1, "SAME")), axis=1))
+    function = call.get_concrete_function(tf.TensorSpec([None, None, 4], tf.float32, name="wave"))
+    return bytes(tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module()).convert())
+
+
+WAVES = np.random.default_rng(1).normal(size=(40, 12, 4)).astype(np.float32)
+TAKEN = "Free sizes were taken from the representative samples, which agree: wave=1x12x4. Choose others with --shape."
+
+
+@pytest.mark.parametrize(("shapes", "notes"), [(None, [TAKEN]), ({"wave": (1, 12, 4)}, [])], ids=["samples", "shape"])
+def test_free_sizes(shapes: Any, notes: list[str], tmp_path: Path) -> None:
+    events: list[Any] = []
+    path = tmp_path / "model.tflite"
+    path.write_bytes(free_length())
+    run = search(
+        path,
+        tmp_path / "run",
+        calibration=WAVES[:10],
+        evaluation=WAVES[10:],
+        metric="sqnr_db",
+        shapes=shapes,
+        listener=events.append,
+    )
+    assert [note for note in said(events) if "sizes" in note] == notes
+    assert [note for note in run.manifest["warnings"] if "sizes" in note] == notes
+    content = run.model_path(run.front["id"].iloc[0]).read_bytes()
+    interpreter = Interpreter(model_content=content)
+    interpreter.allocate_tensors()
+    assert interpreter.get_input_details()[0]["shape"].tolist() == [1, 12, 4]
+    if shapes is not None:  # They come from the manifest.
+        again = autoselect.resume(run.directory, trials=6, calibration=WAVES[:10], evaluation=WAVES[10:])
+        assert again.manifest["settings"]["shapes"] == {"wave": [1, 12, 4]}
+    built = autoselect.build(
+        autoselect.Recipe(), model=path, calibration=WAVES[:10], shapes=shapes, output=tmp_path / "out.tflite"
+    )
+    assert [note for note in built["warnings"] if "sizes" in note] == notes
+
+
+def test_free_sizes_without_an_answer(tmp_path: Path) -> None:
+    differ = [[WAVES[:1]], [WAVES[:1, :9]]]
+    with pytest.raises(ModelError, match=r"1x12x4 in the first, 1x9x4 in sample 1 .*--shape wave=1x12x4"):
+        search(free_length(), tmp_path / "run", calibration=differ, evaluation=WAVES, metric="sqnr_db")
+
+
+def test_a_model_with_a_loop_is_searched_around_it(tmp_path: Path) -> None:
+    """Keras 3 makes a WHILE of an LSTM, at which TensorFlow's calibrator ends in a segmentation fault."""
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(1)
+    layers = [keras.Input((5, 3), batch_size=1), keras.layers.Dense(6, activation="relu"), keras.layers.LSTM(4)]
+    model = keras.Sequential([*layers, keras.layers.Dense(2)])
+    (tmp_path / "lstm.tflite").write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+    data = np.random.default_rng(0).normal(size=(40, 5, 3)).astype(np.float32)
+    events: list[Any] = []
+    run = search(
+        tmp_path / "lstm.tflite",
+        tmp_path / "run",
+        calibration=data[:10],
+        evaluation=data[10:],
+        metric="sqnr_db",
+        listener=events.append,
+    )
+    assert [note.split(":")[0] for note in said(events)][:1] == ["The model has control flow (WHILE)"]
+    assert "FULLY_CONNECTED" in set(run.layer_statistics["op_name"])
+    assert "WHILE" not in set(run.layer_statistics["op_name"])
+    assert "WHILE" in pump.litert_ops(run.model_path("integer").read_bytes())
+    assert run.summary["references"]["fiq"]["sqnr_db"] > 10.0
+
+
+@pytest.mark.parametrize("name", kerases())
+def test_a_live_recurrent_model_is_unrolled(name: str, tmp_path: Path) -> None:
+    keras = pytest.importorskip(name)
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((None, 4), name="wave"), keras.layers.GRU(6), keras.layers.Dense(3)])
+    found = autoselect.diagnose(model, calibration=WAVES[:10, :5], debug_samples=4)
+    notes = found.facts["warnings"]
+    assert notes[0].replace("12x4", "5x4") == TAKEN.replace("12x4", "5x4")
+    assert notes[1].startswith("Recurrent layers were unrolled")
+    assert "WHILE" not in set(found.layer_statistics["op_name"])

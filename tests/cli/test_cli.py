@@ -115,6 +115,7 @@ BUILT = {
     "size_bytes": 49320,
     "kinds": {"a": "integer", "b": "integer", "c": "float"},
     "fallbacks": {"c": "no hybrid kernel for MUL"},
+    "warnings": [],
 }
 SCORED = {
     "metric": "accuracy",
@@ -237,6 +238,9 @@ def test_wrong_options_exit_with_2(api: FakeApi, args: list[str]) -> None:
 
 SEARCH_DEFAULTS = {
     "calibration": None,
+    "signature": None,
+    "shapes": None,
+    "integer": None,
     "evaluation": None,
     "metric": "accuracy",
     "direction": None,
@@ -345,7 +349,8 @@ def test_options_of_the_other_commands(api: FakeApi) -> None:
     invoke("pick", "run", "--name", "compact", "-o", "o.tflite")
     resume, build, evaluate, pick = (keywords for _, _, keywords in api.calls)
     assert (resume["trials"], resume["workers"], resume["evaluation"], resume["model"]) == (200, 1, "e.npz", None)
-    assert build == {"model": "m", "calibration": "c.npz", "output": "o", "cache": False}
+    chosen = {key: value for key, value in build.items() if value is not None}
+    assert chosen == {"model": "m", "calibration": "c.npz", "output": "o", "cache": False}
     assert (evaluate["metric"], evaluate["reference"], evaluate["direction"]) == ("agreement", "f.tflite", None)
     assert pick == {"name": "compact", "output": "o.tflite"}
 

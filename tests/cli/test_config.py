@@ -181,3 +181,23 @@ def test_a_shell_is_told_how_to_complete(tmp_path: Path) -> None:
         [sys.executable, "-m", "autoselect"], env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == ["search"]
+
+
+# ------------------------------------------------------------------------------------- signature and shapes
+
+
+def test_a_signature_and_shapes_reach_the_search(called: dict[str, Any]) -> None:
+    search_with('model = "m.tflite"\nsignature = "encode"\nshape = ["audio=1x16000", "mask=1x250"]\n')
+    assert (called["signature"], called["shapes"]) == ("encode", {"audio": (1, 16000), "mask": (1, 250)})
+    called.clear()
+    invoke("search", "m.tflite", "--signature", "decode", "--shape", "audio=1x8000")
+    assert (called["signature"], called["shapes"]) == ("decode", {"audio": (1, 8000)})
+    called.clear()
+    invoke("search", "m.tflite")
+    assert (called["signature"], called["shapes"]) == (None, None)
+
+
+def test_a_shape_that_is_none_is_refused(called: dict[str, Any]) -> None:
+    done = invoke("search", "m.tflite", "--shape", "audio")
+    assert (done.exit_code, called) == (2, {})
+    assert "expected an input and its sizes" in done.output + done.stderr

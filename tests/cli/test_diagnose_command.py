@@ -89,6 +89,9 @@ def invoke(*args: str) -> Any:
 
 DEFAULTS = {
     "calibration": None,
+    "signature": None,
+    "shapes": None,
+    "integer": None,
     "debug_data": None,
     "output": None,
     "recipe": None,

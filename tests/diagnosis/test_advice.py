@@ -192,17 +192,6 @@ def test_ablation_tells_harmful_suspects_from_harmless_ones() -> None:
     assert repr(second) in harmless
 
 
-def test_a_suspect_that_no_denylist_reaches_is_not_to_be_denied() -> None:
-    nodes = tuple(replace(n, unreachable_reason="bound") for n in half_ruined().layers.nodes)
-    bad = replace(
-        half_ruined(), layers=replace(ruined().layers, nodes=nodes, statistics=ruined().layers.statistics[:2])
-    )
-    advice = given(bad, "suspicious_error")
-    assert advice is not None
-    assert "denylisted_nodes" not in advice.action
-    assert "No denylist reaches" in advice.action
-
-
 def test_errors_between_rounding_and_suspicion_are_unhealthy() -> None:
     advice = given(half_ruined(), "unhealthy_error")
     assert advice is not None

@@ -35,8 +35,8 @@ def measured(mse: float, scale: float = 1.0, **changes: object) -> LayerStatisti
     return LayerStatistics(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def table(*errors: float | None, unreachable: tuple[int, ...] = ()) -> LayerTable:
-    nodes = [node(i, unreachable_reason="stays" if i in unreachable else None) for i in range(len(errors))]
+def table(*errors: float | None) -> LayerTable:
+    nodes = [node(i) for i in range(len(errors))]
     statistics = [None if e is None else measured(e) for e in errors]
     return LayerTable(nodes=tuple(nodes), statistics=tuple(statistics))
 
@@ -54,7 +54,6 @@ def test_derived_figures() -> None:
         pytest.param(table(1.0, 3.0, 2.0), ["n1", "n2", "n0"], id="largest first"),
         pytest.param(table(2.0, 1.0, 2.0), ["n0", "n2", "n1"], id="ties in graph order"),
         pytest.param(table(None, 1.0, math.nan, 2.0), ["n3", "n1", "n0", "n2"], id="no figure comes last"),
-        pytest.param(table(1.0, 3.0, 2.0, unreachable=(1,)), ["n2", "n0"], id="without what no denylist reaches"),
         pytest.param(table(), [], id="no nodes"),
     ],
 )
@@ -73,8 +72,7 @@ def test_every_statistic_is_a_column_of_numbers() -> None:
 
 
 def test_what_may_be_searched() -> None:
-    layers = table(1.0, 1.0, unreachable=(0,))
-    assert [n.name for n in layers.reachable] == ["n1"]
+    layers = table(1.0, 1.0)
     assert len(layers) == 2
     assert dict(layers.op_types) == {"n0": "ADD", "n1": "ADD"}
 
@@ -93,7 +91,6 @@ def test_columns_that_do_not_fit(nodes: tuple[Node, ...], statistics: tuple[None
 
 @st.composite
 def tables(draw: st.DrawFn) -> LayerTable:
-    reasons = st.none() | st.sampled_from(["stays integer", 'with "quotes", commas'])
     names = draw(st.lists(st.text("ab/;:#1,\"'", min_size=1), unique=True, max_size=4))
     nodes = [
         node(
@@ -101,8 +98,6 @@ def tables(draw: st.DrawFn) -> LayerTable:
             name=n,
             outputs=(n,),
             macs=draw(st.integers(0, 10**9)),
-            unreachable_reason=draw(reasons),
-            bound_reason=draw(reasons),
         )
         for i, n in enumerate(names)
     ]

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +12,7 @@ Row = tuple[str, tuple[int, ...], tuple[int, ...]]
 """An op's type, the tensors that it reads and those that it writes; tensor 0 is the model's input."""
 
 
-def unit_letters(rows: list[Row], marks: Mapping[int, str], outputs: tuple[int, ...], skipped: tuple[int, ...]) -> str:
+def unit_letters(rows: list[Row], outputs: tuple[int, ...], skipped: tuple[int, ...]) -> str:
     """The units of a graph, its ops called a, b, c...: ``ab c`` are two units."""
     count = 1 + max(t for _, reads, writes in rows for t in (*reads, *writes))
     tensors = [Tensor(name=str(i), dtype="float32", shape=(1,), is_constant=False, size_bytes=4) for i in range(count)]
@@ -23,14 +21,7 @@ def unit_letters(rows: list[Row], marks: Mapping[int, str], outputs: tuple[int, 
         for name, reads, writes in rows
     ]
     nodes = [
-        Node(
-            index=i,
-            name="abcdefghijkl"[i],
-            op_type=row[0],
-            outputs=("",),
-            bound_reason="tried" if marks.get(i) == "bound" else None,
-            unreachable_reason="tried" if marks.get(i) == "unreachable" else None,
-        )
+        Node(index=i, name="abcdefghijkl"[i], op_type=row[0], outputs=("",))
         for i, row in enumerate(rows)
         if i not in skipped
     ]
@@ -53,58 +44,51 @@ SPLIT_AND_JOIN: list[Row] = [
 
 
 @pytest.mark.parametrize(
-    ("rows", "marks", "outputs", "skipped", "expected"),
+    ("rows", "outputs", "skipped", "expected"),
     [
-        pytest.param(chain(CONV, CONV), {}, (2,), (), "a b", id="convolutions"),
-        pytest.param(chain(CONV, "RESHAPE", CONV), {}, (3,), (), "ab c", id="a mover joins the op before"),
-        pytest.param(chain(CONV, "RESHAPE", "TRANSPOSE", "PAD", CONV), {}, (5,), (), "abcd e", id="a chain of movers"),
-        pytest.param(chain("PAD", "RESHAPE", CONV), {}, (3,), (), "abc", id="movers at the input join the op after"),
-        pytest.param(chain("RESHAPE"), {}, (1,), (), "a", id="a mover alone"),
-        pytest.param(chain(CONV, "RELU", CONV), {}, (3,), (), "ab c", id="a clamp"),
+        pytest.param(chain(CONV, CONV), (2,), (), "a b", id="convolutions"),
+        pytest.param(chain(CONV, "RESHAPE", CONV), (3,), (), "ab c", id="a mover joins the op before"),
+        pytest.param(chain(CONV, "RESHAPE", "TRANSPOSE", "PAD", CONV), (5,), (), "abcd e", id="a chain of movers"),
+        pytest.param(chain("PAD", "RESHAPE", CONV), (3,), (), "abc", id="movers at the input join the op after"),
+        pytest.param(chain("RESHAPE"), (1,), (), "a", id="a mover alone"),
+        pytest.param(chain(CONV, "RELU", CONV), (3,), (), "ab c", id="a clamp"),
         pytest.param(
             [(CONV, (0,), (1,)), ("RELU", (1,), (2,)), ("ADD", (2, 1), (3,))],
-            {},
             (3,),
             (),
             "a b c",
             id="a clamp of two",
         ),
-        pytest.param(chain(CONV, "RELU"), {}, (1, 2), (), "a b", id="a clamp of an output"),
-        pytest.param(chain(CONV, "HARD_SWISH", CONV), {}, (3,), (), "a b c", id="an activation with a scale"),
+        pytest.param(chain(CONV, "RELU"), (1, 2), (), "a b", id="a clamp of an output"),
+        pytest.param(chain(CONV, "HARD_SWISH", CONV), (3,), (), "a b c", id="an activation with a scale"),
         pytest.param(
-            [(CONV, (0,), (1,)), ("HARD_SWISH", (1,), (2,)), ("MUL", (1, 2), (3,))], {}, (3,), (), "a b c", id="swish"
+            [(CONV, (0,), (1,)), ("HARD_SWISH", (1,), (2,)), ("MUL", (1, 2), (3,))], (3,), (), "a b c", id="swish"
         ),
-        pytest.param(SPLIT_AND_JOIN, {}, (6,), (), "ab c de", id="split and join"),
-        pytest.param(chain(CONV, "AVERAGE_POOL_2D", CONV), {}, (3,), (), "a b c", id="pooling that makes an error"),
-        pytest.param(chain(CONV, "AVERAGE_POOL_2D", CONV), {1: "bound"}, (3,), (), "ab c", id="bound"),
-        pytest.param(chain("AVERAGE_POOL_2D", CONV), {0: "unreachable"}, (2,), (), "ab", id="unreachable"),
+        pytest.param(SPLIT_AND_JOIN, (6,), (), "ab c de", id="split and join"),
+        pytest.param(chain(CONV, "AVERAGE_POOL_2D", CONV), (3,), (), "a b c", id="pooling that makes an error"),
         pytest.param(
-            [("PAD", (0,), (1,)), (CONV, (1,), (2,)), (CONV, (1,), (3,))], {}, (2, 3), (), "a b c", id="read by two"
+            [("PAD", (0,), (1,)), (CONV, (1,), (2,)), (CONV, (1,), (3,))], (2, 3), (), "a b c", id="read by two"
         ),
-        pytest.param(chain("CAST", "RESHAPE", CONV), {}, (3,), (0,), "bc", id="after an op that is no node"),
+        pytest.param(chain("CAST", "RESHAPE", CONV), (3,), (0,), "bc", id="after an op that is no node"),
     ],
 )
-def test_units(
-    rows: list[Row], marks: dict[int, str], outputs: tuple[int, ...], skipped: tuple[int, ...], expected: str
-) -> None:
-    assert unit_letters(rows, marks, outputs, skipped) == expected
+def test_units(rows: list[Row], outputs: tuple[int, ...], skipped: tuple[int, ...], expected: str) -> None:
+    assert unit_letters(rows, outputs, skipped) == expected
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> tuple[list[Row], dict[int, str]]:
+def graphs(draw: st.DrawFn) -> list[Row]:
     types = st.sampled_from([*sorted(MOVERS)[:6], *sorted(CLAMPS), CONV, "ADD", "CONCATENATION"])
     rows: list[Row] = []
     for i in range(draw(st.integers(1, 10))):
         reads = draw(st.lists(st.integers(0, i), min_size=1, max_size=2, unique=True))
         rows.append((draw(types), tuple(reads), (i + 1,)))
-    marks = draw(st.dictionaries(st.integers(0, len(rows) - 1), st.sampled_from(["bound", "unreachable"])))
-    return rows, marks
+    return rows
 
 
 @given(graphs())
-def test_every_node_is_in_one_unit_and_in_order(drawn: tuple[list[Row], dict[int, str]]) -> None:
-    rows, marks = drawn
-    found = unit_letters(rows, marks, (len(rows),), ()).split(" ")
+def test_every_node_is_in_one_unit_and_in_order(rows: list[Row]) -> None:
+    found = unit_letters(rows, (len(rows),), ()).split(" ")
     assert sorted("".join(found)) == list("abcdefghijkl"[: len(rows)])
     assert all(list(unit) == sorted(unit) for unit in found)
     assert [unit[0] for unit in found] == sorted(unit[0] for unit in found)

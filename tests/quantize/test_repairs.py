@@ -15,8 +15,9 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.domain.recipe import REPAIRS, Recipe
 from autoselect.errors import BuildError
 from autoselect.quantize import bias, rounding
-from autoselect.quantize.build import Assembly, Builder, Candidate
+from autoselect.quantize.build import Builder, Candidate
 from autoselect.quantize.repairs import RepairKit
+from autoselect.quantize.wholes import Whole, make_wholes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -237,58 +238,62 @@ def test_every_repair_gives_a_model_that_runs_with_no_float_op(name: str) -> Non
 # ------------------------------------------------------------------------------------------------- bad input
 
 
-def assembled(prepared: zoo.Prepared) -> tuple[Assembly, Any]:
-    return prepared.builder.assemble([], Recipe()), fb.parse(prepared.calibrated.content)
+def assembled(prepared: zoo.Prepared) -> tuple[Whole, Any]:
+    return make_wholes(prepared.kit, Recipe()).integer, fb.parse(prepared.calibrated.content)
 
 
-def first_weighted(assembly: Assembly) -> Any:
+def rows(assembly: Whole) -> dict[int, list[int]]:
+    return {index: [place] for index, place in assembly.places.items()}
+
+
+def first_weighted(assembly: Whole) -> Any:
     ops = assembly.model.subgraphs[0].operators
     return next(op for op in ops if fb.op_type(assembly.model, op) == "CONV_2D")
 
 
-def nan_means(_assembly: Assembly, _float_model: Any, means: dict[int, np.ndarray]) -> None:
+def nan_means(_assembly: Whole, _float_model: Any, means: dict[int, np.ndarray]) -> None:
     index = min(means)
     means[index] = np.full_like(means[index], np.nan)
 
 
-def no_means(_assembly: Assembly, _float_model: Any, means: dict[int, np.ndarray]) -> None:
+def no_means(_assembly: Whole, _float_model: Any, means: dict[int, np.ndarray]) -> None:
     del means[min(means)]
 
 
-def zero_scale(assembly: Assembly, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def zero_scale(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
     op = first_weighted(assembly)
     quantization = assembly.model.subgraphs[0].tensors[op.inputs[1]].quantization
     quantization.scale = np.zeros_like(quantization.scale)
 
 
-def full_bias(assembly: Assembly, _float_model: Any, means: dict[int, np.ndarray]) -> None:
+def full_bias(assembly: Whole, _float_model: Any, means: dict[int, np.ndarray]) -> None:
     model, op = assembly.model, first_weighted(assembly)
     tensor = model.subgraphs[0].tensors[op.inputs[2]]
     tensor.buffer = fb.add_buffer(model, np.full(32, np.iinfo(np.int32).max, dtype=np.int32))
     means[min(means)] = means[min(means)] * 1e6
 
 
-def computed_bias(assembly: Assembly, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def computed_bias(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
     first_weighted(assembly).inputs[2] = first_weighted(assembly).outputs[0]
 
 
-def constant_input(_assembly: Assembly, float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def constant_input(_assembly: Whole, float_model: Any, _means: dict[int, np.ndarray]) -> None:
     op = next(op for op in float_model.subgraphs[0].operators if fb.op_type(float_model, op) == "CONV_2D")
     float_model.subgraphs[0].tensors[op.inputs[0]].buffer = fb.add_buffer(float_model, np.zeros((1, 8, 8, 3), "f4"))
 
 
-def computed_weights(assembly: Assembly, float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def computed_weights(assembly: Whole, float_model: Any, _means: dict[int, np.ndarray]) -> None:
     for model in (assembly.model, float_model):
         op = next(op for op in model.subgraphs[0].operators if fb.op_type(model, op) == "CONV_2D")
         model.subgraphs[0].tensors[op.inputs[1]].buffer = 0
 
 
-def other_weights(assembly: Assembly, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def other_weights(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
     tensor = assembly.model.subgraphs[0].tensors[first_weighted(assembly).inputs[1]]
     tensor.shape = np.array([32, 27, 1, 1], dtype=np.int32)
 
 
-def wide_bias(assembly: Assembly, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def wide_bias(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
     model, op = assembly.model, first_weighted(assembly)
     tensor = model.subgraphs[0].tensors[op.inputs[2]]
     tensor.type, tensor.buffer = schema.TensorType.INT64, fb.add_buffer(model, np.zeros(32, dtype=np.int64))
@@ -309,7 +314,7 @@ BAD = {
 
 @pytest.mark.parametrize(("spoil", "reason"), BAD.values(), ids=BAD)
 def test_what_cannot_be_corrected_is_left_as_it_was_with_the_reason(
-    spoil: Callable[[Assembly, Any, dict[int, np.ndarray]], None], reason: str
+    spoil: Callable[[Whole, Any, dict[int, np.ndarray]], None], reason: str
 ) -> None:
     prepared = biased()
     assembly, float_model = assembled(prepared)
@@ -317,7 +322,7 @@ def test_what_cannot_be_corrected_is_left_as_it_was_with_the_reason(
     spoil(assembly, float_model, means)
     op = first_weighted(assembly)
     before = list(op.inputs), assembly.model.subgraphs[0].tensors[op.inputs[2]].buffer
-    shifts = bias.correct(assembly.model, float_model, assembly.places, means)
+    shifts = bias.correct(assembly.model, float_model, rows(assembly), means)
     skipped = shifts[min(prepared.kit.means(("bias",)))]
     assert skipped.reason is not None
     assert reason in skipped.reason
@@ -325,7 +330,7 @@ def test_what_cannot_be_corrected_is_left_as_it_was_with_the_reason(
     assert [s.reason for s in shifts.values()].count(None) == 4
 
 
-def nan_weights(_assembly: Assembly, float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def nan_weights(_assembly: Whole, float_model: Any, _means: dict[int, np.ndarray]) -> None:
     op = next(op for op in float_model.subgraphs[0].operators if fb.op_type(float_model, op) == "CONV_2D")
     tensor = float_model.subgraphs[0].tensors[op.inputs[1]]
     values = fb.constant_values(float_model, tensor).copy()
@@ -333,12 +338,12 @@ def nan_weights(_assembly: Assembly, float_model: Any, _means: dict[int, np.ndar
     tensor.buffer = fb.add_buffer(float_model, values)
 
 
-def no_input_scale(assembly: Assembly, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def no_input_scale(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
     tensors = assembly.model.subgraphs[0].tensors
     tensors[first_weighted(assembly).inputs[0]].quantization.scale = np.array([np.inf], dtype=np.float32)
 
 
-def full_coarse_bias(assembly: Assembly, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def full_coarse_bias(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
     """Twice as much at the scale of the products."""
     full_bias(assembly, _float_model, {0: np.zeros(1)})
     quantization = assembly.model.subgraphs[0].tensors[first_weighted(assembly).inputs[2]].quantization
@@ -356,13 +361,13 @@ BAD_TO_REROUND = {
 
 @pytest.mark.parametrize(("spoil", "reason"), BAD_TO_REROUND.values(), ids=BAD_TO_REROUND)
 def test_weights_that_cannot_have_other_scales_keep_theirs_with_the_reason(
-    spoil: Callable[[Assembly, Any, dict[int, np.ndarray]], None], reason: str
+    spoil: Callable[[Whole, Any, dict[int, np.ndarray]], None], reason: str
 ) -> None:
     assembly, float_model = assembled(biased())
     spoil(assembly, float_model, {})
     tensors, op = assembly.model.subgraphs[0].tensors, first_weighted(assembly)
     before = [(tensors[i].buffer, _described(assembly.model, tensors[i])) for i in op.inputs]
-    skipped = rounding.reround(assembly.model, float_model, assembly.places)
+    skipped = rounding.reround(assembly.model, float_model, rows(assembly))
     assert [reason in why for why in skipped.values()] == [True]
     assert [(tensors[i].buffer, _described(assembly.model, tensors[i])) for i in op.inputs] == before
 
@@ -395,5 +400,5 @@ def test_ops_of_other_subgraphs_are_left_alone() -> None:
     assembly, float_model = assembled(prepared)
     twin = fb.parse(prepared.calibrated.content).subgraphs[0]
     float_model.subgraphs.append(twin)
-    shifts = bias.correct(assembly.model, float_model, assembly.places, prepared.kit.means(("bias",)))
+    shifts = bias.correct(assembly.model, float_model, rows(assembly), prepared.kit.means(("bias",)))
     assert len(shifts) == 5

@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 import zoo
 
+from autoselect.domain.tensors import TensorSpec
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
 
 def transformer(keras: Any) -> Any:
     layers = keras.layers
@@ -59,17 +63,12 @@ def converted(name: str) -> bytes:
 
 
 def samples_of(content: bytes, count: int) -> list[dict[str, np.ndarray]]:
-    """Random inputs by key, batch 1."""
-    from autoselect.tflite import flatbuffer as fb
-    from autoselect.tflite import reader
-
+    """Random inputs by key, batch 1; integers from 0 to 8."""
     rng = np.random.default_rng(0)
-    return [
-        {
-            spec.key: (
-                rng.normal(size=spec.shape) if spec.dtype.kind == "f" else rng.integers(0, 9, spec.shape)
-            ).astype(spec.dtype)
-            for spec in reader.input_specs(fb.parse(content))
-        }
-        for _ in range(count)
-    ]
+
+    def one(spec: TensorSpec) -> np.ndarray:
+        drawn = rng.normal(size=spec.shape) if spec.dtype.kind == "f" else rng.integers(0, 9, spec.shape)
+        return drawn.astype(spec.dtype)
+
+    specs = reader.input_specs(fb.parse(content))
+    return [{spec.key: one(spec) for spec in specs} for _ in range(count)]

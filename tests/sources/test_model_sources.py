@@ -232,6 +232,19 @@ def free_width() -> bytes:
     return bytes(tf().lite.TFLiteConverter.from_concrete_functions([function], tf().Module()).convert())
 
 
+def no_inputs() -> bytes:
+    model = fb.parse(zoo.cnn().float_model)
+    model.subgraphs[0].inputs, model.signatureDefs = np.array([], np.int32), []
+    return fb.serialise(model)
+
+
+def lost_tensor() -> bytes:
+    model = fb.parse(zoo.cnn().float_model)
+    op = model.subgraphs[0].operators[1]
+    op.inputs = np.array([4000, *op.inputs[1:]], np.int32)
+    return fb.serialise(model)
+
+
 def no_ops() -> bytes:
     model = fb.parse(zoo.cnn().float_model)
     model.subgraphs[0].operators = []
@@ -247,6 +260,8 @@ def no_ops() -> bytes:
         ),
         pytest.param(free_width, "free sizes beside its batch: ", id="a free width"),
         pytest.param(no_ops, "no ops", id="no ops"),
+        pytest.param(no_inputs, "has no inputs", id="no inputs"),
+        pytest.param(lost_tensor, r"damaged \(\d+ bytes read\): it points at tensors", id="a tensor that is not there"),
         pytest.param(lambda: b"GIF89a" + bytes(40), "Expected a TFLite file", id="no TFLite file"),
     ],
 )

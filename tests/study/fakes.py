@@ -29,7 +29,7 @@ def statistics(rmse_per_scale: float, *, scale: float = 1.0) -> LayerStatistics:
     )
 
 
-def table(*rows: tuple[str, str, float | None], unreachable: Sequence[str] = ()) -> LayerTable:
+def table(*rows: tuple[str, str, float | None]) -> LayerTable:
     """A layer table of (name, op type, rmse/scale) rows; None for a node without statistics."""
     nodes = tuple(
         Node(
@@ -37,7 +37,6 @@ def table(*rows: tuple[str, str, float | None], unreachable: Sequence[str] = ())
             name=name,
             op_type=op_type,
             outputs=(name,),
-            unreachable_reason="fixed" if name in unreachable else None,
         )
         for i, (name, op_type, _) in enumerate(rows)
     )

@@ -44,11 +44,6 @@ def test_heuristics_by_hand(values: list[float | None], expected: str) -> None:
     assert heuristic_nodes(layers) == set(expected)
 
 
-def test_the_heuristic_leaves_out_what_no_denylist_reaches() -> None:
-    rows = [(name, "ADD", 0.9) for name in "abcdef"]
-    assert heuristic_nodes(table(*rows, unreachable=["a", "f"])) == set("bcde")
-
-
 def test_all_baselines_by_hand() -> None:
     assert sets(baselines(EIGHT, FREE)) == {"fiq": "", "drq": "abcdefgh", "heuristic": "abcdefg"}
 

@@ -30,8 +30,9 @@ class Pool:
         self,
         known: Mapping[tuple[str, ...], float | list[float] | Exception],
         scores: Mapping[tuple[str, ...], float | Exception] | None = None,
+        noise: float = 0.0,
     ) -> None:
-        self.known, self.scores = known, scores or {}
+        self.known, self.scores, self.noise = known, scores or {}, noise
         self.asked: list[tuple[str, ...]] = []
         self.left_out: set[frozenset[str]] = set()
         self.rows: list[tuple[str, list[int]]] = []
@@ -51,6 +52,8 @@ class Pool:
         if job is build_jobs.build:
             recipe = Recipe.from_json(arguments[0])
             return SimpleNamespace(sha256="+".join((*sorted(recipe.denylisted_nodes), *recipe.repairs)))
+        if job is score_jobs.paired_noise:
+            return self.noise
         if job is score_jobs.score:
             score = self.scores.get(tuple(arguments[0].split("+")) if arguments[0] else (), 0.0)
             self.scored.append(arguments[0])
@@ -149,14 +152,20 @@ FOUR = table(("mild", "CONV_2D", 0.3), ("worst", "CONV_2D", 2.0), ("bad", "ADD",
 MSE = ("ranges-mse",)
 JUDGES = {
     "a little worse without float nodes, far better with them": (
-        {MSE: 1.5, ("worst", *MSE): 0.5, ("bad", "worst", *MSE): 0.5},
+        {MSE: 1.5, ("bad", "worst", *MSE): 0.5, ("bad", "mild", "worst", *MSE): 0.5},
         {},
         MSE,
     ),
-    "better without, far worse with": ({MSE: 0.8, ("worst", *MSE): 2.0}, {}, ()),
-    "scores rise on the whole": ({MSE: 0.5}, {MSE: -0.1, ("bad", "worst", *MSE): 0.2}, MSE),
-    "scores fall on the whole": ({MSE: 0.5}, {MSE: -0.2, ("bad", "worst", *MSE): 0.1}, ()),
-    "one cannot be scored": ({MSE: 0.5}, {("worst", *MSE): TrialError("died")}, ()),
+    "better without, far worse with": ({MSE: 0.8, ("bad", "worst", *MSE): 2.0}, {}, ()),
+    "each score rises": ({MSE: 0.5}, {MSE: 0.1, ("bad", "worst", *MSE): 0.2}, MSE),
+    "one score rises more than another falls": ({MSE: 0.5}, {MSE: -0.1, ("bad", "worst", *MSE): 0.2}, ()),
+    "the score falls near float only": ({MSE: 0.5}, {("bad", "mild", "worst", *MSE): -0.1}, ()),
+    "one cannot be scored": ({MSE: 0.5}, {("bad", "worst", *MSE): TrialError("died")}, ()),
+    "one cannot be scored either way": (
+        {MSE: 0.5},
+        {("bad", "worst"): TrialError("died"), ("bad", "worst", *MSE): TrialError("died")},
+        MSE,
+    ),
 }
 
 
@@ -164,10 +173,17 @@ JUDGES = {
 def test_three_models_stand_for_all_candidates(
     tmp_path: Path, known: Any, scores: Any, expected: tuple[str, ...]
 ) -> None:
-    """The all-integer one, and those without the quarter and the half of the nodes with the largest rmse/scale."""
+    """The all-integer one, that without the half with the largest rmse/scale, and that of the best SQNR alone."""
     pool: Any = Pool(known, scores)
     decided = with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None)
-    assert pool.left_out == {frozenset(), frozenset({"worst"}), frozenset({"worst", "bad"})}
+    assert pool.left_out == {frozenset(), frozenset({"worst", "bad"}), frozenset({"worst", "bad", "mild"})}
+    assert decided.repairs == expected
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(0.09, ()), (0.11, MSE)], ids=["beyond", "within"])
+def test_a_score_may_fall_within_the_noise_of_its_samples(tmp_path: Path, noise: float, expected: Any) -> None:
+    pool: Any = Pool({MSE: 0.5}, {("bad", "worst", *MSE): -0.1}, noise)
+    decided = with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None)
     assert decided.repairs == expected
 
 
@@ -178,10 +194,13 @@ def test_no_combination_is_tried_twice(tmp_path: Path) -> None:
     assert sorted(pool.scored) == ["", "bias", "bias+ranges-mse"]
 
 
-def test_it_is_decided_on_the_first_search_samples(tmp_path: Path) -> None:
+def test_it_is_decided_on_search_samples_from_everywhere(tmp_path: Path) -> None:
     pool: Any = Pool({})
     with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None)
-    assert pool.rows[0] == ("evaluation", list(range(0, 2 * DECIDING_SAMPLES, 2)))
+    samples, rows = pool.rows[0]
+    assert (samples, len(rows)) == ("evaluation", DECIDING_SAMPLES)
+    assert set(rows) <= set(range(0, 80, 2))
+    assert max(rows) >= 2 * DECIDING_SAMPLES
 
 
 def test_without_search_samples_it_is_decided_on_calibration_samples(tmp_path: Path) -> None:

@@ -168,6 +168,7 @@ def scores(**changed: Any) -> dict[str, Any]:
             "sqnr_db": 20.0,
             "size_bytes": 300,
             "penalty": 1.5,
+            "samples": 120,
         }
         | changed
     ).to_dict()
@@ -235,6 +236,21 @@ def test_the_loss_does_not_stand_in_where_a_divergence_is_known() -> None:
     ).seen
     assert math.isnan(found[0].log_divergence)
     assert found[1].log_divergence == pytest.approx(math.log(0.01))
+
+
+def test_what_an_evaluator_scored_has_losses_and_divergences_that_learned_of_each_other() -> None:
+    """It runs no samples that the search knows of. By closeness the second should lose most, by the score the third."""
+    known = [("0", -0.5, 30.0), ("1", 0.5, 10.0), ("2", 1.5, 20.0)]
+    found = told(
+        [trial_of(n, user_attrs={"scores": scores(samples=0, drop=drop, sqnr_db=db)}) for n, drop, db in known]
+    ).seen
+    assert [s.loss for s in found] == pytest.approx([-0.5, 1.0, 1.0])
+    assert [s.log_divergence for s in found] == pytest.approx([math.log(v) for v in (0.001, 10**-1.5, 10**-1.5)])
+
+
+def test_one_that_an_evaluator_scored_is_taken_as_it_is() -> None:
+    (found,) = told([trial_of("0", user_attrs={"scores": scores(samples=0, drop=0.5, sqnr_db=10.0)})]).seen
+    assert (found.loss, found.log_divergence) == pytest.approx((0.5, math.log(0.1)))
 
 
 def recipe_attributes(fallback: Fallback, *nodes: str, repairs: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -212,8 +212,8 @@ def test_at_most(kind: str, at_most: float, count: int) -> None:
     assert cut.at_most == count
 
 
-def test_pinned_and_unreachable_nodes_are_no_choice() -> None:
-    layers = table(*((n, "ADD", 0.1) for n in "abcd"), unreachable=["b"])
+def test_pinned_nodes_are_no_choice() -> None:
+    layers = table(*((n, "ADD", 0.1) for n in "acd"))
     found = bound({"kind": "nodes"}, layers=layers, keep_float="a", keep_int="d")
     assert toggles(found) == {"node:c": {"c"}}
     assert found.decode({"node:c": True}) == {"a", "c"}
@@ -256,12 +256,6 @@ def test_units(
 ) -> None:
     found = toggles(bound({"kind": "units", **selection}, layers=FIVE, units=units, **pins))
     assert found == {f"unit:{first}": set(nodes) for first, nodes in expected.items()}
-
-
-def test_unreachable_nodes_of_a_unit_are_left_out() -> None:
-    layers = table(*((n, "ADD", 0.1) for n in "abcd"), unreachable=["b", "d"])
-    found = bound({"kind": "units"}, layers=layers, units=("ab", "c", "d"))
-    assert toggles(found) == {"unit:a": {"a"}, "unit:c": {"c"}}
 
 
 @pytest.mark.parametrize("kind", ["nodes", "op_types", "leading"])
@@ -371,8 +365,8 @@ def test_blocks(options: dict[str, object], blocks: dict[str, str]) -> None:
 
 def test_blocks_hold_the_nodes_that_may_be_chosen_under_the_names_that_all_nodes_give() -> None:
     rows = [("m/a/x", "CONV_2D"), ("m/a/y", "ADD"), ("m/b/x", "CONV_2D"), ("m/b/y", "ADD"), ("m/c/x", "CONV_2D")]
-    layers = table(*((n, kind, 0.5) for n, kind in rows), unreachable=["m/c/x"])
-    assert toggles(bound({"kind": "blocks"}, layers=layers, keep_float="m/b/y")) == {
+    layers = table(*((n, kind, 0.5) for n, kind in rows))
+    assert toggles(bound({"kind": "blocks"}, layers=layers, keep_float="m/b/y m/c/x")) == {
         "block:a": {"m/a/x", "m/a/y"},
         "block:b": {"m/b/x"},
     }

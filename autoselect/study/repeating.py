@@ -1,0 +1,57 @@
+"""Sees to it that scores which decide can be repeated; knows models by their hash, not what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from autoselect.cases import build_jobs, repeat_jobs
+from autoselect.cases.events import Listener, Warned
+from autoselect.cases.files import FLOAT
+from autoselect.cases.prepare import Case
+from autoselect.cases.settings import SearchSettings
+from autoselect.errors import TrialError
+from autoselect.isolation.pool import WorkerPool, result_of
+
+_WARNING = (
+    "{} gave other outputs for the same inputs when it was run again: LiteRT's delegates are not deterministic on it. "
+    "From here on it is scored on LiteRT's plain kernels, which are; scores that it got before may not repeat."
+)
+
+
+def references_to_check(case: Case, settings: SearchSettings, pool: WorkerPool) -> dict[str, str]:
+    """What the scores of all candidates are compared with: names by hash."""
+    found = {FLOAT: "The float model"}
+    template = settings.template
+    plain = replace(template, repairs=(), denylisted_nodes=frozenset(), float_nodes=frozenset())
+    try:
+        built = pool.call(build_jobs.build, case.files.root, plain.to_json(), timeout_seconds=settings.trial_timeout)
+    except TrialError:  # As a candidate it fails again, and says why.
+        return found
+    return {**found, built.sha256: "The all-integer model"}
+
+
+def warn_of_unrepeated(case: Case, names: Mapping[str, str], pool: WorkerPool, listener: Listener) -> list[str]:
+    """Run models twice, and warn of each that does not give the same outputs.
+
+    Args:
+        case: The case.
+        names: What to call them in a warning, by hash.
+        pool: Where they run.
+        listener: Told of each warning.
+
+    Returns:
+        The warnings. What cannot be run is none of them: scoring it says why.
+    """
+    running = {name: pool.submit(repeat_jobs.check, case.files.root, sha256) for sha256, name in names.items()}
+    messages = []
+    for name, future in running.items():
+        try:
+            repeated = result_of(future)
+        except TrialError:
+            continue
+        if not repeated:
+            messages.append(_WARNING.format(name))
+    for message in messages:
+        listener(Warned(message=message))
+    return messages

@@ -1,0 +1,320 @@
+"""One model of the zoo, from intake to search; writes what it has found after each step, as it may die."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+import core
+import numpy as np
+from models import MODELS, AbsentError, Model
+
+import autoselect
+from autoselect.domain.layers import Node
+from autoselect.domain.recipe import IoType, Recipe
+from autoselect.errors import AutoselectError
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+from autoselect.tflite.runner import Outputs, Runner
+
+REPAIRS = ("bias", "equalization", "ranges-mse", "weights-mse")
+INTERFACES: tuple[IoType, ...] = ("float32", "int8")
+BASES = {
+    f"{'per channel' if per_channel else 'per tensor'}, {io_type}{', repairs' if repairs else ''}": Recipe(
+        per_channel=per_channel, io_type=io_type, repairs=repairs
+    )
+    for per_channel in (True, False)
+    for io_type in INTERFACES
+    for repairs in ((), REPAIRS)
+}
+"""Both granularities, both interfaces, without and with repairs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Amounts:
+    """How much of everything: recipes for each of ``BASES``, mixes, trials (0 for no search), samples."""
+
+    recipes: int
+    mixes: int
+    trials: int
+    calibration: int
+    evaluation: int
+
+
+class Sheet:
+    """What is known of a model so far, on disk."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin with nothing."""
+        self._path, self._rows = path, dict[str, Any]()
+
+    def add(self, **found: Any) -> None:
+        """Write more."""
+        self._rows.update(found)
+        self._path.write_text(json.dumps(self._rows, indent=1) + "\n", encoding="utf-8")
+
+
+def examine(name: str, amounts: Amounts, sheet: Sheet) -> None:
+    """Find all that the table has of a model."""
+    model = MODELS[name]
+    try:
+        path = model.path()
+    except AbsentError as exc:
+        sheet.add(skipped=str(exc))
+        return
+    sheet.add(died_at="intake")
+    try:
+        content, notes = core.intake(path, model.shapes)
+    except AutoselectError as exc:
+        sheet.add(intake=f"refused: {exc}", died_at=None)
+        return
+    sheet.add(intake=_how(path, content), notes=notes, **_counts(path, content))
+    keys = [spec.key for spec in reader.input_specs(fb.parse(content))]
+    given = itertools.islice(model.samples(), amounts.calibration + amounts.evaluation)
+    fed = [dict(zip(keys, sample, strict=True)) for sample in given]
+    calibration, evaluation = fed[: amounts.calibration], fed[amounts.calibration :]
+    steps: dict[str, Callable[[core.Prepared], dict[str, Any]]] = {
+        "ends": ends,
+        "forecasts": lambda prepared: {"forecasts": forecasts(prepared, amounts.recipes)},
+        "mixes": lambda prepared: {"mixes": mixes(prepared, amounts.mixes)},
+    }
+    sheet.add(died_at="preparing")
+    try:
+        prepared = core.prepare(content, calibration)
+    except AutoselectError as exc:
+        sheet.add(prepared=f"refused: {exc}", died_at=None)
+        return
+    sheet.add(nodes=len(prepared.nodes), folded=len(prepared.folded), not_normalised=prepared.told)
+    for step, do in steps.items():
+        sheet.add(died_at=step)
+        try:
+            sheet.add(**do(prepared))
+        except AutoselectError as exc:
+            sheet.add(**{f"{step}_failed": str(exc)})
+    if amounts.trials:
+        sheet.add(died_at="search")
+        try:
+            sheet.add(scores=scores(path, model, calibration, evaluation, amounts.trials))
+        except AutoselectError as exc:
+            sheet.add(search_failed=str(exc))
+    sheet.add(died_at=None)
+
+
+# --------------------------------------------------------------------------------------------- intake
+
+
+def _how(path: Path, content: bytes) -> str:
+    """What was done to the file to take it in."""
+    if path.suffix != ".tflite":
+        return f"converted from {path.suffix or 'SavedModel'}"
+    before, after = fb.parse(path.read_bytes()), fb.parse(content)
+    done = []
+    if "float16" in _dtypes(before) - _dtypes(after):
+        done.append("float16 widened")
+    if any(axis for axis in _free(before)):
+        done.append("sizes fixed")
+    if 0 in _free(before):
+        done.append("batch kept free" if 0 in _free(after) else "batch pinned")
+    if len(before.subgraphs) > 1:
+        done.append(f"{len(before.subgraphs)} subgraphs")
+    return ", ".join(done) or "as it is"
+
+
+def _dtypes(model: fb.Model) -> set[str]:
+    return {fb.TENSOR_DTYPES[tensor.type] for graph in model.subgraphs for tensor in graph.tensors}
+
+
+def _free(model: fb.Model) -> set[int]:
+    """Axes of inputs whose size is free."""
+    graph = model.subgraphs[0]
+    signatures = [graph.tensors[i].shapeSignature for i in graph.inputs]
+    return {axis for s in signatures if s is not None for axis, size in enumerate(s) if size < 0}
+
+
+def _counts(path: Path, content: bytes) -> dict[str, Any]:
+    source = content if path.suffix != ".tflite" else path.read_bytes()
+    ops = reader.read_graph(fb.parse(source)).ops
+    return {"bytes": len(source), "ops": len(ops), "op_types": dict(Counter(op.op_type for op in ops).most_common())}
+
+
+# ----------------------------------------------------------------------------------------------- proofs
+
+
+def ends(prepared: core.Prepared) -> dict[str, Any]:
+    """All float against the float model, all int8 against the quantizer's, on two samples."""
+    whole = core.quantizers(prepared, (), Recipe()).content
+    everything = frozenset(core.escaped(node.name) for node in prepared.nodes)
+    left_out, told = core.build(prepared, Recipe(denylisted_nodes=everything, fallback="float"))
+    quantized, _ = core.build(prepared, Recipe())
+    return {
+        "all_float": _difference(left_out, prepared.content, prepared),
+        "all_int8": _difference(quantized, whole, prepared),
+        "out_of_reach": sorted(name for name, kind in told.kinds.items() if kind == "integer"),
+    }
+
+
+def _difference(first: bytes, second: bytes, prepared: core.Prepared, *, delegates: bool = True) -> str:
+    """Empty where outputs are equal bit for bit on two samples; else the largest difference."""
+    runners = [Runner(content, delegates=delegates) for content in (first, second)]
+    largest = 0.0
+    for sample in prepared.samples[:2]:
+        ours, theirs = (list(_run(runner, sample)) for runner in runners)
+        for one, other in zip(ours, theirs, strict=True):
+            if one.shape != other.shape:
+                return f"shapes {one.shape} and {other.shape}"
+            if one.tobytes() != other.tobytes():
+                largest = max(largest, float(np.max(np.abs(one.astype(float) - other.astype(float)))), 5e-324)
+    return f"up to {largest:.3g}" if largest else ""
+
+
+def _run(runner: Runner, sample: Mapping[str, np.ndarray]) -> Iterator[np.ndarray]:
+    """Outputs in the order of the file: candidates may have other names for them."""
+    outputs: Outputs = runner(sample)
+    return iter(outputs.values())
+
+
+def drawn(nodes: Sequence[Node], count: int, seed: int) -> Iterator[list[Node]]:
+    """Nothing, everything, then sets of nodes of all sizes."""
+    rng = np.random.default_rng(seed)
+    for number in range(count):
+        share = (0.0, 1.0)[number] if number < 2 else rng.random()
+        yield [node for node in nodes if rng.random() < share]
+
+
+def forecasts(prepared: core.Prepared, count: int) -> dict[str, Any]:
+    """For each of ``BASES`` how many forecasts were exact, the first that was not, and milliseconds a candidate."""
+    return {name: _forecasts(prepared, base, count) for name, base in BASES.items()}
+
+
+def _forecasts(prepared: core.Prepared, base: Recipe, count: int) -> dict[str, Any]:
+    try:
+        forecast = core.forecaster(prepared, base)
+    except (AutoselectError, IndexError, KeyError, ValueError) as exc:  # What breaks is the result.
+        return {"exact": 0, "of": count, "first": f"{type(exc).__name__}: {exc}"}
+    exact, first, seconds = 0, "", []
+    for number, denied in enumerate(drawn(prepared.nodes, count, seed=count)):
+        names = [core.escaped(node.name) for node in denied]
+        recipe = replace(
+            base,
+            denylisted_nodes=frozenset(names),
+            float_nodes=frozenset(names[::2] if number % 3 == 2 else ()),
+            fallback="drq" if number % 3 else "float",
+        )
+        try:
+            told = forecast(recipe)
+            begun = time.perf_counter()
+            _, found = core.build(prepared, recipe)
+            seconds.append(time.perf_counter() - begun)
+            wrong = [k for k in ("size_bytes", "kinds", "ops") if getattr(told, k) != getattr(found, k)]
+        except (AutoselectError, IndexError, KeyError, ValueError) as exc:
+            wrong = [f"{type(exc).__name__}: {exc}"]
+        exact += not wrong
+        first = first or (f"recipe {number}: {', '.join(wrong)}" if wrong else "")
+    milliseconds = round(1000.0 * float(np.median(seconds)), 1) if seconds else None
+    return {"exact": exact, "of": count, "first": first, "milliseconds": milliseconds}
+
+
+def mixes(prepared: core.Prepared, count: int) -> dict[str, Any]:
+    """How many random mixes of integer and float give the outputs that the quantizer's own give, and what differs."""
+    classes: Counter[str] = Counter()
+    seconds = []
+    for denied in itertools.islice(drawn(prepared.nodes, count + 2, seed=1), 2, None):
+        recipe = Recipe(denylisted_nodes=frozenset(core.escaped(n.name) for n in denied), fallback="float")
+        try:
+            begun = time.perf_counter()
+            reference = core.quantizers(prepared, denied, Recipe())
+            seconds.append(time.perf_counter() - begun)
+        except AutoselectError:
+            classes["the quantizer refuses"] += 1
+            continue
+        try:
+            classes[_class(core.build(prepared, recipe)[0], reference, prepared)] += 1
+        except AutoselectError as exc:
+            classes[f"refused: {str(exc)[:80]}"] += 1
+    milliseconds = round(1000.0 * float(np.median(seconds)), 1) if seconds else None
+    return {"of": count, "quantizer_milliseconds": milliseconds, "classes": dict(classes.most_common())}
+
+
+def _class(content: bytes, reference: core.Reference, prepared: core.Prepared) -> str:
+    """``equal``, or why not."""
+    found = _difference(content, reference.content, prepared)
+    if not found:
+        return "equal"
+    if not _difference(content, reference.content, prepared, delegates=False):
+        return "equal without XNNPACK"
+    return "; ".join(reference.oddities) or f"other, {found}"
+
+
+# ----------------------------------------------------------------------------------------------- search
+
+
+def scores(
+    path: Path,
+    model: Model,
+    calibration: Sequence[Mapping[str, np.ndarray]],
+    evaluation: Sequence[Mapping[str, np.ndarray]],
+    trials: int,
+) -> dict[str, Any]:
+    """SQNR to float's outputs on held-out samples of the whole builds and of the picks."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = autoselect.search(
+            path,
+            calibration=list(calibration),
+            evaluation=list(evaluation),
+            metric="sqnr_db",
+            trials=trials,
+            output=Path(folder) / "run",
+            shapes=model.shapes or None,
+            workers=1,
+            debug_samples=4,
+            early_exit=False,
+        )
+        references = {
+            name: {"sqnr_db": _rounded(row["heldout"]), "size_bytes": row["size_bytes"]}
+            for name, row in run.summary["references"].items()
+        }
+        front = run.front.set_index("id")
+        picks = {
+            pick: {
+                "sqnr_db": _rounded(front.loc[member, "heldout_sqnr_db"]),
+                "size_bytes": int(front.loc[member, "size_bytes"]),
+                "float_ops": int(front.loc[member, "float_ops"]),
+            }
+            for pick, member in run.picks.items()
+        }
+        origins = Counter(run.trials["origin"])
+        return {"references": references, "picks": picks, "origins": dict(origins), "seconds": run.summary["seconds"]}
+
+
+def _rounded(value: Any) -> float | None:
+    return None if value is None or math.isnan(value) else round(float(value), 2)
+
+
+def main() -> None:
+    """Examine one model."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=MODELS)
+    parser.add_argument("--output", type=Path, required=True)
+    for field in Amounts.__dataclass_fields__:
+        parser.add_argument(f"--{field}", type=int, required=True)
+    options = vars(parser.parse_args())
+    name, output = options.pop("name"), options.pop("output")
+    examine(name, Amounts(**options), Sheet(output))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autoselect.cases import divergence
+from autoselect.cases.divergence import closeness_db, spread_rows
+
+FLOAT = [{"mask": np.array([3.0, 4.0]), "state": np.array([1000.0])}, {"mask": np.zeros(2), "state": np.zeros(1)}]
+
+
+@pytest.fixture
+def case(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Two calibration samples, which are their own numbers, and the float outputs on them."""
+    monkeypatch.setattr(divergence, "_float_outputs", lambda root, samples, rows: [FLOAT[row] for row in rows])
+    store = SimpleNamespace(inputs=lambda row: row)
+    samples = type("Store", (), {"__len__": lambda _: 2, "inputs": lambda _, row: store.inputs(row)})()
+    return SimpleNamespace(files=SimpleNamespace(root="case"), samples=lambda name: samples)
+
+
+ROWS: dict[str, tuple[Callable[[int], dict[str, np.ndarray]], float]] = {
+    "equal": (lambda row: FLOAT[row], 200.0),
+    "each output counts the same": (
+        lambda row: {"mask": np.array([3.0, 3.0]), "state": np.array([1000.0])},
+        10 * math.log10(2 * 25),
+    ),
+    "what is large does not hide what is small": (
+        lambda row: {"mask": np.zeros(2), "state": np.array([1000.0])},
+        10 * math.log10(2),
+    ),
+}
+
+
+@pytest.mark.parametrize(("run", "expected"), ROWS.values(), ids=ROWS)
+def test_closeness_is_that_of_samples_on_which_float_says_something(
+    case: Any, run: Callable[[int], dict[str, np.ndarray]], expected: float
+) -> None:
+    """An error power of 1 of 25 in the mask and none in the state is a share of 1 in 50."""
+    runner: Any = run
+    assert closeness_db(case, runner) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 500])
+def test_rows_are_drawn_from_everywhere_and_always_the_same(count: int) -> None:
+    rows = spread_rows(count, 8)
+    assert rows == spread_rows(count, 8)
+    assert rows == sorted(set(rows))
+    assert len(rows) == min(count, 8)
+    assert 0 <= rows[0] <= rows[-1] < count
+    if count == 500:
+        assert rows[-1] > count // 2

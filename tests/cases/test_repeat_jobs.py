@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoselect.cases import repeat_jobs
+from autoselect.cases.files import FLOAT, CaseFiles
+from autoselect.cases.open_case import open_case
+from autoselect.cases.repeat_jobs import repeats
+from autoselect.data.samples import SampleStore
+from autoselect.embedded import model_bytes
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+from autoselect.tflite.runner import Outputs
+
+SAMPLES = [{"x": np.array([float(i)], dtype=np.float32)} for i in range(3)]
+
+
+def always(inputs: Mapping[str, np.ndarray]) -> Outputs:
+    return {"y": inputs["x"] * 2}
+
+
+def nothing(inputs: Mapping[str, np.ndarray]) -> Outputs:
+    return {"y": inputs["x"] * np.float32(np.nan)}
+
+
+def last_bit(inputs: Mapping[str, np.ndarray]) -> Outputs:
+    """Off by the last bit on the third sample."""
+    return {"y": np.nextafter(inputs["x"] * 2, np.float32(9.0)) if inputs["x"][0] == 2.0 else inputs["x"] * 2}
+
+
+ROWS: dict[str, tuple[list[Callable[[Mapping[str, np.ndarray]], Outputs]], bool]] = {
+    "equal": ([always, always], True),
+    "the last bit of the last sample": ([always, last_bit], False),
+    "equal where none is a number": ([nothing, nothing], True),
+    "the third of three": ([always, always, last_bit], False),
+}
+
+
+@pytest.mark.parametrize(("runners", "expected"), ROWS.values(), ids=ROWS)
+def test_a_model_repeats_where_fresh_interpreters_agree_bit_for_bit(
+    runners: list[Callable[[Mapping[str, np.ndarray]], Outputs]], expected: bool
+) -> None:
+    makers = iter(runners)
+    assert repeats(lambda: next(makers), SAMPLES, runs=len(runners)) is expected
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> CaseFiles:
+    """The embedded model with two samples."""
+    files = CaseFiles(root=tmp_path)
+    files.float_model.write_bytes(model_bytes())
+    specs = reader.input_specs(fb.parse(model_bytes()))
+    rng = np.random.default_rng(0)
+    pairs = [({s.key: rng.normal(size=s.shape).astype(np.float32) for s in specs}, None) for _ in range(2)]
+    SampleStore.write(files.samples("calibration"), iter(pairs), specs)
+    return files
+
+
+def test_what_repeats_stays_with_the_delegates(files: CaseFiles) -> None:
+    assert repeat_jobs.check(files.root, FLOAT)
+    assert not files.plain_kernels(FLOAT).exists()
+
+
+def test_what_does_not_repeat_runs_on_plain_kernels(files: CaseFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool | None] = []
+
+    class Runner:
+        """Each one gives outputs of its own."""
+
+        def __init__(self, _content: bytes, *, delegates: bool | None = None) -> None:
+            asked.append(delegates)
+            self.number = float(len(asked))
+
+        def __call__(self, _inputs: Mapping[str, np.ndarray]) -> Outputs:
+            return {"y": np.array([self.number])}
+
+    monkeypatch.setattr("autoselect.cases.repeat_jobs.Runner", Runner)
+    monkeypatch.setattr("autoselect.cases.open_case.Runner", Runner)
+    assert not repeat_jobs.check(files.root, FLOAT)
+    case = open_case(files.root)
+    case.runner(FLOAT)
+    assert asked[-1] is False
+    files.candidate("another").parent.mkdir()
+    files.candidate("another").write_bytes(b"")
+    case.runner("another")
+    assert asked[-1] is True

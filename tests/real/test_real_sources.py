@@ -1,0 +1,61 @@
+"""Published files as they are: float16 weights, free sizes, free batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoselect.sources import loading, sample_sizes, shapes
+from autoselect.sources.wishes import FreeSizes
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.runner import Runner
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def zoo_files(real_data: Path) -> Path:
+    folder = real_data / "zoo"
+    if not folder.is_dir():
+        pytest.skip(f"no {folder}")
+    return folder
+
+
+def test_a_face_detector_with_float16_weights(zoo_files: Path) -> None:
+    content = (zoo_files / "face_detection_short_range.tflite").read_bytes()
+    found = loading.float_model(content)
+    assert found.notes == ("74 float16 weights were widened to float32: the same values, in twice the bytes.",)
+    rng = np.random.default_rng(0)
+    for delegates in (False, True):
+        before, after = (Runner(one, delegates=delegates) for one in (content, found.content))
+        for _ in range(3):
+            image = rng.uniform(-1.0, 1.0, (1, 128, 128, 3)).astype(np.float32)
+            expected, got = before(image), after(image)
+            assert list(got) == list(expected)
+            assert [v.tobytes() for v in got.values()] == [v.tobytes() for v in expected.values()]
+
+
+def test_a_spectrogram_of_free_length(zoo_files: Path) -> None:
+    content = (zoo_files / "melspectrogram.tflite").read_bytes()
+    with pytest.raises(FreeSizes, match=r"input=\?x\?\. .*--shape"):
+        loading.float_model(content)
+    clips = np.load(zoo_files / "dtln" / "clips.npz")["speech"][:4].astype(np.float32) / 32768.0
+    found = sample_sizes.with_sample_sizes(lambda s: loading.float_model(content, shapes=s), None, clips)
+    length = clips.shape[1]
+    assert found.notes[0].endswith(f"which agree: input=1x{length}. Choose others with --shape.")
+    assert found.content == loading.float_model(content, shapes={"input": (1, length)}).content
+    assert shapes.is_settled(fb.parse(found.content))
+    kernels = [shapes.Kernels(one, [(1, length)]) for one in (content, found.content)]
+    for clip in clips:
+        expected, got = (one.run([clip[None]]) for one in kernels)
+        assert [v.tobytes() for v in got] == [v.tobytes() for v in expected]
+        assert got[0].shape == (1, 1, (length - 512) // 160 + 1, 32)
+
+
+@pytest.mark.parametrize("name", ["embedding_model", "face_landmark", "dtln/dtln_core1_float"])
+def test_files_that_need_nothing_said(name: str, zoo_files: Path) -> None:
+    found = loading.float_model(zoo_files / f"{name}.tflite")
+    assert found.notes == ()
+    assert shapes.is_settled(fb.parse(found.content))

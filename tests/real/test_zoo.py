@@ -1,0 +1,54 @@
+"""The experiment of many models on those of the folder of real models: every promise of a model's intake is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = Path(os.environ.get("AUTOSELECT_REAL_DATA", ROOT.parent / "shared" / "data"))
+MODELS = (
+    "MobileNetV1-0.25",
+    "MobileNetV1-0.25 (.h5)",
+    "FSRCNN x2",
+    "DS-CNN",
+    "DS-CNN (SavedModel)",
+    "DTLN, core 1",
+    "face landmarks",
+    "face detection, short range",
+    "speech embedding",
+    "mel spectrogram",
+)
+DOCUMENTED = ("equal", "the quantizer keeps", "the quantizer quantizes", "the quantizer rounds")
+"""How the classes begin in which a candidate may differ from what the quantizer makes of the same denylist."""
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.slow,
+    pytest.mark.skipif(not (DATA / "zoo").exists(), reason="no folder of real models (AUTOSELECT_REAL_DATA)"),
+]
+
+
+def examined(name: str, output: Path) -> dict[str, Any]:
+    command = [sys.executable, ROOT / "experiments" / "zoo" / "run.py", "--quick", "--only", name, "--output", output]
+    subprocess.run(command, check=True, env={**os.environ, "AUTOSELECT_REAL_DATA": str(DATA), "PYTHONPATH": str(ROOT)})
+    [found] = json.loads((output / "zoo.json").read_text(encoding="utf-8"))["models"].values()
+    return dict(found)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_taken_in_within_reach_forecast_and_equal_at_both_ends(name: str, tmp_path: Path) -> None:
+    found = examined(name, tmp_path)
+    assert found["ended"] is None
+    assert "refused" not in found["intake"]
+    assert found["out_of_reach"] == []
+    assert found["not_normalised"] == ""
+    assert (found["all_float"], found["all_int8"]) == ("", "")
+    assert {base: forecast["first"] for base, forecast in found["forecasts"].items() if forecast["first"]} == {}
+    assert [kind for kind in found["mixes"]["classes"] if not kind.startswith(DOCUMENTED)] == []

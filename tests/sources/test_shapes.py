@@ -1,0 +1,239 @@
+"""Shapes in a file are as they are when it runs, whatever the file says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import nets
+import numpy as np
+import pytest
+import zoo
+
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import ModelError, UsageError
+from autoselect.quantize import calibration, converter, names
+from autoselect.sources import loading, sample_sizes, shapes
+from autoselect.sources.tflite_files import FloatModel, free_inputs
+from autoselect.sources.wishes import FreeInput, FreeSizes, parse_shapes, sizes_of, wishes_of
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.runner import Runner
+
+
+def stale(content: bytes) -> bytes:
+    """Without its signatures a file of a free batch looks fixed, but holds shapes of no batch."""
+    model = fb.parse(content)
+    assert shapes.has_free_sizes(model)
+    for tensor in model.subgraphs[0].tensors:
+        tensor.shapeSignature = None
+    return fb.serialise(model)
+
+
+def assert_quantizable(content: bytes) -> None:
+    samples = nets.samples_of(content, 4)
+    model = fb.parse(calibration.calibrate(content, [list(sample.values()) for sample in samples]))
+    names.canonicalise(model)
+    built = converter.quantize(fb.serialise(model), denylisted=(), recipe=Recipe())
+    [found], [expected] = Runner(built)(samples[0]).values(), Runner(content)(samples[0]).values()
+    assert found == pytest.approx(expected, abs=0.05 * float(np.ptp(expected)) + 0.01)
+
+
+@pytest.mark.parametrize("spoil", [lambda content: content, stale], ids=["free batch", "stale shapes"])
+@pytest.mark.parametrize("name", nets.NETS)
+def test_nets_straight_from_the_converter(name: str, spoil: Callable[[bytes], bytes]) -> None:
+    original = nets.converted(name)
+    source = spoil(original)
+    assert loading.needs_worker(source)
+    found = loading.float_model(source)
+    model = fb.parse(found.content)
+    assert shapes.is_settled(model)
+    assert not loading.needs_worker(found.content)
+    assert [note.split(":")[0] for note in found.notes] == (
+        ["Shapes in the file did not fit its ops"] if source is not original else []
+    )
+    for sample in nets.samples_of(found.content, 3):
+        values = list(sample.values())
+        kernels = [shapes.Kernels(one, [v.shape for v in values]) for one in (original, found.content)]
+        expected, got = (one.run(values) for one in kernels)
+        assert [v.tobytes() for v in got] == [v.tobytes() for v in expected]
+    assert_quantizable(found.content)
+
+
+def test_a_file_of_true_shapes_is_taken_as_it_is() -> None:
+    content = zoo.cnn().float_model
+    assert not loading.needs_worker(content)
+    assert loading.float_model(content) == FloatModel(content=content)
+
+
+def test_a_size_that_depends_on_values_stays_free() -> None:
+    import tensorflow as tf
+
+    call = tf.function(lambda x: tf.boolean_mask(x, x > 0.0) * 2.0)
+    function = call.get_concrete_function(tf.TensorSpec([8], tf.float32))
+    content = bytes(tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module()).convert())
+    model = fb.parse(shapes.settled_shapes(content))
+    graph = model.subgraphs[0]
+    assert graph.tensors[graph.inputs[0]].shapeSignature is None
+    assert graph.tensors[graph.outputs[0]].shapeSignature.tolist() == [-1]
+
+
+def test_a_batch_stays_free_where_pinning_changes_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "same_outputs", lambda settled, inputs, expected: False)
+    found = loading.float_model(nets.converted("mixer"))
+    [one] = free_inputs(fb.parse(found.content))
+    assert one.sizes == (None, 12, 8)
+    assert found.notes == ("The batch stays free: with a batch fixed to 1 the model's outputs change.",)
+    assert Runner(found.content).inputs[0].shape == (1, 12, 8)
+
+
+def other_weights(content: bytes) -> bytes:
+    model = fb.parse(content)
+    largest = max(model.buffers, key=lambda buffer: 0 if buffer.data is None else len(buffer.data))
+    largest.data = (np.asarray(largest.data, np.uint8).view(np.float32) * 1.5).view(np.uint8)
+    return fb.serialise(model)
+
+
+def test_same_outputs_tells_models_apart() -> None:
+    settled = shapes.settled_shapes(nets.converted("mixer"))
+    inputs = shapes.random_inputs(fb.parse(settled), [(1, 12, 8)], 2)
+    kernels = shapes.Kernels(nets.converted("mixer"), [(1, 12, 8)])
+    expected = [kernels.run(row) for row in inputs]
+    assert shapes.same_outputs(settled, inputs, expected)
+    assert not shapes.same_outputs(other_weights(settled), inputs, expected)
+
+
+# -------------------------------------------------------------------------------------------------- --shape
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        pytest.param(["audio=1x16000"], {"audio": (1, 16000)}, id="one"),
+        pytest.param(["a=1", "serving_default_b:0=1x2x3"], {"a": (1,), "serving_default_b:0": (1, 2, 3)}, id="two"),
+    ],
+)
+def test_texts_of_shapes(texts: list[str], expected: dict[str, tuple[int, ...]]) -> None:
+    assert parse_shapes(texts) == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        pytest.param(["audio"], "such as audio=1x16000; got 'audio'", id="no sizes"),
+        pytest.param(["audio=1,16000"], "got 'audio=1,16000'", id="commas"),
+        pytest.param(["audio=1xN"], "got 'audio=1xN'", id="a letter"),
+        pytest.param(["audio=1x-1"], "got 'audio=1x-1'", id="negative"),
+        pytest.param(["=1x2"], "got '=1x2'", id="no name"),
+        pytest.param(["a=1x2", "a=1x3"], "'a' comes twice", id="twice"),
+    ],
+)
+def test_texts_that_are_no_shapes(texts: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_shapes(texts)
+
+
+@pytest.mark.parametrize("shape", [(), (1, 0), (1, -3), (1.0, 2.0), "1x2", (True, 2), 5], ids=repr)
+def test_values_that_are_no_shapes(shape: Any) -> None:
+    with pytest.raises(UsageError, match="'x' must be whole numbers from 1 on"):
+        wishes_of(None, {"x": shape})
+
+
+IMAGE = FreeInput(key="image", name="serving_default_image:0", sizes=(None, 8, None, 3))
+MASK = FreeInput(key="mask", name="mask:0", sizes=(None, 5))
+
+
+def test_sizes_are_fixed_by_any_name() -> None:
+    for name in ("image", "serving_default_image:0", "serving_default_image"):
+        assert sizes_of([IMAGE, MASK], ((name, (1, 8, 6, 3)),)) == {"image": (1, 8, 6, 3), "mask": (1, 5)}
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "message"),
+    [
+        pytest.param("picture", (1, 8, 6, 3), r"no input 'picture'.*: image=\?x8x\?x3, mask=\?x5", id="name"),
+        pytest.param("image", (8, 6, 3), r"expected 4 sizes, as in image=\?x8x\?x3, got 3: image=8x6x3", id="rank"),
+        pytest.param("image", (1, 9, 6, 3), "axis 1 of input 'image' is fixed to 8 in the model, got 9", id="fixed"),
+    ],
+)
+def test_shapes_that_do_not_fit(name: str, shape: tuple[int, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        sizes_of([IMAGE, MASK], ((name, shape),))
+
+
+def test_what_stays_free_names_the_option() -> None:
+    with pytest.raises(FreeSizes, match=r"beside its batch: image=\?x8x\?x3\. .*--shape image=1x8x64x3") as caught:
+        sizes_of([IMAGE, MASK], ())
+    assert caught.value.exit_code == ModelError.exit_code
+
+
+# -------------------------------------------------------------------------------- sizes taken from samples
+
+
+def rows(*widths: int) -> Callable[[], Iterator[list[np.ndarray]]]:
+    return lambda: iter([[np.zeros((1, 8, width, 3), np.float32), np.zeros((1, 5), np.float32)] for width in widths])
+
+
+SAMPLES: dict[str, object] = {
+    "a function": rows(6, 6, 6),
+    "a list": list(rows(6, 6)()),
+    "dicts": [{"mask": np.zeros((1, 5)), "image": np.zeros((1, 8, 6, 3))}],
+    "without a batch axis": [[np.zeros((8, 6, 3)), np.zeros(5)]],
+    "signature and dict": [(None, {"image": np.zeros((1, 8, 6, 3)), "mask": np.zeros((1, 5))})],
+    "stacks": {"image": np.zeros((9, 8, 6, 3)), "mask": np.zeros((9, 5))},
+    "stacks with a batch axis": {"image": np.zeros((9, 1, 8, 6, 3)), "mask": np.zeros((9, 1, 5))},
+}
+
+
+@pytest.mark.parametrize("samples", SAMPLES.values(), ids=SAMPLES)
+def test_sizes_of_samples_that_agree(samples: object) -> None:
+    free = FreeSizes((IMAGE, MASK))
+    assert sample_sizes.sizes_in_samples(samples, free, known={}) == {"image": (1, 8, 6, 3)}
+    assert sample_sizes.sizes_in_samples(samples, free, known={"image": (1, 8, 2, 3)}) == {}
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        pytest.param(rows(6, 7), r"1x8x6x3 in the first, 1x8x7x3 in sample 1 .*--shape image=1x8x6x3", id="differ"),
+        pytest.param(rows(6)(), r"Fix them with --shape", id="a generator object, which is read once"),
+        pytest.param([[np.zeros((1, 9, 6, 3)), np.zeros(5)]], r"Fix them with --shape", id="not of the fixed sizes"),
+        pytest.param([[np.zeros((6, 3)), np.zeros(5)]], r"Fix them with --shape", id="another rank"),
+        pytest.param({"mask": np.zeros((9, 5))}, r"Fix them with --shape", id="not there"),
+    ],
+)
+def test_samples_that_do_not_say(samples: object, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        sample_sizes.sizes_in_samples(samples, FreeSizes((IMAGE, MASK)), known={})
+
+
+def free_width() -> bytes:
+    import tensorflow as tf
+
+    call = tf.function(lambda x: tf.reduce_mean(tf.nn.conv2d(x, zoo.weights(3, 3, 3, 4), 1, "SAME"), [1, 2]))
+    function = call.get_concrete_function(tf.TensorSpec([None, 8, None, 3], name="image"))
+    return bytes(tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module()).convert())
+
+
+def test_a_file_takes_the_sizes_and_says_so() -> None:
+    content = free_width()
+    samples = np.zeros((4, 8, 6, 3), np.float32)
+    found = sample_sizes.with_sample_sizes(lambda s: loading.float_model(content, shapes=s), None, samples)
+    assert Runner(found.content).inputs[0].shape == (1, 8, 6, 3)
+    assert not shapes.has_free_sizes(fb.parse(found.content))
+    assert found.notes == (
+        "Free sizes were taken from the representative samples, which agree: image=1x8x6x3. Choose others with "
+        "--shape.",
+    )
+    chosen = loading.float_model(content, shapes={"image": (1, 8, 12, 3)})
+    assert (Runner(chosen.content).inputs[0].shape, chosen.notes) == ((1, 8, 12, 3), ())
+
+
+def test_sizes_that_the_model_cannot_run_are_told(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    call = tf.function(lambda x: tf.nn.conv1d(x, zoo.weights(9, 3, 4), 1, "VALID"))
+    function = call.get_concrete_function(tf.TensorSpec([1, None, 3], name="wave"))
+    content = bytes(tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module()).convert())
+    with pytest.raises(ModelError, match=r"cannot run the model with inputs of 1x4x3: .*Choose other sizes"):
+        loading.float_model(content, shapes={"wave": (1, 4, 3)})

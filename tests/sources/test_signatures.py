@@ -1,0 +1,124 @@
+"""One of several signatures becomes the model."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zoo
+
+from autoselect.errors import AutoselectError, ModelError, UsageError
+from autoselect.sources import loading
+from autoselect.sources.keras_models import from_keras
+from autoselect.sources.wishes import wishes_of
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.runner import Runner
+
+
+@functools.cache
+def module() -> Any:
+    """``encode``, ``choose`` with an IF, and ``decode``, which loops."""
+    import tensorflow as tf
+
+    into, back = zoo.weights(16, 8), zoo.weights(8, 5)
+
+    class Coder(tf.Module):  # type: ignore[misc]
+        @tf.function(input_signature=[tf.TensorSpec([1, 16], tf.float32, name="wide")])
+        def encode(self, wide: Any) -> Any:
+            return {"code": tf.nn.relu(wide @ into)}
+
+        @tf.function(input_signature=[tf.TensorSpec([1, 8], tf.float32, name="code")])
+        def choose(self, code: Any) -> Any:
+            up = tf.reduce_sum(code) > 0.0
+            return {"answer": tf.cond(up, lambda: tf.nn.relu(code @ back), lambda: code @ (back * 2.0) - 1.0)}
+
+        @tf.function(input_signature=[tf.TensorSpec([1, 8], tf.float32, name="code")])
+        def decode(self, code: Any) -> Any:
+            steps = tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, tf.nn.tanh(x) * 2.0), [0, code])
+            return {"y": steps[1] @ back}
+
+    return Coder()
+
+
+KEYS = ("encode", "choose", "decode")
+
+
+@functools.cache
+def folder() -> Path:
+    import tensorflow as tf
+
+    path = Path(tempfile.mkdtemp(prefix="autoselect-test-"))
+    tf.saved_model.save(module(), str(path), signatures={key: getattr(module(), key) for key in KEYS})
+    return path
+
+
+@functools.cache
+def file() -> bytes:
+    import tensorflow as tf
+
+    return bytes(tf.lite.TFLiteConverter.from_saved_model(str(folder()), signature_keys=list(KEYS)).convert())
+
+
+@pytest.mark.parametrize("source", [file, folder], ids=["a .tflite", "a SavedModel"])
+@pytest.mark.parametrize("key", KEYS)
+def test_the_chosen_one_answers(key: str, source: Callable[[], Any]) -> None:
+    found = loading.float_model(source(), signature=key)
+    assert found.notes[0].startswith(f"Signature {key!r} was taken")
+    assert len(found.notes) == (1 if key == "encode" else 2)  # The others have control flow.
+    runner, rng = Runner(found.content), np.random.default_rng(0)
+    for _ in range(4):
+        sample = rng.normal(size=runner.inputs[0].shape).astype(np.float32)
+        [got], [expected] = runner(sample).values(), getattr(module(), key)(sample).values()
+        assert got == pytest.approx(expected.numpy(), abs=1e-5)
+    model = fb.parse(found.content)
+    assert len(model.subgraphs) == {"encode": 1, "choose": 3, "decode": 3}[key]
+    assert [(s.signatureKey, s.subgraphIndex) for s in model.signatureDefs][:1] == [
+        ((key if source is file else "serving_default").encode(), 0)
+    ]
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str | None, type[AutoselectError], str]] = {
+    "a .tflite, none chosen": (file, None, ModelError, r"several signatures: .*encode.* Choose .*--signature"),
+    "a SavedModel, none chosen": (folder, None, ModelError, r"several signatures: .*encode.* Choose .*--signature"),
+    "a .tflite, unknown": (file, "encoder", UsageError, r"no signature 'encoder'\. Its signatures: .*encode"),
+    "a SavedModel, unknown": (folder, "encoder", UsageError, r"no signature 'encoder'\. Its signatures: .*encode"),
+    "a .tflite of one": (lambda: zoo.cnn().float_model, "x", UsageError, "no signature 'x'.* serving_default"),
+}
+
+
+@pytest.mark.parametrize(("source", "key", "error", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused(
+    source: Callable[[], Any], key: str | None, error: type[AutoselectError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        loading.float_model(source(), signature=key)
+
+
+def test_a_file_without_signatures_takes_none() -> None:
+    model = fb.parse(zoo.cnn().float_model)
+    model.signatureDefs = []
+    with pytest.raises(UsageError, match=r"the model has no signatures, got 'x'\. Leave the option out"):
+        loading.float_model(fb.serialise(model), signature="x")
+
+
+def test_a_keras_model_takes_none() -> None:
+    import keras
+
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
+    with pytest.raises(UsageError, match=r"a Keras model has no signatures, got 'x'"):
+        from_keras(model, wishes_of("x", None))
+
+
+def test_the_default_signature_is_taken_and_said(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    functions = {"serving_default": module().encode, "choose": module().choose}
+    tf.saved_model.save(module(), str(tmp_path / "saved"), signatures=functions)
+    found = loading.float_model(tmp_path / "saved")
+    assert found.notes == ("Signature 'serving_default' was taken; the SavedModel also has choose.",)
+    assert Runner(found.content).inputs[0].shape == (1, 16)

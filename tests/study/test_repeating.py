@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from autoselect.cases import build_jobs
+from autoselect.cases.events import Event, Warned
+from autoselect.cases.settings import make_settings
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import TrialError
+from autoselect.study.repeating import references_to_check, warn_of_unrepeated
+
+CASE: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")))
+
+
+class Pool:
+    """Answers by hash whether a model repeats; builds give one hash, or fail."""
+
+    def __init__(self, answers: dict[str, bool | Exception], built: str | Exception = "fiq") -> None:
+        self.answers, self.built = answers, built
+        self.recipes: list[Recipe] = []
+
+    def submit(self, _job: Any, _root: Path, sha256: str) -> Future[bool]:
+        future: Future[bool] = Future()
+        answer = self.answers[sha256]
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+        return future
+
+    def call(self, job: Any, _root: Path, recipe: str, timeout_seconds: float) -> Any:
+        assert job is build_jobs.build
+        self.recipes.append(Recipe.from_json(recipe))
+        if isinstance(self.built, Exception):
+            raise self.built
+        return SimpleNamespace(sha256=self.built)
+
+
+def test_each_model_that_does_not_repeat_is_named_once() -> None:
+    pool: Any = Pool({"a": True, "b": False, "c": TrialError("died")})
+    told: list[Event] = []
+    messages = warn_of_unrepeated(CASE, {"a": "First", "b": "Second", "c": "Third"}, pool, told.append)
+    assert [message.split(" gave other outputs")[0] for message in messages] == ["Second"]
+    assert told == [Warned(message=messages[0])]
+
+
+def test_the_float_and_the_plain_all_integer_model_are_what_all_is_compared_with() -> None:
+    pool: Any = Pool({})
+    found = references_to_check(CASE, make_settings(repairs=("bias",)), pool)
+    assert found == {"float": "The float model", "fiq": "The all-integer model"}
+    assert pool.recipes == [Recipe(fallback="drq")]
+
+
+def test_an_all_integer_model_that_cannot_be_built_is_left_to_the_search() -> None:
+    pool: Any = Pool({}, TrialError("refused"))
+    assert references_to_check(CASE, make_settings(), pool) == {"float": "The float model"}

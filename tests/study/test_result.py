@@ -1,0 +1,49 @@
+"""Which candidates are the front, by scores that are given."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from autoselect.domain.objectives import Constraints
+from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, objectives_of
+from autoselect.domain.recipe import Recipe
+from autoselect.runs.records import Scores, TrialRecord
+from autoselect.study.loop import Yardstick
+from autoselect.study.result import front_of
+
+OBJECTIVES = objectives_of(chosen_objectives(DEFAULT_OBJECTIVES, set()), "gain", "maximize")
+YARDSTICK = Yardstick(
+    float_score=8.0, float_size_bytes=400, float_penalty=80.0, direction="maximize", constraints=Constraints()
+)
+
+
+def record(number: int, gain: float, sqnr_db: float, size_bytes: int, penalty: float, samples: int) -> TrialRecord:
+    values: dict[str, Any] = dict.fromkeys(Scores.__dataclass_fields__, 0)
+    known = {"sha256": f"{number}" * 10, "fallbacks": {}, "compiled": {}, "quantities": {}, "samples": samples}
+    own = {"metric": gain, "drop": 8.0 - gain, "sqnr_db": sqnr_db, "size_bytes": size_bytes, "penalty": penalty}
+    scores = Scores(**{**values, **known, **own})
+    return TrialRecord(number=number, origin="surrogate", recipe=Recipe(), scores=scores, feasible=True)
+
+
+CLOSE = (8.0, 40.0, 110, 30.0)
+LUCKY = (8.5, 15.0, 100, 20.0)
+SMALL = (6.0, 20.0, 90, 0.0)
+WORSE = (5.0, 10.0, 105, 25.0)
+
+
+@pytest.mark.parametrize(
+    ("samples", "close_db", "expected"),
+    [(120, 40.0, {1, 2}), (0, 40.0, {0, 1, 2}), (0, math.nan, {1, 2})],
+    ids=["a metric", "an evaluator", "an evaluator without closeness"],
+)
+def test_luck_with_an_evaluator_does_not_hide_what_is_closer_to_float(
+    samples: int, close_db: float, expected: set[int]
+) -> None:
+    """Float gains 8; the lucky one gains more with less size and penalty, and its outputs are far from float's."""
+    rows = [(CLOSE[0], close_db, *CLOSE[2:]), LUCKY, SMALL, WORSE]
+    front, feasible = front_of([record(i, *row, samples) for i, row in enumerate(rows)], OBJECTIVES, YARDSTICK)
+    assert feasible
+    assert {r.number for r in front} == expected

@@ -1,0 +1,174 @@
+"""Nets as ordinary users write them are taken in, searched and forecast, whichever file they come as."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import forecasts
+import numpy as np
+import nursery
+import pytest
+import zoo
+
+import autoselect
+from autoselect.api import searching
+from autoselect.data.representative import representative_samples
+from autoselect.domain.recipe import Recipe
+from autoselect.isolation.pool import WorkerPool
+from autoselect.quantize import converter, names
+from autoselect.report.run import load_run
+from autoselect.sources import loading
+from autoselect.study import run as study_run
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+from autoselect.tflite.runner import Runner
+
+Grown = Callable[[str], nursery.Sources]
+TRIALS = 6
+RECIPES = 9
+SUFFIXES = (".tflite", ".keras", "")
+
+ONLY_IN_A_FREE_BATCH = {"SHAPE", "EXPAND_DIMS", "SPACE_TO_BATCH_ND"}
+"""Op types that tell that the converter wrote another graph for a free batch than for one of 1."""
+FLOAT_TOLERANCE = 1e-3
+"""Of float's score, relative, where the converter writes another graph for a free batch: it computes shapes at run time
+(transformer, mixer, embeddings, group norm, U-Net, GRU, transposed convolution), takes other ops for the same (causal
+convolution: EXPAND_DIMS for RESHAPE) or keeps a dilated convolution in parts (SPACE_TO_BATCH_ND). Float sums may then
+be taken in another order."""
+INTEGER_TOLERANCE = 0.1
+"""Of the all-integer score, relative, likewise: one op more has a scale of its own, which moves values by half a
+step."""
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
+    """One warm worker for all searches: TensorFlow's import takes longer than a search of these."""
+    log = tmp_path_factory.mktemp("pool") / "worker.log"
+    with WorkerPool(1, log=log, warm_up=converter.import_tensorflow) as shared:
+        yield shared
+
+
+@pytest.fixture
+def search(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., autoselect.Run]:
+    monkeypatch.setattr(study_run, "_pool", lambda *_: contextlib.nullcontext(pool))
+    monkeypatch.setattr(searching, "_drawn", lambda folder: load_run(folder.root))  # Figures are tested elsewhere.
+    monkeypatch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path / "cache"))
+
+    def search(grown: nursery.Sources, suffix: str, **changes: Any) -> autoselect.Run:
+        options = {"metric": "mae", "early_exit": False, "debug_samples": 4, "heldout_fraction": 0.25, "workers": 1}
+        return autoselect.search(
+            grown.by_suffix(suffix),
+            calibration=grown.calibration,
+            evaluation=(grown.evaluation, grown.targets),
+            trials=TRIALS,
+            output=tmp_path / f"run{suffix}",
+            **options | changes,
+        )
+
+    return search
+
+
+# -------------------------------------------------------------------------------------------- the nets
+
+
+@pytest.mark.parametrize("name", nursery.NETS)
+def test_a_net_is_what_it_is_here_for(grown: Grown, name: str) -> None:
+    graph = fb.parse(grown(name).tflite.read_bytes()).subgraphs[0]
+    assert nursery.NETS[name].op_types <= op_types(grown(name))
+    signatures = [graph.tensors[i].shapeSignature for i in [*graph.inputs, *graph.outputs]]
+    assert all(s is not None and s[0] == -1 for s in signatures) is (name != "fused LSTM")
+
+
+def op_types(grown: nursery.Sources) -> set[str]:
+    """Of the file as the converter wrote it."""
+    model = fb.parse(grown.tflite.read_bytes())
+    return {fb.op_type(model, op) for op in model.subgraphs[0].operators}
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(nursery.NETS) >= 14
+
+
+# ---------------------------------------------------------------------------------------------- searches
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", nursery.NETS)
+def test_each_source_is_searched_and_float_and_all_integer_score_the_same(
+    grown: Grown, search: Callable[..., autoselect.Run], name: str
+) -> None:
+    # Repairs, which are tried first, take a third of the time: one source has them.
+    runs = {suffix: search(grown(name), suffix, repairs=suffix == ".tflite") for suffix in SUFFIXES}
+    for run in runs.values():
+        assert run.status == "complete"
+        assert len(run.trials) == TRIALS
+        assert set(run.trials["state"]) <= {"complete", "dropped"}
+        assert "tpe" not in set(run.trials["origin"])  # The default sampler works on every model.
+        assert math.isfinite(run.front["mae"].min())
+    alike = not op_types(grown(name)) & ONLY_IN_A_FREE_BATCH
+    for reference, tolerance in (("float", FLOAT_TOLERANCE), ("fiq", INTEGER_TOLERANCE)):
+        from_tflite, from_keras, from_saved_model = (_score(run, reference) for run in runs.values())
+        assert from_keras == from_saved_model
+        assert from_tflite == (from_keras if alike else pytest.approx(from_keras, rel=tolerance))
+
+
+def _score(run: autoselect.Run, reference: str) -> float:
+    return float(run.summary["references"][reference]["mae"])
+
+
+@pytest.mark.parametrize("name", nursery.NETS)
+def test_a_keras_file_and_a_saved_model_are_one_model(grown: Grown, name: str) -> None:
+    from_keras, from_folder = (loading.float_model(grown(name).by_suffix(suffix)).content for suffix in (".keras", ""))
+    assert from_keras == from_folder
+
+
+# --------------------------------------------------------------------------------------- models and recipes
+
+
+def prepared_of(grown: nursery.Sources, suffix: str) -> tuple[bytes, zoo.Prepared]:
+    content = loading.float_model(grown.by_suffix(suffix)).content
+    specs = reader.input_specs(fb.parse(content))
+    samples = [list(sample.values()) for sample in representative_samples(grown.calibration, specs)]
+    return content, zoo.prepare(content, samples)
+
+
+@pytest.mark.parametrize("name", nursery.NETS)
+def test_forecasts_are_exact(grown: Grown, name: str) -> None:
+    _, prepared = prepared_of(grown(name), ".tflite")
+    for base in (Recipe(), Recipe(per_channel=False), Recipe(io_type="int8"), Recipe(repairs=("bias", "ranges-mse"))):
+        forecast = forecasts.forecaster(prepared, base)
+        for recipe in forecasts.drawn_recipes(prepared.nodes, base, RECIPES, seed=len(prepared.nodes)):
+            assert forecast(recipe) == forecasts.built(prepared, recipe), recipe
+
+
+@pytest.mark.parametrize("name", nursery.NETS)
+def test_every_op_is_within_reach_and_all_float_is_the_float_model(grown: Grown, name: str) -> None:
+    content, prepared = prepared_of(grown(name), ".tflite")
+    everything = Recipe(denylisted_nodes=frozenset({"*"}), fallback="float")
+    built = prepared.builder.build(everything)
+    assert set(built.kinds.values()) <= {"float", "folded"}
+    # Plain kernels: where shape arithmetic is folded XNNPACK takes other ops together, and differs in the last bit.
+    runner, float_model = Runner(built.content, delegates=False), Runner(content, delegates=False)
+    for sample in prepared.fed()[:2]:
+        found, expected = runner(sample), float_model(sample)
+        assert list(found) == list(expected)
+        for key, values in expected.items():
+            np.testing.assert_array_equal(found[key], values)
+
+
+@pytest.mark.parametrize("name", nursery.NETS)
+def test_all_integer_is_what_the_quantizer_makes(grown: Grown, name: str) -> None:
+    _, prepared = prepared_of(grown(name), ".tflite")
+    for base in (Recipe(), Recipe(per_channel=False)):
+        model = fb.parse(converter.quantize(prepared.calibrated.content, denylisted=(), recipe=base))
+        names.hide_unused_outputs(model, prepared.calibrated.names)
+        whole = Runner(fb.serialise(model))
+        found = Runner(prepared.builder.build(base).content)
+        for sample in prepared.fed()[:2]:
+            # The quantizer gives outputs names of its own: they are matched by place.
+            for ours, theirs in zip(found(sample).values(), whole(sample).values(), strict=True):
+                np.testing.assert_array_equal(ours, theirs)
