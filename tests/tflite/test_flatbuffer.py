@@ -172,3 +172,28 @@ def _shift_tensors(model: object) -> None:
     for signature in model.signatureDefs:  # type: ignore[attr-defined]
         for entry in (*signature.inputs, *signature.outputs):
             entry.tensorIndex += 1
+
+
+def _with_data_behind(content: bytes) -> bytes:
+    """The same model, the data of its buffers behind the flatbuffer, as writers of large files keep them."""
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(content, 0))
+    rows = {i: fb.buffer_bytes(b) for i, b in enumerate(model.buffers) if b.data is not None and len(b.data)}
+    offsets = dict.fromkeys(rows, 16)
+    for _ in range(2):  # The second time the size of the flatbuffer is known.
+        for i, row in rows.items():
+            model.buffers[i].data, model.buffers[i].offset, model.buffers[i].size = None, offsets[i], len(row)
+        builder = flatbuffers.Builder(1 << 16)
+        builder.Finish(model.Pack(builder), file_identifier=fb.FILE_IDENTIFIER)
+        head = bytes(builder.Output())
+        offsets, at = {}, len(head)
+        for i, row in rows.items():
+            offsets[i], at = at, at + len(row)
+    return head + b"".join(rows.values())
+
+
+def test_data_behind_the_flatbuffer_are_read() -> None:
+    content = zoo.cnn().float_model
+    moved = _with_data_behind(content)
+    assert fb.serialise(fb.parse(moved)) == fb.serialise(fb.parse(content))
+    with pytest.raises(ModelError, match="damaged or cut off"):
+        fb.parse(moved[:-5])
