@@ -126,10 +126,20 @@ def prepare_case(
     *,
     root: Path,
     pool: WorkerPool,
+    quantizer: WorkerPool,
     cache_root: Path | None,
     listener: Listener,
 ) -> Case:
     """Prepare everything before the first trial.
+
+    Args:
+        ingredients: What the user brings.
+        settings: Of the search.
+        root: An empty folder, or one that was prepared before.
+        pool: Where models are run.
+        quantizer: Where TensorFlow works, which takes long to import.
+        cache_root: Folder of the cache; None does without.
+        listener: Told of the stages.
 
     Raises:
         ModelError, DataError, UsageError: If an ingredient does not fit; the message says which and why.
@@ -141,7 +151,7 @@ def prepare_case(
         ingredients.model,
         ingredients.calibration,
         files,
-        pool,
+        quantizer,
         cache_root,
         debug_samples=settings.debug_samples,
         per_channel=settings.per_channel,
@@ -154,6 +164,9 @@ def prepare_case(
     inputs, outputs, store, hashes = started.inputs, started.outputs, started.calibration, started.hashes
     counts, more_hashes, warnings = _prepare_samples(ingredients, settings, files, inputs, outputs, store)
     warnings = [*ingredients.notes, *started.notes, *warnings]
+    hashes = {**hashes, **more_hashes, "target": target_hash(settings.target)}
+    # The float model runs meanwhile.
+    references = _References(files, ingredients.metric, hashes, settings.trial_timeout, pool, cache_root)
     listener(StageStarted(stage="calibrate"))
     prepared = started.result()
     warnings += prepared.remarks
@@ -164,11 +177,11 @@ def prepare_case(
         files=files,
         layers=prepared.layers,
         counts={"calibration": len(store), **counts},
-        hashes={**hashes, **more_hashes, "target": target_hash(settings.target)},
+        hashes=hashes,
         has_heldout=ingredients.metric is not None or takes_split(ingredients.evaluator or len),
         warnings=tuple(warnings),
     )
-    _reference_outputs(case, ingredients.metric, settings.trial_timeout, pool, cache_root, listener)
+    references.wait(listener)
     return case
 
 
@@ -500,40 +513,48 @@ def _write_split(files: CaseFiles, part: str, samples: str, indices: np.ndarray 
     write_json(files.split(part), {"samples": samples, "indices": chosen})
 
 
-def _reference_outputs(
-    case: Case,
-    metric: Metric | None,
-    timeout_seconds: float,
-    pool: WorkerPool,
-    cache_root: Path | None,
-    listener: Listener,
-) -> None:
-    """Run the float model over the search part, and over the held-out part for metrics that compare with it."""
-    if metric is None:
-        return
-    parts = PARTS if metric.needs_reference else PARTS[:1]
-    listener(StageStarted(stage="reference", total=len(parts)))
-    running = []
-    for part in parts:
-        split = json.loads(case.files.split(part).read_text(encoding="utf-8"))
-        key = cache.signature(
-            {"what": "float outputs", "hashes": dict(case.hashes), "split": split, "versions": versions()}
-        )
-        kept = None if cache_root is None else cache_root / key
-        target = case.files.reference(part)
-        if kept is not None and cache.fetch(kept, target):
+class _References:
+    """Runs of the float model over the search part, and over the held-out part for metrics that compare with it."""
+
+    def __init__(
+        self,
+        files: CaseFiles,
+        metric: Metric | None,
+        hashes: Mapping[str, str],
+        timeout_seconds: float,
+        pool: WorkerPool,
+        cache_root: Path | None,
+    ) -> None:
+        """Start those that the cache does not have."""
+        parts = () if metric is None else PARTS if metric.needs_reference else PARTS[:1]
+        self._running: list[tuple[Future[None] | None, Path, Path | None]] = []
+        for part in parts:
+            split = json.loads(files.split(part).read_text(encoding="utf-8"))
+            what = {"what": "float outputs", "hashes": dict(hashes), "split": split, "versions": versions()}
+            kept = None if cache_root is None else cache_root / cache.signature(what)
+            target, future = files.reference(part), None
+            if kept is None or not cache.fetch(kept, target):
+                job = prepare_jobs.run_reference
+                future = pool.submit(job, files.root, part, target, timeout_seconds=timeout_seconds)
+            self._running.append((future, target, kept))
+
+    def wait(self, listener: Listener) -> None:
+        """Wait for all of them.
+
+        Raises:
+            PreparationError: If one failed.
+        """
+        if self._running:
+            listener(StageStarted(stage="reference", total=len(self._running)))
+        for future, target, kept in self._running:
+            if future is not None:
+                try:
+                    result_of(future)
+                except TrialError as exc:
+                    raise PreparationError(f"Running the float model failed. {exc}") from exc
+                if kept is not None:
+                    cache.keep(target, kept)
             listener(StepFinished(stage="reference"))
-            continue
-        future = pool.submit(prepare_jobs.run_reference, case.files.root, part, target, timeout_seconds=timeout_seconds)
-        running.append((future, target, kept))
-    for future, target, kept in running:
-        try:
-            result_of(future)
-        except TrialError as exc:
-            raise PreparationError(f"Running the float model failed. {exc}") from exc
-        if kept is not None:
-            cache.keep(target, kept)
-        listener(StepFinished(stage="reference"))
 
 
 def with_limits(settings: SearchSettings, **changes: Any) -> SearchSettings:

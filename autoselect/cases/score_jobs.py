@@ -117,9 +117,10 @@ def _score_metric(case: OpenCase, sha256: str, part: str, interval: bool, start:
     metrics, inference_seconds = metrics_on(case, metric, part), 0.0
     evidence = _kept_rows(case.files, sha256, len(metrics)) if part == "search" else []
     if not evidence:
-        runner = case.runner(sha256)
+        is_known = sha256 == FLOAT and case.reference(part) is not None
+        runner = None if is_known else case.runner(sha256)
         evidence = evaluate.observe(runner, case.part(part), metrics, case.reference(part))
-        inference_seconds = runner.inference_seconds
+        inference_seconds = runner.inference_seconds if runner else 0.0
     return summary(
         case,
         metric,

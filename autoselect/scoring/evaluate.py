@@ -44,7 +44,7 @@ class ReferenceOutputs:
 
 
 def observe(
-    runner: Runner,
+    runner: Runner | None,
     samples: SampleStore,
     metrics: Sequence[Metric],
     reference: Callable[[int], Outputs] | None = None,
@@ -53,7 +53,8 @@ def observe(
     """Run the samples one at a time and collect the evidence of every metric.
 
     Args:
-        runner: The model; its state is reset before each sample.
+        runner: The model; its state is reset before each sample. None for the float model, whose outputs
+            ``reference`` gives.
         samples: Inputs and targets.
         metrics: Say what counts.
         reference: Gives the float model's outputs by sample number, for metrics that need them.
@@ -64,9 +65,11 @@ def observe(
     """
     rows: list[list[np.ndarray]] = [[] for _ in metrics]
     for i in range(len(samples)) if numbers is None else numbers:
-        outputs = runner(samples.inputs(i))
-        target = samples.target(i)
         float_outputs = reference(i) if reference else None
+        outputs = runner(samples.inputs(i)) if runner else float_outputs
+        if outputs is None:
+            raise ValueError("There is neither a model to run nor what it gave before.")
+        target = samples.target(i)
         for metric, collected in zip(metrics, rows, strict=True):
             collected.append(metric.observe(outputs, target if metric.needs_targets else None, float_outputs))
     return [np.stack(collected).astype(np.float64, copy=False) for collected in rows]

@@ -160,18 +160,26 @@ def locked(folder: RunFolder) -> Iterator[None]:
 
 
 def _pool(request: Request, folder: RunFolder) -> WorkerPool:
-    return WorkerPool(request.settings.workers, log=folder.log, warm_up=converter.import_tensorflow)
+    """Where candidates are built and scored, which needs no TensorFlow."""
+    return WorkerPool(request.settings.workers, log=folder.log)
+
+
+def _quantizer(folder: RunFolder) -> WorkerPool:
+    """Where TensorFlow converts, calibrates and quantizes: a process of its own, that others do not wait for it."""
+    return WorkerPool(1, log=folder.log, warm_up=converter.import_tensorflow)
 
 
 def _prepare(request: Request, folder: RunFolder, pool: WorkerPool, listener: Listener) -> Case:
-    return prepare_case(
-        request.ingredients,
-        request.settings,
-        root=folder.work,
-        pool=pool,
-        cache_root=cache_directory() if request.use_cache else None,
-        listener=listener,
-    )
+    with _quantizer(folder) as quantizer:
+        return prepare_case(
+            request.ingredients,
+            request.settings,
+            root=folder.work,
+            pool=pool,
+            quantizer=quantizer,
+            cache_root=cache_directory() if request.use_cache else None,
+            listener=listener,
+        )
 
 
 def _bind(
