@@ -38,6 +38,8 @@ class _LabelMetric(Metric):
         self._label(target, count_classes(output_shape, self.name))
 
     def _label(self, target: object | None, class_count: int) -> int:
+        if isinstance(target, (int, np.integer)) and 0 <= target < class_count:
+            return int(target)  # Nearly every target, at each sample of each candidate.
         array = target_array(target, self.name)
         if array.size != 1:
             raise DataError(

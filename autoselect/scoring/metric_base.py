@@ -99,8 +99,8 @@ class Metric(ABC):
                 f"{', '.join(map(repr, outputs)) or 'none'}. Choose one of these as the scored output."
             )
         values = np.asarray(outputs[key], dtype=np.float64)
-        bad = int(np.count_nonzero(~np.isfinite(values)))
-        if bad:
+        if not np.isfinite(values).all():
+            bad = int(np.count_nonzero(~np.isfinite(values)))
             raise ScoreError(
                 f"metric {self.name!r}: expected finite outputs, got {bad} NaN or infinite of {values.size} "
                 f"in output {key!r} of {whose}. Look for an overflow in its float layers."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from autoselect.domain.objectives import Direction
@@ -139,7 +141,7 @@ def _decibel(signal: float, noise: float) -> float:
         return DECIBEL_CAP
     if signal == 0.0:
         return -DECIBEL_CAP
-    return float(np.clip(10.0 * (np.log10(signal) - np.log10(noise)), -DECIBEL_CAP, DECIBEL_CAP))
+    return min(max(10.0 * (math.log10(signal) - math.log10(noise)), -DECIBEL_CAP), DECIBEL_CAP)
 
 
 def _same_shape(ours: np.ndarray, theirs: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:

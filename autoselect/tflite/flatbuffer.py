@@ -142,12 +142,7 @@ def parse(content: bytes) -> Model:
     Raises:
         ModelError: If the bytes are not a whole TFLite file.
     """
-    if len(content) < 8 or content[4:8] != FILE_IDENTIFIER:
-        found = content[4:8].decode("latin-1") if len(content) >= 8 else f"{len(content)} bytes"
-        raise ModelError(
-            f"Expected a TFLite file (identifier 'TFL3' at byte 4), found {found!r}. "
-            "Pass a .tflite, .keras or .h5 file, or a SavedModel folder."
-        )
+    _check_identifier(content)
     try:
         model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(content, 0))
         _check_whole(model)
@@ -157,6 +152,51 @@ def parse(content: bytes) -> Model:
     for code in model.operatorCodes:
         code.builtinCode = max(code.builtinCode, code.deprecatedBuiltinCode)
     return model
+
+
+def parse_interface(content: bytes) -> Model:
+    """As :func:`parse`, but only the signatures and the main subgraph, without ops, and inputs and outputs in full.
+
+    Of its other tensors nothing is there but ``isVariable``.
+
+    Raises:
+        ModelError: If the bytes are not a whole TFLite file, as far as they are read.
+    """
+    _check_identifier(content)
+    try:
+        raw = schema.Model.GetRootAs(content, 0)
+        graph, model = raw.Subgraphs(0), schema.ModelT()
+        main = schema.SubGraphT()
+        main.inputs, main.outputs = (
+            [row(i) for i in range(count)]
+            for row, count in ((graph.Inputs, graph.InputsLength()), (graph.Outputs, graph.OutputsLength()))
+        )
+        ends = {*main.inputs, *main.outputs}
+        main.tensors = [_glance(graph.Tensors(i), in_full=i in ends) for i in range(graph.TensorsLength())]
+        model.subgraphs = [main]
+        model.signatureDefs = [
+            schema.SignatureDefT.InitFromObj(raw.SignatureDefs(i)) for i in range(raw.SignatureDefsLength())
+        ]
+    except (struct.error, ValueError, TypeError, AttributeError, IndexError, OverflowError, MemoryError) as exc:
+        raise _truncated(len(content)) from exc
+    return model
+
+
+def _glance(tensor: Any, *, in_full: bool) -> Any:
+    if in_full:
+        return schema.TensorT.InitFromObj(tensor)
+    found = schema.TensorT()
+    found.isVariable = tensor.IsVariable()
+    return found
+
+
+def _check_identifier(content: bytes) -> None:
+    if len(content) < 8 or content[4:8] != FILE_IDENTIFIER:
+        found = content[4:8].decode("latin-1") if len(content) >= 8 else f"{len(content)} bytes"
+        raise ModelError(
+            f"Expected a TFLite file (identifier 'TFL3' at byte 4), found {found!r}. "
+            "Pass a .tflite, .keras or .h5 file, or a SavedModel folder."
+        )
 
 
 def _truncated(size: int) -> ModelError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -102,6 +103,35 @@ def _lstm_macs(operands: list[Tensor]) -> int:
     """Every weight matrix once for each step of the sequence."""
     steps = prod(operands[0].shape[:-1])
     return steps * sum(prod(t.shape) for t in operands[1:] if t.is_constant and len(t.shape) == 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interface:
+    """What a caller of a model deals with.
+
+    Attributes:
+        inputs: As :func:`input_specs` gives them.
+        outputs: As :func:`output_specs` gives them.
+        is_stateful: Whether the model keeps variables from one inference to the next.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    is_stateful: bool
+
+
+def read_interface(content: bytes) -> Interface:
+    """Read the interface of a model, without its ops and constants, which takes a fiftieth of the time.
+
+    Raises:
+        ModelError: If the bytes are no TFLite file.
+    """
+    model = fb.parse_interface(content)
+    return Interface(
+        inputs=input_specs(model),
+        outputs=output_specs(model),
+        is_stateful=any(tensor.isVariable for tensor in model.subgraphs[0].tensors),
+    )
 
 
 def input_specs(model: fb.Model) -> tuple[TensorSpec, ...]:

@@ -11,7 +11,6 @@ import numpy as np
 
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import ScoreError
-from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
 Outputs = dict[str, np.ndarray]
@@ -44,11 +43,10 @@ class Runner:
         Raises:
             ScoreError: If the interpreter refuses the model.
         """
-        model = fb.parse(content)
+        interface = reader.read_interface(content)
         self.inference_seconds = 0.0
-        self.inputs = reader.input_specs(model)
-        self.outputs = reader.output_specs(model)
-        self._stateful = any(t.isVariable for t in model.subgraphs[0].tensors)
+        self.inputs, self.outputs = interface.inputs, interface.outputs
+        self._stateful = interface.is_stateful
         self._interpreter = _load(
             content, num_threads, preserve_all_tensors, not preserve_all_tensors if delegates is None else delegates
         )
