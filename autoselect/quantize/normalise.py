@@ -72,13 +72,22 @@ def normalise(content: bytes) -> Normalised:
     fb.share_equal_constants(model)
     fb.drop_unused_buffers(model)
     fb.order_operator_codes(model)
-    own = [key.nodes[index] if index is not None and index < len(types) else "" for index in found]
     _keep_signatures(model, source)
     return Normalised(
         content=fb.serialise(model),
-        node_names=tuple(f"#{place}" if own.count(name) > 1 or not name else name for place, name in enumerate(own)),
+        node_names=_node_names(found, key.nodes),
         folded=tuple(name for index, name in enumerate(key.nodes) if index not in set(found)),
     )
+
+
+def _node_names(indices: Sequence[int | None], before: Sequence[str]) -> tuple[str, ...]:
+    """Of several ops that one op became, the last has its name, which writes what that wrote."""
+    last = {index: place for place, index in enumerate(indices)}
+    found = []
+    for place, index in enumerate(indices):
+        name = before[index] if index is not None and index < len(before) else ""
+        found.append(name if name and last[index] == place else f"{name}#{place}")
+    return tuple(found)
 
 
 def _restore_weights(model: fb.Model, source: fb.Model, places: Mapping[int, Sequence[int]]) -> None:

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zoo
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.domain.recipe import Recipe
+from autoselect.quantize import converter, names, proof
+from autoselect.quantize.normalise import normalise, same_outputs
+from autoselect.quantize.wholes import make_wholes
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+
+def tf() -> Any:
+    import tensorflow
+
+    return tensorflow
+
+
+@functools.cache
+def reshaped_dense() -> bytes:
+    """A dense layer on a sequence between two RESHAPEs, as older converters write it; today's merges the three."""
+
+    def call(x: Any) -> Any:
+        rows = tf().reshape(tf().tanh(x), (1, 8))
+        return tf().nn.sigmoid(tf().reshape(tf().matmul(rows, zoo.weights(8, 6)), (1, 1, 6)))
+
+    model = fb.parse(zoo.from_function(call, (1, 1, 8)).float_model)
+    graph = model.subgraphs[0]
+    tanh, dense, sigmoid = graph.operators
+    dense.builtinOptions.keepNumDims = False
+    code = schema.OperatorCodeT()
+    code.builtinCode, code.version = schema.BuiltinOperator.RESHAPE, 1
+    model.operatorCodes.append(code)
+    before, flat = reshape(model, int(tanh.outputs[0]), b"flat", [1, 8])
+    dense.inputs = np.array([flat, *dense.inputs[1:]], np.int32)
+    wide = int(dense.outputs[0])
+    graph.tensors.append(tensor(b"dense", [1, 6], schema.TensorType.FLOAT32))
+    dense.outputs = np.array([len(graph.tensors) - 1], np.int32)
+    after, _ = reshape(model, len(graph.tensors) - 1, b"wide", [1, 1, 6])
+    after.outputs = np.array([wide], np.int32)
+    graph.operators = [tanh, before, dense, after, sigmoid]
+    fb.drop_unused_tensors(model)
+    return fb.serialise(model)
+
+
+def tensor(name: bytes, shape: list[int], dtype: int) -> Any:
+    made = schema.TensorT()
+    made.name, made.shape, made.type, made.buffer = name, np.array(shape, np.int32), dtype, 0
+    return made
+
+
+def reshape(model: Any, source: int, name: bytes, shape: list[int]) -> tuple[Any, int]:
+    """A RESHAPE, of the op type that was added last, and the tensor that it writes."""
+    tensors = model.subgraphs[0].tensors
+    target = tensor(name + b"_shape", [len(shape)], schema.TensorType.INT32)
+    target.buffer = fb.add_buffer(model, np.array(shape, np.int32))
+    tensors += [target, tensor(name, shape, schema.TensorType.FLOAT32)]
+    op = schema.OperatorT()
+    op.opcodeIndex = len(model.operatorCodes) - 1
+    op.inputs = np.array([source, len(tensors) - 2], np.int32)
+    op.outputs = np.array([len(tensors) - 1], np.int32)
+    return op, len(tensors) - 1
+
+
+def transposed() -> bytes:
+    def call(x: Any) -> Any:
+        return tf().tanh(tf().nn.conv2d_transpose(x, zoo.weights(3, 3, 16, 16), (1, 8, 8, 16), 2))
+
+    return zoo.from_function(call, (1, 4, 4, 16)).float_model
+
+
+MODELS = [
+    pytest.param(lambda: zoo.cnn().float_model, id="CNN"),
+    pytest.param(lambda: zoo.lstm().float_model, id="fused LSTM"),
+    pytest.param(lambda: zoo.two_inputs().float_model, id="two inputs"),
+    pytest.param(reshaped_dense, id="a merged op"),
+    pytest.param(transposed, id="weights that the quantizer rounds whatever is denied"),
+]
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_a_normalised_model_is_the_same_model(make: Callable[[], bytes]) -> None:
+    content = make()
+    found = normalise(content)
+    keys = [spec.key for spec in reader.input_specs(fb.parse(content))]
+    samples = [dict(zip(keys, sample, strict=True)) for sample in zoo.random_samples(content)]
+    assert same_outputs(content, found.content, samples, delegates=False)
+    before, after = fb.parse(content), fb.parse(found.content)
+    assert reader.input_specs(before) == reader.input_specs(after)
+    assert reader.output_specs(before) == reader.output_specs(after)
+    assert len(found.node_names) == len(after.subgraphs[0].operators) == len(set(found.node_names))
+    assert set(found.node_names) <= set(names.canonicalise(before).nodes)
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_it_stays_as_it_is_when_it_is_normalised_again(make: Callable[[], bytes]) -> None:
+    once = normalise(make())
+    again = normalise(once.content)
+    assert again.folded == ()
+    op_types = [[op.op_type for op in reader.read_graph(fb.parse(m.content)).ops] for m in (once, again)]
+    assert op_types[0] == op_types[1]
+
+
+def test_an_op_that_the_quantizer_merges_is_merged_before_so_that_its_twin_can_leave_integers() -> None:
+    content = reshaped_dense()
+    everything = {op.op_type for op in reader.read_graph(fb.parse(content)).ops}
+    assert "RESHAPE" in everything
+    found = normalise(content)
+    assert "dense" in found.folded
+    merged = next(n for n in zoo.prepare(content).nodes if n.op_type == "FULLY_CONNECTED")
+    assert merged.name == "Reshape_1"  # what it writes is what the RESHAPE wrote
+    prepared = zoo.prepare(content)
+    left_out = prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"}), fallback="float"))
+    assert set(left_out.kinds.values()) == {"float"}
+    assert "QUANTIZE" not in {op.op_type for op in left_out.graph.ops}
+
+
+def test_other_outputs_are_seen() -> None:
+    content = zoo.cnn().float_model
+    [sample] = zoo.random_samples(content, 1)
+    key = reader.input_specs(fb.parse(content))[0].key
+    model = fb.parse(content)
+    tensor = next(t for t in model.subgraphs[0].tensors if fb.is_constant(model, t) and fb.shape_of(t) == (16,))
+    values = fb.constant_values(model, tensor).copy()
+    values[0] += 1e-3
+    tensor.buffer = fb.add_buffer(model, values)
+    assert same_outputs(content, content, [{key: sample[0]}])
+    assert not same_outputs(content, fb.serialise(model), [{key: sample[0]}])
+
+
+# ------------------------------------------------------------------------------------------------ proof
+
+
+def remarks(prepared: zoo.Prepared, float_model: bytes, integer_model: bytes | None = None) -> tuple[str, ...]:
+    wholes = make_wholes(prepared.kit, Recipe())
+    plain = converter.quantize(prepared.calibrated.content, denylisted=(), recipe=Recipe())
+    return proof.remarks(
+        prepared.builder,
+        prepared.nodes,
+        wholes,
+        float_model=float_model,
+        integer_model=plain if integer_model is None else integer_model,
+        samples=prepared.fed()[:2],
+        per_channel=True,
+    )
+
+
+def test_nothing_is_said_of_a_model_whose_candidates_are_what_they_are_called() -> None:
+    assert remarks(zoo.cnn().prepared, zoo.cnn().float_model) == ()
+
+
+def test_ops_that_never_become_integers_are_counted_by_type() -> None:
+    def call(x: Any) -> Any:
+        return tf().sin(tf().matmul(x, zoo.weights(8, 8))) + tf().sin(x) + 1.0
+
+    source = zoo.from_function(call, (1, 8))
+    [remark] = remarks(source.prepared, source.float_model)
+    assert remark.startswith("2 (2 SIN) of ")
+    assert "never become integers" in remark
+
+
+def test_a_float_model_that_is_another_is_told() -> None:
+    other = zoo.from_function(lambda x: tf().tanh(x * 2.0), (1, 8)).float_model
+    source = zoo.from_function(lambda x: tf().tanh(x * 3.0), (1, 8))
+    assert any("left out of integers, the outputs are not" in r for r in remarks(source.prepared, other))
+
+
+def test_an_integer_model_that_is_another_is_told() -> None:
+    source = zoo.from_function(lambda x: tf().tanh(x * 3.0), (1, 8))
+    found = remarks(source.prepared, source.float_model, integer_model=source.float_model)
+    assert any("in integers, the outputs are not" in r for r in found)
+
+
+@pytest.mark.real
+def test_the_streaming_denoisers_merged_op_can_leave_integers(real_data: Path) -> None:
+    content = (real_data / "zoo" / "dtln" / "dtln_core1_float.tflite").read_bytes()
+    prepared = zoo.prepare(content)
+    assert len(prepared.nodes) == 41  # of 43 ops: two are folded
+    left_out = prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"}), fallback="float"))
+    assert {op.kind.value for op in left_out.graph.ops} == {"float"}
+    assert same_outputs(left_out.content, content, prepared.fed(), delegates=False)
