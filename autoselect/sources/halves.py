@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ _FLOAT16, _FLOAT32 = schema.TensorType.FLOAT16, schema.TensorType.FLOAT32
 
 
 def widen(model: fb.Model) -> int:
-    """Make every float16 constant float32, and drop the ops that did so at run time, in place.
+    """Make every float16 constant float32, and drop the ops that did so at run time, in place; none may be sparse.
 
     Every float16 value has an equal float32 value, so the model's outputs stay the same, bit for bit.
 
@@ -29,29 +30,29 @@ def widen(model: fb.Model) -> int:
     """
     widened: dict[int, int] = {}
     count = 0
-    for graph in model.subgraphs:
-        halves = {i for i, t in enumerate(graph.tensors) if t.type == _FLOAT16 and _is_plain_constant(model, t)}
+    for place, graph in enumerate(model.subgraphs):
+        halves = {i for i, t in enumerate(graph.tensors) if t.type == _FLOAT16 and fb.is_constant(model, t)}
         for index in halves:
             _widen_tensor(model, graph.tensors[index], widened)
         if halves:
-            _drop_widening_ops(model, graph, halves)
+            fb.drop_copies(model, graph, halves, partial(_is_widening, model, graph))
+            fb.drop_unused_tensors(model, place)
         count += len(halves)
         left = next((t for t in graph.tensors if t.type == _FLOAT16), None)
         if left is not None:
             raise ModelError(
-                f"The model computes in float16: tensor {fb.tensor_name(left)!r} is float16 and no plain constant. "
+                f"The model computes in float16: tensor {fb.tensor_name(left)!r} is float16 and no constant. "
                 "float16 weights are taken in, float16 inputs, outputs and values in between are not: convert the "
                 "model to float32."
             )
     if count:
-        fb.drop_unused_tensors(model)
         fb.drop_unused_buffers(model)
         fb.order_operator_codes(model)
     return count
 
 
-def _is_plain_constant(model: fb.Model, tensor: Any) -> bool:
-    return fb.is_constant(model, tensor) and tensor.sparsity is None
+def _is_widening(model: fb.Model, graph: Any, op: Any) -> bool:
+    return fb.op_type(model, op) in _WIDENING and bool(graph.tensors[op.outputs[0]].type == _FLOAT32)
 
 
 def _widen_tensor(model: fb.Model, tensor: Any, widened: dict[int, int]) -> None:
@@ -60,23 +61,3 @@ def _widen_tensor(model: fb.Model, tensor: Any, widened: dict[int, int]) -> None
         values = fb.constant_values(model, tensor)
         widened[tensor.buffer] = fb.add_buffer(model, values.astype(np.float32))
     tensor.buffer, tensor.type, tensor.quantization = widened[tensor.buffer], _FLOAT32, None
-
-
-def _drop_widening_ops(model: fb.Model, graph: Any, halves: set[int]) -> None:
-    """Let whoever reads a widened copy read the constant itself."""
-    same: dict[int, int] = {}
-    kept = []
-    for op in graph.operators:
-        source = int(op.inputs[0]) if op.inputs is not None and len(op.inputs) else -1
-        if source in halves and fb.op_type(model, op) in _WIDENING and graph.tensors[op.outputs[0]].type == _FLOAT32:
-            same[int(op.outputs[0])] = source
-        else:
-            kept.append(op)
-    graph.operators = kept
-    for op in kept:
-        op.inputs = None if op.inputs is None else np.array([same.get(int(i), int(i)) for i in op.inputs], np.int32)
-    graph.outputs = np.array([same.get(int(i), int(i)) for i in graph.outputs], dtype=np.int32)
-    for signature in model.signatureDefs or []:
-        if model.subgraphs[signature.subgraphIndex or 0] is graph:
-            for entry in signature.outputs or []:
-                entry.tensorIndex = same.get(int(entry.tensorIndex), int(entry.tensorIndex))

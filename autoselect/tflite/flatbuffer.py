@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -321,9 +322,36 @@ def drop_unread_conversions(model: Model) -> None:
     drop_unused_tensors(model)
 
 
-def drop_unused_tensors(model: Model) -> None:
-    """Remove the tensors of the main subgraph that no op reads or writes; its inputs and outputs stay."""
-    graph = model.subgraphs[0]
+def drop_copies(model: Model, graph: Any, sources: Collection[int], is_copy: Callable[[Any], bool]) -> None:
+    """Remove the ops of a subgraph that only copy some tensors, in place: who reads a copy then reads the tensor.
+
+    Args:
+        model: The model.
+        graph: One of its subgraphs.
+        sources: The tensors whose copies go.
+        is_copy: Tells of an op that reads one of them first whether it copies it and does nothing else.
+    """
+    same: dict[int, int] = {}
+    kept = []
+    for op in graph.operators or []:
+        source = int(op.inputs[0]) if op.inputs is not None and len(op.inputs) else -1
+        if source in sources and is_copy(op):
+            same[int(op.outputs[0])] = source
+        else:
+            kept.append(op)
+    graph.operators = kept
+    for op in kept:
+        op.inputs = None if op.inputs is None else np.array([same.get(int(i), int(i)) for i in op.inputs], np.int32)
+    graph.outputs = np.array([same.get(int(i), int(i)) for i in graph.outputs], dtype=np.int32)
+    for signature in model.signatureDefs or []:
+        if model.subgraphs[signature.subgraphIndex or 0] is graph:
+            for entry in signature.outputs or []:
+                entry.tensorIndex = same.get(int(entry.tensorIndex), int(entry.tensorIndex))
+
+
+def drop_unused_tensors(model: Model, subgraph: int = 0) -> None:
+    """Remove the tensors of a subgraph, the main one by default, that no op reads or writes; inputs, outputs stay."""
+    graph = model.subgraphs[subgraph]
     rows = [graph.inputs, graph.outputs]
     rows += [row for op in graph.operators for row in (op.inputs, op.outputs, op.intermediates)]
     order = sorted({int(i) for row in rows if row is not None for i in row if i >= 0})
@@ -337,7 +365,7 @@ def drop_unused_tensors(model: Model) -> None:
             if row is not None:
                 setattr(holder, name, np.array([place[int(i)] for i in row], dtype=np.int32))
     for signature in model.signatureDefs or []:
-        if (signature.subgraphIndex or 0) == 0:
+        if (signature.subgraphIndex or 0) == subgraph:
             for entry in (*(signature.inputs or []), *(signature.outputs or [])):
                 entry.tensorIndex = place[int(entry.tensorIndex)]
 
