@@ -8,7 +8,7 @@ from typing import Any
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError
-from autoselect.sources import halves, shapes, signatures
+from autoselect.sources import halves, shapes, signatures, sparse
 from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -48,6 +48,8 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     if (taken := signatures.choose(model, wishes.signature)) is not None:
         notes.append(f"Signature {taken!r} was taken; the model's other signatures are left out.")
     _refuse_quantized(model)
+    if count := sparse.densify(model):
+        notes.append(f"{count} sparse weights were made dense: the same values, with the zeros written out.")
     if count := halves.widen(model):
         notes.append(f"{count} float16 weights were widened to float32: the same values, in twice the bytes.")
     _refuse_empty(model)
