@@ -123,6 +123,8 @@ def _how(path: Path, content: bytes) -> str:
         return f"converted from {path.suffix or 'SavedModel'}"
     before, after = fb.parse(path.read_bytes()), fb.parse(content)
     done = []
+    if any(tensor.sparsity is not None for graph in before.subgraphs for tensor in graph.tensors):
+        done.append("made dense")
     if "float16" in _dtypes(before) - _dtypes(after):
         done.append("float16 widened")
     if any(axis for axis in _free(before)):

@@ -1,4 +1,4 @@
-"""Published files as they are: float16 weights, free sizes, free batches."""
+"""Published files as they are: float16 and sparse weights, free sizes, free batches."""
 
 from __future__ import annotations
 
@@ -34,6 +34,26 @@ def test_a_face_detector_with_float16_weights(zoo_files: Path) -> None:
             image = rng.uniform(-1.0, 1.0, (1, 128, 128, 3)).astype(np.float32)
             expected, got = before(image), after(image)
             assert list(got) == list(expected)
+            assert [v.tobytes() for v in got.values()] == [v.tobytes() for v in expected.values()]
+
+
+def test_a_face_detector_with_sparse_weights(zoo_files: Path) -> None:
+    path = zoo_files / "face_detection_full_range_sparse.tflite"
+    if not path.is_file():
+        pytest.skip(f"no {path}")
+    found = loading.float_model(path)
+    assert found.notes == (
+        "46 sparse weights were made dense: the same values, with the zeros written out.",
+        "182 float16 weights were widened to float32: the same values, in twice the bytes.",
+    )
+    model = fb.parse(found.content)
+    assert {fb.op_type(model, op) for op in model.subgraphs[0].operators}.isdisjoint({"DENSIFY", "DEQUANTIZE"})
+    rng = np.random.default_rng(0)
+    for delegates in (False, True):
+        before, after = (Runner(one, delegates=delegates) for one in (path.read_bytes(), found.content))
+        for _ in range(3):
+            image = rng.uniform(-1.0, 1.0, (1, 192, 192, 3)).astype(np.float32)
+            expected, got = before(image), after(image)
             assert [v.tobytes() for v in got.values()] == [v.tobytes() for v in expected.values()]
 
 
