@@ -55,7 +55,6 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
 @pytest.fixture
 def search(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., autoselect.Run]:
     monkeypatch.setattr(study_run, "_pool", lambda *_: contextlib.nullcontext(pool))
-    monkeypatch.setattr(study_run, "_quantizer", lambda *_: contextlib.nullcontext(pool))
     monkeypatch.setattr(searching, "_drawn", lambda folder: load_run(folder.root))  # Figures are tested elsewhere.
     monkeypatch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path / "cache"))
 

@@ -160,17 +160,20 @@ def locked(folder: RunFolder) -> Iterator[None]:
 
 
 def _pool(request: Request, folder: RunFolder) -> WorkerPool:
-    """Where candidates are built and scored, which needs no TensorFlow."""
-    return WorkerPool(request.settings.workers, log=folder.log)
+    """Where candidates are built and scored, which needs TensorFlow only for repairs."""
+    warm_up = converter.import_tensorflow if request.settings.workers == 1 else None
+    return WorkerPool(request.settings.workers, log=folder.log, warm_up=warm_up)
 
 
-def _quantizer(folder: RunFolder) -> WorkerPool:
-    """Where TensorFlow converts, calibrates and quantizes: a process of its own, that others do not wait for it."""
+def _quantizer(request: Request, folder: RunFolder, pool: WorkerPool) -> contextlib.AbstractContextManager[WorkerPool]:
+    """Where TensorFlow converts, calibrates and quantizes: one of several processes, so that others need not wait."""
+    if request.settings.workers == 1:
+        return contextlib.nullcontext(pool)
     return WorkerPool(1, log=folder.log, warm_up=converter.import_tensorflow)
 
 
 def _prepare(request: Request, folder: RunFolder, pool: WorkerPool, listener: Listener) -> Case:
-    with _quantizer(folder) as quantizer:
+    with _quantizer(request, folder, pool) as quantizer:
         return prepare_case(
             request.ingredients,
             request.settings,
