@@ -99,8 +99,8 @@ def _refuse_folded(recipe: Recipe, folded: Collection[str]) -> None:
     if gone := sorted((recipe.denylisted_nodes | recipe.float_nodes) & set(folded)):
         raise RecipeError(
             f"The recipe names {gone[0]!r}, which is merged into a neighbour now before anything is quantized "
-            f"({len(gone)} of its nodes {'is' if len(gone) == 1 else 'are'}): it is of an older builder, or names an op "
-            "that was never a node. Take what is merged out of its lists; the neighbour is a node of its own name."
+            f"({len(gone)} of its nodes {'is' if len(gone) == 1 else 'are'}): it is of an older builder, or names an "
+            "op that was never a node. Take what is merged out of its lists; the neighbour is a node of its own name."
         )
 
 
