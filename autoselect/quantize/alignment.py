@@ -194,19 +194,10 @@ def _take_shapes(model: fb.Model, float_model: fb.Model, key: names.NameMap, pla
         elif place not in twins:
             for tensor in (graph.tensors[int(t)] for t in op.outputs):
                 tensor.shapeSignature = None
-                tensor.name = _free(fb.tensor_name(tensor) or f"extra_{place}", taken).encode()
+                tensor.name = names.free_name(fb.tensor_name(tensor) or f"extra_{place}", taken).encode()
     for index, twin in known.items():
         graph.tensors[index].shape = copy(twin.shape)
         graph.tensors[index].shapeSignature = copy(twin.shapeSignature)
-
-
-def _free(wanted: str, taken: set[str]) -> str:
-    name, count = wanted, 1
-    while name in taken:
-        count += 1
-        name = f"{wanted}_{count}"
-    taken.add(name)
-    return name
 
 
 # ---------------------------------------------------------------------------------------------------- ops

@@ -154,11 +154,7 @@ def _compared_places(
 
 
 def _is_comparable(tensor: Any) -> bool:
-    return fb.TENSOR_DTYPES[tensor.type] == "float32" or _has_scale(tensor)
-
-
-def _has_scale(tensor: Any) -> bool:
-    return tensor.quantization is not None and tensor.quantization.scale is not None
+    return fb.TENSOR_DTYPES[tensor.type] == "float32" or bool(fb.scales(tensor))
 
 
 def _place(node: Node, graph: Any, quantized: int, reference: int, error: int | None) -> Place:
