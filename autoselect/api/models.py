@@ -54,7 +54,8 @@ def build(
 
     Returns:
         ``path``, ``sha256``, ``size_bytes``, ``kinds`` (by node: integer, hybrid or float), ``fallbacks`` (by node:
-        why it is not what the recipe's fallback says) and ``warnings`` (what was done to the source).
+        why it is not what the recipe's fallback says) and ``warnings`` (what was done to the source, and what of it
+        cannot be quantized or proved).
     """
     chosen = recipe if isinstance(recipe, Recipe) else read_recipe(Path(recipe))
     loaded = load_source(model, signature=signature, shapes=shapes, calibration=calibration)
@@ -77,7 +78,8 @@ def build(
                 shapes=loaded.shapes,
                 integer=given.content,
             )
-            _refuse_folded(chosen, started.result().folded)
+            prepared = started.result()
+            _refuse_folded(chosen, prepared.folded)
             preparation.write_scoring(files, None, None)
             try:
                 reply = pool.call(build_jobs.build, files.root, chosen.to_json())
@@ -90,7 +92,7 @@ def build(
         "size_bytes": reply.size_bytes,
         "kinds": reply.kinds,
         "fallbacks": reply.fallbacks,
-        "warnings": [*loaded.notes, *given.notes, *started.notes],
+        "warnings": [*loaded.notes, *given.notes, *started.notes, *prepared.remarks],
     }
 
 

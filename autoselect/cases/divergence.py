@@ -16,6 +16,8 @@ from autoselect.tflite.runner import Outputs, Runner
 _CLOSENESS_SAMPLES = 32
 _NOTHING = 1e-20
 """A share of error below which outputs count as equal: 200 dB."""
+_RUINED = 1.0 / _NOTHING
+"""Of outputs that are no numbers: left out, such samples would make a model look better than it is."""
 
 
 def divergence(shares: list[float]) -> float:
@@ -92,7 +94,8 @@ def _noise_to_signal(outputs: Outputs, expected: Outputs) -> float:
     """Mean over the outputs that are not all 0: a state of large values says no more than a mask of small ones."""
     pairs = [(outputs[key].astype(np.float64), expected[key].astype(np.float64)) for key in expected]
     signals = [(float(np.sum((ours - theirs) ** 2)), float(np.sum(theirs**2))) for ours, theirs in pairs]
-    shares = [noise / signal for noise, signal in signals if signal > 0.0]
+    shares = [noise / signal for noise, signal in signals if 0.0 < signal < math.inf]
+    shares = [min(share, _RUINED) if math.isfinite(share) else _RUINED for share in shares]
     return float(np.mean(shares)) if shares else float("nan")
 
 

@@ -7,7 +7,7 @@ import importlib.metadata
 import json
 import pickle
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,29 +190,20 @@ class Started:
     """A case whose calibration is under way.
 
     Attributes:
-        float_content: Bytes of the float model.
         inputs: Of the float model.
         outputs: Of the float model.
         calibration: The representative samples.
         hashes: Content hashes of ``model`` and ``calibration``, and of ``integer`` where it is given.
         notes: What was done to the source, in sentences, each to be said once.
+        result: Waits for what is prepared; raises PreparationError if the worker died.
     """
 
-    float_content: bytes
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     calibration: SampleStore
     hashes: Mapping[str, str]
     notes: tuple[str, ...]
-    prepared: _Preparation
-
-    def result(self) -> Prepared:
-        """Wait for what is prepared.
-
-        Raises:
-            PreparationError: If the worker died, with the op and the remedy where they are known.
-        """
-        return self.prepared.result(self.float_content)
+    result: Callable[[], Prepared]
 
 
 def start_calibration(
@@ -255,13 +246,12 @@ def start_calibration(
     loaded = load_float(
         model, files, pool, timeout_seconds, signature=signature, shapes=shapes, calibration=calibration
     )
-    content = loaded.content
-    parsed = fb.parse(content)
+    parsed = fb.parse(loaded.content)
     inputs = reader.input_specs(parsed)
     listener(StageStarted(stage="data"))
     pairs = ((sample, None) for sample in representative_samples(calibration, inputs))
     store = SampleStore.write(files.samples("calibration"), pairs, inputs)
-    hashes = {"model": content_hash(content), "calibration": store.signature}
+    hashes = {"model": content_hash(loaded.content), "calibration": store.signature}
     if integer is not None:
         write_bytes(files.integer_model, integer)
         hashes["integer"] = content_hash(integer)
@@ -275,13 +265,12 @@ def start_calibration(
         timeout_seconds=timeout_seconds,
     )
     return Started(
-        float_content=content,
         inputs=inputs,
         outputs=reader.output_specs(parsed),
         calibration=store,
         hashes=hashes,
         notes=loaded.notes,
-        prepared=preparation,
+        result=preparation.result,
     )
 
 
@@ -355,7 +344,7 @@ class _Preparation:
     def __init__(self, files: CaseFiles, future: Future[None] | None, keep: Path | None) -> None:
         self._files, self._future, self._keep = files, future, keep
 
-    def result(self, float_content: bytes) -> Prepared:
+    def result(self) -> Prepared:
         """Wait for what is prepared.
 
         Raises:
@@ -365,7 +354,7 @@ class _Preparation:
             try:
                 result_of(self._future)
             except TrialError as exc:
-                raise PreparationError(_why_calibration_died(float_content, str(exc))) from exc
+                raise PreparationError(_why_calibration_died(self._files.float_model.read_bytes(), str(exc))) from exc
             if self._keep is not None:
                 cache.keep(self._files.prepared, self._keep)
         return load_prepared(self._files.prepared)
@@ -379,7 +368,7 @@ def _submit_prepare(
     *,
     debug_samples: int,
     per_channel: bool,
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    timeout_seconds: float,
 ) -> _Preparation:
     """Start calibration, unless the cache has its result."""
     key = cache.signature(
@@ -398,14 +387,8 @@ def _submit_prepare(
         return _Preparation(files, None, None)
     with storage_errors(files.prepared):
         files.prepared.mkdir(parents=True, exist_ok=True)
-    future = pool.submit(
-        prepare_jobs.prepare,
-        files.root,
-        files.prepared,
-        debug_samples,
-        per_channel,
-        timeout_seconds=timeout_seconds,
-    )
+    job = prepare_jobs.prepare
+    future = pool.submit(job, files.root, files.prepared, debug_samples, per_channel, timeout_seconds=timeout_seconds)
     return _Preparation(files, future, kept)
 
 

@@ -125,7 +125,7 @@ def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalise
     except (BuildError, ScoreError) as exc:
         why = str(exc)
     return normalise.as_it_is(content), (
-        f"The float model is taken as it is, without what the quantizer folds and merges: {why} "
+        f"The float model is taken as it is, without what the quantizer folds and merges: {why.rstrip('.')}. "
         "An op that the quantizer merges into another may have no choice of its own.",
     )
 

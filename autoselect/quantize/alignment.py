@@ -120,16 +120,21 @@ def matched(content: bytes, float_model: fb.Model, key: names.NameMap) -> int:
 
 def ranges(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> dict[int, tuple[float, float]]:
     """What the integers of an adopted model can stand for, by index of the float model's activation."""
-    graph, float_graph = model.subgraphs[0], float_model.subgraphs[0]
-    rows = [(graph.inputs, float_graph.inputs)]
-    rows += [(graph.operators[place].outputs, float_graph.operators[i].outputs) for i, place in places.items()]
     found = {}
-    for tensor, twin in ((graph.tensors[int(t)], int(u)) for row in rows for t, u in zip(*row, strict=False)):
+    for tensor, twin in ((model.subgraphs[0].tensors[t], u) for t, u in _twins(model, float_model, places)):
         dtype, scales = fb.TENSOR_DTYPES[tensor.type], fb.scales(tensor)
         if dtype in ("int8", "uint8", "int16") and len(scales) == 1:
             limits, zero_point = np.iinfo(dtype), int(tensor.quantization.zeroPoint[0])
             found[twin] = ((limits.min - zero_point) * scales[0], (limits.max - zero_point) * scales[0])
     return found
+
+
+def _twins(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Each tensor that has a twin in the float model, with that: inputs, and what twins write."""
+    graph, float_graph = model.subgraphs[0], float_model.subgraphs[0]
+    rows = [(graph.inputs, float_graph.inputs)]
+    rows += [(graph.operators[place].outputs, float_graph.operators[i].outputs) for i, place in places.items()]
+    return [(int(t), int(twin)) for row in rows for t, twin in zip(*row, strict=False)]
 
 
 # ---------------------------------------------------------------------------------------------------- inputs, outputs
@@ -182,10 +187,8 @@ def _same_shape(first: Any, second: Any) -> bool:
 
 def _take_shapes(model: fb.Model, float_model: fb.Model, key: names.NameMap, places: Mapping[int, int]) -> None:
     """Give every tensor of a twin the float model's shape, and what else there is fixed shapes and its own name."""
-    graph, float_graph = model.subgraphs[0], float_model.subgraphs[0]
-    rows = [(graph.inputs, float_graph.inputs)]
-    rows += [(graph.operators[place].outputs, float_graph.operators[i].outputs) for i, place in places.items()]
-    known = {int(t): float_graph.tensors[int(twin)] for row in rows for t, twin in zip(*row, strict=False)}
+    graph = model.subgraphs[0]
+    known = {t: float_model.subgraphs[0].tensors[twin] for t, twin in _twins(model, float_model, places)}
     taken = {*key.inputs, *key.outputs, *(name for row in key.op_outputs for name in row)}
     twins = set(places.values())
     for place, op in enumerate(graph.operators):
@@ -194,19 +197,10 @@ def _take_shapes(model: fb.Model, float_model: fb.Model, key: names.NameMap, pla
         elif place not in twins:
             for tensor in (graph.tensors[int(t)] for t in op.outputs):
                 tensor.shapeSignature = None
-                tensor.name = _free(fb.tensor_name(tensor) or f"extra_{place}", taken).encode()
+                tensor.name = names.free_name(fb.tensor_name(tensor) or f"extra_{place}", taken).encode()
     for index, twin in known.items():
         graph.tensors[index].shape = copy(twin.shape)
         graph.tensors[index].shapeSignature = copy(twin.shapeSignature)
-
-
-def _free(wanted: str, taken: set[str]) -> str:
-    name, count = wanted, 1
-    while name in taken:
-        count += 1
-        name = f"{wanted}_{count}"
-    taken.add(name)
-    return name
 
 
 # ---------------------------------------------------------------------------------------------------- ops

@@ -32,6 +32,8 @@ def keep_dimensions(model: fb.Model, float_model: fb.Model) -> None:
         before, after = writers.get(int(op.inputs[0])), behind.get(int(op.outputs[0]))
         if before is None or after is None or not _reshapes(model, before) or readers[int(op.outputs[0])] != 1:
             continue
+        if id(before) in gone:  # What it reads is no longer written.
+            continue
         source, result = (graph.tensors[int(i)] for i in (before.inputs[0], after.outputs[0]))
         shape, wanted = fb.shape_of(source), fb.shape_of(result)
         layer_ends = [graph.tensors[int(row[0])] for row in (op.inputs, op.outputs)]

@@ -2,7 +2,7 @@
 
 The quantizer appends digits to make names unique, and a denylist matches the name of an op's location.
 So before quantizing, every output of op 7 is called ``op_0007_x``: equal names fuse into one location, which
-makes ops with several outputs reachable; no digit stands at the end, so nothing is cut or taken for a suffix.
+gives ops with several outputs one name; no digit stands at the end, so nothing is cut or taken for a suffix.
 The quantizer rewrites a TRANSPOSE_CONV and puts the names of its constants behind its own, which no denylist
 then matches: those constants go in without a name.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -188,39 +188,40 @@ def restore_constants(model: fb.Model, names: NameMap, places: Mapping[int, Sequ
         places: Where each op of the float model is in the built one.
     """
     graph = model.subgraphs[0]
-    written = {int(i) for op in graph.operators for i in op.outputs} | {int(i) for i in graph.inputs}
+    written = _written(graph)
     times = Counter(name for row in names.op_inputs for name in row)
     taken: set[int] = set()
     for index, row in enumerate(names.op_inputs):
         for place in places.get(index, ()):
-            op = graph.operators[place]
-            op.inputs = np.array(op.inputs, dtype=np.int32)
-            for position, tensor in enumerate(int(i) for i in op.inputs[: len(row)]):
-                if tensor < 0 or tensor in written:
-                    continue
-                if tensor in taken:
-                    graph.tensors.append(copy(graph.tensors[tensor]))
-                    op.inputs[position] = len(graph.tensors) - 1
-                taken.add(tensor)
-                wanted = row[position] or f"constant_{index}_{position}"
-                named = graph.tensors[op.inputs[position]]
-                named.name = _constant_name(wanted, named, shared=times[wanted] > 1).encode()
+            for position, tensor in _unshared(graph, graph.operators[place], written, taken):
+                if position < len(row):
+                    wanted = row[position] or f"constant_{index}_{position}"
+                    tensor.name = _constant_name(wanted, tensor, shared=times[wanted] > 1).encode()
 
 
 def unshare_operands(model: fb.Model) -> None:
     """Give every operand of every op that no op writes a tensor of its own, in place."""
     graph = model.subgraphs[0]
-    taken = {int(i) for op in graph.operators for i in op.outputs} | {int(i) for i in graph.inputs}
-    shared = set(taken)
+    written, taken = _written(graph), set[int]()
     for op in graph.operators:
-        op.inputs = np.array(op.inputs, dtype=np.int32)
-        for position, tensor in enumerate(map(int, op.inputs)):
-            if tensor < 0 or tensor in shared:
-                continue
-            if tensor in taken:
-                graph.tensors.append(copy(graph.tensors[tensor]))
-                op.inputs[position] = len(graph.tensors) - 1
-            taken.add(tensor)
+        list(_unshared(graph, op, written, taken))
+
+
+def _written(graph: Any) -> set[int]:
+    return {int(i) for op in graph.operators for i in op.outputs} | {int(i) for i in graph.inputs}
+
+
+def _unshared(graph: Any, op: Any, written: set[int], taken: set[int]) -> Iterator[tuple[int, Any]]:
+    """Position and tensor of each constant and variable that an op reads; a copy of a constant that is taken."""
+    op.inputs = np.array(op.inputs, dtype=np.int32)
+    for position, index in enumerate(map(int, op.inputs)):
+        if index < 0 or index in written:
+            continue
+        if index in taken and not graph.tensors[index].isVariable:
+            graph.tensors.append(copy(graph.tensors[index]))
+            op.inputs[position] = len(graph.tensors) - 1
+        taken.add(index)
+        yield position, graph.tensors[op.inputs[position]]
 
 
 def _constant_name(wanted: str, tensor: Any, *, shared: bool) -> str:
@@ -240,6 +241,16 @@ def _own_name(graph: Any, op: Any, position: int, outputs: Sequence[Sequence[str
 def _source_name(graph: Any, op: Any, tensor: Any) -> str:
     source = fb.tensor_name(graph.tensors[op.inputs[0]])
     return f"{source}_{fb.TENSOR_DTYPES[tensor.type]}"
+
+
+def free_name(wanted: str, taken: set[str]) -> str:
+    """``wanted``, or with a count where it is taken; taken from now on."""
+    name, count = wanted, 1
+    while name in taken:
+        count += 1
+        name = f"{wanted}_{count}"
+    taken.add(name)
+    return name
 
 
 def _free(wanted: str, tensor: Any, taken: Counter[str]) -> str:

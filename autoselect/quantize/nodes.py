@@ -17,17 +17,17 @@ def find_nodes(wholes: Wholes) -> tuple[Node, ...]:
     """
     float_graph = reader.read_graph(wholes.in_float.model)
     integer_graph = reader.read_graph(wholes.integer.model)
-    names = wholes.names.nodes
+    twins = {index: integer_graph.ops[place] for index, place in wholes.integer.places.items()}
     found = tuple(
         Node(
             index=index,
-            name=names[index],
+            name=wholes.names.nodes[index],
             op_type=op.op_type,
             outputs=wholes.names.op_outputs[index],
-            macs=integer_graph.ops[wholes.integer.places[index]].macs,
+            macs=twins[index].macs,
         )
         for index, op in enumerate(float_graph.ops)
-        if index in wholes.integer.places and is_node(op, integer_graph.ops[wholes.integer.places[index]])
+        if index in twins and is_node(op, twins[index])
     )
     if not found:
         raise ModelError(

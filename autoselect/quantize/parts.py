@@ -154,7 +154,7 @@ class _Reader:
         order = _order(drafts, slots)
         indices = [drafts[i][0] for i in order]
         place_of = {index: place for place, index in enumerate(indices)}
-        choices = tuple(self._choice(*drafts[i]) for i in order)
+        choices = tuple(self._choice(*drafts[i][1:]) for i in order)
         blueprint = Blueprint(
             nodes=tuple(node.index for node in self._nodes),
             choices=choices,
@@ -231,12 +231,7 @@ class _Reader:
         footprint = fp.total(parts)
         reads = tuple(s for s in rows[0] if s is not None and s < len(self._slots.tensors))
         writes = tuple(of[int(t)] for t in op.outputs)
-        record = replace(
-            self._graphs[source].ops[position],
-            inputs=reads,
-            constants=(),
-            outputs=writes,
-        )
+        record = replace(self._graphs[source].ops[position], inputs=reads, constants=(), outputs=writes)
         self._pieces[source, position] = Piece(
             op, model.operatorCodes[op.opcodeIndex], tuple(rows[0]), tuple(s for s in rows[1] if s is not None)
         )
@@ -255,7 +250,7 @@ class _Reader:
             self._constant_footprints[self._constant_at[key]] = _constant_footprint(whole.model, made, key)
         return self._constant_at[key]
 
-    def _choice(self, index: int, forms: Mapping[str, _Draft], values: tuple[int, ...]) -> Choice:
+    def _choice(self, forms: Mapping[str, _Draft], values: tuple[int, ...]) -> Choice:
         parts = {name: self._part(draft) for name, draft in forms.items()}
         first = parts.get("integer", parts.get("float"))
         assert first is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import cast, get_args
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.layers import Node
@@ -74,11 +75,12 @@ def _maker(is_given: bool) -> str:
 
 
 def _interface(integer_model: bytes) -> IoType:
-    """The integer model's own type of inputs and outputs; float where they are of several."""
+    """The integer model's own type of inputs and outputs, indices aside; float where they are of several."""
     model = fb.parse(integer_model)
-    specs = (*reader.input_specs(model), *reader.output_specs(model))
-    [dtype, *rest] = {str(spec.dtype) for spec in specs}
-    return "int8" if [dtype, *rest] == ["int8"] else "uint8" if [dtype, *rest] == ["uint8"] else "float32"
+    specs = reader.input_specs(model) + reader.output_specs(model)
+    found = {str(spec.dtype) for spec in specs} & set(get_args(IoType))
+    [only] = found if len(found) == 1 else {"float32"}
+    return cast("IoType", only)
 
 
 def _never_integer(wholes: Wholes, nodes: Sequence[Node], *, is_given: bool) -> list[str]:

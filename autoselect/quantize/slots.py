@@ -250,16 +250,7 @@ class Slots:
             slots = list(value.slots.values())
             is_end = any(slot in ends for slot in slots)
             for slot in slots:
-                other = _free(f"{value.name}_{fb.TENSOR_DTYPES[self.tensors[slot].type]}", taken)
+                other = names.free_name(f"{value.name}_{fb.TENSOR_DTYPES[self.tensors[slot].type]}", taken)
                 own[slot] = value.name if slot in ends or not is_end else other
                 converted[slot] = value.name if slot in ends else other
         return own, converted
-
-
-def _free(wanted: str, taken: set[str]) -> str:
-    name, count = wanted, 1
-    while name in taken:
-        count += 1
-        name = f"{wanted}_{count}"
-    taken.add(name)
-    return name

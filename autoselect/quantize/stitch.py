@@ -82,12 +82,9 @@ class _Stitcher:
             tensor.buffer = 0 if tensor.isVariable else self._buffer(buffer)
             return tensor
         tensor = copy(stock.tensors[slot])
-        is_own = slot == self._plan.own[self._value_of(slot)]
+        is_own = slot == self._plan.own[stock.value_of[slot]]
         tensor.name = stock.names[0 if is_own else 1][slot].encode()
         return tensor
-
-    def _value_of(self, slot: int) -> int:
-        return self._stock.value_of[slot]
 
     def _buffer(self, buffer: Any) -> int:
         """Index of a buffer; those of equal data are one."""

@@ -90,38 +90,32 @@ def plan(
         RecipeError: If the recipe names what the model does not have.
         BuildError: If the quantizer refuses the recipe.
     """
-    if recipe.repairs or calibrated.integer is not None:
-        return _compared_plan(calibrated, nodes, recipe, kit)
-    denied = denied_nodes(recipe, nodes)
-    debug = converter.quantize(
-        calibrated.content,
-        denylisted=[names.canonical_name(i) for i in sorted(denied)],
-        recipe=recipe,
-        verify="model" if whole_model else "layer",
-    )
-    verified = _verified_places(fb.parse(debug), [n for n in nodes if n.index not in denied])
-    rest = [n for n in nodes if n.index not in {place.node for place in verified}]
+    kit = RepairKit(calibrated) if kit is None else kit
+    debug, verified = b"", list[Place]()
+    if not recipe.repairs and calibrated.integer is None:
+        denied = denied_nodes(recipe, nodes)
+        debug = converter.quantize(
+            calibrated.content,
+            denylisted=[names.canonical_name(i) for i in sorted(denied)],
+            recipe=recipe,
+            verify="model" if whole_model else "layer",
+        )
+        verified = _verified_places(fb.parse(debug), [n for n in nodes if n.index not in denied])
+    done = {place.node for place in verified}
+    rest = [n for n in nodes if n.index not in done]
+    source, float_model = kit.calibrated(recipe.repairs)
     built, compared = b"", []
     if rest:
         candidate = Builder(calibrated, tuple(nodes), kit).build(recipe)
         built = candidate.content
-        compared = _compared_places(fb.parse(calibrated.content), fb.parse(built), candidate.places, rest)
+        compared = _compared_places(float_model, fb.parse(built), candidate.places, rest)
     return Plan(
         debug=debug if verified else b"",
         verified=tuple(verified),
-        float_model=calibrated.content,
+        float_model=source.content,
         built=built,
         compared=tuple(compared),
     )
-
-
-def _compared_plan(calibrated: CalibratedModel, nodes: Sequence[Node], recipe: Recipe, kit: RepairKit | None) -> Plan:
-    """Every node between the candidate and the float model that it was built from."""
-    kit = RepairKit(calibrated) if kit is None else kit
-    candidate = Builder(calibrated, tuple(nodes), kit).build(recipe)
-    source, float_model = kit.calibrated(recipe.repairs)
-    compared = _compared_places(float_model, fb.parse(candidate.content), candidate.places, nodes)
-    return Plan(debug=b"", verified=(), float_model=source.content, built=candidate.content, compared=tuple(compared))
 
 
 def _verified_places(model: fb.Model, nodes: Sequence[Node]) -> list[Place]:
@@ -154,11 +148,7 @@ def _compared_places(
 
 
 def _is_comparable(tensor: Any) -> bool:
-    return fb.TENSOR_DTYPES[tensor.type] == "float32" or _has_scale(tensor)
-
-
-def _has_scale(tensor: Any) -> bool:
-    return tensor.quantization is not None and tensor.quantization.scale is not None
+    return fb.TENSOR_DTYPES[tensor.type] == "float32" or bool(fb.scales(tensor))
 
 
 def _place(node: Node, graph: Any, quantized: int, reference: int, error: int | None) -> Place:

@@ -127,7 +127,7 @@ def _float(calibrated: CalibratedModel) -> fb.Model:
     names.hide_unused_outputs(model, calibrated.names)
     graph = model.subgraphs[0]
     for tensor in graph.tensors:
-        if tensor.quantization is None or tensor.quantization.scale is None:
+        if not fb.scales(tensor):
             tensor.quantization = schema.QuantizationParametersT()
     for op in graph.operators:
         op.intermediates = None
@@ -154,11 +154,10 @@ def _twins(built: fb.Model, float_model: fb.Model) -> dict[int, int]:
 
 def form_of(tensor: Any) -> tuple[object, ...]:
     """What tells the forms of one value apart; empty for the form that the float model has it in."""
-    quantization = tensor.quantization
-    if quantization is None or quantization.scale is None or tensor.type not in _QUANTIZED:
+    if not fb.scales(tensor) or tensor.type not in _QUANTIZED:
         return ()
-    zero_points = () if quantization.zeroPoint is None else tuple(int(z) for z in quantization.zeroPoint)
-    return (tensor.type, fb.scales(tensor), zero_points)
+    zero_points = tensor.quantization.zeroPoint
+    return (tensor.type, fb.scales(tensor), () if zero_points is None else tuple(map(int, zero_points)))
 
 
 _QUANTIZED = (schema.TensorType.INT8, schema.TensorType.UINT8, schema.TensorType.INT16)

@@ -251,13 +251,13 @@ def bar_points(axes: Axes, values: np.ndarray) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in found]
 
 
-def frame(figure: Figure, *, left: float, right: float, top: float, bottom: float, between: float = 0.12) -> None:
-    """Leave margins around the panels, all in inches; ``between`` is a share of a panel's height."""
+def frame(figure: Figure, *, left: float, right: float, top: float, bottom: float) -> None:
+    """Leave margins around the panels, all in inches."""
     height = figure.get_figheight()
     figure.subplots_adjust(
         left=left / _INCHES_WIDE,
         right=1.0 - right / _INCHES_WIDE,
         top=1.0 - top / height,
         bottom=bottom / height,
-        hspace=between,
+        hspace=0.12,
     )

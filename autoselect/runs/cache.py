@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -56,7 +57,8 @@ def keep(folder: Path, kept: Path) -> None:
         os.replace(beside, kept)
     except OSError:
         shutil.rmtree(beside, ignore_errors=True)
-    entries = sorted((e for e in kept.parent.iterdir() if (e / _DONE).exists()), key=lambda e: e.stat().st_mtime)
-    for old in entries[:-MAX_ENTRIES]:
-        (old / _DONE).unlink(missing_ok=True)  # first, so that a half-removed entry is never served
-        shutil.rmtree(old, ignore_errors=True)
+    with contextlib.suppress(OSError):  # Another run may be making room too.
+        entries = sorted((e for e in kept.parent.iterdir() if (e / _DONE).exists()), key=lambda e: e.stat().st_mtime)
+        for old in entries[:-MAX_ENTRIES]:
+            (old / _DONE).unlink(missing_ok=True)  # first, so that a half-removed entry is never served
+            shutil.rmtree(old, ignore_errors=True)

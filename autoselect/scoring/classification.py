@@ -97,34 +97,33 @@ class Measure:
     high: float
 
 
-def measures(answers: Answers, *, seed: int = 0) -> tuple[Measure, ...]:
+def measures(answers: Answers) -> tuple[Measure, ...]:
     """The figures of :data:`METRICS`.
 
     Args:
         answers: Of one model.
-        seed: Seed of the resampling.
 
     Returns:
         scikit-learn's figures. Accuracy has Wilson's interval, the others the percentile bootstrap over samples.
     """
     pairs = np.stack([answers.y_true, answers.y_pred], axis=1).astype(np.float64)
-    hits = _mean_measure(Accuracy(), answers.y_true == answers.y_pred, seed)
+    hits = _mean_measure(Accuracy(), answers.y_true == answers.y_pred)
     values = _macro_values(answers.y_true, answers.y_pred)
     found = [hits]
     for name in METRICS[1:]:
-        low, high = confidence_interval(_Resampled(name), pairs, seed=seed)
+        low, high = confidence_interval(_Resampled(name), pairs)
         found.append(Measure(metric=name, value=values[name], low=low, high=high))
     return tuple(found)
 
 
-def agreement(answers: Answers, reference: Answers, *, seed: int = 0) -> Measure:
+def agreement(answers: Answers, reference: Answers) -> Measure:
     """Share of samples on which two models give the same class, with Wilson's interval."""
-    return _mean_measure(Agreement(), answers.y_pred == reference.y_pred, seed)
+    return _mean_measure(Agreement(), answers.y_pred == reference.y_pred)
 
 
-def _mean_measure(metric: Metric, hits: np.ndarray, seed: int) -> Measure:
+def _mean_measure(metric: Metric, hits: np.ndarray) -> Measure:
     rows = hits.astype(np.float64)[:, np.newaxis]
-    low, high = confidence_interval(metric, rows, seed=seed)
+    low, high = confidence_interval(metric, rows)
     return Measure(metric=metric.name, value=metric.summarise(rows), low=low, high=high)
 
 

@@ -5,7 +5,6 @@ Runs native code, so callers run it in a worker.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from autoselect.errors import ModelError, first_line
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.runner import interpreter_of
 
 _SAME_ELEMENTS = frozenset(
     {"RESHAPE", "SQUEEZE", "EXPAND_DIMS", "TRANSPOSE", "RELU", "RELU6", "LOGISTIC", "TANH", "SOFTMAX", "LOG_SOFTMAX"}
@@ -38,18 +38,8 @@ class Kernels:
         Raises:
             ModelError: If LiteRT refuses the model in these shapes.
         """
-        from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-        resolver = OpResolverType.AUTO if delegates else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
         try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message=".*experimental_preserve_all_tensors")
-                self._interpreter = Interpreter(
-                    model_content=content,
-                    num_threads=1,
-                    experimental_op_resolver_type=resolver,
-                    experimental_preserve_all_tensors=not delegates,
-                )
+            self._interpreter = interpreter_of(content, preserve=not delegates, delegates=delegates)
             self.inputs = self._interpreter.get_input_details()
             for detail, shape in zip(self.inputs, shapes, strict=True):
                 if tuple(detail["shape"]) != shape:
@@ -89,16 +79,14 @@ def _refused(shapes: Sequence[tuple[int, ...]], exc: Exception) -> ModelError:
     )
 
 
-def settled_shapes(content: bytes, samples: Sequence[Mapping[str, np.ndarray]] = ()) -> bytes:
+def settled_shapes(content: bytes) -> bytes:
     """Write the shapes that tensors truly have, found by running the model.
 
-    The inputs take the shape of the samples. The model runs on two of them with plain kernels: a tensor of the same
-    shape in both becomes static, any other keeps its free sizes.
+    The model runs on two random samples with plain kernels: a tensor of the same shape in both becomes static, any
+    other keeps its free sizes.
 
     Args:
         content: Bytes of a TFLite file.
-        samples: Inputs by tensor name, all of one shape. With fewer than two, random ones fill up, without any in the
-            file's own shapes.
 
     Returns:
         Bytes of the model, with equal outputs. Subgraphs of control flow stay as they are.
@@ -106,7 +94,7 @@ def settled_shapes(content: bytes, samples: Sequence[Mapping[str, np.ndarray]] =
     Raises:
         ModelError: If LiteRT cannot run the model in these shapes.
     """
-    return _settle(content, samples)[0]
+    return _settle(content)[0]
 
 
 def settled_if_equal(content: bytes) -> bytes | None:
@@ -115,19 +103,16 @@ def settled_if_equal(content: bytes) -> bytes | None:
     Raises:
         ModelError: If LiteRT cannot run the model in the shapes of its inputs.
     """
-    settled, inputs, outputs = _settle(content, ())
+    settled, inputs, outputs = _settle(content)
     return settled if same_outputs(settled, inputs, outputs) else None
 
 
-def _settle(
-    content: bytes, samples: Sequence[Mapping[str, np.ndarray]]
-) -> tuple[bytes, list[list[np.ndarray]], list[list[np.ndarray]]]:
+def _settle(content: bytes) -> tuple[bytes, list[list[np.ndarray]], list[list[np.ndarray]]]:
     """The settled model, and on what inputs the original gave which outputs."""
     model = fb.parse(content)
     graph = model.subgraphs[0]
-    rows = [_in_order(graph, sample) for sample in samples[:_TRIALS]]
-    shapes = [value.shape for value in rows[0]] if rows else [fb.shape_of(graph.tensors[i]) for i in graph.inputs]
-    rows += random_inputs(model, shapes, _TRIALS - len(rows))
+    shapes = [fb.shape_of(graph.tensors[i]) for i in graph.inputs]
+    rows = random_inputs(model, shapes, _TRIALS)
     kernels = Kernels(content, shapes)
     outputs, found = [], []
     for row in rows:
@@ -141,10 +126,6 @@ def _settle(
         tensor.shapeSignature = None
         tensor.hasRank = True
     return fb.serialise(model), rows, outputs
-
-
-def _in_order(graph: Any, sample: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    return [np.asarray(sample[fb.tensor_name(graph.tensors[i])]) for i in graph.inputs]
 
 
 def random_inputs(model: fb.Model, shapes: Sequence[tuple[int, ...]], count: int) -> list[list[np.ndarray]]:

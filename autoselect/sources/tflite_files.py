@@ -44,7 +44,7 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     """
     model = fb.parse(content)
     _refuse_damaged(model, len(content))
-    notes = []
+    first, notes = model.subgraphs[0], []
     if (taken := signatures.choose(model, wishes.signature)) is not None:
         notes.append(f"Signature {taken!r} was taken; the model's other signatures are left out.")
     _refuse_quantized(model)
@@ -55,7 +55,7 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     _refuse_empty(model)
     notes += _control_flow(model)
     settled, told = _settled(model, wishes)
-    is_changed = settled is not None or len(notes) > 0
+    is_changed = settled is not None or len(notes) > 0 or model.subgraphs[0] is not first
     return FloatModel(
         content=(settled or fb.serialise(model)) if is_changed else content,
         notes=(*notes, *told),

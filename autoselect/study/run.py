@@ -418,8 +418,8 @@ def _stop(request: Request, yardstick: Yardstick) -> Stop:
 
 
 _UNSUITED = (
-    "The sampler {!r} needs a search space with choices of nodes, units, blocks or op types, and a graph whose "
-    "candidates can be predicted. One of these is missing here, so tpe proposes the candidates instead."
+    "The sampler {!r} needs a search space with choices of nodes, units, blocks or op types. This one has counts only, "
+    "so tpe proposes the candidates instead."
 )
 
 

@@ -47,9 +47,12 @@ class Runner:
         self.inference_seconds = 0.0
         self.inputs, self.outputs = interface.inputs, interface.outputs
         self._stateful = interface.is_stateful
-        self._interpreter = _load(
-            content, num_threads, preserve_all_tensors, not preserve_all_tensors if delegates is None else delegates
-        )
+        delegates = not preserve_all_tensors if delegates is None else delegates
+        try:
+            self._interpreter = interpreter_of(content, num_threads, preserve=preserve_all_tensors, delegates=delegates)
+            self._interpreter.allocate_tensors()
+        except (ValueError, RuntimeError) as exc:
+            raise ScoreError(f"The LiteRT interpreter refuses the model: {str(exc).strip()}") from exc
         self._feeds = list(zip(self.inputs, self._interpreter.get_input_details(), strict=True))
         self._fetches = sorted(
             zip(self.outputs, self._interpreter.get_output_details(), strict=True),
@@ -120,24 +123,20 @@ def _rank(key: str) -> int:
     return int(number) if prefix == "output" and number.isdigit() else 0
 
 
-def _load(content: bytes, num_threads: int, preserve_all_tensors: bool, delegates: bool) -> Any:
+def interpreter_of(content: bytes, num_threads: int = 1, *, preserve: bool, delegates: bool) -> Any:
+    """LiteRT's interpreter of a model, before its tensors have memory; raises what LiteRT raises."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     resolver = OpResolverType.AUTO if delegates else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    try:
-        with warnings.catch_warnings():
-            # It says that preserving tensors is for debugging and costs memory: both are so.
-            warnings.filterwarnings("ignore", message=".*experimental_preserve_all_tensors")
-            interpreter = Interpreter(
-                model_content=content,
-                num_threads=num_threads,
-                experimental_op_resolver_type=resolver,
-                experimental_preserve_all_tensors=preserve_all_tensors,
-            )
-        interpreter.allocate_tensors()
-    except (ValueError, RuntimeError) as exc:
-        raise ScoreError(f"The LiteRT interpreter refuses the model: {str(exc).strip()}") from exc
-    return interpreter
+    with warnings.catch_warnings():
+        # It says that preserving tensors is for debugging and costs memory: both are so.
+        warnings.filterwarnings("ignore", message=".*experimental_preserve_all_tensors")
+        return Interpreter(
+            model_content=content,
+            num_threads=num_threads,
+            experimental_op_resolver_type=resolver,
+            experimental_preserve_all_tensors=preserve,
+        )
 
 
 def _quantize(value: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:

@@ -20,7 +20,6 @@ import train
 import autoselect
 from autoselect.cases import prepare
 from autoselect.cases.files import CaseFiles
-from autoselect.cases.prepared import load_prepared
 from autoselect.domain.recipe import Recipe
 from autoselect.isolation.pool import WorkerPool
 from autoselect.quantize import converter, verification
@@ -68,8 +67,8 @@ def main() -> None:
             started = prepare.start_calibration(
                 arguments.model, samples, files, pool, None, debug_samples=0, per_channel=True
             )
-            started.layers()
-        calibrated, layers = load_prepared(files.prepared)
+            prepared = started.result()
+    calibrated, layers = prepared.calibrated, prepared.layers
     plan = verification.plan(calibrated, layers.nodes, Recipe())
     [key] = [spec.key for spec in reader.input_specs(fb.parse(calibrated.content))]
     named = [{key: sample[0]} for sample in samples]

@@ -23,7 +23,9 @@ from autoselect.domain.recipe import Recipe
 from autoselect.quantize import converter, names
 from autoselect.quantize.build import Builder, CalibratedModel
 from autoselect.quantize.nodes import find_nodes
+from autoselect.quantize.normalise import normalise
 from autoselect.quantize.repairs import RepairKit
+from autoselect.quantize.wholes import make_wholes
 from autoselect.sources import loading
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -129,11 +131,11 @@ def measure(case: Case, known: set[str]) -> Iterator[Row]:
         return
     content = loading.float_model(case.model).content
     calibration = list(case.calibration())
-    calibrated = converter.calibrate(content, calibration)
-    model = fb.parse(calibrated)
-    name_map = names.canonicalise(model)
+    normalised = normalise(content)
+    model = fb.parse(converter.calibrate(normalised.content, calibration))
+    name_map = names.canonicalise(model, normalised.node_names)
     prepared = CalibratedModel(content=fb.serialise(model), names=name_map)
-    nodes = find_nodes(prepared)
+    nodes = find_nodes(make_wholes(RepairKit(prepared), Recipe(per_channel=case.per_channel)))
     keys = [spec.key for spec in reader.input_specs(model)]
     fed = [dict(zip(keys, sample, strict=True)) for sample in calibration]
     pairs = list(case.heldout())

@@ -73,8 +73,8 @@ class Opened:
         return [dimension.nodes for dimension in space.dimensions if isinstance(dimension, Toggle)]
 
     def recipe(self, mask: Sequence[bool]) -> Recipe:
-        """The recipe that denylists the reachable nodes marked in ``mask``."""
-        names = frozenset(n.name for n, on in zip(self.case.layers.reachable, mask, strict=True) if on)
+        """The recipe that denylists the nodes marked in ``mask``."""
+        names = frozenset(n.name for n, on in zip(self.case.layers.nodes, mask, strict=True) if on)
         return recipe_for(names, self.settings.template)
 
     def row(self, mask: str, built: build_jobs.BuildReply, score: score_jobs.ScoreReply) -> dict[str, object]:
@@ -90,7 +90,9 @@ def opened(chosen: BenchmarkCase, pool: WorkerPool, root: Path) -> Opened:
     metric = make_metric(chosen.metric)
     settings = make_settings(metric=chosen.metric, **chosen.options)
     ingredients = Ingredients(model=chosen.model or Path(), metric=metric, evaluator=None, **chosen.sources)
-    case = prepare_case(ingredients, settings, root=root, pool=pool, cache_root=cache_directory(), listener=ignore)
+    case = prepare_case(
+        ingredients, settings, root=root, pool=pool, quantizer=pool, cache_root=cache_directory(), listener=ignore
+    )
     return Opened(
         case=case,
         settings=settings,
@@ -102,16 +104,16 @@ def opened(chosen: BenchmarkCase, pool: WorkerPool, root: Path) -> Opened:
 
 
 def masks(layers: LayerTable, choices: Sequence[frozenset[str]], seed: int) -> Iterator[tuple[bool, ...]]:
-    """Which reachable nodes to denylist: all sets of choices where these are few, else ends, runs and random sets.
+    """Which nodes to denylist: all sets of choices where these are few, else ends, runs and random sets.
 
     Args:
         layers: Of the case.
         choices: What its search space lets move together.
         seed: Of the random sets.
     """
-    count = len(layers.reachable)
+    count = len(layers.nodes)
     if 2 ** len(choices) <= FEW_MASKS:
-        names = [node.name for node in layers.reachable]
+        names = [node.name for node in layers.nodes]
         for on in product((False, True), repeat=len(choices)):
             denylisted = frozenset().union(*compress(choices, on))
             yield tuple(name in denylisted for name in names)
@@ -126,8 +128,8 @@ def masks(layers: LayerTable, choices: Sequence[frozenset[str]], seed: int) -> I
 
 
 def rankings(layers: LayerTable) -> list[list[int]]:
-    """Places of the reachable nodes in graph order and by each statistic."""
-    place = {node.name: i for i, node in enumerate(layers.reachable)}
+    """Places of the nodes in graph order and by each statistic."""
+    place = {node.name: i for i, node in enumerate(layers.nodes)}
     return [list(range(len(place))), *[[place[name] for name in layers.ranked_by(by)] for by in RANKINGS]]
 
 
@@ -247,7 +249,7 @@ def sweep(chosen: BenchmarkCase, options: argparse.Namespace) -> None:
             case = opened(chosen, pool, root / "case")
             table = options.output / f"sweep_{chosen.name}.csv"
             work = Sweep(case, table)
-            names = [n.name for n in case.case.layers.reachable]
+            names = [n.name for n in case.case.layers.nodes]
             table.parent.mkdir(parents=True, exist_ok=True)
             table.with_suffix(".nodes.json").write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
             proposals = masks(case.case.layers, case.choices, options.seed)
@@ -261,11 +263,11 @@ def references(chosen: BenchmarkCase, workers: int) -> None:
         root = Path(folder)
         with WorkerPool(workers, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
             case = opened(chosen, pool, root / "case")
-            count = len(case.case.layers.reachable)
+            count = len(case.case.layers.nodes)
             drops = {}
             recipes = {
                 "fiq": case.recipe((False,) * count),
-                "drq": recipe_for(frozenset(n.name for n in case.case.layers.reachable), case.settings.template, "drq"),
+                "drq": recipe_for(frozenset(n.name for n in case.case.layers.nodes), case.settings.template, "drq"),
             }
             for name, recipe in recipes.items():
                 built = pool.call(build_jobs.build, case.root, recipe.to_json())

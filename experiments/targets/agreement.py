@@ -16,13 +16,10 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
 import loaders
-from autoselect.quantize.predict import Predictor
 
 from autoselect.api.source import load_source
 from autoselect.cases import prepare as preparation
-from autoselect.cases import prepare_jobs
 from autoselect.cases.files import CaseFiles
-from autoselect.cases.prepared import load_prepared
 from autoselect.domain.graph import Graph, OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Fallback, Recipe
@@ -30,6 +27,7 @@ from autoselect.domain.targets import Target, judge
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool
 from autoselect.quantize import converter
+from autoselect.quantize.blueprint import Blueprint
 from autoselect.quantize.build import Builder
 from autoselect.runs.cache import cache_directory
 from autoselect.scoring.target_file import read_target
@@ -78,27 +76,26 @@ def random_recipes(nodes: Sequence[Node], target: Target, rng: np.random.Generat
     return recipes
 
 
-def predicted_graph(predictor: Predictor, nodes: Sequence[Node], recipe: Recipe) -> Graph:
+def planned_graph(blueprint: Blueprint, nodes: Sequence[Node], recipe: Recipe) -> Graph:
     """The graph of a recipe without building it."""
     denied = [i for i, node in enumerate(nodes) if node.name in recipe.denylisted_nodes]
-    return predictor.predict(denied, recipe.fallback).graph
+    return blueprint.plan(denied, recipe.fallback).graph
 
 
 def measure(name: str, model: Path, calibration: str, target: Target) -> list[Row]:
-    """Predict, build and compile random recipes of a model."""
+    """Plan, build and compile random recipes of a model."""
     with tempfile.TemporaryDirectory() as folder:
         files = CaseFiles(root=Path(folder))
         with WorkerPool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
             loaded = load_source(model)
-            preparation.start_calibration(
+            prepared = preparation.start_calibration(
                 loaded.model, calibration, files, pool, cache_directory(), debug_samples=0, per_channel=True
-            ).layers()
-            predictor = pool.call(prepare_jobs.probe, files.root, Recipe(io_type="int8").to_json())
-        calibrated, table = load_prepared(files.prepared)
-    assert predictor is not None
-    builder, rows = Builder(calibrated, table.nodes), []
-    for number, recipe in enumerate(random_recipes(table.nodes, target, np.random.default_rng(0))):
-        graph = predicted_graph(predictor, table.nodes, recipe)
+            ).result()
+    nodes = prepared.layers.nodes
+    builder, rows = Builder(prepared.calibrated, nodes), []
+    blueprint = builder.blueprint(Recipe(io_type="int8"))
+    for number, recipe in enumerate(random_recipes(nodes, target, np.random.default_rng(0))):
+        graph = planned_graph(blueprint, nodes, recipe)
         rows.append(_row(name, number, recipe, graph, builder.build(recipe).content, target))
     return rows
 

@@ -33,6 +33,10 @@ ROWS: dict[str, tuple[Callable[[int], dict[str, np.ndarray]], float]] = {
         lambda row: {"mask": np.zeros(2), "state": np.array([1000.0])},
         10 * math.log10(2),
     ),
+    "what is no number is no sample to leave out": (
+        lambda row: {"mask": np.array([3.0, math.nan]), "state": np.array([1000.0])},
+        10 * math.log10(2) - 200.0,
+    ),
 }
 
 

@@ -136,7 +136,43 @@ def test_other_outputs_are_seen() -> None:
     assert not same_outputs(content, fb.serialise(model), [{key: sample[0]}])
 
 
+def test_a_variable_that_two_ops_read_stays_one_while_a_constant_gets_a_copy() -> None:
+    model = fb.parse(zoo.cnn().float_model)
+    graph = model.subgraphs[0]
+    variable = tensor(b"state", [1], schema.TensorType.FLOAT32)
+    variable.isVariable = True
+    constant = tensor(b"table", [1], schema.TensorType.FLOAT32)
+    constant.buffer = fb.add_buffer(model, np.ones(1, np.float32))
+    graph.tensors += [variable, constant]
+    ends = [len(graph.tensors) - 2, len(graph.tensors) - 1]
+    for op in graph.operators[:2]:
+        op.inputs = np.array([*op.inputs, *ends], np.int32)
+    names.unshare_operands(model)
+    first, second = (op.inputs[-2:].tolist() for op in graph.operators[:2])
+    assert first == ends
+    assert second[0] == ends[0]
+    assert second[1] != ends[1]
+    assert graph.tensors[second[1]].name == b"table"
+
+
 # ------------------------------------------------------------------------------------------------ proof
+
+
+INTERFACES = [
+    pytest.param(["int8", "int8"], "int8", id="int8"),
+    pytest.param(["int32", "uint8"], "uint8", id="indices into, integers out of"),
+    pytest.param(["float32", "int8"], "float32", id="of several types"),
+    pytest.param(["int32", "int32"], "float32", id="indices only"),
+]
+
+
+@pytest.mark.parametrize(("dtypes", "expected"), INTERFACES)
+def test_the_integer_model_is_compared_with_a_candidate_of_its_own_interface(dtypes: list[str], expected: str) -> None:
+    model = fb.parse(zoo.cnn().float_model)
+    graph = model.subgraphs[0]
+    for end, dtype in zip((graph.inputs[0], graph.outputs[0]), dtypes, strict=True):
+        graph.tensors[end].type = getattr(schema.TensorType, dtype.upper())
+    assert proof._interface(fb.serialise(model)) == expected
 
 
 def remarks(prepared: zoo.Prepared, float_model: bytes, integer_model: bytes | None = None) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,19 @@ def test_a_file_without_signatures_takes_none() -> None:
     model.signatureDefs = []
     with pytest.raises(UsageError, match=r"the model has no signatures, got 'x'\. Leave the option out"):
         loading.float_model(fb.serialise(model), signature="x")
+
+
+def test_the_only_signature_need_not_be_of_the_first_subgraph() -> None:
+    model = fb.parse(zoo.cnn().float_model)
+    other = deepcopy(model.subgraphs[0])
+    other.outputs = [other.operators[0].outputs[0]]
+    model.subgraphs.insert(0, other)
+    for signature in model.signatureDefs:
+        signature.subgraphIndex = 1
+    found = fb.parse(loading.float_model(fb.serialise(model)).content)
+    [graph] = found.subgraphs
+    assert list(graph.outputs) == list(model.subgraphs[1].outputs)
+    assert [signature.subgraphIndex for signature in found.signatureDefs] == [0]
 
 
 def test_a_keras_model_takes_none() -> None:
