@@ -65,6 +65,19 @@ def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:
         return _score_metric(case, sha256, part, interval, start)
 
 
+def score_float(root: Path) -> ScoreReply:
+    """Score the float model of a search on the search part, from its kept outputs where there are any.
+
+    Raises:
+        ScoreError, MetricError: As :func:`score`.
+    """
+    case = open_case(root)
+    if case.scoring.metric is None or case.reference("search") is None:
+        return score(root, FLOAT, "search", False)
+    with score_errors(FLOAT):
+        return _score_metric(case, FLOAT, "search", False, time.perf_counter(), is_known=True)
+
+
 def observe(root: Path, sha256: str, part: str) -> np.ndarray:
     """The metric's evidence of a candidate (or the float model) on a part.
 
@@ -110,14 +123,16 @@ def paired_noise(root: Path, one: str, other: str) -> float:
     return float(value) if np.isfinite(value) else 0.0
 
 
-def _score_metric(case: OpenCase, sha256: str, part: str, interval: bool, start: float) -> ScoreReply:
+def _score_metric(
+    case: OpenCase, sha256: str, part: str, interval: bool, start: float, *, is_known: bool = False
+) -> ScoreReply:
+    """Score by the metric; a model that ``is_known`` is that of the part's float outputs, and need not run again."""
     metric = case.scoring.metric
     if metric is None:
         raise ScoreError("The case has neither a metric nor an evaluator.")
     metrics, inference_seconds = metrics_on(case, metric, part), 0.0
     evidence = _kept_rows(case.files, sha256, len(metrics)) if part == "search" else []
     if not evidence:
-        is_known = sha256 == FLOAT and case.reference(part) is not None
         runner = None if is_known else case.runner(sha256)
         evidence = evaluate.observe(runner, case.part(part), metrics, case.reference(part))
         inference_seconds = runner.inference_seconds if runner else 0.0

@@ -13,6 +13,7 @@ from autoselect.domain.graph import OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import IoType, Recipe
 from autoselect.quantize.build import Builder
+from autoselect.quantize.names import hide_unused_outputs
 from autoselect.quantize.normalise import Sample, same_outputs
 from autoselect.quantize.wholes import Wholes
 from autoselect.tflite import flatbuffer as fb
@@ -57,7 +58,7 @@ def remarks(
             "With every node left out of integers, the outputs are not the float model's bit for bit "
             f"({len(samples)} samples). Scores of candidates hold; a candidate may not reach float's."
         )
-    if not same_outputs(integer.content, integer_model, samples):
+    if not same_outputs(integer.content, _with_own_outputs(integer_model, wholes), samples):
         found.append(
             f"With every node in integers, the outputs are not those of {_maker(is_given)} bit for bit "
             f"({len(samples)} samples). Scores of candidates hold for the files that autoselect writes."
@@ -81,6 +82,15 @@ def _interface(integer_model: bytes) -> IoType:
     found = {str(spec.dtype) for spec in specs} & set(get_args(IoType))
     [only] = found if len(found) == 1 else {"float32"}
     return cast("IoType", only)
+
+
+def _with_own_outputs(content: bytes, wholes: Wholes) -> bytes:
+    """An all-integer model without the outputs that were exposed while the quantizer worked."""
+    model = fb.parse(content)
+    if len(model.subgraphs[0].outputs) <= len(wholes.names.outputs):
+        return content
+    hide_unused_outputs(model, wholes.names)
+    return fb.serialise(model)
 
 
 def _never_integer(wholes: Wholes, nodes: Sequence[Node], *, is_given: bool) -> list[str]:

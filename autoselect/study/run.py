@@ -426,7 +426,7 @@ _UNSUITED = (
 def _float_reference(case: Case, pool: WorkerPool, timeout_seconds: float) -> result.Reference:
     try:
         described = pool.call(build_jobs.describe_float, case.files.root)
-        scored = pool.call(score_jobs.score, case.files.root, FLOAT, "search", False, timeout_seconds=timeout_seconds)
+        scored = pool.call(score_jobs.score_float, case.files.root, timeout_seconds=timeout_seconds)
     except TrialError as exc:
         raise PreparationError(f"The float model itself could not be scored. {exc}") from exc
     return result.Reference(

@@ -46,7 +46,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[CaseFiles, str]:
     )
     with WorkerPool(1, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
         settings = make_settings(debug_samples=1)
-        case = prepare_case(ingredients, settings, root=root, pool=pool, cache_root=None, listener=ignore)
+        case = prepare_case(
+            ingredients, settings, root=root, pool=pool, quantizer=pool, cache_root=None, listener=ignore
+        )
         integer = pool.call(build_jobs.build, root, Recipe().to_json(), timeout_seconds=300).sha256
     score_jobs.score(root, FLOAT, "search", False)
     score_jobs.score(root, integer, "search", False)
