@@ -23,7 +23,7 @@ from autoselect.quantize.build import Builder, CalibratedModel
 from autoselect.quantize.nodes import find_nodes
 from autoselect.quantize.repairs import RepairKit
 from autoselect.quantize.statistics import layer_table
-from autoselect.quantize.wholes import integer_model, make_wholes
+from autoselect.quantize.wholes import integer_model, whole_builds
 from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.scoring import evaluate
 from autoselect.sources import integer_files, loading
@@ -55,7 +55,7 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> Non
         calibrated_model = _calibrated(normalised, store)
     kit = RepairKit(calibrated_model, keep=lambda name, make: kept_file(out / name, make))
     recipe = Recipe(per_channel=per_channel)
-    wholes = make_wholes(kit, recipe)
+    wholes = whole_builds(kit, recipe)
     nodes = find_nodes(wholes)
     picked = (store.inputs(i) for i in range(min(debug_samples, len(store))))
     table = (

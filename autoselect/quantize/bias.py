@@ -7,7 +7,7 @@ that of the sum before a fused activation, so it is exact whatever the activatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,9 +167,7 @@ def mean_tensors(
     return {index: total / count for index, total in sums.items()}
 
 
-def correct(
-    model: fb.Model, float_model: fb.Model, places: Mapping[int, Sequence[int]], means: Means
-) -> dict[int, Shift]:
+def correct(model: fb.Model, float_model: fb.Model, places: Mapping[int, int], means: Means) -> dict[int, Shift]:
     """Correct the bias of every weighted op of a built model, in place.
 
     An op that has no bias gets one; operands must not be shared between ops.
@@ -196,7 +194,7 @@ def correct(
 def correct_in_sequence(
     model: fb.Model,
     float_model: fb.Model,
-    places: Mapping[int, Sequence[int]],
+    places: Mapping[int, int],
     means: Means,
     samples: Callable[[], Iterable[Mapping[str, np.ndarray]]],
 ) -> dict[int, Shift]:
@@ -216,11 +214,11 @@ def correct_in_sequence(
         As :func:`correct`.
     """
     found = {}
-    for index, op in sorted(quantized_ops(model, float_model, places), key=lambda pair: places[pair[0]][0]):
+    for index, op in sorted(quantized_ops(model, float_model, places), key=lambda pair: places[pair[0]]):
         try:
             kind, float_weights, levels = weights_of(model, op, float_model, index)
             expected = kind.mean(float_weights, _finite(means, index))
-            met = _met_taps(model, op, places[index][0], samples)
+            met = _met_taps(model, op, places[index], samples)
             shift = expected - kind.mean(levels, _finite(means, index) if met is None else met)
             found[index] = apply_shift(model, op, shift)
         except SkipError as skipped:
@@ -228,13 +226,13 @@ def correct_in_sequence(
     return found
 
 
-def quantized_ops(model: fb.Model, float_model: fb.Model, places: Mapping[int, Sequence[int]]) -> list[tuple[int, Any]]:
+def quantized_ops(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> list[tuple[int, Any]]:
     """The built ops of weighted types with int8 weights, with their index in the float model."""
     graph, found = model.subgraphs[0], []
     for index, op in enumerate(float_model.subgraphs[0].operators):
-        if fb.op_type(float_model, op) not in WEIGHTED or not places.get(index):
+        if fb.op_type(float_model, op) not in WEIGHTED or index not in places:
             continue
-        built = graph.operators[places[index][0]]
+        built = graph.operators[places[index]]
         has_weights = len(built.inputs) > 1 and built.inputs[1] >= 0
         if has_weights and graph.tensors[built.inputs[1]].type == schema.TensorType.INT8:
             found.append((index, built))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import Node
@@ -20,7 +19,7 @@ from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.parts import Stock, read_parts
 from autoselect.quantize.repairs import RepairKit, repair_candidate
 from autoselect.quantize.stitch import stitch
-from autoselect.quantize.wholes import Whole, Wholes, make_wholes
+from autoselect.quantize.wholes import Whole, Wholes, whole_builds
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -34,13 +33,8 @@ __all__ = [
     "float_nodes",
 ]
 
-T = TypeVar("T")
-
 BUILDER_VERSION = "2"
 """Raised when equal recipes give other bytes than before. Builder 1 had the quantizer build each candidate."""
-
-_MOST_KEPT = 4
-"""Kinds of candidates (granularity, interface, repairs) whose parts a builder keeps: a search has one or two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +70,6 @@ class Builder:
         """Keep the calibrated model, its nodes, and what recipes with repairs need."""
         self._kit = RepairKit(calibrated) if kit is None else kit
         self._nodes = nodes
-        self._wholes: OrderedDict[Recipe, Wholes] = OrderedDict()
-        self._parts: OrderedDict[Recipe, tuple[Blueprint, Stock]] = OrderedDict()
 
     def build(self, recipe: Recipe) -> Candidate:
         """Build one recipe.
@@ -129,20 +121,19 @@ class Builder:
         return self._pieces(replace(recipe, repairs=tuple(sorted(alike))))[0]
 
     def _whole_builds(self, recipe: Recipe) -> Wholes:
-        key = Recipe(per_channel=recipe.per_channel, repairs=recipe.repairs)
-        return _kept(self._wholes, key, lambda: make_wholes(self._kit, key))
+        return whole_builds(self._kit, Recipe(per_channel=recipe.per_channel, repairs=recipe.repairs))
 
     def _pieces(self, recipe: Recipe) -> tuple[Blueprint, Stock]:
         key = Recipe(per_channel=recipe.per_channel, repairs=recipe.repairs, io_type=recipe.io_type)
-        return _kept(self._parts, key, lambda: read_parts(self._whole_builds(key), self._nodes, key.io_type))
+        make = partial(read_parts, self._whole_builds(key), self._nodes, key.io_type)
+        return self._kit.remember(("parts", self._nodes, key), make)
 
     def _repaired(self, model: fb.Model, plan: Plan, recipe: Recipe) -> Mapping[int, Shift]:
         if "bias-sequential" not in recipe.repairs:
             return {}
         _, float_model = self._kit.calibrated(recipe.repairs)
         names.unshare_operands(model)
-        places = {index: [place] for index, place in plan.places.items()}
-        found = repair_candidate(model, float_model, places, recipe.repairs, self._kit)
+        found = repair_candidate(model, float_model, plan.places, recipe.repairs, self._kit)
         fb.share_equal_constants(model)
         fb.drop_unused_buffers(model)
         fb.order_operator_codes(model)
@@ -170,16 +161,6 @@ class Builder:
             nothing = Shift(before=math.nan, after=math.nan, reason=why_untouched(node.op_type, kind))
             found[node.name] = sequential.get(node.index) or whole.get(node.index) or nothing
         return found
-
-
-def _kept(known: OrderedDict[Recipe, T], key: Recipe, make: Callable[[], T]) -> T:
-    """What is known under a key, the least recently used forgotten."""
-    if key not in known:
-        known[key] = make()
-    known.move_to_end(key)
-    while len(known) > _MOST_KEPT:
-        known.popitem(last=False)
-    return known[key]
 
 
 def corrects_biases(recipe: Recipe) -> bool:

@@ -13,10 +13,8 @@ from autoselect.domain.graph import OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import IoType, Recipe
 from autoselect.quantize.build import Builder
-from autoselect.quantize.names import hide_unused_outputs
 from autoselect.quantize.normalise import Sample, same_outputs
 from autoselect.quantize.wholes import Wholes
-from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
 PROOF_SAMPLES = 2
@@ -58,7 +56,7 @@ def remarks(
             "With every node left out of integers, the outputs are not the float model's bit for bit "
             f"({len(samples)} samples). Scores of candidates hold; a candidate may not reach float's."
         )
-    if not same_outputs(integer.content, _with_own_outputs(integer_model, wholes), samples):
+    if not same_outputs(integer.content, integer_model, samples):
         found.append(
             f"With every node in integers, the outputs are not those of {_maker(is_given)} bit for bit "
             f"({len(samples)} samples). Scores of candidates hold for the files that autoselect writes."
@@ -77,20 +75,10 @@ def _maker(is_given: bool) -> str:
 
 def _interface(integer_model: bytes) -> IoType:
     """The integer model's own type of inputs and outputs, indices aside; float where they are of several."""
-    model = fb.parse(integer_model)
-    specs = reader.input_specs(model) + reader.output_specs(model)
-    found = {str(spec.dtype) for spec in specs} & set(get_args(IoType))
+    ends = reader.read_interface(integer_model)
+    found = {str(spec.dtype) for spec in ends.inputs + ends.outputs} & set(get_args(IoType))
     [only] = found if len(found) == 1 else {"float32"}
     return cast("IoType", only)
-
-
-def _with_own_outputs(content: bytes, wholes: Wholes) -> bytes:
-    """An all-integer model without the outputs that were exposed while the quantizer worked."""
-    model = fb.parse(content)
-    if len(model.subgraphs[0].outputs) <= len(wholes.names.outputs):
-        return content
-    hide_unused_outputs(model, wholes.names)
-    return fb.serialise(model)
 
 
 def _never_integer(wholes: Wholes, nodes: Sequence[Node], *, is_given: bool) -> list[str]:

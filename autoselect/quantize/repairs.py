@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import islice
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -54,8 +56,18 @@ def before_quantizing(repairs: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in repairs if name == "equalization" or split_repair(name)[0] in ranges.METHODS)
 
 
+T = TypeVar("T")
+
+_MOST_REMEMBERED = 8
+"""What is made of a model for one granularity, interface and choice of repairs: its whole builds, and their parts. A
+search has one or two of each."""
+
+
 class RepairKit:
-    """What the repairs of one calibrated model need; without samples only a recipe without repairs can be built."""
+    """What the repairs of one calibrated model need; without samples only a recipe without repairs can be built.
+
+    It also remembers what all builders of the model share.
+    """
 
     def __init__(self, calibrated: CalibratedModel, samples: Samples | None = None, keep: Keep = keep_nothing) -> None:
         """Keep the calibrated model, and where its samples are."""
@@ -64,6 +76,17 @@ class RepairKit:
         self._means: dict[bool, bias.Means] = {}
         self._ranges: dict[bool, dict[str, dict[int, ranges.Range]]] = {}
         self._left: dict[tuple[str, bool], dict[int, str]] = {}
+        self._remembered: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def remember(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made under a key, made now where nothing is; the least recently used is forgotten."""
+        if key not in self._remembered:
+            self._remembered[key] = make()
+        self._remembered.move_to_end(key)
+        while len(self._remembered) > _MOST_REMEMBERED:
+            self._remembered.popitem(last=False)
+        found: T = self._remembered[key]
+        return found
 
     def samples(self) -> Iterable[Mapping[str, np.ndarray]]:
         """The samples that are measured on.
@@ -178,7 +201,7 @@ def _packed(arrays: Mapping[int, np.ndarray]) -> bytes:
 
 
 def repair_whole(
-    model: fb.Model, float_model: fb.Model, places: Mapping[int, Sequence[int]], repairs: Sequence[str], kit: RepairKit
+    model: fb.Model, float_model: fb.Model, places: Mapping[int, int], repairs: Sequence[str], kit: RepairKit
 ) -> Repaired:
     """Do what a recipe's repairs do to each op of a whole build by itself, in place.
 
@@ -202,7 +225,7 @@ def repair_whole(
 
 
 def repair_candidate(
-    model: fb.Model, float_model: fb.Model, places: Mapping[int, Sequence[int]], repairs: Sequence[str], kit: RepairKit
+    model: fb.Model, float_model: fb.Model, places: Mapping[int, int], repairs: Sequence[str], kit: RepairKit
 ) -> Mapping[int, Shift]:
     """Do, in place, what a recipe's repairs do to an op by what comes before it in the candidate.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ _SHRUNK = np.linspace(1.0, 0.4, 61)
 """Shares of the largest scale that are tried."""
 
 
-def reround(model: fb.Model, float_model: fb.Model, places: Mapping[int, Sequence[int]]) -> dict[int, str]:
+def reround(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> dict[int, str]:
     """Give the weights of every integer op the scales with the least mean squared error, in place.
 
     The bias of such an op follows, because its scale is that of the products. Hybrid ops stay as they are.

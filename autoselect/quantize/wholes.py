@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
@@ -18,6 +19,7 @@ from autoselect.quantize.bias import Shift
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.repairs import RepairKit, before_quantizing, repair_whole
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,11 @@ class Wholes:
         return {"integer": self.integer, "hybrid": self.hybrid}.get(kind, self.in_float)
 
 
+def whole_builds(kit: RepairKit, recipe: Recipe) -> Wholes:
+    """What :func:`make_wholes` makes, made once for all builders of a model; not to be changed."""
+    return kit.remember(("wholes", recipe), lambda: make_wholes(kit, recipe))
+
+
 def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
     """Build all of them, with the recipe's granularity and with those of its repairs that treat each op by itself.
 
@@ -90,15 +97,13 @@ def _integer(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int
     if calibrated.integer is not None:
         return alignment.adopt(content, float_model, calibrated.names)
     integer = fb.parse(content)
-    names.hide_unused_outputs(integer, calibrated.names)
     return integer, _twins(integer, float_model)
 
 
 def _repaired(
     model: fb.Model, float_model: fb.Model, places: Mapping[int, int], recipe: Recipe, kit: RepairKit
 ) -> Whole:
-    rows = {index: [place] for index, place in places.items()}
-    repaired = repair_whole(model, float_model, rows, recipe.repairs, kit)
+    repaired = repair_whole(model, float_model, places, recipe.repairs, kit)
     return Whole(model=model, places=places, shifts=repaired.shifts, skipped=repaired.skipped)
 
 
@@ -118,7 +123,17 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
     marks = f"{recipe.per_channel} {' '.join(before_quantizing(recipe.repairs))}"
     name = f"integer_{hashlib.sha256(marks.encode()).hexdigest()[:12]}.tflite"
     plain = Recipe(per_channel=recipe.per_channel)
-    return kit.keep(name, lambda: converter.quantize(calibrated.content, denylisted=(), recipe=plain))
+    made = partial(converter.quantize, calibrated.content, denylisted=(), recipe=plain)
+    return kit.keep(name, lambda: _with_own_outputs(made(), calibrated.names))
+
+
+def _with_own_outputs(content: bytes, key: names.NameMap) -> bytes:
+    """The model without outputs that were exposed while the quantizer worked."""
+    if len(reader.read_interface(content).outputs) == len(key.outputs):
+        return content
+    model = fb.parse(content)
+    names.hide_unused_outputs(model, key)
+    return fb.serialise(model)
 
 
 def _float(calibrated: CalibratedModel) -> fb.Model:

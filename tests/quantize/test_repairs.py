@@ -242,10 +242,6 @@ def assembled(prepared: zoo.Prepared) -> tuple[Whole, Any]:
     return make_wholes(prepared.kit, Recipe()).integer, fb.parse(prepared.calibrated.content)
 
 
-def rows(assembly: Whole) -> dict[int, list[int]]:
-    return {index: [place] for index, place in assembly.places.items()}
-
-
 def first_weighted(assembly: Whole) -> Any:
     ops = assembly.model.subgraphs[0].operators
     return next(op for op in ops if fb.op_type(assembly.model, op) == "CONV_2D")
@@ -322,7 +318,7 @@ def test_what_cannot_be_corrected_is_left_as_it_was_with_the_reason(
     spoil(assembly, float_model, means)
     op = first_weighted(assembly)
     before = list(op.inputs), assembly.model.subgraphs[0].tensors[op.inputs[2]].buffer
-    shifts = bias.correct(assembly.model, float_model, rows(assembly), means)
+    shifts = bias.correct(assembly.model, float_model, assembly.places, means)
     skipped = shifts[min(prepared.kit.means(("bias",)))]
     assert skipped.reason is not None
     assert reason in skipped.reason
@@ -367,7 +363,7 @@ def test_weights_that_cannot_have_other_scales_keep_theirs_with_the_reason(
     spoil(assembly, float_model, {})
     tensors, op = assembly.model.subgraphs[0].tensors, first_weighted(assembly)
     before = [(tensors[i].buffer, _described(assembly.model, tensors[i])) for i in op.inputs]
-    skipped = rounding.reround(assembly.model, float_model, rows(assembly))
+    skipped = rounding.reround(assembly.model, float_model, assembly.places)
     assert [reason in why for why in skipped.values()] == [True]
     assert [(tensors[i].buffer, _described(assembly.model, tensors[i])) for i in op.inputs] == before
 
@@ -400,5 +396,5 @@ def test_ops_of_other_subgraphs_are_left_alone() -> None:
     assembly, float_model = assembled(prepared)
     twin = fb.parse(prepared.calibrated.content).subgraphs[0]
     float_model.subgraphs.append(twin)
-    shifts = bias.correct(assembly.model, float_model, rows(assembly), prepared.kit.means(("bias",)))
+    shifts = bias.correct(assembly.model, float_model, assembly.places, prepared.kit.means(("bias",)))
     assert len(shifts) == 5
