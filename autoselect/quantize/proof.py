@@ -87,10 +87,10 @@ def _never_integer(wholes: Wholes, nodes: Sequence[Node], *, is_given: bool) -> 
     types = [op.op_type for i, op in enumerate(graph.ops) if i not in indices and op.kind is OpKind.FLOAT]
     if not types:
         return []
-    why = "has no integer form of them in this place"
+    become, them = ("becomes", "it") if len(types) == 1 else ("become", "them")
     return [
-        f"{_counted(types)} of {len(graph.ops)} ops never become integers: {_maker(is_given)} {why}, so they are float "
-        "in every candidate."
+        f"{_counted(types)} of {len(graph.ops)} ops never {become} integer: {_maker(is_given)} leaves {them} in float, "
+        "and so does every candidate."
     ]
 
 

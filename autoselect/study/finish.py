@@ -170,7 +170,7 @@ def _verdict(
         if reference.name == "fiq":
             parts.append(f"all-integer {_lost(yardstick.drop(reference.metric))} {metric} against float")
         if reference.name == REPAIRED:
-            parts.append(f"with repairs {_lost(yardstick.drop(reference.metric))}")
+            parts.append(f"with repairs it {_lost(yardstick.drop(reference.metric))} {metric}")
     parts.append(
         f"`balanced` {_lost(balanced.drop)} {metric} with {_count(balanced.float_ops, 'float op')} in "
         f"{_count(balanced.segments, 'segment')}"
