@@ -63,6 +63,15 @@ class Accuracy(_LabelMetric, MeanMetric):
         label, winner = self._pair(outputs, target)
         return np.array([label == winner], dtype=np.float64)
 
+    def _observe_block(
+        self, outputs: Outputs, targets: Sequence[object] | None, reference: Outputs | None
+    ) -> np.ndarray:
+        values = self.scored(outputs)
+        class_count = count_classes(values.shape[1:], self.name)
+        labels = np.array([self._label(target, class_count) for target in targets or [None] * len(values)])
+        hits: np.ndarray = labels[:, None] == _winners(values.reshape(len(values), class_count))[:, None]
+        return hits.astype(np.float64)
+
 
 class Top5Accuracy(_LabelMetric, MeanMetric):
     """Share of samples whose label is among the five highest scores; rows [hit]."""
@@ -187,6 +196,14 @@ class Agreement(MeanMetric):
         ours, theirs = self.scored(outputs), self.scored_reference(reference)
         winners = _winners(positions_by_classes(ours)), _winners(positions_by_classes(theirs))
         return np.array([np.mean(winners[0] == winners[1])])
+
+    def _observe_block(
+        self, outputs: Outputs, targets: Sequence[object] | None, reference: Outputs | None
+    ) -> np.ndarray:
+        ours, theirs = self.scored(outputs), self.scored_reference(reference)
+        class_count = positions_by_classes(ours[0]).shape[1]
+        winners = _winners(ours.reshape(-1, class_count)), _winners(theirs.reshape(-1, class_count))
+        return np.asarray(np.mean((winners[0] == winners[1]).reshape(len(ours), -1), axis=1, keepdims=True))
 
 
 def count_classes(output_shape: Sequence[int], name: str) -> int:

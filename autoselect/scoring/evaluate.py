@@ -15,6 +15,10 @@ from autoselect.tflite.runner import Outputs, Runner
 
 Evaluator = Callable[..., float]
 
+_BLOCK_BYTES = 1 << 20
+_MOST_IN_BLOCK = 64
+"""Metrics look at many samples at once: at one, NumPy's calls cost more than their work."""
+
 
 class ReferenceOutputs:
     """The float model's outputs on one set of samples, kept in a folder and memory-mapped."""
@@ -38,17 +42,17 @@ class ReferenceOutputs:
             writer.close()
         (folder / "keys.txt").write_text("\n".join(writers), encoding="utf-8")
 
-    def __call__(self, index: int) -> Outputs:
-        """Outputs of one sample, batch axis included."""
-        return {key: np.asarray(array[index]) for key, array in self._arrays.items()}
+    def __call__(self, numbers: Sequence[int]) -> Outputs:
+        """Outputs of some samples, stacked: shape (n_samples, 1, ...), batch axis included."""
+        return {key: np.asarray(array[numbers]) for key, array in self._arrays.items()}
 
 
 def observe(
     runner: Runner | None,
     samples: SampleStore,
     metrics: Sequence[Metric],
-    reference: Callable[[int], Outputs] | None = None,
-    numbers: Iterable[int] | None = None,
+    reference: Callable[[Sequence[int]], Outputs] | None = None,
+    numbers: Sequence[int] | None = None,
 ) -> list[np.ndarray]:
     """Run the samples one at a time and collect the evidence of every metric.
 
@@ -57,22 +61,36 @@ def observe(
             ``reference`` gives.
         samples: Inputs and targets.
         metrics: Say what counts.
-        reference: Gives the float model's outputs by sample number, for metrics that need them.
+        reference: Gives the float model's outputs by sample numbers, stacked, for metrics that need them.
         numbers: Of the samples to run, at least one, in this order; None runs all.
 
     Returns:
         For each metric float64 evidence of shape (n_samples, n_values), a row for each sample run.
     """
+    numbers = range(len(samples)) if numbers is None else numbers
     rows: list[list[np.ndarray]] = [[] for _ in metrics]
-    for i in range(len(samples)) if numbers is None else numbers:
-        float_outputs = reference(i) if reference else None
-        outputs = runner(samples.inputs(i)) if runner else float_outputs
+    done, size = 0, 1
+    while done < len(numbers):
+        block = list(numbers[done : done + size])
+        float_outputs = reference(block) if reference else None
+        outputs = _stacked([runner(samples.inputs(i)) for i in block]) if runner else float_outputs
         if outputs is None:
             raise ValueError("There is neither a model to run nor what it gave before.")
-        target = samples.target(i)
+        targets = [samples.target(i) for i in block]
         for metric, collected in zip(metrics, rows, strict=True):
-            collected.append(metric.observe(outputs, target if metric.needs_targets else None, float_outputs))
-    return [np.stack(collected).astype(np.float64, copy=False) for collected in rows]
+            collected.append(metric.observe_block(outputs, targets if metric.needs_targets else None, float_outputs))
+        done, size = done + len(block), _block_size(outputs)
+    return [np.concatenate(collected).astype(np.float64, copy=False) for collected in rows]
+
+
+def _stacked(outputs: Sequence[Outputs]) -> Outputs:
+    return {key: np.stack([sample[key] for sample in outputs]) for key in outputs[0]}
+
+
+def _block_size(outputs: Outputs) -> int:
+    """How many samples are looked at together: as many as keep what is held in the processor's cache."""
+    held = sum(value[0].nbytes for value in outputs.values())
+    return int(min(max(_BLOCK_BYTES // max(held, 1), 1), _MOST_IN_BLOCK))
 
 
 def call_evaluator(evaluator: Evaluator, runner: Runner, *, split: str) -> float:

@@ -58,6 +58,24 @@ class Metric(ABC):
         """
         return self._observe(outputs, target, reference)
 
+    def observe_block(
+        self, outputs: Outputs, targets: Sequence[object] | None, reference: Outputs | None
+    ) -> np.ndarray:
+        """Reduce several samples at once, each to what :meth:`observe` makes of it.
+
+        Args:
+            outputs: The candidate's outputs, shape (n_samples, 1, ...).
+            targets: One for each sample; None if the metric needs none.
+            reference: The float model's outputs for these samples, shaped as ``outputs``.
+
+        Returns:
+            Shape (n_samples, row_length), float64.
+
+        Raises:
+            MetricError, ScoreError, DataError: As :meth:`observe`.
+        """
+        return self._observe_block(outputs, targets, reference)
+
     def summarise(self, rows: Sequence[Row] | np.ndarray) -> float:
         """Turn the rows of at least one sample into a score, in the metric's own unit.
 
@@ -125,6 +143,16 @@ class Metric(ABC):
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         """Return the evidence of one sample."""
 
+    def _observe_block(
+        self, outputs: Outputs, targets: Sequence[object] | None, reference: Outputs | None
+    ) -> np.ndarray:
+        """Return the evidence of several samples; for metrics that have no quicker way, of one after the other."""
+        rows = [
+            self._observe(_one_of(outputs, i), targets[i] if targets else None, reference and _one_of(reference, i))
+            for i in range(len(next(iter(outputs.values()), ())))
+        ]
+        return as_matrix(rows, self.name)
+
     def _check_target(self, target: object | None, output_shape: tuple[int, ...]) -> None:
         target_array(target, self.name)
 
@@ -140,6 +168,10 @@ class MeanMetric(Metric):
 
     def _score(self, rows: np.ndarray) -> object:
         return rows[:, 0].mean()
+
+
+def _one_of(outputs: Outputs, number: int) -> Outputs:
+    return {key: values[number] for key, values in outputs.items()}
 
 
 def as_matrix(rows: Sequence[Row] | np.ndarray, name: str) -> np.ndarray:

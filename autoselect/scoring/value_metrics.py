@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -110,6 +111,13 @@ class SignalToQuantizationNoise(MeanMetric):
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         ours, theirs = _same_shape(self.scored(outputs), self.scored_reference(reference), self.name)
         return np.array([_decibel(float(np.sum(theirs**2)), float(np.sum((theirs - ours) ** 2)))])
+
+    def _observe_block(
+        self, outputs: Outputs, targets: Sequence[object] | None, reference: Outputs | None
+    ) -> np.ndarray:
+        ours, theirs = _same_shape(self.scored(outputs), self.scored_reference(reference), self.name)
+        powers = (np.sum(values.reshape(len(ours), -1) ** 2, axis=1) for values in (theirs, theirs - ours))
+        return np.array([[_decibel(float(signal), float(noise))] for signal, noise in zip(*powers, strict=True)])
 
 
 class KullbackLeibler(MeanMetric):

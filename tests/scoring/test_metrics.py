@@ -46,6 +46,52 @@ def score(metric: Metric, outputs: Sequence[object], targets: Sequence[object]) 
     return metric.summarise([metric.observe(one(o), t, None) for o, t in zip(outputs, targets, strict=True)])
 
 
+# --------------------------------------------------------------------------------- many samples at once
+
+BLOCKS = {
+    "classes": (5, 1, 7),
+    "one unit": (5, 1, 1),
+    "flat classes": (5, 7),
+    "an image": (5, 1, 4, 3, 7),
+    "a map": (5, 1, 4, 3, 1),
+}
+DENSE = {"an image", "a map"}
+LABELS_ONLY = {"accuracy", "top5_accuracy", "balanced_accuracy", "f1_macro", "cohen_kappa"}
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+@pytest.mark.parametrize("name", METRIC_NAMES)
+def test_many_samples_at_once_give_what_each_gives_alone(name: str, kind: str) -> None:
+    metric, shape = make_metric(name), BLOCKS[kind]
+    if (name in LABELS_ONLY and kind in DENSE) or (name == "top5_accuracy" and shape[-1] <= 5):
+        pytest.skip("the metric refuses such outputs")
+    if name == "mean_iou" and kind not in DENSE:
+        pytest.skip("the metric refuses such outputs")
+    rng = np.random.default_rng(0)
+    outputs, reference = (one(softmax(rng.normal(size=shape), axis=-1)) for _ in range(2))
+    labels = {"mean_iou": shape[1:-1], **dict.fromkeys(LABELS_ONLY, ())}.get(name)
+    drawn = rng.random(shape) if labels is None else rng.integers(0, max(shape[-1], 2), size=(shape[0], *labels))
+    targets = list(drawn) if metric.needs_targets else None
+
+    together = metric.observe_block(outputs, targets, reference)
+
+    alone = [
+        metric.observe(one(outputs["out"][i]), targets[i] if targets else None, one(reference["out"][i]))
+        for i in range(shape[0])
+    ]
+    np.testing.assert_array_equal(together, np.stack(alone))
+
+
+@pytest.mark.parametrize("name", ["accuracy", "agreement", "sqnr_db", "mse"])
+def test_an_output_that_is_no_number_is_refused_among_many(name: str) -> None:
+    bad = one(np.ones((3, 1, 4)))
+    bad["out"][1, 0, 2] = np.nan
+    with pytest.raises(ScoreError, match="1 NaN or infinite"):
+        make_metric(name).observe_block(
+            bad, [np.ones((1, 4))] * 3 if name == "mse" else [0, 1, 2], one(np.ones((3, 1, 4)))
+        )
+
+
 # ------------------------------------------------------------------------------------------ catalogue
 
 TRAITS = {
