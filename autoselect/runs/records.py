@@ -126,7 +126,7 @@ class TrialRecord:
         recipe: Resolved; None where the trial failed before it had one.
         scores: None for a failed or dropped trial.
         reused: True where the score was known already.
-        feasible: False where a constraint is broken.
+        violations: How far each constraint is passed, by name; at most 0 where it is met.
         error: Why it failed.
         partial: What is known of a dropped trial; None for all others.
     """
@@ -136,9 +136,14 @@ class TrialRecord:
     recipe: Recipe | None
     scores: Scores | None = None
     reused: bool = False
-    feasible: bool = False
+    violations: Mapping[str, float] = field(default_factory=dict)
     error: str | None = None
     partial: Partial | None = None
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it is scored and breaks no constraint."""
+        return self.scores is not None and max(self.violations.values(), default=0.0) <= 0.0
 
     @property
     def id(self) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from autoselect.domain.quantities import BY_COLUMN
 from autoselect.study.problem import Mask, Problem, indicator
-from autoselect.study.proposers import Seen
+from autoselect.study.seen import Seen
 
 _RIDGE = 1.0
 """Weight of the prior that an atom costs the same on either side, in measured candidates."""

@@ -18,8 +18,7 @@ from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import TrialRecord
 from autoselect.study.gain import Link, fit_link
 from autoselect.study.problem import Mask, Problem
-from autoselect.study.proposers import Seen
-from autoselect.study.samplers import seen_of
+from autoselect.study.seen import Reader, Seen
 from autoselect.study.surrogate import Surrogate
 from autoselect.study.surrogate_proposer import learn
 
@@ -59,7 +58,7 @@ def write_explanations(
         records: All trials.
         picks: Front member's id by pick name.
     """
-    told = seen_of(records, problem, template)
+    told = Reader.like(template, problem).told(records)
     learned = [seen for _, seen in told if math.isfinite(seen.log_divergence)]
     surrogate = None
     if len(learned) >= _FEWEST:

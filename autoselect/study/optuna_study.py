@@ -25,6 +25,7 @@ from autoselect.study import dashboard
 from autoselect.study.baselines import Baseline
 from autoselect.study.journal import Journal
 from autoselect.study.samplers import ProposerSampler
+from autoselect.study.trials import attributes_of, record_of
 
 STUDY_NAME = "autoselect"
 
@@ -143,42 +144,38 @@ class SearchStudy:
         with self._using(), self._journal.together():
             for name, violation in violations.items():
                 asked.trial.set_constraint(name, violation)
-        values = [scores.metric, *(scores.costs[column] for column in self.costs)]
-        own = {"scores": scores.to_dict(), "reused": reused, "violations": dict(violations)}
         record = TrialRecord(
             number=asked.number,
             origin=asked.origin,
             recipe=recipe,
             scores=scores,
             reused=reused,
-            feasible=max(violations.values()) <= 0,
+            violations=violations,
         )
-        return self._tell(asked, record, own, values=values)
+        return self._tell(asked, record, values=[scores.metric, *(scores.costs[column] for column in self.costs)])
 
     def tell_dropped(self, asked: Asked, recipe: Recipe, partial: Partial, *, reused: bool) -> TrialRecord:
         """Finish a trial that adds too little to the front, without a score."""
         record = TrialRecord(number=asked.number, origin=asked.origin, recipe=recipe, reused=reused, partial=partial)
-        return self._tell(asked, record, {"partial": partial.to_dict(), "reused": reused}, state=TrialState.PRUNED)
+        return self._tell(asked, record, state=TrialState.PRUNED)
 
     def tell_failure(self, asked: Asked, recipe: Recipe | None, error: str) -> TrialRecord:
         """Finish a trial that has no scores."""
         record = TrialRecord(number=asked.number, origin=asked.origin, recipe=recipe, error=error)
-        return self._tell(asked, record, {"error": error}, state=TrialState.FAIL)
+        return self._tell(asked, record, state=TrialState.FAIL)
 
     def _tell(
         self,
         asked: Asked,
         record: TrialRecord,
-        attributes: Mapping[str, Any],
         *,
         values: Sequence[float] | None = None,
         state: TrialState | None = None,
     ) -> TrialRecord:
-        recipe = {"recipe": record.recipe.to_json()} if record.recipe is not None else {}
         with self._using():
             with self._journal.together():
                 self._note(asked, record)
-                for name, value in {"origin": asked.origin, **recipe, **attributes}.items():
+                for name, value in attributes_of(record).items():
                     asked.trial.set_user_attr(name, value)
             self._study.tell(asked.trial, values, state=state)
         return record
@@ -206,8 +203,8 @@ class SearchStudy:
         """
         attributes: dict[str, int | str] = {}
         for trial in self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-            record = _record(trial)
-            if record.recipe is not None and (front / f"{record.id}.tflite").exists():
+            record = record_of(trial)
+            if record and record.recipe is not None and (front / f"{record.id}.tflite").exists():
                 attributes |= dashboard.attach(trial._trial_id, record.id, record.recipe, front, artifacts)
         before = self._study._storage.get_study_system_attrs(self._study._study_id)
         former = dashboard.taken_back(before, attributes, artifacts)
@@ -230,25 +227,8 @@ class SearchStudy:
 
     def records(self) -> list[TrialRecord]:
         """All trials that were finished, in order; those abandoned by a killed process are left out."""
-        finished = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
-        trials = self._study.get_trials(deepcopy=False, states=finished)
-        return [_record(t) for t in trials if t.state != TrialState.FAIL or "error" in t.user_attrs]
-
-
-def _record(trial: optuna.trial.FrozenTrial) -> TrialRecord:
-    attributes = trial.user_attrs
-    recipe = Recipe.from_json(attributes["recipe"]) if "recipe" in attributes else None
-    complete = trial.state == TrialState.COMPLETE
-    return TrialRecord(
-        number=trial.number,
-        origin=attributes["origin"],
-        recipe=recipe,
-        scores=Scores.from_dict(attributes["scores"]) if complete else None,
-        reused=bool(attributes.get("reused", False)),
-        feasible=complete and max(attributes["violations"].values()) <= 0,
-        error=attributes.get("error"),
-        partial=Partial.from_dict(attributes["partial"]) if trial.state == TrialState.PRUNED else None,
-    )
+        found = (record_of(trial) for trial in self._study.get_trials(deepcopy=False) if trial.state.is_finished())
+        return [record for record in found if record is not None]
 
 
 def _suggest(trial: optuna.Trial, space: BoundSpace) -> dict[str, Value]:

@@ -4,47 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from autoselect.study.problem import Mask, Problem
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """One candidate that was scored, or dropped after part of the samples.
-
-    Attributes:
-        mask: What it left out.
-        loss: Loss of the metric against float; None where it was dropped.
-        estimated_loss: Of a dropped one, what the samples that were run say of its loss; NaN where unknown.
-        log_divergence: Natural log of error power over signal power of the outputs; NaN where unknown.
-        share: Share of the samples that were run, 0..1.
-        size_bytes: As built.
-        penalty: As built.
-        feasible: False where it breaks one of the user's limits.
-        quantities: What was measured of it, by column.
-        elsewhere: Whether the divergence is of other samples than the loss, as with an evaluator.
-    """
-
-    mask: Mask
-    loss: float | None
-    log_divergence: float
-    share: float
-    size_bytes: float
-    penalty: float
-    feasible: bool = True
-    quantities: Mapping[str, float] = field(default_factory=dict)
-    estimated_loss: float = math.nan
-    elsewhere: bool = False
-
-    @property
-    def likely_loss(self) -> float:
-        """The loss, or what is known of it; NaN where nothing is."""
-        return self.estimated_loss if self.loss is None else self.loss
+from autoselect.study.seen import Seen
 
 
 class Proposer(Protocol):

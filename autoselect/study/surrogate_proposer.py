@@ -18,7 +18,8 @@ from autoselect.study import moves
 from autoselect.study.costs import CostModel
 from autoselect.study.gain import FrontVolume, fit_link, reference_corner
 from autoselect.study.problem import Mask, Problem
-from autoselect.study.proposers import Seen, by_sensitivity, prefixes
+from autoselect.study.proposers import by_sensitivity, prefixes
+from autoselect.study.seen import Seen
 from autoselect.study.surrogate import Surrogate
 
 _CHILDREN = 160

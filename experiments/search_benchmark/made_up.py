@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "study"))
 from synthetic import Synthetic, synthetic, volume
 
 from autoselect.study.problem import Mask
-from autoselect.study.proposers import Seen
 from autoselect.study.samplers import PROPOSERS
+from autoselect.study.seen import Seen
 
 MARKS = (20, 40, 60, 100)
 OPTUNAS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {

@@ -122,9 +122,7 @@ def test_notes_read_back_by_the_dashboards_own_function() -> None:
 
 def test_a_failed_trial_says_why_and_no_name_breaks_out_of_its_quotes() -> None:
     recipe = Recipe(denylisted_nodes=frozenset({"a`<script>"}))
-    record = TrialRecord(
-        number=0, origin="tpe", recipe=recipe, scores=None, reused=False, feasible=False, error="It\ndied."
-    )
+    record = TrialRecord(number=0, origin="tpe", recipe=recipe, scores=None, reused=False, error="It\ndied.")
     note = note_of(record)
     assert "* failed: `It died.`" in note
     assert "* `a <script>`" in note

@@ -43,7 +43,6 @@ def record(
         recipe=recipe,
         scores=scores,
         reused=False,
-        feasible=True,
         error=None if scores else "the worker died",
     )
 

@@ -11,7 +11,7 @@ from autoselect.domain.objectives import Constraints
 from autoselect.domain.pareto import non_dominated
 from autoselect.study.costs import CostModel
 from autoselect.study.problem import Atom, Forecast, Mask, Problem
-from autoselect.study.proposers import Seen
+from autoselect.study.seen import Seen
 from autoselect.study.surrogate_proposer import SurrogateProposer
 
 NODES = 8

@@ -6,6 +6,7 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from synthetic import chain_of
@@ -21,7 +22,7 @@ from autoselect.study.stage_clock import StageClock, earlier_seconds
 PRIORS = [0.4, 0.01, 0.01, 0.2]
 
 
-def record(problem: Problem, mask: int, drop: float) -> TrialRecord:
+def record(problem: Problem, mask: int, drop: float, repairs: tuple[str, ...] = ()) -> TrialRecord:
     """A scored candidate; its divergence is the sum of what it keeps in integers, and a little."""
     forecast = problem.forecast(mask)
     divergence = 1e-3 + sum(p for i, p in enumerate(PRIORS) if not mask >> i & 1)
@@ -46,10 +47,9 @@ def record(problem: Problem, mask: int, drop: float) -> TrialRecord:
     return TrialRecord(
         number=mask,
         origin="surrogate",
-        recipe=Recipe(denylisted_nodes=problem.nodes_of(mask)),
+        recipe=Recipe(denylisted_nodes=problem.nodes_of(mask), repairs=repairs),
         scores=scores,
         reused=False,
-        feasible=True,
         error=None,
     )
 
@@ -92,6 +92,18 @@ def test_islands_cost_what_the_forecasts_say_and_buy_what_was_measured(tmp_path:
     assert islands["drop_without"].isna().tolist() == [True, False]
     assert islands.loc[1, "drop_without"] == 0.1
     assert islands.loc[1, "id_without"] == records[3].id
+
+
+def test_a_pick_whose_biases_were_corrected_further_is_explained_and_taught(tmp_path: Path) -> None:
+    problem, template = chain_of(PRIORS), Recipe(repairs=("bias",))
+    records = [record(problem, mask, drop, ("bias",)) for mask, drop in {0b0000: 0.3, 0b1111: 0.0}.items()]
+    pick = record(problem, 0b1001, 0.01, ("bias-sequential",))
+    write_explanations(RunFolder(tmp_path), problem, template, [*records, pick], {"balanced": pick.id})
+    with_pick, islands = written(RunFolder(tmp_path))
+    assert islands["id"].astype(str).eq(pick.id).sum() == 2
+    write_explanations(RunFolder(tmp_path), problem, template, records, {})
+    without, _ = written(RunFolder(tmp_path))
+    assert not np.allclose(with_pick["estimate"], without["estimate"])
 
 
 def test_the_clock_adds_up_stages_and_passes_everything_on() -> None:

@@ -25,7 +25,7 @@ def record(number: int, gain: float, sqnr_db: float, size_bytes: int, penalty: f
     known = {"sha256": f"{number}" * 10, "fallbacks": {}, "compiled": {}, "quantities": {}, "samples": samples}
     own = {"metric": gain, "drop": 8.0 - gain, "sqnr_db": sqnr_db, "size_bytes": size_bytes, "penalty": penalty}
     scores = Scores(**{**values, **known, **own})
-    return TrialRecord(number=number, origin="surrogate", recipe=Recipe(), scores=scores, feasible=True)
+    return TrialRecord(number=number, origin="surrogate", recipe=Recipe(), scores=scores)
 
 
 CLOSE = (8.0, 40.0, 110, 30.0)

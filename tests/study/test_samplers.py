@@ -15,8 +15,9 @@ from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Cut, Toggle
 from autoselect.errors import UsageError
 from autoselect.runs.records import Partial, Scores
 from autoselect.study.problem import Mask, Problem
-from autoselect.study.proposers import Seen, exhaustive
+from autoselect.study.proposers import exhaustive
 from autoselect.study.samplers import PROPOSERS, SAMPLERS, ProposerSampler, check_sampler, make_sampler
+from autoselect.study.seen import Seen
 
 FIVE = chain_of([0.3, 0.1, 0.02, 0.2, 0.05], heuristic=frozenset({"n0", "n3"}))
 NAMES = [f"n{i}" for i in range(5)]
@@ -147,6 +148,9 @@ def told(
 def trial_of(out: str, state: TrialState = TrialState.COMPLETE, **made: Any) -> FrozenTrial:
     if state == TrialState.COMPLETE:
         made.setdefault("values", [9.0, 9.0, 9.0])
+    if "user_attrs" in made:  # As the search tells its trials.
+        recipe = Recipe(denylisted_nodes=frozenset(n for n in NAMES if n[1] in out))
+        made["user_attrs"] = {"origin": "surrogate", "recipe": recipe.to_json()} | made["user_attrs"]
     return create_trial(
         state=state,
         params={n: n[1] in out for n in NAMES},

@@ -7,7 +7,8 @@ from synthetic import chain_of, synthetic, volume
 
 from autoselect.domain.objectives import Constraints
 from autoselect.study.problem import Mask, Problem
-from autoselect.study.proposers import Proposer, Seen, prefix, random_masks
+from autoselect.study.proposers import Proposer, prefix, random_masks
+from autoselect.study.seen import Seen
 from autoselect.study.surrogate_proposer import SurrogateProposer
 
 TRIALS = 40

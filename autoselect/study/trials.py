@@ -1,0 +1,46 @@
+"""One trial of the Optuna study as a record: the only place that knows how a record is kept in a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from optuna.trial import FrozenTrial, TrialState
+
+from autoselect.domain.recipe import Recipe
+from autoselect.runs.records import Partial, Scores, TrialRecord
+
+_TOLD = {TrialState.COMPLETE: "scores", TrialState.PRUNED: "partial", TrialState.FAIL: "error"}
+"""The attribute that says what came of a finished trial."""
+
+
+def attributes_of(record: TrialRecord) -> dict[str, Any]:
+    """What a trial keeps of its record, as user attributes; the number is the trial's own."""
+    found: dict[str, Any] = {"origin": record.origin}
+    if record.recipe is not None:
+        found["recipe"] = record.recipe.to_json()
+    if record.error is not None:
+        return {**found, "error": record.error}
+    if record.scores is not None:
+        return {**found, "scores": record.scores.to_dict(), "reused": record.reused, "violations": record.violations}
+    if record.partial is not None:
+        return {**found, "partial": record.partial.to_dict(), "reused": record.reused}
+    return found
+
+
+def record_of(trial: FrozenTrial) -> TrialRecord | None:
+    """Read a record back; None for a trial that was not finished here: abandoned, or told by somebody else."""
+    kept: Mapping[str, Any] = trial.user_attrs
+    if _TOLD.get(trial.state) not in kept:  # A process may die between what it notes and what it tells.
+        return None
+    scores, partial = (kept.get(name) if _TOLD[trial.state] == name else None for name in ("scores", "partial"))
+    return TrialRecord(
+        number=trial.number,
+        origin=kept["origin"],
+        recipe=Recipe.from_json(kept["recipe"]) if "recipe" in kept else None,
+        scores=Scores.from_dict(scores) if scores else None,
+        reused=bool(kept.get("reused", False)),
+        violations=kept.get("violations", {}),
+        error=kept.get("error"),
+        partial=Partial.from_dict(partial) if partial else None,
+    )
