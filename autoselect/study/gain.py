@@ -122,21 +122,23 @@ class FrontVolume:
         # Between two losses of the front nothing changes: these are the levels, with even ones between.
         self._levels = np.unique(np.concatenate([front[:, 0], np.linspace(low, 1.0, _LEVELS)]))
         self._edges = [_edges(column, coarse=front.shape[1] > _EXACT_OBJECTIVES) for column in front[:, 1:].T]
-        self._areas = np.stack([self._area(front[front[:, 0] <= level]) for level in self._levels[:-1]])
+        self._areas = self._undominated(front)
         self._steps = np.diff(self._levels)
 
-    def _area(self, front: np.ndarray) -> np.ndarray:
-        """Undominated area beyond each grid point."""
-        cells = np.ones([len(edges) - 1 for edges in self._edges])
-        for costs in front[:, 1:]:
-            beyond = [slice(int(np.searchsorted(*pair)), None) for pair in zip(self._edges, costs, strict=True)]
-            cells[tuple(beyond)] = 0.0
-        for widths in np.ix_(*(np.diff(edges) for edges in self._edges)):
-            cells = cells * widths
-        summed = np.flip(cells)
-        for axis in range(cells.ndim):
-            summed = summed.cumsum(axis=axis)
-        return np.pad(np.flip(summed), [(0, 1)] * summed.ndim)
+    def _undominated(self, front: np.ndarray) -> np.ndarray:
+        """Undominated area beyond each grid point, for each level; zeros at the far ends."""
+        sizes = [len(edges) - 1 for edges in self._edges]
+        cells = np.ones([len(self._levels) - 1, *sizes])
+        starts = [np.searchsorted(self._levels, front[:, 0])]
+        starts += [np.searchsorted(edges, values) for edges, values in zip(self._edges, front[:, 1:].T, strict=True)]
+        for place in zip(*(start.tolist() for start in starts), strict=True):
+            cells[tuple(slice(start, None) for start in place)] = 0.0
+        for axis, edges in enumerate(self._edges, start=1):
+            widths = np.diff(edges).reshape([-1 if i == axis else 1 for i in range(cells.ndim)])
+            cells = np.flip(np.flip(cells * widths, axis).cumsum(axis), axis)
+        areas = np.zeros([len(cells), *(size + 1 for size in sizes)])
+        areas[(slice(None), *(slice(size) for size in sizes))] = cells
+        return areas
 
     def exclusive_areas(self, *costs: np.ndarray) -> np.ndarray:
         """Area that a point of each set of costs would add at each level of loss, shape (n, n_levels - 1).

@@ -176,6 +176,8 @@ class SearchLoop:
 
     def _begin(self, ask: Callable[[], Asked | None]) -> bool:
         """Start one more trial, as soon as a worker is free for it; False where there is none."""
+        if self._slots == 1 and self._running:  # More workers have their next candidate waiting, and need the cores.
+            self._study.think_ahead()
         while len(self._running) >= self._slots:
             self._wait()
         asked = ask() if self._left > 0 else None

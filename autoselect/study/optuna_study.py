@@ -119,6 +119,13 @@ class SearchStudy:
         nodes, float_nodes = space.decode(values), space.decode_float(values)
         return Asked(trial=trial, origin=origin, nodes=nodes, float_nodes=float_nodes, repairs=repairs)
 
+    def think_ahead(self) -> None:
+        """Let the sampler use the time until a candidate is scored."""
+        sampler = self._study.sampler
+        if isinstance(sampler, ProposerSampler):
+            with self._quiet():
+                sampler.think_ahead(self._study)
+
     def open_baseline(self, space: BoundSpace, baseline: Baseline) -> Asked:
         """Start a trial with given nodes; its parameters are set where the space can express them."""
         alike = baseline.fallback is None and baseline.repairs is None

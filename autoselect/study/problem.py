@@ -113,12 +113,12 @@ class Problem:
         self._forecast = forecast
         self._forecasts: dict[Mask, Forecast] = {}
 
-    @property
+    @cached_property
     def everything(self) -> Mask:
         """All atoms left out."""
         return (1 << len(self.atoms)) - 1
 
-    @property
+    @cached_property
     def refinement(self) -> Mask:
         """The bit of a mask whose biases are corrected further."""
         return 1 << 2 * len(self.atoms)

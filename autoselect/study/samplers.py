@@ -111,6 +111,16 @@ class ProposerSampler(optuna.samplers.BaseSampler):
 
     def prepare(self, study: optuna.Study) -> bool:
         """Choose the next candidate; False where nothing is left to try."""
+        self._next = self._proposer.propose(*self._known(study))
+        return self._next is not None
+
+    def think_ahead(self, study: optuna.Study) -> None:
+        """Use the time until a candidate is scored; changes nothing that is proposed."""
+        if isinstance(self._proposer, SurrogateProposer):
+            self._proposer.think_ahead(*self._known(study))
+
+    def _known(self, study: optuna.Study) -> tuple[list[Seen], list[Mask]]:
+        """What is scored, and what is under way."""
         trials = study.get_trials(deepcopy=False)
         finished = self._finished.setdefault(study.study_name, {})
         for trial in trials:  # Each is read once: what is finished never changes.
@@ -118,8 +128,7 @@ class ProposerSampler(optuna.samplers.BaseSampler):
                 finished[trial.number] = self._seen(trial)
         seen = [s for _, s in sorted(finished.items()) if s is not None]
         pending = [self._mask(t) for t in trials if t.state == TrialState.RUNNING and t.params]
-        self._next = self._proposer.propose(with_divergences(seen), pending)
-        return self._next is not None
+        return with_divergences(seen), pending
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """All dimensions of the space."""

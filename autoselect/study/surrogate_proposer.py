@@ -7,6 +7,7 @@ expected gain.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Sequence
 
@@ -46,6 +47,11 @@ _BARRED = 2.0
 _OPENING = (0.25, 0.5, 0.75)
 _UNDO_SHARE = 0.15
 """Of the budget, kept for taking back float islands of the front."""
+
+
+def _one_thread() -> threadpool_limits:
+    """Matrices are small here: further threads would only take the cores from the workers."""
+    return threadpool_limits(limits=1, user_api="blas")
 
 
 def learn(surrogate: Surrogate, seen: Sequence[Seen]) -> None:
@@ -115,9 +121,19 @@ class SurrogateProposer:
 
     def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
         """The proposal of the largest expected gain; None where all sets are known."""
-        # Matrices are small here: further threads would only take the cores from the workers.
-        with threadpool_limits(limits=1, user_api="blas"):
+        with _one_thread():
             return self._propose(seen, pending)
+
+    def think_ahead(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> None:
+        """Work out, while a candidate is being scored, most forecasts that the next proposal needs.
+
+        A twin proposes without the score that is to come: its proposals are nearly those that will be weighed. This
+        proposer stays as it is, so that thinking changes no proposal.
+        """
+        twin = copy.copy(self)
+        twin._pool, twin._rng, twin._surrogate = dict(self._pool), copy.deepcopy(self._rng), copy.copy(self._surrogate)
+        with _one_thread():
+            twin._propose(seen, pending)
 
     def _propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
         taken = {s.mask for s in seen} | set(pending)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from synthetic import chain_of, synthetic, volume
@@ -36,6 +36,35 @@ def test_the_same_seed_gives_the_same_proposals(count: int, ahead: int) -> None:
     assert first == again
     if count == 16:
         assert first != other
+
+
+class Thinking(SurrogateProposer):
+    """Thinks while its last proposal but one is scored; counts what is forecast when it is asked."""
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        super().__init__(problem, seed)
+        self.forecasts = 0
+
+    def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
+        if seen:
+            self.think_ahead(seen[:-1], [seen[-1].mask])
+        before = len(self._problem._forecasts)
+        found = super().propose(seen, pending)
+        self.forecasts += len(self._problem._forecasts) - before
+        return found
+
+
+class Counting(Thinking):
+    def think_ahead(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> None:
+        """Only when asked."""
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_thinking_ahead_changes_no_proposal_and_leaves_less_to_do(seed: int) -> None:
+    thinking, asked = Thinking(synthetic(40, 1).problem, seed), Counting(synthetic(40, 1).problem, seed)
+    truth = synthetic(40, 1)
+    assert [s.mask for s in truth.run(thinking, 16)] == [s.mask for s in truth.run(asked, 16)]
+    assert thinking.forecasts < 0.6 * asked.forecasts
 
 
 @pytest.mark.parametrize("ahead", [0, 3])
