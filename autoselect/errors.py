@@ -15,6 +15,7 @@
         ├── BuildError              –   the quantizer or the dynamic-range pass refused the recipe
         ├── ScoreError              –   the candidate could not be run or its metric raised
         ├── TargetRefusal           –   the target or its compiler does not take the candidate
+        ├── JobFailed               –   a library, or autoselect itself, raised where nobody expects it
         └── WorkerDied              –   the process of this candidate was killed or took too long
 
 Two further exit codes are results, not errors: 10, a search that ended well but met no
@@ -99,6 +100,10 @@ class ScoreError(TrialError):
 
 class TargetRefusal(TrialError):
     """A hard rule of the target, or its compiler, refuses the candidate."""
+
+
+class JobFailed(TrialError):
+    """A job raised an error that is none of autoselect's own: a library's, or a fault of autoselect."""
 
 
 class WorkerDied(TrialError):

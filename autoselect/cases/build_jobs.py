@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.cases.compiling import compile_report
-from autoselect.cases.failures import score_errors
 from autoselect.cases.files import FLOAT
 from autoselect.cases.measuring import latency_columns
 from autoselect.cases.open_case import OpenCase, open_case
@@ -107,9 +106,8 @@ def latency(root: Path, sha256: str) -> dict[str, float]:
         ScoreError: If the interpreter cannot run it.
     """
     case = open_case(root)
-    with score_errors(sha256):
-        content = case.files.candidate(sha256).read_bytes()
-        return latency_columns(_latency(case, content, case.scoring.measuring.latency_threads))
+    content = case.files.candidate(sha256).read_bytes()
+    return latency_columns(_latency(case, content, case.scoring.measuring.latency_threads))
 
 
 def _quantities(case: OpenCase, content: bytes, graph: Graph, compiled: dict[str, Any]) -> dict[str, float]:

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from autoselect.cases.failures import score_errors
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.open_case import OpenCase, open_case
-from autoselect.cases.score_jobs import ScoreReply, metrics_on, summary
+from autoselect.cases.score_jobs import ScoreReply, metrics_on, score_errors, summary
 from autoselect.errors import UsageError
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate, racing

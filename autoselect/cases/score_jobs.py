@@ -5,19 +5,19 @@ Each job may die without harm to the run.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from autoselect.cases.divergence import closeness_db
-from autoselect.cases.failures import score_errors
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.open_case import OpenCase, open_case
-from autoselect.errors import ScoreError
+from autoselect.errors import MetricError, ScoreError
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate, intervals
 from autoselect.scoring.metric_base import Metric
@@ -44,6 +44,25 @@ class ScoreReply:
     samples: int
     seconds: float
     inference_seconds: float
+
+
+@contextlib.contextmanager
+def score_errors(sha256: str) -> Iterator[None]:
+    """Make a metric without a value the failure of one candidate, unless it has none for the float model.
+
+    Args:
+        sha256: The candidate (or the float model).
+
+    Raises:
+        ScoreError: If the metric has no value for the candidate.
+        MetricError: If the metric has no value for the float model.
+    """
+    try:
+        yield
+    except MetricError as exc:
+        if sha256 == FLOAT:
+            raise
+        raise ScoreError(f"The metric has no value for this candidate. {exc}") from exc
 
 
 def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:
@@ -91,11 +110,8 @@ def observe(root: Path, sha256: str, part: str) -> np.ndarray:
     case = open_case(root)
     if case.scoring.metric is None:
         raise ScoreError("The case has no metric to observe.")
-    try:
-        runner = case.runner(sha256)
-        return evaluate.observe(runner, case.part(part), [case.scoring.metric], case.reference(part))[0]
-    except (ValueError, RuntimeError, MemoryError) as exc:
-        raise ScoreError(f"The model could not be run: {type(exc).__name__}: {exc}") from exc
+    runner = case.runner(sha256)
+    return evaluate.observe(runner, case.part(part), [case.scoring.metric], case.reference(part))[0]
 
 
 def noise(root: Path, sha256: str) -> float:

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 import weakref
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
@@ -22,7 +23,7 @@ from loky.backend.context import LokyContext
 from loky.backend.process import LokyProcess
 from pebble import ProcessExpired, ProcessPool
 
-from autoselect.errors import AutoselectError, WorkerDied
+from autoselect.errors import AutoselectError, JobFailed, WorkerDied, first_line
 
 T = TypeVar("T")
 
@@ -190,6 +191,7 @@ def result_of(future: Future[T]) -> T:
 
     Raises:
         WorkerDied: If its process crashed, was killed or took too long.
+        JobFailed: If it raised an error of another library; the pool's log has its traceback.
         AutoselectError: What the job itself raised.
     """
     try:
@@ -268,9 +270,14 @@ def _run(job: bytes, timeout_seconds: float) -> Any:
     try:
         function, args = cloudpickle.loads(job)
         return function(*args)
+    except AutoselectError:
+        raise
     except SystemExit as exc:
         code = exc.code if isinstance(exc.code, int) else int(exc.code is not None)
         raise WorkerDied(_death_notice(abs(code))) from exc
+    except Exception as exc:  # The one place where the errors of libraries become autoselect's.
+        traceback.print_exc()  # into the log
+        raise JobFailed(f"{type(exc).__name__}: {first_line(exc)}") from exc
     finally:
         _set_timer(0)
 

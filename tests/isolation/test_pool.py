@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from autoselect.errors import AutoselectError, ModelError, WorkerDied
+from autoselect.errors import AutoselectError, JobFailed, ModelError, WorkerDied
 from autoselect.isolation.pool import WorkerPool, result_of
 
 
@@ -55,7 +55,7 @@ def leave() -> None:
         pytest.param(lambda: kill_with(signal.SIGABRT), WorkerDied, "SIGABRT: native code gave up", id="abort"),
         pytest.param(leave, WorkerDied, "ended by itself with exit code 3", id="exit"),
         pytest.param(refuse, ModelError, "^the model is no model$", id="an error of ours"),
-        pytest.param(stumble, ValueError, "^unexpected$", id="any other error"),
+        pytest.param(stumble, JobFailed, "^ValueError: unexpected$", id="any other error"),
     ],
 )
 def test_a_bad_job_costs_itself_only(
