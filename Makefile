@@ -28,7 +28,7 @@ demo: $(STAMP) ## Run the search on the embedded example
 	$(BIN)/autoselect demo
 
 test: $(STAMP) ## Run the tests (WORKERS=2 PYTEST_ARGS=...)
-	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 coverage: ## The same, and how much of the code they reach; takes 70 % more processor time
 	$(MAKE) test PYTEST_ARGS="--cov --cov-report=term $(PYTEST_ARGS)"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from autoselect.api.models import build, inspect, pick
     from autoselect.api.reporting import write_report
     from autoselect.api.searching import demo, resume, search
+    from autoselect.api.workers import keep_workers
     from autoselect.diagnosis.result import Diagnosis, read_layer_statistics
     from autoselect.domain.recipe import Recipe
     from autoselect.errors import AutoselectError
@@ -28,6 +29,7 @@ _HOMES = {
     "diagnose": "autoselect.api.diagnosing",
     "evaluate": "autoselect.api.evaluating",
     "inspect": "autoselect.api.models",
+    "keep_workers": "autoselect.api.workers",
     "pick": "autoselect.api.models",
     "resume": "autoselect.api.searching",
     "search": "autoselect.api.searching",
@@ -52,6 +54,7 @@ __all__ = [
     "diagnose",
     "evaluate",
     "inspect",
+    "keep_workers",
     "load_run",
     "pick",
     "read_layer_statistics",

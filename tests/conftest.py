@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -9,6 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from autoselect.isolation import pool as pool_module
+from autoselect.isolation.pool import WorkerPool, shared
+from autoselect.quantize import converter
 
 if TYPE_CHECKING:
     import nursery
@@ -38,6 +43,50 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], nursery.S
     root = shared / "nursery"
     root.mkdir(exist_ok=True)
     return lambda name: nursery.grown(name, root)
+
+
+class LazyPool(WorkerPool):
+    """One worker that starts when something first needs one."""
+
+    def __init__(self, log: Path) -> None:
+        self._kept_log = log
+        self._is_open = False
+
+    @contextlib.contextmanager
+    def lent(self, log: Path) -> Iterator[WorkerPool]:
+        if not self._is_open:
+            super().__init__(1, log=self._kept_log, warm_up=converter.import_tensorflow)
+            self._is_open = True
+        with super().lent(log) as pool:
+            yield pool
+
+    def close(self) -> None:
+        if self._is_open:
+            super().close()
+
+
+@pytest.fixture(scope="session")
+def session_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
+    """Importing TensorFlow takes longer than most searches of the tests."""
+    with contextlib.closing(LazyPool(tmp_path_factory.mktemp("workers") / "worker.log")) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module", autouse=True)
+def share_workers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests of a module share the session's worker, but for those marked ``own_workers``, which are about processes."""
+    if request.node.get_closest_marker("own_workers"):
+        yield
+        return
+    with shared(request.getfixturevalue("session_workers")):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def own_workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single test that is about processes has its own."""
+    if request.node.get_closest_marker("own_workers"):
+        monkeypatch.setattr(pool_module, "_shared", [])
 
 
 @pytest.fixture

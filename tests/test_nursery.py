@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ import autoselect
 from autoselect.api import searching
 from autoselect.data.representative import representative_samples
 from autoselect.domain.recipe import Recipe
-from autoselect.isolation.pool import WorkerPool
 from autoselect.quantize import converter, names
 from autoselect.report.run import load_run
 from autoselect.sources import loading
-from autoselect.study import run as study_run
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
@@ -44,17 +41,8 @@ INTEGER_TOLERANCE = 0.1
 step."""
 
 
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
-    """One warm worker for all searches: TensorFlow's import takes longer than a search of these."""
-    log = tmp_path_factory.mktemp("pool") / "worker.log"
-    with WorkerPool(1, log=log, warm_up=converter.import_tensorflow) as shared:
-        yield shared
-
-
 @pytest.fixture
-def search(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., autoselect.Run]:
-    monkeypatch.setattr(study_run, "_pool", lambda *_: contextlib.nullcontext(pool))
+def search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., autoselect.Run]:
     monkeypatch.setattr(searching, "_drawn", lambda folder: load_run(folder.root))  # Figures are tested elsewhere.
     monkeypatch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path / "cache"))
 

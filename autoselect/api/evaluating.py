@@ -14,7 +14,7 @@ from autoselect.cases import build_jobs, prepare_jobs, score_jobs
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.errors import MetricError, ModelError, PreparationError, TrialError, UsageError
-from autoselect.isolation.pool import WorkerPool
+from autoselect.isolation.pool import WorkerPool, open_pool
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import classification
 from autoselect.scoring.classification import Answers, Prediction
@@ -273,7 +273,7 @@ class _Bench:
 def _bench(models: Sequence[ModelFile], contents: Sequence[bytes], reference: ModelFile | None) -> Iterator[_Bench]:
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         files = CaseFiles(root=Path(name))
-        with WorkerPool(1, log=files.root / "worker.log") as pool:
+        with open_pool(1, log=files.root / "worker.log") as pool:
             parsed = [_parsed(model, content) for model, content in zip(models, contents, strict=True)]
             if reference is not None:
                 source = reference if isinstance(reference, bytes) else Path(reference)

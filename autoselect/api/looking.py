@@ -12,7 +12,7 @@ from autoselect.api.source import Source, describe, load_source
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import load_float
 from autoselect.domain.tensors import TensorSpec
-from autoselect.isolation.pool import WorkerPool
+from autoselect.isolation.pool import open_pool
 from autoselect.quantize import converter
 from autoselect.sources.wishes import Shapes
 from autoselect.tflite import flatbuffer as fb
@@ -39,7 +39,7 @@ def look(model: Source, *, signature: str | None = None, shapes: Shapes | None =
     loaded = load_source(model, signature=signature, shapes=shapes)
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         files = CaseFiles(root=Path(name))
-        with WorkerPool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
+        with open_pool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
             found = load_float(loaded.model, files, pool, signature=loaded.signature, shapes=loaded.shapes)
     content = found.content
     parsed = fb.parse(content)

@@ -16,7 +16,7 @@ from autoselect.cases.files import CaseFiles
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
 from autoselect.errors import ModelError, PreparationError, RecipeError, TrialError, UsageError
-from autoselect.isolation.pool import WorkerPool
+from autoselect.isolation.pool import open_pool
 from autoselect.quantize import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import write_bytes, write_json
@@ -64,7 +64,7 @@ def build(
     calibration = calibration_of(loaded, calibration)
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         files = CaseFiles(root=Path(name))
-        with WorkerPool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
+        with open_pool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
             root = cache_directory() if cache else None
             started = preparation.start_calibration(
                 loaded.model,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.recipe import Recipe
+from autoselect.isolation.worker import kept
 from autoselect.tflite.runner import Outputs, Runner
 
 _CLOSENESS_SAMPLES = 32
@@ -99,7 +99,7 @@ def _noise_to_signal(outputs: Outputs, expected: Outputs) -> float:
     return float(np.mean(shares)) if shares else float("nan")
 
 
-@lru_cache(maxsize=4)
+@kept(4)
 def _float_outputs(root: Path, samples: str, rows: tuple[int, ...]) -> list[Outputs]:
     case = open_case(root)
     runner = Runner(case.files.float_model.read_bytes())

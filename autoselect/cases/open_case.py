@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
 import cloudpickle
@@ -19,6 +19,7 @@ from autoselect.cases.measuring import Measuring
 from autoselect.cases.prepared import Prepared, load_prepared
 from autoselect.data.samples import SampleStore
 from autoselect.domain.targets import Target
+from autoselect.isolation.worker import kept
 from autoselect.quantize.build import Builder
 from autoselect.quantize.repairs import RepairKit
 from autoselect.runs.files import write_bytes
@@ -118,7 +119,7 @@ def kept_file(path: Path, make: Callable[[], bytes]) -> bytes:
     return path.read_bytes()
 
 
-@lru_cache(maxsize=2)
+@kept(2)
 def open_case(root: Path) -> OpenCase:
     """The case in a folder, opened once in a process."""
     return OpenCase(root)

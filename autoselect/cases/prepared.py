@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable, table_from_rows
+from autoselect.isolation.worker import kept
 from autoselect.quantize import names
 from autoselect.quantize.build import CalibratedModel
 from autoselect.runs.files import write_bytes, write_json
@@ -78,7 +78,7 @@ def load_prepared(folder: Path) -> Prepared:
     )
 
 
-@lru_cache(maxsize=2)
+@kept(2)
 def normalised_graph(folder: Path) -> Graph:
     """The normalised float model as a graph."""
     return reader.read_graph(fb.parse((folder / "normalised.tflite").read_bytes()))

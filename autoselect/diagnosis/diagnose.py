@@ -29,7 +29,7 @@ from autoselect.domain.findings import Ablation, ActivationStatistics, Findings,
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import DataError, PreparationError, TrialError
-from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS, WorkerPool, result_of
+from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS, WorkerPool, open_pool, result_of
 from autoselect.quantize import converter
 from autoselect.quantize.bias import Shift
 from autoselect.quantize.build import denied_nodes
@@ -158,7 +158,7 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
         PreparationError: If native code dies.
     """
     files = CaseFiles(root=root)
-    with WorkerPool(request.workers, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
+    with open_pool(request.workers, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
         desk = _Desk(request, files, pool, listener)
         started = start_calibration(
             request.model,

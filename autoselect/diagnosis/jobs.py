@@ -6,7 +6,6 @@ import math
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from autoselect.cases.open_case import open_case
 from autoselect.diagnosis.activations import activation_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics
 from autoselect.domain.recipe import Recipe
+from autoselect.isolation.worker import kept
 from autoselect.quantize import verification
 from autoselect.quantize.bias import Shift
 from autoselect.quantize.build import corrects_biases
@@ -61,7 +61,7 @@ def plan(root: Path, recipe_json: str, whole_model: bool) -> Path:
     return path
 
 
-@lru_cache(maxsize=4)
+@kept(4)
 def read_plan(path: Path) -> verification.Plan:
     """A plan that :func:`plan` kept."""
     found: verification.Plan = pickle.loads(path.read_bytes())

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
-import signal
 import sys
 import threading
-import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -23,25 +21,17 @@ from loky.backend.context import LokyContext
 from loky.backend.process import LokyProcess
 from pebble import ProcessExpired, ProcessPool
 
-from autoselect.errors import AutoselectError, JobFailed, WorkerDied, first_line
+from autoselect.errors import WorkerDied
+from autoselect.isolation import worker
 
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT_SECONDS = 900.0
-_LIBRARY_SETTINGS = {
-    "TF_CPP_MIN_LOG_LEVEL": "3",
-    "TF_ENABLE_ONEDNN_OPTS": "0",
-    "CUDA_VISIBLE_DEVICES": "-1",
-    "OMP_NUM_THREADS": "1",
-}
 _MOST_REBUILDS = 5
 # A job's own time is measured inside its process, from when that is warm. The pool's limit is the second net: it
 # leaves room for warming up, and for a job that puts the timer out of action.
 _WARM_UP_SECONDS = 300.0
 _SPARE_SECONDS = 5.0
-_LONGEST_TIMER = 1e8
-# No real exit code: the pool overlooks a process that ends with 0.
-_ENDED_WITH_ZERO = 256
 
 
 class _Process(LokyProcess):  # type: ignore[misc]
@@ -50,7 +40,7 @@ class _Process(LokyProcess):  # type: ignore[misc]
     @property
     def exitcode(self) -> int | None:
         code: int | None = super().exitcode
-        return _ENDED_WITH_ZERO if code == 0 else code
+        return worker.ENDED_WITH_ZERO if code == 0 else code
 
 
 class _Context(LokyContext):  # type: ignore[misc]
@@ -90,7 +80,7 @@ class WorkerPool:
         """
         self._workers, self._log = workers, log
         self._warm_up = None if warm_up is None else cloudpickle.dumps(warm_up)
-        self._setting = (str(log), os.getcwd(), list(sys.path), self._warm_up)
+        self._place = _place(0, log)
         self._lock = threading.RLock()
         self._closed = False
         self._rebuilds = 0
@@ -100,13 +90,16 @@ class WorkerPool:
     def _build(self) -> ProcessPool:
         self._context = _Context()
         pool = ProcessPool(
-            max_workers=self._workers, context=self._context, initializer=_start_worker, initargs=self._setting
+            max_workers=self._workers,
+            context=self._context,
+            initializer=worker.start,
+            initargs=(self._place, self._warm_up),
         )
         if self._warm_up is not None:
             # How these end is of no interest: a process that is still cold warms up when its first job comes.
             with contextlib.suppress(RuntimeError):
                 for _ in range(self._workers):
-                    pool.schedule(_warm, timeout=_WARM_UP_SECONDS)
+                    pool.schedule(worker.warm, timeout=_WARM_UP_SECONDS)
         return pool
 
     def submit(
@@ -125,7 +118,7 @@ class WorkerPool:
                 if self._closed:
                     raise WorkerDied("The pool of worker processes was closed; it takes no more jobs.")
                 try:
-                    future = self._pool.schedule(_run, args=(job, timeout_seconds), timeout=limit)
+                    future = self._pool.schedule(worker.run, args=(self._place, job, timeout_seconds), timeout=limit)
                 except RuntimeError as exc:
                     self._rebuild(exc)
             self._futures.add(future)
@@ -160,6 +153,21 @@ class WorkerPool:
         self._context.terminate()
         self._pool.join()
 
+    @contextlib.contextmanager
+    def lent(self, log: Path) -> Iterator[WorkerPool]:
+        """Serve another piece of work: its jobs find this process's folder and modules as they are now.
+
+        Workers forget what they kept of the piece of work before. What is not done at its end is cancelled.
+        """
+        before = self._place
+        self._place = _place(before.number + 1, log)
+        try:
+            yield self
+        finally:
+            for future in list(self._futures):
+                future.cancel()
+            self._place = replace(before, number=self._place.number + 1)
+
     def call(self, function: Callable[..., T], *args: Any, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> T:
         """Run a job and wait for its result, with the errors of :func:`result_of`."""
         return result_of(self.submit(function, *args, timeout_seconds=timeout_seconds))
@@ -186,6 +194,35 @@ class WorkerPool:
         self.close()
 
 
+def _place(number: int, log: Path) -> worker.Place:
+    return worker.Place(number=number, log=str(log), folder=os.getcwd(), path=tuple(sys.path))
+
+
+_shared: list[WorkerPool] = []
+
+
+@contextlib.contextmanager
+def shared(pool: WorkerPool) -> Iterator[WorkerPool]:
+    """Within it, :func:`open_pool` gives this pool instead of new processes."""
+    _shared.append(pool)
+    try:
+        yield pool
+    finally:
+        _shared.remove(pool)
+
+
+def open_pool(
+    workers: int, *, log: Path, warm_up: Callable[[], object] | None = None
+) -> contextlib.AbstractContextManager[WorkerPool]:
+    """Workers for one piece of work: those that the caller shares, or new ones of its own, as :class:`WorkerPool`."""
+    return _shared[-1].lent(log) if _shared else WorkerPool(workers, log=log, warm_up=warm_up)
+
+
+def is_shared(pool: WorkerPool) -> bool:
+    """Whether it serves other pieces of work too."""
+    return pool in _shared
+
+
 def result_of(future: Future[T]) -> T:
     """Result of a job.
 
@@ -197,92 +234,12 @@ def result_of(future: Future[T]) -> T:
     try:
         return future.result()
     except ProcessExpired as exc:
-        raise WorkerDied(_death_notice(exc.exitcode)) from exc
+        raise WorkerDied(worker.death_notice(exc.exitcode)) from exc
     except FutureTimeoutError as exc:
-        raise WorkerDied(_TOOK_TOO_LONG) from exc
+        raise WorkerDied(worker.TOOK_TOO_LONG) from exc
     except BrokenProcessPool as exc:
         raise WorkerDied(
             f"The job was lost: its worker process died before the job began, or sent an unreadable reply ({exc})."
         ) from exc
     except CancelledError as exc:
         raise WorkerDied("The job was cancelled, or its pool was closed.") from exc
-
-
-_TOOK_TOO_LONG = "The worker process took longer than its time limit (--trial-timeout) and was stopped."
-
-
-def _death_notice(exit_code: int | None) -> str:
-    if exit_code == _ENDED_WITH_ZERO:
-        exit_code = 0
-    if exit_code is None or exit_code >= 0:
-        return f"The worker process ended by itself with exit code {exit_code}."
-    try:
-        name = signal.Signals(-exit_code).name
-    except ValueError:
-        name = f"signal {-exit_code}"
-    if name == "SIGALRM":
-        return _TOOK_TOO_LONG
-    meaning = {
-        "SIGSEGV": "a segmentation fault in native code",
-        "SIGABRT": "native code gave up",
-        "SIGKILL": "it was killed, most often for lack of memory",
-        "SIGFPE": "an arithmetic fault in native code",
-        "SIGILL": "an instruction that this CPU lacks",
-    }.get(name, "native code or the system ended it")
-    return f"The worker process died of {name}: {meaning}."
-
-
-# Inside a worker: what it still has to run before its first job.
-_to_warm_up: list[bytes] = []
-
-
-def _start_worker(log: str, folder: str, path: list[str], warm_up: bytes | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "SIGALRM"):
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    target = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    os.dup2(target, 1)
-    os.dup2(target, 2)
-    os.environ.update({k: v for k, v in _LIBRARY_SETTINGS.items() if k not in os.environ})
-    os.chdir(folder)
-    sys.path[:] = path
-    if warm_up is not None:
-        _to_warm_up.append(warm_up)
-
-
-def _warm() -> None:
-    """Warm this process up, if that is still to be done."""
-    if not _to_warm_up:
-        return
-    try:
-        cloudpickle.loads(_to_warm_up[0])()
-    except AutoselectError:
-        raise
-    except BaseException as exc:  # SystemExit too: it is the failure of one job, not of the process or its parent
-        raise WorkerDied(f"The worker process could not warm up: {type(exc).__name__}: {exc}") from exc
-    _to_warm_up.clear()
-    gc.freeze()  # what was imported stays; walking through it at every collection doubles the time of parsing a model
-
-
-def _run(job: bytes, timeout_seconds: float) -> Any:
-    _warm()
-    _set_timer(timeout_seconds)
-    try:
-        function, args = cloudpickle.loads(job)
-        return function(*args)
-    except AutoselectError:
-        raise
-    except SystemExit as exc:
-        code = exc.code if isinstance(exc.code, int) else int(exc.code is not None)
-        raise WorkerDied(_death_notice(abs(code))) from exc
-    except Exception as exc:  # The one place where the errors of libraries become autoselect's.
-        traceback.print_exc()  # into the log
-        raise JobFailed(f"{type(exc).__name__}: {first_line(exc)}") from exc
-    finally:
-        _set_timer(0)
-
-
-def _set_timer(seconds: float) -> None:
-    """Let the system end this process after so many seconds, whatever it is doing by then; 0 calls that off."""
-    if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, min(seconds, _LONGEST_TIMER))

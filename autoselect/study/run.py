@@ -30,7 +30,7 @@ from autoselect.errors import (
     TrialError,
     UsageError,
 )
-from autoselect.isolation.pool import WorkerPool
+from autoselect.isolation.pool import WorkerPool, is_shared, open_pool
 from autoselect.quantize import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import storage_errors
@@ -159,17 +159,17 @@ def locked(folder: RunFolder) -> Iterator[None]:
         lock.release()
 
 
-def _pool(request: Request, folder: RunFolder) -> WorkerPool:
+def _pool(request: Request, folder: RunFolder) -> contextlib.AbstractContextManager[WorkerPool]:
     """Where candidates are built and scored, which needs TensorFlow only for repairs."""
     warm_up = converter.import_tensorflow if request.settings.workers == 1 else None
-    return WorkerPool(request.settings.workers, log=folder.log, warm_up=warm_up)
+    return open_pool(request.settings.workers, log=folder.log, warm_up=warm_up)
 
 
 def _quantizer(request: Request, folder: RunFolder, pool: WorkerPool) -> contextlib.AbstractContextManager[WorkerPool]:
     """Where TensorFlow converts, calibrates and quantizes: one of several processes, so that others need not wait."""
-    if request.settings.workers == 1:
+    if request.settings.workers == 1 or is_shared(pool):
         return contextlib.nullcontext(pool)
-    return WorkerPool(1, log=folder.log, warm_up=converter.import_tensorflow)
+    return open_pool(1, log=folder.log, warm_up=converter.import_tensorflow)
 
 
 def _prepare(request: Request, folder: RunFolder, pool: WorkerPool, listener: Listener) -> Case:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -11,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from autoselect.cases.open_case import open_case
 from autoselect.errors import AutoselectError, JobFailed, ModelError, WorkerDied
-from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.isolation.pool import WorkerPool, is_shared, open_pool, result_of, shared
+
+pytestmark = pytest.mark.own_workers
 
 
 @pytest.fixture(scope="module")
@@ -306,3 +310,71 @@ def test_a_job_that_a_broken_pool_gave_up() -> None:
     future.set_exception(BrokenProcessPool("All workers expired"))
     with pytest.raises(WorkerDied, match=r"died before the job began.*\(All workers expired\)"):
         result_of(future)
+
+
+# ------------------------------------------------------------------------------------------ shared workers
+
+
+def _where() -> tuple[int, str]:
+    return os.getpid(), os.getcwd()
+
+
+def test_pieces_of_work_share_workers_where_the_caller_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir(), there.mkdir()
+    found = []
+    with WorkerPool(1, log=tmp_path / "own.log") as pool, shared(pool):
+        for folder in (here, there):
+            monkeypatch.chdir(folder)
+            with open_pool(2, log=folder / "worker.log") as lent:
+                assert is_shared(lent)
+                found.append(lent.call(_where))
+                lent.call(os.system, "echo loud")
+    assert found[0][0] == found[1][0]
+    assert [Path(cwd) for _, cwd in found] == [here, there]
+    assert [(folder / "worker.log").read_text() for folder in (here, there)] == ["loud\n", "loud\n"]
+    with open_pool(1, log=tmp_path / "own.log") as alone:
+        assert not is_shared(alone)
+        assert alone.call(_where)[0] != found[0][0]
+
+
+def test_code_of_the_user_is_read_anew_for_each_piece_of_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "of_the_user.py"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    answers = []
+    with WorkerPool(1, log=tmp_path / "log") as pool, shared(pool):
+        for answer in ("1", "22"):
+            module.write_text(f"def answer():\n    return {answer}\n")
+            with open_pool(1, log=tmp_path / "log") as lent:
+                answers += [lent.call(_answer_of, "of_the_user"), lent.call(_answer_of, "of_the_user")]
+    assert answers == [1, 1, 22, 22]
+
+
+def _answer_of(module: str) -> int:
+    return int(importlib.import_module(module).answer())
+
+
+def test_what_is_kept_is_kept_for_one_piece_of_work(tmp_path: Path) -> None:
+    counts = []
+    with WorkerPool(1, log=tmp_path / "log") as pool, shared(pool):
+        for _ in range(2):
+            with open_pool(1, log=tmp_path / "log") as lent:
+                counts += [lent.call(_opened, tmp_path), lent.call(_opened, tmp_path)]
+    assert counts == [1, 0, 1, 0]
+
+
+def _opened(root: Path) -> int:
+    """How often the case has to be opened, which a worker keeps."""
+    before = open_case.cache_info().misses  # type: ignore[attr-defined]
+    open_case(root)
+    return int(open_case.cache_info().misses - before)  # type: ignore[attr-defined]
+
+
+def test_what_is_not_done_when_a_piece_of_work_ends_is_cancelled(tmp_path: Path) -> None:
+    with WorkerPool(1, log=tmp_path / "log") as pool, shared(pool):
+        with open_pool(1, log=tmp_path / "log") as lent:
+            left = lent.submit(time.sleep, 600)
+        with pytest.raises(WorkerDied, match="cancelled"):
+            result_of(left)
+        with open_pool(1, log=tmp_path / "log") as lent:
+            assert lent.call(abs, -1) == 1

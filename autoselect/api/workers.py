@@ -1,0 +1,33 @@
+"""Worker processes that several calls share."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from autoselect.isolation.pool import WorkerPool, shared
+from autoselect.quantize import converter
+
+
+@contextlib.contextmanager
+def keep_workers(workers: int = 2) -> Iterator[None]:
+    """Let all calls inside share worker processes, which import TensorFlow once.
+
+    Without it each call starts processes of its own, which takes some seconds::
+
+        with autoselect.keep_workers():
+            autoselect.diagnose(model, calibration=samples)
+            autoselect.search(model, calibration=samples, evaluation=(x, y))
+
+    Between calls the processes forget models, samples and modules of yours, so that changed code is read anew. A crash
+    costs one job, as ever.
+
+    Args:
+        workers: Count of processes, at least 1; calls inside use these, whatever count of workers they ask for.
+    """
+    with tempfile.TemporaryDirectory(prefix="autoselect-") as folder:
+        log = Path(folder) / "worker.log"
+        with WorkerPool(workers, log=log, warm_up=converter.import_tensorflow) as pool, shared(pool):
+            yield
