@@ -28,6 +28,8 @@ class Metric(ABC):
         needs_targets: Whether :meth:`observe` needs the target of the sample.
         needs_reference: Whether :meth:`observe` needs the float model's outputs.
         is_mean: Whether a row holds one value and the score is the mean of these values.
+        counts_hits: Whether that value is 1 for a hit and 0 for a miss, so that the score is a share of hits. Rows of
+            dense outputs may lie between.
         output: Key of the scored output; None scores the first one.
     """
 
@@ -36,6 +38,7 @@ class Metric(ABC):
     needs_targets: bool = False
     needs_reference: bool = False
     is_mean: bool = False
+    counts_hits: bool = False
 
     def __init__(self, *, output: str | None = None) -> None:
         self.output = output
