@@ -20,6 +20,7 @@ from autoselect.cases import prepare as preparation
 from autoselect.cases.events import Listener, ignore
 from autoselect.cases.prepare import Ingredients
 from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.data.bundled import lasting
 from autoselect.data.specs import load_object
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives
 from autoselect.errors import MetricError, RunFolderError
@@ -171,8 +172,8 @@ def search(
         confidence=confidence,
         min_gain=min_gain,
         early_exit=early_exit,
-        search_space=search_space,
-        target=str(Path(target).absolute()) if target.endswith(".toml") else target,
+        search_space=lasting(search_space),
+        target=lasting(target),
         compiling=compiling,
         fallback=fallback or ("drq" if profile.runs_hybrid else "float"),
         per_channel=given.per_channel,

@@ -539,3 +539,20 @@ def test_a_score_that_float_does_not_reach_is_refused_before_the_search(tmp_path
     with pytest.raises(UsageError, match=r"float model itself scores 0\.9\d* accuracy .* the demanded 0\.99"):
         pump.search(tmp_path / "run", trials=10, min_score=0.99)
     assert not (tmp_path / "run" / "manifest.json").exists()
+
+
+def test_a_run_is_resumed_from_any_folder_whatever_files_it_was_started_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundled = Path(__file__).resolve().parents[2] / "search_spaces"
+    start, other = tmp_path / "start", tmp_path / "other"
+    start.mkdir(), other.mkdir()
+    shutil.copy(bundled / "default.toml", start / "space.toml")
+    shutil.copy(bundled / "targets" / "litert-cpu.toml", start / "target.toml")
+    monkeypatch.chdir(start)
+    pump.search(Path("run"), search_space="space.toml", target="target.toml", sampler="random", trials=5)
+    monkeypatch.chdir(other)
+    resumed = autoselect.resume(start / "run", trials=6)
+    assert len(resumed.trials) == 6
+    settings = resumed.manifest["settings"]
+    assert (settings["search_space"], settings["target"]) == (str(start / "space.toml"), str(start / "target.toml"))
