@@ -26,6 +26,7 @@ from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives
 from autoselect.errors import MetricError, RunFolderError
 from autoselect.report.run import Run, load_run
 from autoselect.runs.folder import RunFolder, free_folder
+from autoselect.runs.records import metric_column
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target
@@ -374,7 +375,7 @@ def _request(
         ),
         settings=settings,
         sources=sources,
-        metric_name=name,
+        metric_name=metric_column(name),
         direction=direction,
         command=command,
         use_cache=cache,

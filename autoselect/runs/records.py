@@ -215,6 +215,12 @@ def front_columns(metric: str, costs: Sequence[str] = ()) -> tuple[str, ...]:
     return ("id", metric, *_SCORE_COLUMNS, *measured_columns(costs), *heldout, "sha256", "pick", "origin", "file")
 
 
+def metric_column(name: str) -> str:
+    """What the tables call a metric: its name, with ``metric_`` before it where other columns have that already."""
+    others = {*trial_columns("", tuple(MEASURED_COLUMNS)), *front_columns("", tuple(MEASURED_COLUMNS)), "heldout"}
+    return f"metric_{name}" if others & {name, f"heldout_{name}"} else name
+
+
 def front_row(
     record: TrialRecord,
     metric: str,

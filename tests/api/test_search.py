@@ -556,3 +556,22 @@ def test_a_run_is_resumed_from_any_folder_whatever_files_it_was_started_with(
     assert len(resumed.trials) == 6
     settings = resumed.manifest["settings"]
     assert (settings["search_space"], settings["target"]) == (str(start / "space.toml"), str(start / "target.toml"))
+
+
+def error(runner: Any) -> float:
+    """An evaluator called like a column of trials.csv: mean absolute difference of the answers from one another."""
+    windows = pump.SEARCH[0][:20]
+    return float(
+        np.mean([np.abs(np.diff(next(iter(runner(window[np.newaxis]).values())))).mean() for window in windows])
+    )
+
+
+def test_an_evaluator_called_like_a_column_leaves_the_tables_whole(tmp_path: Path) -> None:
+    made = {"metric": "accuracy", "evaluation": None, "heldout": None, "evaluator": error, "direction": "minimize"}
+    run = pump.search(tmp_path / "run", **made, sampler="random", trials=6, early_exit=False, repairs=False)
+    assert run.summary["metric"] == "metric_error"
+    assert run.trials["error"].isna().all()
+    complete = run.trials["state"] == "complete"
+    assert run.trials.loc[complete, "metric_error"].notna().all()
+    assert len(run.front)
+    assert run.front["metric_error"].notna().all()
