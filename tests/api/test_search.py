@@ -575,3 +575,20 @@ def test_an_evaluator_called_like_a_column_leaves_the_tables_whole(tmp_path: Pat
     assert run.trials.loc[complete, "metric_error"].notna().all()
     assert len(run.front)
     assert run.front["metric_error"].notna().all()
+
+
+def test_a_run_is_read_where_nothing_can_be_written(finished: autoselect.Run, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished.directory, folder)
+    before = {path: (path.stat().st_mtime_ns, pump.sha256(path)) for path in folder.rglob("*") if path.is_file()}
+    folder.chmod(0o555)
+    try:
+        run = autoselect.load_run(folder)
+        autoselect.pick(folder, name="balanced", output=tmp_path / "model.tflite")
+        autoselect.write_report(folder, output=tmp_path / "report.html")
+        run.plot_pareto()
+        run.plot_islands()
+    finally:
+        folder.chmod(0o755)
+    after = {path: (path.stat().st_mtime_ns, pump.sha256(path)) for path in folder.rglob("*") if path.is_file()}
+    assert after == before
