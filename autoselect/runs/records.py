@@ -160,6 +160,11 @@ _SCORE_COLUMNS = (
 )
 
 
+TEXT_COLUMNS = frozenset(
+    {"id", "state", "origin", "fingerprint", "sha256", "error", "fallbacks", "compiled", "recipe", "pick", "file"}
+)
+"""Columns of ``trials.csv`` and ``front.csv`` that hold words; all others hold numbers and truth values."""
+
 _TIME_COLUMNS = ("build_seconds", "score_seconds", "inference_seconds")
 
 
