@@ -14,7 +14,7 @@ Row = np.ndarray
 """The evidence of one sample: 1-D float64, of one length for all samples of a metric."""
 
 Outputs = Mapping[str, np.ndarray]
-"""Float outputs of one sample by key, batch axis 1 included."""
+"""Float outputs of one sample by key, batch axis 1 included, in the order of the source."""
 
 
 class Metric(ABC):
@@ -47,7 +47,7 @@ class Metric(ABC):
         """Reduce one sample to its evidence.
 
         Args:
-            outputs: The candidate's outputs, in the order of the model.
+            outputs: The candidate's outputs, see :func:`autoselect.domain.tensors.in_source_order`.
             target: The sample's target; None if the metric needs none.
             reference: The float model's outputs for this sample; None if the metric needs none.
 
