@@ -50,7 +50,7 @@ from autoselect.tflite import reader
 
 PARTS = ("search", "heldout")
 _COMPILER_SHARE = 0.8
-"""Of a job's time limit: the compiler is stopped first, so that nothing outlives its worker."""
+"""Of a job's time limit: the compiler is stopped first, so that the trial says what took too long."""
 _TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
 
 
