@@ -129,6 +129,7 @@ class TrialRecord:
         feasible: False where a constraint is broken.
         error: Why it failed.
         partial: What is known of a dropped trial; None for all others.
+        forecast_error: How the file is unlike what was forecast of it; empty where it is alike.
     """
 
     number: int
@@ -139,6 +140,7 @@ class TrialRecord:
     feasible: bool = False
     error: str | None = None
     partial: Partial | None = None
+    forecast_error: str = ""
 
     @property
     def id(self) -> str:
@@ -160,9 +162,8 @@ _SCORE_COLUMNS = (
 )
 
 
-TEXT_COLUMNS = frozenset(
-    {"id", "state", "origin", "fingerprint", "sha256", "error", "fallbacks", "compiled", "recipe", "pick", "file"}
-)
+_LAST_COLUMNS = ("fallbacks", "compiled", "forecast_error", "recipe")
+TEXT_COLUMNS = frozenset({"id", "state", "origin", "fingerprint", "sha256", "error", *_LAST_COLUMNS, "pick", "file"})
 """Columns of ``trials.csv`` and ``front.csv`` that hold words; all others hold numbers and truth values."""
 
 _TIME_COLUMNS = ("build_seconds", "score_seconds", "inference_seconds")
@@ -176,7 +177,7 @@ def measured_columns(costs: Sequence[str]) -> tuple[str, ...]:
 def trial_columns(metric: str, costs: Sequence[str] = ()) -> tuple[str, ...]:
     """Columns of ``trials.csv``, for the columns of a run's objectives."""
     head = ("number", "id", "state", "origin", "reused", metric, *_SCORE_COLUMNS, *measured_columns(costs), "samples")
-    tail = ("feasible", "on_front", "fingerprint", "sha256", *_TIME_COLUMNS, "error", "fallbacks", "compiled", "recipe")
+    tail = ("feasible", "on_front", "fingerprint", "sha256", *_TIME_COLUMNS, "error", *_LAST_COLUMNS)
     return head + tail
 
 
@@ -193,6 +194,7 @@ def trial_row(record: TrialRecord, metric: str, front: Sequence[str], costs: Seq
         "feasible": record.feasible if scores else "",
         "on_front": record.id in front,
         "error": record.error or "",
+        "forecast_error": record.forecast_error,
         "fingerprint": recipe.fingerprint if recipe else "",
         "recipe": " ".join(recipe.to_json().split()) if recipe else "",
     }

@@ -123,7 +123,14 @@ class SearchStudy:
         )
 
     def tell_scores(
-        self, asked: Asked, recipe: Recipe, scores: Scores, *, reused: bool, violations: Mapping[str, float]
+        self,
+        asked: Asked,
+        recipe: Recipe,
+        scores: Scores,
+        *,
+        reused: bool,
+        violations: Mapping[str, float],
+        forecast_error: str = "",
     ) -> TrialRecord:
         """Finish a trial with its scores."""
         with self._using(), self._journal.together():
@@ -138,12 +145,22 @@ class SearchStudy:
             scores=scores,
             reused=reused,
             feasible=max(violations.values()) <= 0,
+            forecast_error=forecast_error,
         )
         return self._tell(asked, record, own, values=values)
 
-    def tell_dropped(self, asked: Asked, recipe: Recipe, partial: Partial, *, reused: bool) -> TrialRecord:
+    def tell_dropped(
+        self, asked: Asked, recipe: Recipe, partial: Partial, *, reused: bool, forecast_error: str = ""
+    ) -> TrialRecord:
         """Finish a trial that adds too little to the front, without a score."""
-        record = TrialRecord(number=asked.number, origin=asked.origin, recipe=recipe, reused=reused, partial=partial)
+        record = TrialRecord(
+            number=asked.number,
+            origin=asked.origin,
+            recipe=recipe,
+            reused=reused,
+            partial=partial,
+            forecast_error=forecast_error,
+        )
         return self._tell(asked, record, {"partial": partial.to_dict(), "reused": reused}, state=TrialState.PRUNED)
 
     def tell_failure(self, asked: Asked, recipe: Recipe | None, error: str) -> TrialRecord:
@@ -160,11 +177,13 @@ class SearchStudy:
         values: Sequence[float] | None = None,
         state: TrialState | None = None,
     ) -> TrialRecord:
-        recipe = {"recipe": record.recipe.to_json()} if record.recipe is not None else {}
+        known = {"recipe": record.recipe.to_json()} if record.recipe is not None else {}
+        if record.forecast_error:
+            known["forecast_error"] = record.forecast_error
         with self._using():
             with self._journal.together():
                 self._note(asked, record)
-                for name, value in {"origin": asked.origin, **recipe, **attributes}.items():
+                for name, value in {"origin": asked.origin, **known, **attributes}.items():
                     asked.trial.set_user_attr(name, value)
             self._study.tell(asked.trial, values, state=state)
         return record
@@ -280,6 +299,7 @@ def _record(trial: optuna.trial.FrozenTrial) -> TrialRecord:
         feasible=complete and max(attributes["violations"].values()) <= 0,
         error=attributes.get("error"),
         partial=Partial.from_dict(attributes["partial"]) if trial.state == TrialState.PRUNED else None,
+        forecast_error=attributes.get("forecast_error", ""),
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 from synthetic import chain_of, synthetic, volume
 
 from autoselect.domain.objectives import Constraints
+from autoselect.study import problem as problem_module
 from autoselect.study.problem import Mask, Problem
 from autoselect.study.proposers import Proposer, Seen, prefix, random_masks
 from autoselect.study.surrogate_proposer import SurrogateProposer
@@ -175,3 +176,13 @@ def test_the_end_of_the_budget_takes_float_islands_back() -> None:
     mask = proposer.propose(seen, [])
     assert mask is not None
     assert any(mask == s.mask & ~island for s in seen for island in problem.islands(s.mask))
+
+
+def test_a_search_finds_the_same_however_few_forecasts_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found() -> list[Mask]:
+        truth = synthetic(40, 3)
+        return [s.mask for s in truth.run(SurrogateProposer(truth.problem, 0, 20), 20)]
+
+    expected = found()
+    monkeypatch.setattr(problem_module, "FORECASTS_KEPT", 16)
+    assert found() == expected
