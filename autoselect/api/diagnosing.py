@@ -75,7 +75,7 @@ def diagnose(
         whole_model: Also measure how the error travels down the graph.
         ablate: Samples on which every node is also left in alone and left out alone; 0 leaves that out.
         node: Draw the weights of this node: its name, or a part or glob that only one node has.
-        target: Target that the advice is for.
+        target: Name of a bundled target profile, or path of a ``.toml``: what the advice is for.
         debug_samples: Most samples to measure on; all by default.
         workers: Processes.
         trial_timeout: Seconds after which one native job counts as hung.
@@ -95,7 +95,7 @@ def diagnose(
         result.check_directory(Path(output))
     if ablate < 0 or (debug_samples is not None and debug_samples < 1) or workers < 1:
         raise UsageError("ablate must be 0 or more, debug_samples and workers 1 or more.")
-    read_target(target)  # an unknown target is told before the work
+    profile = read_target(target)  # an unknown target is told before the work
     loaded = load_source(model, signature=signature, shapes=shapes, calibration=calibration)
     if recipe is None and not loaded.per_channel:
         chosen = replace(chosen, per_channel=False)
@@ -114,7 +114,7 @@ def diagnose(
         whole_model=whole_model,
         ablate=ablate,
         debug_samples=debug_samples,
-        target=target,
+        target=profile,
         node=node,
         workers=workers,
         timeout_seconds=trial_timeout,
@@ -174,7 +174,7 @@ def _facts(
         "recipe": with_recipe,
         "whole_model": request.whole_model,
         "ablate": request.ablate,
-        "target": request.target,
+        "target": request.target.name,
         "seconds": {stage: round(seconds, 3) for stage, seconds in outcome.seconds.items()},
         "warnings": list(outcome.warnings),
         "command": command,

@@ -51,7 +51,7 @@ def evaluate(
     Returns:
         ``metric``, ``score``, ``low`` and ``high`` (95 % interval), ``samples``, ``size_bytes``, and the
         fragmentation: ``penalty``, ``segments``, ``float_ops``, ``crossing_tensors``, ``crossing_bytes`` and
-        ``float_macs_share``.
+        ``float_macs_share``; and ``warnings``, what was done to the reference before it was run, in sentences.
     """
     (found,) = score_models(
         [model],
@@ -104,6 +104,7 @@ def _scored(bench: _Bench, metric: Metric, model: ModelFile, content: bytes) -> 
         "samples": scored.samples,
         "size_bytes": described.size_bytes,
         **described.fragmentation,
+        "warnings": list(bench.warnings),
     }
 
 
@@ -137,7 +138,8 @@ def classification_report(
             ``disagreements.csv``, and the figures ``measures`` and ``confusion`` as ``.png`` and ``.svg``.
 
     Returns:
-        Counts ``samples`` and ``classes``, the name of the ``reference`` (or None), and tables as lists of rows, which
+        Counts ``samples`` and ``classes``, the name of the ``reference`` (or None), ``warnings`` (what was done to it,
+        in sentences), and tables as lists of rows, which
         ``pandas.DataFrame`` takes as they are and which name the ``model`` in their first column:
 
         * ``models``: ``path``, ``size_bytes``, ``error`` (None where it ran).
@@ -160,7 +162,8 @@ def classification_report(
         class_count = _class_count(bench, metric, chosen)
         _write_samples(bench, evaluation, metric)
         entries = _run_all(bench, chosen, contents, reference)
-    report = _report(entries, class_count, has_reference=reference is not None)
+        warnings = list(bench.warnings)
+    report = {**_report(entries, class_count, has_reference=reference is not None), "warnings": warnings}
     if output is not None:
         from autoselect.report.class_files import write_class_report
 
@@ -261,12 +264,13 @@ def _report(entries: Sequence[_Entry], class_count: int, *, has_reference: bool)
 class _Bench:
     """Where models are run; the float model is written, if there is one.
 
-    ``parsed`` holds the reference, if there is one, then the models.
+    ``parsed`` holds the reference, if there is one, then the models. ``warnings`` say what was done to the reference.
     """
 
     files: CaseFiles
     pool: WorkerPool
     parsed: tuple[fb.Model, ...]
+    warnings: tuple[str, ...]
 
 
 @contextlib.contextmanager
@@ -275,10 +279,13 @@ def _bench(models: Sequence[ModelFile], contents: Sequence[bytes], reference: Mo
         files = CaseFiles(root=Path(name))
         with open_pool(1, log=files.root / "worker.log") as pool:
             parsed = [_parsed(model, content) for model, content in zip(models, contents, strict=True)]
+            warnings: tuple[str, ...] = ()
             if reference is not None:
                 source = reference if isinstance(reference, bytes) else Path(reference)
-                parsed.insert(0, fb.parse(preparation.load_float(source, files, pool).content))
-            yield _Bench(files=files, pool=pool, parsed=tuple(parsed))
+                loaded = preparation.load_float(source, files, pool)
+                parsed.insert(0, fb.parse(loaded.content))
+                warnings = loaded.notes
+            yield _Bench(files=files, pool=pool, parsed=tuple(parsed), warnings=warnings)
 
 
 def _write_samples(bench: _Bench, evaluation: object, metric: Metric) -> None:

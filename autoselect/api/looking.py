@@ -11,7 +11,7 @@ from typing import Any
 from autoselect.api.source import Source, describe, load_source
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import load_float
-from autoselect.domain.tensors import TensorSpec
+from autoselect.domain.tensors import TensorSpec, in_source_order
 from autoselect.isolation.pool import open_pool
 from autoselect.quantize import converter
 from autoselect.sources.wishes import Shapes
@@ -43,7 +43,7 @@ def look(model: Source, *, signature: str | None = None, shapes: Shapes | None =
             found = load_float(loaded.model, files, pool, signature=loaded.signature, shapes=loaded.shapes)
     content = found.content
     parsed = fb.parse(content)
-    inputs, outputs = reader.input_specs(parsed), reader.output_specs(parsed)
+    inputs, outputs = reader.input_specs(parsed), in_source_order(reader.output_specs(parsed))
     ops = Counter(op.op_type for op in reader.read_graph(parsed).ops)
     metric, why = _metric(inputs, outputs)
     return {

@@ -183,7 +183,7 @@ def _score_of(scored: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "metric": scored["metric"],
         "value": scored["score"],
-        **{key: scored[key] for key in ("low", "high", "samples")},
+        **{key: scored[key] for key in ("low", "high", "samples", "warnings")},
     }
 
 

@@ -20,11 +20,13 @@ from autoselect.cases import prepare as preparation
 from autoselect.cases.events import Listener, ignore
 from autoselect.cases.prepare import Ingredients
 from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.data.bundled import lasting
 from autoselect.data.specs import load_object
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives
 from autoselect.errors import MetricError, RunFolderError
 from autoselect.report.run import Run, load_run
 from autoselect.runs.folder import RunFolder, free_folder
+from autoselect.runs.records import metric_column
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target
@@ -171,8 +173,8 @@ def search(
         confidence=confidence,
         min_gain=min_gain,
         early_exit=early_exit,
-        search_space=search_space,
-        target=str(Path(target).absolute()) if target.endswith(".toml") else target,
+        search_space=lasting(search_space),
+        target=lasting(target),
         compiling=compiling,
         fallback=fallback or ("drq" if profile.runs_hybrid else "float"),
         per_channel=given.per_channel,
@@ -373,7 +375,7 @@ def _request(
         ),
         settings=settings,
         sources=sources,
-        metric_name=name,
+        metric_name=metric_column(name),
         direction=direction,
         command=command,
         use_cache=cache,

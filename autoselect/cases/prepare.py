@@ -31,7 +31,7 @@ from autoselect.data.samples import SampleStore
 from autoselect.data.splits import refuse_overlap, split_by_content
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
-from autoselect.domain.tensors import TensorSpec
+from autoselect.domain.tensors import TensorSpec, in_source_order
 from autoselect.errors import DataError, MetricError, PreparationError, TrialError, UsageError
 from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS, WorkerPool, result_of
 from autoselect.quantize.build import BUILDER_VERSION
@@ -50,7 +50,7 @@ from autoselect.tflite import reader
 
 PARTS = ("search", "heldout")
 _COMPILER_SHARE = 0.8
-"""Of a job's time limit: the compiler is stopped first, so that nothing outlives its worker."""
+"""Of a job's time limit: the compiler is stopped first, so that the trial says what took too long."""
 _TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
 
 
@@ -474,7 +474,7 @@ def scored_shape(outputs: tuple[TensorSpec, ...], metric: Metric) -> tuple[int, 
         UsageError: If there is no output of the name that the metric wants.
     """
     if metric.output is None:
-        return min(outputs, key=lambda spec: (spec.key != "output_0", outputs.index(spec))).shape
+        return in_source_order(outputs)[0].shape
     for spec in outputs:
         if metric.output in (spec.key, spec.name):
             return spec.shape

@@ -68,6 +68,8 @@ def evaluate(
             print_json(found)
         else:
             print_fields(_fields(found))
+        for message in found["warnings"]:
+            warn(message)
 
 
 def _fields(found: Mapping[str, Any]) -> dict[str, str]:
@@ -108,6 +110,8 @@ def _report(
             print_json(found)
         else:
             _print_report(found, output)
+        for message in found["warnings"]:
+            warn(message)
         failed = [model for model in found["models"] if model["error"] is not None]
         for model in failed:
             warn(f"{model['path']} could not be run and is left out. {model['error']}")

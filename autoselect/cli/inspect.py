@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from autoselect.cli.console import out, reported, results_only_on_stdout
+from autoselect.cli.console import out, reported, results_only_on_stdout, warn
 from autoselect.cli.options import EVALUATION_HELP, METRIC_HELP, AsJson, Debug, Direction
 
 _COLOURS = {"integer": "green", "hybrid": "yellow", "float": "bold red", "boundary": "cyan", "neutral": "dim"}
@@ -75,6 +75,8 @@ def inspect(
             _print_model(found, ops=ops, tensors=tensors)
             if target is not None:
                 _print_target(found)
+        for message in (found["score"] or {}).get("warnings", ()):
+            warn(message)
         if output is not None and not as_json:
             _print_lines(("", f"Written to {output}: inspect.json, islands.png, islands.svg"))
 

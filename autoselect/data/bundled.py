@@ -47,6 +47,11 @@ def read_toml(name_or_path: str, *, folder: str = "", kind: str = "search space"
         raise UsageError(f"The {kind} file {path} is not TOML: {exc}.") from exc
 
 
+def lasting(name_or_path: str) -> str:
+    """The same file by a name that any folder finds it by: a path is absolute, a bundled name stays as it is."""
+    return str(Path(name_or_path).absolute()) if Path(name_or_path).suffix == ".toml" else name_or_path
+
+
 def _unknown(name: str, folder: str, kind: str) -> str:
     if name.endswith(".toml"):
         return f"There is no {kind} file {name}. Check the path."

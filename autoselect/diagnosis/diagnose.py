@@ -28,6 +28,7 @@ from autoselect.diagnosis.weights import weight_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics, Findings, Travel
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.targets import Target
 from autoselect.errors import DataError, PreparationError, TrialError
 from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS, WorkerPool, open_pool, result_of
 from autoselect.quantize import converter
@@ -60,7 +61,7 @@ class Request:
         whole_model: Also measure how the error travels.
         ablate: Samples for leaving each node in and out; 0 leaves that out.
         debug_samples: Most samples to measure on; None for all.
-        target: Name of the target that the advice is for.
+        target: What the advice is for.
         node: A node to look at closely, as the user names it.
         workers: Processes.
         timeout_seconds: After which one job counts as hung.
@@ -80,7 +81,7 @@ class Request:
     whole_model: bool
     ablate: int
     debug_samples: int | None
-    target: str
+    target: Target
     node: str | None
     workers: int
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 
 from autoselect.diagnosis.sources import KRISHNAMOORTHI, NAGEL, OWN, counted, listed
 from autoselect.domain.findings import Advice, Findings, WeightStatistics
-from autoselect.domain.graph import Graph, Op
+from autoselect.domain.graph import Graph, Op, OpKind
+from autoselect.domain.targets import Place, Placement, Target, computing_in, judge
 
 WEIGHT_OPS = frozenset({"CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"})
 """Op types into whose weights a batch normalization behind them folds."""
@@ -21,9 +24,6 @@ MIN_GROWTH = 10.0
 """Largest growth of the range over a chain, in all."""
 MAX_CHANNEL_RATIO = 10.0
 """Ratio of channel magnitudes at which the smallest channel has a tenth of the 127 levels."""
-
-UNSUPPORTED_KINDS: dict[str, frozenset[str]] = {"integer-only": frozenset({"float", "hybrid"})}
-"""Kinds of ops that each target cannot run; a target that is not named here is not judged."""
 
 
 def _op_name(findings: Findings, index: int) -> str:
@@ -190,26 +190,52 @@ def _suffers_per_tensor(found: WeightStatistics) -> bool:
 
 
 def unsupported_by_target(findings: Findings) -> Advice | None:
-    """Ops that the target cannot run."""
-    kinds = UNSUPPORTED_KINDS.get(findings.target, frozenset())
-    found = [i for i, kind in sorted(findings.kinds.items()) if kind in kinds]
+    """Ops that the target refuses, or that its accelerator leaves to the host."""
+    target, graph = findings.target, findings.graph
+    nodes = {n.index for n in findings.layers.nodes}
+    kinds = {index: OpKind(kind) for index, kind in findings.kinds.items()}
+    built, integer = (computing_in(graph, k) for k in (kinds, {**kinds, **dict.fromkeys(nodes, OpKind.INTEGER)}))
+    placements = judge(built, target).placements
+    found = [i for i, placement in enumerate(placements) if _is_astray(placement, target)]
     if not found:
         return None
-    nodes = {n.index for n in findings.layers.nodes}
-    counts = Counter(f"{findings.kinds[i]} {findings.graph.ops[i].op_type}" for i in found)
-    without_kernel = sorted({findings.graph.ops[i].op_type for i in found if i not in nodes})
-    left_out = [repr(_op_name(findings, i)) for i in found if i in nodes]
-    parts = (
-        [f"Replace op types that the quantizer leaves float: {', '.join(without_kernel)}."] if without_kernel else []
-    )
-    if left_out:
-        parts.append(f"Take off the denylist what accuracy allows: {listed(left_out)}.")
+    # What each op does by itself, wherever others end the segment, and what it would do in integers.
+    alone, in_integers = (judge(made, replace(target, segments="any")).placements for made in (built, integer))
+    culprits = [i for i in found if _is_astray(alone[i], target)]
+    mendable = [i for i in culprits if kinds[i] is not OpKind.INTEGER and not _is_astray(in_integers[i], target)]
+    lost = sorted({f"{_spoken(placements[i])} {graph.ops[i].op_type}" for i in culprits if i not in mendable})
+    parts = [f"Replace these op types: {listed(lost)}."] if lost else []
+    if mendable:
+        names = [repr(_op_name(findings, i)) for i in mendable]
+        parts.append(f"Take off the denylist what accuracy allows: {listed(names)}.")
+    refuses = any(placements[i].place is Place.NOWHERE for i in found)
+    runner = target.accelerator or target.host
     return Advice(
         rule="unsupported_by_target",
-        title=f"Ops that the target {findings.target!r} cannot run",
+        title=f"Ops that the target {target.name!r} {'refuses' if refuses else f'does not run on {runner.name}'}",
         subjects=tuple(_op_name(findings, i) for i in found),
-        evidence=f"{counted(len(found), 'op')}: {listed([f'{n} x {name}' for name, n in counts.most_common()])}.",
-        threshold=f"any op of kind {' or '.join(sorted(kinds))}",
-        source=f"The definition of the target {findings.target!r}",
-        action=" ".join([*parts, "What remains runs on the host, and its tensors are converted and moved."]),
+        evidence=f"{counted(len(found), 'op')}: {'; '.join(_by_reason(graph, placements, found))}.",
+        threshold=f"any op that {'the target refuses or ' if target.rules else ''}{runner.name} does not run",
+        source=f"The profile of the target {target.name!r}",
+        action=" ".join(
+            [*parts, "It takes no such model." if refuses else f"What remains runs on {target.host.name}."]
+        ),
     )
+
+
+def _is_astray(placement: Placement, target: Target) -> bool:
+    """Whether an op runs nowhere, or on the host where there is an accelerator."""
+    return placement.place is Place.NOWHERE or (placement.place is Place.HOST and target.accelerator is not None)
+
+
+def _spoken(placement: Placement) -> str:
+    return placement.precision.value if placement.precision else ""
+
+
+def _by_reason(graph: Graph, placements: Sequence[Placement], found: Sequence[int]) -> list[str]:
+    """``2 x float SIN, 1 x float EXP (the accelerator runs no float ops)``, most ops first."""
+    groups: dict[str, Counter[str]] = {}
+    for i in found:
+        groups.setdefault(placements[i].reason, Counter())[f"{_spoken(placements[i])} {graph.ops[i].op_type}"] += 1
+    ranked = sorted(groups.items(), key=lambda pair: -pair[1].total())
+    return [f"{listed([f'{n} x {name}' for name, n in ops.most_common()])} ({reason})" for reason, ops in ranked]

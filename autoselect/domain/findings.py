@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
+from autoselect.domain.targets import Target
 
 _DEAD = 1e-6
 """Magnitude of a channel, as a share of the largest, below which nothing of it reaches the output."""
@@ -141,7 +142,7 @@ class Findings:
         debug_samples: Count of samples that the figures were measured on.
         debug_data_given: False where the debug data are calibration samples.
         per_channel: Whether weights were to be quantized per channel.
-        target: Name of the target.
+        target: What the advice is for.
         ablations: Where they were measured.
         divergence: Of the outputs with all nodes quantized, in the unit of the ablations; NaN where not measured.
         travel: Where the whole model was verified.
@@ -157,7 +158,7 @@ class Findings:
     debug_samples: int
     debug_data_given: bool
     per_channel: bool
-    target: str = "integer-only"
+    target: Target
     ablations: Mapping[str, Ablation] = field(default_factory=dict)
     divergence: float = math.nan
     travel: Mapping[str, Travel] = field(default_factory=dict)

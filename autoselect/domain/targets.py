@@ -453,6 +453,11 @@ def _connected(graph: Graph, chosen: set[int]) -> list[set[int]]:
     return list(found.values())
 
 
+def computing_in(graph: Graph, kinds: Mapping[int, OpKind]) -> Graph:
+    """The graph with its ops computing in these kinds, by index; an op that is not named counts nowhere."""
+    return replace(graph, ops=tuple(replace(op, kind=kinds.get(i, OpKind.NEUTRAL)) for i, op in enumerate(graph.ops)))
+
+
 def without(graph: Graph, ops: Iterable[int]) -> Graph:
     """The graph as if these ops computed in integers: float and hybrid ones are integer, conversions are gone."""
     changed = list(graph.ops)

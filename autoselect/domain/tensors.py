@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,3 +24,17 @@ class TensorSpec:
     key: str
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
+
+
+def in_source_order(outputs: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:
+    """The outputs of a model in the order of its source; where a caller names none, the first of them is scored.
+
+    The converter calls them ``output_0``, ``output_1``... and may list them in another order. Outputs that are called
+    otherwise count as number 0, and those of one number stay in the file's order.
+    """
+    return tuple(sorted(outputs, key=lambda spec: _number(spec.key)))
+
+
+def _number(key: str) -> int:
+    prefix, _, number = key.rpartition("_")
+    return int(number) if prefix == "output" and number.isdigit() else 0

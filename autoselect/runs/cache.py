@@ -8,16 +8,21 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import platformdirs
+from filelock import FileLock
 
+from autoselect.errors import StorageError
 from autoselect.runs.files import storage_errors
 
 _DONE = "complete"
 MAX_ENTRIES = 40
 """Entries that the cache holds; each is one model's calibration or one data set's float outputs."""
+
+_PATIENCE_SECONDS = 60.0
+"""Waiting for another process that copies an entry; then a run goes on without it."""
 
 
 def cache_directory() -> Path:
@@ -32,12 +37,25 @@ def signature(ingredients: Mapping[str, object]) -> str:
 
 
 def fetch(kept: Path, target: Path) -> bool:
-    """Copy a complete entry of the cache into ``target``; False where there is none."""
-    if not (kept / _DONE).exists():
+    """Copy a complete entry of the cache into ``target``; False where there is none.
+
+    Raises:
+        StorageError: If the target cannot be written.
+    """
+    done = kept / _DONE
+    if not done.exists():
         return False
-    with storage_errors(target):
-        shutil.copytree(kept, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(_DONE))
-    os.utime(kept)
+    with _alone(kept.parent):
+        with contextlib.suppress(OSError):  # A cache may be read-only.
+            os.utime(kept)
+        try:
+            with storage_errors(target):
+                shutil.copytree(kept, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(_DONE))
+        except StorageError:
+            if done.exists():
+                raise
+            shutil.rmtree(target, ignore_errors=True)  # The entry was removed by then: there is none.
+            return False
     return True
 
 
@@ -54,11 +72,37 @@ def keep(folder: Path, kept: Path) -> None:
     try:
         shutil.copytree(folder, beside, dirs_exist_ok=True)
         (beside / _DONE).touch()
-        os.replace(beside, kept)
+        with _alone(kept.parent) as is_alone:
+            if is_alone and not (kept / _DONE).exists():
+                shutil.rmtree(kept, ignore_errors=True)  # Half an entry, which a killed process left.
+            os.replace(beside, kept)
+            if is_alone:
+                _make_room(kept.parent)
     except OSError:
         shutil.rmtree(beside, ignore_errors=True)
-    with contextlib.suppress(OSError):  # Another run may be making room too.
-        entries = sorted((e for e in kept.parent.iterdir() if (e / _DONE).exists()), key=lambda e: e.stat().st_mtime)
-        for old in entries[:-MAX_ENTRIES]:
-            (old / _DONE).unlink(missing_ok=True)  # first, so that a half-removed entry is never served
-            shutil.rmtree(old, ignore_errors=True)
+
+
+def _make_room(root: Path) -> None:
+    entries = sorted((e for e in root.iterdir() if (e / _DONE).exists()), key=lambda e: e.stat().st_mtime)
+    for old in entries[:-MAX_ENTRIES]:
+        (old / _DONE).unlink(missing_ok=True)  # first, so that a half-removed entry is never served
+        shutil.rmtree(old, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _alone(root: Path) -> Iterator[bool]:
+    """Keep other processes out of the cache, so that none evicts what another copies.
+
+    Yields:
+        False where that cannot be had: the cache is read-only, or another process takes too long.
+    """
+    lock = FileLock(str(root / ".lock"))
+    try:
+        lock.acquire(timeout=_PATIENCE_SECONDS)
+    except OSError:  # filelock's Timeout is one too.
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()

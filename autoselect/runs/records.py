@@ -129,6 +129,7 @@ class TrialRecord:
         violations: How far each constraint is passed, by name; at most 0 where it is met.
         error: Why it failed.
         partial: What is known of a dropped trial; None for all others.
+        forecast_error: How the file is unlike what was forecast of it; empty where it is alike.
     """
 
     number: int
@@ -139,6 +140,7 @@ class TrialRecord:
     violations: Mapping[str, float] = field(default_factory=dict)
     error: str | None = None
     partial: Partial | None = None
+    forecast_error: str = ""
 
     @property
     def feasible(self) -> bool:
@@ -165,6 +167,10 @@ _SCORE_COLUMNS = (
 )
 
 
+_LAST_COLUMNS = ("fallbacks", "compiled", "forecast_error", "recipe")
+TEXT_COLUMNS = frozenset({"id", "state", "origin", "fingerprint", "sha256", "error", *_LAST_COLUMNS, "pick", "file"})
+"""Columns of ``trials.csv`` and ``front.csv`` that hold words; all others hold numbers and truth values."""
+
 _TIME_COLUMNS = ("build_seconds", "score_seconds", "inference_seconds")
 
 
@@ -176,7 +182,7 @@ def measured_columns(costs: Sequence[str]) -> tuple[str, ...]:
 def trial_columns(metric: str, costs: Sequence[str] = ()) -> tuple[str, ...]:
     """Columns of ``trials.csv``, for the columns of a run's objectives."""
     head = ("number", "id", "state", "origin", "reused", metric, *_SCORE_COLUMNS, *measured_columns(costs), "samples")
-    tail = ("feasible", "on_front", "fingerprint", "sha256", *_TIME_COLUMNS, "error", "fallbacks", "compiled", "recipe")
+    tail = ("feasible", "on_front", "fingerprint", "sha256", *_TIME_COLUMNS, "error", *_LAST_COLUMNS)
     return head + tail
 
 
@@ -193,6 +199,7 @@ def trial_row(record: TrialRecord, metric: str, front: Sequence[str], costs: Seq
         "feasible": record.feasible if scores else "",
         "on_front": record.id in front,
         "error": record.error or "",
+        "forecast_error": record.forecast_error,
         "fingerprint": recipe.fingerprint if recipe else "",
         "recipe": " ".join(recipe.to_json().split()) if recipe else "",
     }
@@ -218,6 +225,12 @@ def front_columns(metric: str, costs: Sequence[str] = ()) -> tuple[str, ...]:
     """Columns of ``front.csv``, for the columns of a run's objectives."""
     heldout = (f"heldout_{metric}", "heldout_low", "heldout_high")
     return ("id", metric, *_SCORE_COLUMNS, *measured_columns(costs), *heldout, "sha256", "pick", "origin", "file")
+
+
+def metric_column(name: str) -> str:
+    """What the tables call a metric: its name, with ``metric_`` before it where other columns have that already."""
+    others = {*trial_columns("", tuple(MEASURED_COLUMNS)), *front_columns("", tuple(MEASURED_COLUMNS)), "heldout"}
+    return f"metric_{name}" if others & {name, f"heldout_{name}"} else name
 
 
 def front_row(

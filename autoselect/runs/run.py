@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder, read_json
+from autoselect.runs.records import TEXT_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,29 +61,52 @@ class Run:
         return self.directory / str(rows.iloc[0]["file"])
 
 
+_LAYER_TEXTS = frozenset({"op_name", "tensor_name"})
+
+
+def _read_table(path: Path, texts: Collection[str]) -> pd.DataFrame:
+    """Read a table whose texts are data: only an empty cell is a missing one, whatever a tensor is called."""
+    import pandas as pd
+
+    columns = pd.read_csv(path, nrows=0).columns
+    return pd.read_csv(
+        path,
+        dtype={column: str for column in columns if column in texts},
+        keep_default_na=False,
+        na_values={column: [""] if column in texts else ["", "nan"] for column in columns},
+    )
+
+
+def _refuse_foreign_files(folder: RunFolder, front: pd.DataFrame) -> None:
+    root = folder.root.resolve()
+    for member, file in zip(front["id"], front["file"].fillna(""), strict=True):
+        if root not in (root / str(file)).resolve().parents:
+            raise RunFolderError(
+                f"{folder.front_table} says that the model of {member} is {str(file)!r}, which is outside of the run "
+                f"folder. A search writes front/{member}.tflite there: mend the table, or do not use this folder."
+            )
+
+
 def load_run(directory: str | Path) -> Run:
     """Read a run folder.
 
     Raises:
-        RunFolderError: If the folder holds no run, or one that was stopped before it wrote its tables.
+        RunFolderError: If the folder holds no run, one that was stopped before it wrote its tables, or one whose front
+            names files outside of it.
     """
-    import pandas as pd
-
     folder = RunFolder(Path(directory))
     manifest = folder.read_manifest()
     unfinished = f"{folder.root} holds a run that was stopped early. Run `autoselect resume {folder.root}` first."
     summary = read_json(folder.summary, missing=unfinished)
     try:
-        tables = [
-            pd.read_csv(path, dtype={"id": str, "fingerprint": str, "sha256": str, "pick": str}, keep_default_na=True)
-            for path in (folder.trials, folder.front_table, folder.layer_statistics)
-        ]
+        trials, front = (_read_table(path, TEXT_COLUMNS) for path in (folder.trials, folder.front_table))
+        layers = _read_table(folder.layer_statistics, _LAYER_TEXTS)
     except (OSError, ValueError) as exc:
         raise RunFolderError(f"{folder.root} is damaged: {exc}.") from exc
-    trials, front, layers = tables
     if missing := {"id", "pick", "file"} - set(front.columns):
         raise RunFolderError(f"{folder.front_table} is damaged: it has no column {min(missing)!r}.")
     front["pick"] = front["pick"].fillna("")
+    _refuse_foreign_files(folder, front)
     return Run(
         directory=folder.root,
         manifest=manifest,

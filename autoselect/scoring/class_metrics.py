@@ -58,6 +58,7 @@ class Accuracy(_LabelMetric, MeanMetric):
     """Share of samples whose winning class is the label; rows [hit]."""
 
     name = "accuracy"
+    counts_hits = True
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         label, winner = self._pair(outputs, target)
@@ -77,6 +78,7 @@ class Top5Accuracy(_LabelMetric, MeanMetric):
     """Share of samples whose label is among the five highest scores; rows [hit]."""
 
     name = "top5_accuracy"
+    counts_hits = True
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         scores = _class_scores(self.scored(outputs), self.name)
@@ -189,6 +191,7 @@ class Agreement(MeanMetric):
     """
 
     name = "agreement"
+    counts_hits = True
     direction = "maximize"
     needs_reference = True
 

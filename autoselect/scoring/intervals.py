@@ -22,8 +22,8 @@ def confidence_interval(
 ) -> tuple[float, float]:
     """Bound a score by what other samples of the same kind would have given.
 
-    Wilson's interval where the score is a share of hits; else the percentile bootstrap over samples
-    (1000 resamples, 200 for a user's function). Resamples on which a metric is undefined are left out.
+    Wilson's interval where the metric counts hits and every sample is a hit or a miss; else the percentile bootstrap
+    over samples (1000 resamples, 200 for a user's function). Resamples on which a metric is undefined are left out.
 
     Args:
         metric: The metric that made the rows.
@@ -43,7 +43,7 @@ def confidence_interval(
     if len(rows) < 2:
         return math.nan, math.nan
     matrix = as_matrix(rows, metric.name)
-    if metric.is_mean and np.isin(matrix, (0.0, 1.0)).all():
+    if metric.counts_hits and np.isin(matrix, (0.0, 1.0)).all():
         return _wilson(matrix[:, 0], level)
     count = _COSTLY_RESAMPLES if isinstance(metric, UserMetric) else _RESAMPLES
     scores = _bootstrap(lambda chosen: metric.summarise(matrix[chosen]), len(matrix), count, seed)

@@ -14,7 +14,7 @@ Row = np.ndarray
 """The evidence of one sample: 1-D float64, of one length for all samples of a metric."""
 
 Outputs = Mapping[str, np.ndarray]
-"""Float outputs of one sample by key, batch axis 1 included."""
+"""Float outputs of one sample by key, batch axis 1 included, in the order of the source."""
 
 
 class Metric(ABC):
@@ -28,6 +28,8 @@ class Metric(ABC):
         needs_targets: Whether :meth:`observe` needs the target of the sample.
         needs_reference: Whether :meth:`observe` needs the float model's outputs.
         is_mean: Whether a row holds one value and the score is the mean of these values.
+        counts_hits: Whether that value is 1 for a hit and 0 for a miss, so that the score is a share of hits. Rows of
+            dense outputs may lie between.
         output: Key of the scored output; None scores the first one.
     """
 
@@ -36,6 +38,7 @@ class Metric(ABC):
     needs_targets: bool = False
     needs_reference: bool = False
     is_mean: bool = False
+    counts_hits: bool = False
 
     def __init__(self, *, output: str | None = None) -> None:
         self.output = output
@@ -44,7 +47,7 @@ class Metric(ABC):
         """Reduce one sample to its evidence.
 
         Args:
-            outputs: The candidate's outputs, in the order of the model.
+            outputs: The candidate's outputs, see :func:`autoselect.domain.tensors.in_source_order`.
             target: The sample's target; None if the metric needs none.
             reference: The float model's outputs for this sample; None if the metric needs none.
 

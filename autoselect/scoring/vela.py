@@ -1,7 +1,7 @@
 """Calls Arm's Vela compiler on one model and reads what it made of it; knows nothing of searches.
 
 Vela is the extra ``autoselect[ethos-u]``. It is called as a process of its own, so that a hang or a crash of it ends
-that process only.
+that process only; and it ends with its worker, so that nothing goes on compiling after a search.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from autoselect.domain.graph import Graph
 from autoselect.domain.targets import Compiled, Compiler, Target, judge
 from autoselect.errors import TargetRefusal, UsageError, WorkerDied
+from autoselect.isolation.tether import run_tethered
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -84,7 +85,7 @@ def _options(compiler: Compiler, folder: Path) -> list[str]:
 
 def _run(command: list[str], timeout_seconds: float, target: str) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
+        done = run_tethered(command, timeout_seconds=timeout_seconds)
     except subprocess.TimeoutExpired as exc:
         raise WorkerDied(
             f"Vela took longer than {timeout_seconds:.3g} s for {target} (--trial-timeout) and was stopped."

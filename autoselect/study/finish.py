@@ -18,6 +18,7 @@ from autoselect.study import result
 from autoselect.study.baselines import REPAIRED
 from autoselect.study.explain import write_explanations
 from autoselect.study.exported import export
+from autoselect.study.forecast_check import unlike_forecasts, warnings_of
 from autoselect.study.loop import Yardstick
 from autoselect.study.problem import Problem
 from autoselect.study.repeating import warn_of_unrepeated
@@ -65,6 +66,9 @@ class Finish:
             result.restore([*front, *wholes.values()], root, pool)
         result.materialise(front, self.folder, root)
         warnings = list(self.case.warnings)
+        for message in (unlike := warnings_of(records)):
+            listener(Warned(message=message))
+        warnings += unlike
         if pool is not None:
             members = {r.scores.sha256: f"Member {r.id} of the front" for r in front if r.scores}
             known = {r.sha256 for r in references if r.name in ("float", "fiq")}
@@ -114,6 +118,7 @@ class Finish:
             "picks": picks,
             "allowed_drop": result.allowed_drop(self.yardstick),
             "counts": _counts(records),
+            "unlike_forecast": len(unlike_forecasts(records)),
             "target": self.settings.target,
             "compiler": compiler_summary(records, read_target(self.settings.target)),
             "verdict": _verdict(status, references, front, picks, self.yardstick, metric),

@@ -20,6 +20,7 @@ from autoselect.errors import PreparationError, TrialError, UsageError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.runs.records import Partial, Scores, TrialRecord
 from autoselect.study.baselines import Baseline, recipe_for
+from autoselect.study.forecast_check import ForecastCheck
 from autoselect.study.gain import loss_worth, reference_corner
 from autoselect.study.optuna_study import Asked, SearchStudy
 
@@ -109,8 +110,11 @@ class SearchLoop:
         racing: Racing | None,
         timeout_seconds: float,
         listener: Listener,
+        forecasts: ForecastCheck | None = None,
     ) -> None:
         """Take up where the study is: what it has scored is known."""
+        self._forecasts = forecasts
+        self._forecast_errors: dict[str, str] = {}  # by fingerprint
         self._wanted_racing = racing
         self._racing: Racing | None = None  # once it is known which samples are hard
         self._study, self._space, self._template, self._yardstick = study, space, template, yardstick
@@ -129,6 +133,9 @@ class SearchLoop:
 
     def _remember(self, record: TrialRecord) -> None:
         self._done += 1
+        if record.forecast_error and record.recipe is not None and self._forecasts is not None:
+            self._forecast_errors[record.recipe.fingerprint] = record.forecast_error
+            self._forecasts.distrust(record.recipe)
         if record.partial is not None and record.recipe is not None:
             self._dropped[record.partial.sha256] = record.partial
             self._bytes_of[record.recipe.fingerprint] = record.partial.sha256
@@ -232,6 +239,9 @@ class SearchLoop:
             self._scored_or_dropped(job.tickets, job.built, reply)
 
     def _built(self, tickets: list[_Ticket], built: build_jobs.BuildReply) -> None:
+        recipe = tickets[0].recipe
+        if self._forecasts is not None and (error := self._forecasts.difference(recipe, built)):
+            self._forecast_errors[recipe.fingerprint] = error
         if built.sha256 in self._known or built.sha256 in self._dropped:
             for ticket in tickets:
                 self._tell_known(ticket, built.sha256)
@@ -240,7 +250,7 @@ class SearchLoop:
             if job.built is not None and job.built.sha256 == built.sha256:
                 job.tickets.extend(tickets)
                 return
-        self._running[self._submit_scoring(tickets[0].recipe, built)] = _Job(tickets=tickets, built=built)
+        self._running[self._submit_scoring(recipe, built)] = _Job(tickets=tickets, built=built)
 
     def _submit_scoring(self, recipe: Recipe, built: build_jobs.BuildReply) -> Future[Any]:
         """Score in full, or race for a place in the front that is worth it."""
@@ -320,12 +330,26 @@ class SearchLoop:
         if sha256 in self._known:
             self._tell(ticket, self._known[sha256], reused=reused)
         else:
-            partial = self._dropped[sha256]
-            self._report(self._study.tell_dropped(ticket.asked, ticket.recipe, partial, reused=reused))
+            self._report(
+                self._study.tell_dropped(
+                    ticket.asked,
+                    ticket.recipe,
+                    self._dropped[sha256],
+                    reused=reused,
+                    forecast_error=self._forecast_errors.get(ticket.recipe.fingerprint, ""),
+                )
+            )
 
     def _tell(self, ticket: _Ticket, scores: Scores, *, reused: bool) -> None:
         violations = self._yardstick.violations(scores)
-        record = self._study.tell_scores(ticket.asked, ticket.recipe, scores, reused=reused, violations=violations)
+        record = self._study.tell_scores(
+            ticket.asked,
+            ticket.recipe,
+            scores,
+            reused=reused,
+            violations=violations,
+            forecast_error=self._forecast_errors.get(ticket.recipe.fingerprint, ""),
+        )
         self._report(record)
 
     def _fail(self, job: _Job, reason: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,7 +56,7 @@ class SearchStudy:
     def __init__(
         self, path: Path, objectives: Sequence[Objective], sampler: optuna.samplers.BaseSampler | None = None
     ) -> None:
-        """Open the journal file, or start it; without a sampler only to read.
+        """Open the journal file, or start it; without a sampler nothing is asked.
 
         Raises:
             RunFolderError: If the journal holds a study of other objectives, or is damaged.
@@ -69,19 +68,18 @@ class SearchStudy:
             _repair(path)
             self._journal = Journal(str(path))
             self._study = self._load(directions, sampler)
-            self._study.set_metric_names([o.name for o in objectives])
+            names = [o.name for o in objectives]
+            if self._study.metric_names != names:
+                self._study.set_metric_names(names)
 
     def _load(self, directions: list[Direction], sampler: optuna.samplers.BaseSampler | None) -> optuna.Study:
-        try:
-            study = optuna.create_study(
-                storage=JournalStorage(self._journal),
-                study_name=STUDY_NAME,
-                directions=directions,
-                sampler=sampler,
-                load_if_exists=True,
-            )
-        except (ValueError, KeyError, json.JSONDecodeError) as exc:
-            raise RunFolderError(f"{self._path} is damaged: {exc}.") from exc
+        with _damage_told(self._path):
+            storage = JournalStorage(self._journal)
+            study = _study_in(storage, sampler)
+            if study is None:
+                study = optuna.create_study(
+                    storage=storage, study_name=STUDY_NAME, directions=directions, sampler=sampler
+                )
         if [d.name.lower() for d in study.directions] != directions:
             raise RunFolderError(f"{self._path} holds a study of other objectives. Choose another --output.")
         return study
@@ -89,26 +87,14 @@ class SearchStudy:
     @contextlib.contextmanager
     def _using(self) -> Iterator[None]:
         """Within it the storage is used: a full disk is told, and an interrupt waits until its files agree again."""
-        with held_back(), storage_errors(self._path), self._quiet():
+        with held_back(), storage_errors(self._path), _quiet():
             yield
-
-    @contextlib.contextmanager
-    def _quiet(self) -> Iterator[None]:
-        """Optuna logs each trial and warns of experimental parts; autoselect reports itself."""
-        level = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                yield
-        finally:
-            optuna.logging.set_verbosity(level)
 
     def ask(self, space: BoundSpace, *, origin: str) -> Asked | None:
         """Let the sampler propose a setting of the space; None where it has nothing left to try."""
         sampler = self._study.sampler
         if isinstance(sampler, ProposerSampler):
-            with self._quiet():  # It may think for long: an interrupt need not wait.
+            with _quiet():  # It may think for long: an interrupt need not wait.
                 if not sampler.prepare(self._study):
                     return None
         with self._using():
@@ -123,7 +109,7 @@ class SearchStudy:
         """Let the sampler use the time until a candidate is scored."""
         sampler = self._study.sampler
         if isinstance(sampler, ProposerSampler):
-            with self._quiet():
+            with _quiet():
                 sampler.think_ahead(self._study)
 
     def open_baseline(self, space: BoundSpace, baseline: Baseline) -> Asked:
@@ -145,7 +131,14 @@ class SearchStudy:
         )
 
     def tell_scores(
-        self, asked: Asked, recipe: Recipe, scores: Scores, *, reused: bool, violations: Mapping[str, float]
+        self,
+        asked: Asked,
+        recipe: Recipe,
+        scores: Scores,
+        *,
+        reused: bool,
+        violations: Mapping[str, float],
+        forecast_error: str = "",
     ) -> TrialRecord:
         """Finish a trial with its scores."""
         with self._using(), self._journal.together():
@@ -158,12 +151,22 @@ class SearchStudy:
             scores=scores,
             reused=reused,
             violations=violations,
+            forecast_error=forecast_error,
         )
         return self._tell(asked, record, values=[scores.metric, *(scores.costs[column] for column in self.costs)])
 
-    def tell_dropped(self, asked: Asked, recipe: Recipe, partial: Partial, *, reused: bool) -> TrialRecord:
+    def tell_dropped(
+        self, asked: Asked, recipe: Recipe, partial: Partial, *, reused: bool, forecast_error: str = ""
+    ) -> TrialRecord:
         """Finish a trial that adds too little to the front, without a score."""
-        record = TrialRecord(number=asked.number, origin=asked.origin, recipe=recipe, reused=reused, partial=partial)
+        record = TrialRecord(
+            number=asked.number,
+            origin=asked.origin,
+            recipe=recipe,
+            reused=reused,
+            partial=partial,
+            forecast_error=forecast_error,
+        )
         return self._tell(asked, record, state=TrialState.PRUNED)
 
     def tell_failure(self, asked: Asked, recipe: Recipe | None, error: str) -> TrialRecord:
@@ -234,8 +237,54 @@ class SearchStudy:
 
     def records(self) -> list[TrialRecord]:
         """All trials that were finished, in order; those abandoned by a killed process are left out."""
-        found = (record_of(trial) for trial in self._study.get_trials(deepcopy=False) if trial.state.is_finished())
-        return [record for record in found if record is not None]
+        return _records(self._study)
+
+
+def read_records(path: Path) -> list[TrialRecord]:
+    """The records of a journal file, as :meth:`SearchStudy.records` gives them; nothing is written.
+
+    Returns:
+        None of them where the file is missing or empty. A last line that a killed process did not finish is left out.
+
+    Raises:
+        RunFolderError: If the file is damaged.
+    """
+    if not path.exists():
+        return []
+    with _quiet(), _damage_told(path):
+        study = _study_in(JournalStorage(Journal(str(path))))
+        return [] if study is None else _records(study)
+
+
+def _study_in(storage: JournalStorage, sampler: optuna.samplers.BaseSampler | None = None) -> optuna.Study | None:
+    known = [study.study_name for study in storage.get_all_studies()]
+    return optuna.load_study(study_name=STUDY_NAME, storage=storage, sampler=sampler) if STUDY_NAME in known else None
+
+
+@contextlib.contextmanager
+def _damage_told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError) as exc:
+        raise RunFolderError(f"{path} is damaged: {exc}.") from exc
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Optuna logs each trial and warns of experimental parts; autoselect reports itself."""
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(level)
+
+
+def _records(study: optuna.Study) -> list[TrialRecord]:
+    found = (record_of(trial) for trial in study.get_trials(deepcopy=False) if trial.state.is_finished())
+    return [record for record in found if record is not None]
 
 
 def _suggest(trial: optuna.Trial, space: BoundSpace) -> dict[str, Value]:

@@ -112,6 +112,7 @@ def forecaster(
             (found.kinds, found.size_bytes),
             refusal(found.graph, target, verdict) if verdict is not None else None,
             {column: _figure(found.graph, cut, column) for column in further if BY_COLUMN[column].from_graph},
+            found.kinds,
         )
 
     return forecast

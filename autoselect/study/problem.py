@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from autoselect.domain.quantities import DEFAULT_COSTS
 from autoselect.domain.search_space import BoundSpace, Toggle
 
 NO_LIMITS = Constraints()
+
+FORECASTS_KEPT = 4096
+"""More than a sampler looks at from one ask to the next: its pool, and all that it has seen."""
 
 Mask = int
 """A candidate as bits. Bit i is set where atom i is left out of integers. In a mixed search as many more bits follow,
@@ -46,7 +49,8 @@ class Forecast:
     """Exact size and penalty of a candidate that need not be built; ``key`` is equal where the bytes must be.
 
     ``refusal`` says why the target does not take it; None where it does. ``figures`` are further costs that the graph
-    gives, by column, as far as the run's objectives ask for them.
+    gives, by column, as far as the run's objectives ask for them. ``kinds`` says what becomes of each node, in graph
+    order; empty where that is not known.
     """
 
     size_bytes: int
@@ -54,6 +58,7 @@ class Forecast:
     key: object
     refusal: str | None = None
     figures: Mapping[str, float] = field(default_factory=dict)
+    kinds: tuple[str, ...] = ()
 
 
 class Problem:
@@ -70,6 +75,7 @@ class Problem:
         refinable: Whether biases of the front's members may be corrected further than those of other candidates.
         constraints: The user's limits.
         costs: Columns of the run's objectives but the metric.
+        forecast_of: Exact size and penalty by the denylisted nodes and those of them that are float; not remembered.
     """
 
     def __init__(
@@ -110,8 +116,9 @@ class Problem:
         self.hybrid, self.mixed, self.refinable = hybrid, mixed, refinable
         self.constraints = constraints
         self.costs = tuple(costs)
-        self._forecast = forecast
-        self._forecasts: dict[Mask, Forecast] = {}
+        self.forecast_of = forecast
+        self._remembered = lru_cache(maxsize=FORECASTS_KEPT)(self._worked_out)
+        self._distrusted: set[Mask] = set()
 
     @cached_property
     def everything(self) -> Mask:
@@ -160,12 +167,17 @@ class Problem:
         return sum(1 << i for i, atom in enumerate(self.atoms) if 2 * len(atom.nodes & chosen) > len(atom.nodes))
 
     def forecast(self, mask: Mask) -> Forecast:
-        """Exact size and penalty, worked out once."""
-        if mask not in self._forecasts:
-            found = self._forecast(self.nodes_of(mask), self.float_nodes_of(mask))
-            refined = mask & self.refinement
-            self._forecasts[mask] = replace(found, key=(found.key, "refined")) if refined else found
-        return self._forecasts[mask]
+        """Exact size and penalty; those asked for last are remembered."""
+        found = self._remembered(mask)
+        return replace(found, key=("built otherwise", mask)) if mask in self._distrusted else found
+
+    def _worked_out(self, mask: Mask) -> Forecast:
+        found = self.forecast_of(self.nodes_of(mask), self.float_nodes_of(mask))
+        return replace(found, key=(found.key, "refined")) if mask & self.refinement else found
+
+    def distrust(self, mask: Mask) -> None:
+        """Take a candidate for unlike any other from now on: it was built otherwise than forecast."""
+        self._distrusted.add(mask)
 
     def accepts(self, mask: Mask) -> bool:
         """Whether the target takes it."""

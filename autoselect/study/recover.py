@@ -15,12 +15,14 @@ from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.study import result
 from autoselect.study.finish import Finish
-from autoselect.study.optuna_study import SearchStudy
+from autoselect.study.optuna_study import SearchStudy, read_records
 from autoselect.study.run import locked
 
 
 def recover(folder: RunFolder) -> bool:
     """Write tables, front and summary of the finished trials, where the folder does not hold them already.
+
+    A folder that is in order is only read.
 
     The run can be resumed as before: nothing that a resume needs is removed.
 
@@ -33,13 +35,13 @@ def recover(folder: RunFolder) -> bool:
     manifest = folder.read_manifest()
     if not folder.study.exists() and folder.summary.exists():
         return False
+    if _trials_told(folder) == len(read_records(folder.study)):
+        return False
     with locked(folder):
         settings = make_settings(**manifest["settings"])
         metric = manifest["metric"]
         objectives = objectives_of(settings.objectives, metric["name"], metric["direction"])
         records = SearchStudy(folder.study, objectives).records()
-        if _trials_told(folder) == len(records):
-            return False
         if not folder.layer_statistics.exists():
             folder.write_table(folder.layer_statistics, COLUMNS, ())
         _finish(folder, manifest, settings, objectives).write(records, _float_model(folder, manifest), None, ignore)

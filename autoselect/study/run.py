@@ -41,6 +41,7 @@ from autoselect.study import result
 from autoselect.study.baselines import Baseline, baselines
 from autoselect.study.explain import write_explanations
 from autoselect.study.finish import Finish
+from autoselect.study.forecast_check import ForecastCheck
 from autoselect.study.loop import Racing, SearchLoop, Stop, Yardstick
 from autoselect.study.optuna_study import SearchStudy
 from autoselect.study.outlook import make_problem, units_of
@@ -315,6 +316,7 @@ def _search(
         racing=_racing(request),
         timeout_seconds=settings.trial_timeout,
         listener=listener,
+        forecasts=None if problem is None else ForecastCheck(problem, settings.template, list(case.layers.op_types)),
     )
     finish = Finish(
         folder=folder,

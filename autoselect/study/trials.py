@@ -19,6 +19,8 @@ def attributes_of(record: TrialRecord) -> dict[str, Any]:
     found: dict[str, Any] = {"origin": record.origin}
     if record.recipe is not None:
         found["recipe"] = record.recipe.to_json()
+    if record.forecast_error:
+        found["forecast_error"] = record.forecast_error
     if record.error is not None:
         return {**found, "error": record.error}
     if record.scores is not None:
@@ -43,4 +45,5 @@ def record_of(trial: FrozenTrial) -> TrialRecord | None:
         violations=kept.get("violations", {}),
         error=kept.get("error"),
         partial=Partial.from_dict(partial) if partial else None,
+        forecast_error=kept.get("forecast_error", ""),
     )

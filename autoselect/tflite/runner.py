@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from autoselect.domain.tensors import TensorSpec
+from autoselect.domain.tensors import TensorSpec, in_source_order
 from autoselect.errors import ScoreError
 from autoselect.tflite import reader
 
@@ -54,10 +54,8 @@ class Runner:
         except (ValueError, RuntimeError) as exc:
             raise ScoreError(f"The LiteRT interpreter refuses the model: {str(exc).strip()}") from exc
         self._feeds = list(zip(self.inputs, self._interpreter.get_input_details(), strict=True))
-        self._fetches = sorted(
-            zip(self.outputs, self._interpreter.get_output_details(), strict=True),
-            key=lambda f: _rank(f[0].key),
-        )
+        details = dict(zip(self.outputs, self._interpreter.get_output_details(), strict=True))
+        self._fetches = [(spec, details[spec]) for spec in in_source_order(self.outputs)]
 
     def __call__(self, inputs: Mapping[str, np.ndarray] | np.ndarray) -> Outputs:
         """Run one sample from a fresh state.
@@ -115,12 +113,6 @@ def _input(inputs: Mapping[str, np.ndarray], spec: TensorSpec, position: int, co
     if len(values) == count and np.shape(values[position]) == spec.shape:
         return values[position]
     raise ScoreError(f"The model has no input {', '.join(inputs)}: it needs {spec.key!r} of shape {spec.shape}.")
-
-
-def _rank(key: str) -> int:
-    """Place of an output that the converter called ``output_3``; it may list them in another order."""
-    prefix, _, number = key.rpartition("_")
-    return int(number) if prefix == "output" and number.isdigit() else 0
 
 
 def interpreter_of(content: bytes, num_threads: int = 1, *, preserve: bool, delegates: bool) -> Any:

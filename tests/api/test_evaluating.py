@@ -12,12 +12,15 @@ import numpy as np
 import pandas as pd
 import pump
 import pytest
+import zoo
 from ai_edge_litert.interpreter import Interpreter
+from typer.testing import CliRunner
 
 import autoselect
 from autoselect.api.evaluating import unique_names
 from autoselect.cases import score_jobs
 from autoselect.cases.files import FLOAT
+from autoselect.cli.main import app
 from autoselect.embedded import model_bytes
 from autoselect.errors import (
     AutoselectError,
@@ -243,6 +246,45 @@ def test_names(paths: list[str], taken: tuple[str, ...], names: tuple[str, ...])
     assert unique_names(paths, taken=taken) == names
 
 
+# --------------------------------------------------------------------------------------- the reference
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A classifier with float16 weights, which have to be widened, and the same with float32 weights."""
+    import tensorflow as tf
+
+    source = zoo.from_function(lambda x: tf.nn.softmax(tf.matmul(x, zoo.weights(8, 4))), (1, 8))
+    work = source.converter()
+    work.optimizations, work.target_spec.supported_types = [tf.lite.Optimize.DEFAULT], [tf.float16]
+    folder = tmp_path_factory.mktemp("half")
+    (folder / "half.tflite").write_bytes(work.convert())
+    (folder / "whole.tflite").write_bytes(source.float_model)
+    return folder / "half.tflite", folder / "whole.tflite"
+
+
+WIDENED = "1 float16 weights were widened to float32: the same values, in twice the bytes."
+FEW = (np.random.default_rng(0).normal(size=(12, 8)).astype(np.float32), np.arange(12) % 4)
+
+
+def test_what_was_done_to_the_reference_is_told(half: tuple[Path, Path]) -> None:
+    reference, model = half
+    scored = autoselect.evaluate(model, evaluation=FEW, metric="sqnr_db", reference=reference)
+    assert scored["warnings"] == [WIDENED]
+    found = autoselect.classification_report([model], evaluation=FEW, reference=reference)
+    assert found["warnings"] == [WIDENED]
+    assert autoselect.evaluate(model, evaluation=FEW)["warnings"] == []
+
+
+def test_the_command_tells_what_was_done_to_the_reference(half: tuple[Path, Path], tmp_path: Path) -> None:
+    np.savez(tmp_path / "few.npz", x=FEW[0], y=FEW[1])
+    shared = ["evaluate", str(half[1]), "--eval", str(tmp_path / "few.npz"), "--reference", str(half[0])]
+    for more in (["--metric", "agreement"], ["--full"]):
+        done = CliRunner().invoke(app, [*shared, *more], prog_name="autoselect")
+        assert done.exit_code == 0, done.output
+        assert f"Warning: {WIDENED}" in done.stderr
+
+
 # ---------------------------------------------------------------------------------------------- inspect
 
 
@@ -263,6 +305,7 @@ def test_inspect_scores_as_evaluate_does(integer: Path, tmp_path: Path) -> None:
         "low": told["low"],
         "high": told["high"],
         "samples": 300,
+        "warnings": [],
     }
     assert {path.name for path in tmp_path.iterdir()} == {"inspect.json", "islands.png", "islands.svg"}
     assert json.loads((tmp_path / "inspect.json").read_text()) == json.loads(json.dumps(found))

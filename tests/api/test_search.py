@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ import pump
 import pytest
 
 import autoselect
-from autoselect.cases.events import Event, TrialFinished
+from autoselect.cases.events import Event, TrialFinished, Warned
 from autoselect.domain.recipe import Recipe
 from autoselect.embedded import model_bytes
 from autoselect.errors import RunFolderError, UsageError
 from autoselect.runs.run import load_run
+from autoselect.study import outlook
 
 OBJECTIVES = ["accuracy", "size_bytes", "penalty"]
 
@@ -82,6 +84,8 @@ def test_the_counts_add_up(finished: autoselect.Run) -> None:
         "samples": int(trials["samples"].sum()),
     }
     assert counts["scored"] + counts["reused"] + counts["dropped"] == 20
+    assert finished.summary["unlike_forecast"] == 0
+    assert trials["forecast_error"].isna().all()
     complete = trials["state"] == "complete"
     assert (trials.loc[complete, "samples"] == 200).all()
     assert (trials.loc[~complete, "samples"] < 200).all()
@@ -539,3 +543,85 @@ def test_a_score_that_float_does_not_reach_is_refused_before_the_search(tmp_path
     with pytest.raises(UsageError, match=r"float model itself scores 0\.9\d* accuracy .* the demanded 0\.99"):
         pump.search(tmp_path / "run", trials=10, min_score=0.99)
     assert not (tmp_path / "run" / "manifest.json").exists()
+
+
+def test_a_run_is_resumed_from_any_folder_whatever_files_it_was_started_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundled = Path(__file__).resolve().parents[2] / "search_spaces"
+    start, other = tmp_path / "start", tmp_path / "other"
+    start.mkdir(), other.mkdir()
+    shutil.copy(bundled / "default.toml", start / "space.toml")
+    shutil.copy(bundled / "targets" / "litert-cpu.toml", start / "target.toml")
+    monkeypatch.chdir(start)
+    pump.search(Path("run"), search_space="space.toml", target="target.toml", sampler="random", trials=5)
+    monkeypatch.chdir(other)
+    resumed = autoselect.resume(start / "run", trials=6)
+    assert len(resumed.trials) == 6
+    settings = resumed.manifest["settings"]
+    assert (settings["search_space"], settings["target"]) == (str(start / "space.toml"), str(start / "target.toml"))
+
+
+def error(runner: Any) -> float:
+    """An evaluator called like a column of trials.csv: mean absolute difference of the answers from one another."""
+    windows = pump.SEARCH[0][:20]
+    return float(
+        np.mean([np.abs(np.diff(next(iter(runner(window[np.newaxis]).values())))).mean() for window in windows])
+    )
+
+
+def test_an_evaluator_called_like_a_column_leaves_the_tables_whole(tmp_path: Path) -> None:
+    made = {"metric": "accuracy", "evaluation": None, "heldout": None, "evaluator": error, "direction": "minimize"}
+    run = pump.search(tmp_path / "run", **made, sampler="random", trials=6, early_exit=False, repairs=False)
+    assert run.summary["metric"] == "metric_error"
+    assert run.trials["error"].isna().all()
+    complete = run.trials["state"] == "complete"
+    assert run.trials.loc[complete, "metric_error"].notna().all()
+    assert len(run.front)
+    assert run.front["metric_error"].notna().all()
+
+
+def test_a_run_is_read_where_nothing_can_be_written(finished: autoselect.Run, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished.directory, folder)
+    before = {path: (path.stat().st_mtime_ns, pump.sha256(path)) for path in folder.rglob("*") if path.is_file()}
+    folder.chmod(0o555)
+    try:
+        run = autoselect.load_run(folder)
+        autoselect.pick(folder, name="balanced", output=tmp_path / "model.tflite")
+        autoselect.write_report(folder, output=tmp_path / "report.html")
+        run.plot_pareto()
+        run.plot_islands()
+    finally:
+        folder.chmod(0o755)
+    after = {path: (path.stat().st_mtime_ns, pump.sha256(path)) for path in folder.rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_builds_that_are_unlike_their_forecasts_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second forecast is 4 bytes too large; figures are those of the files all the same."""
+    right = outlook.forecaster
+
+    def wrong(*args: Any) -> Any:
+        forecast = right(*args)
+
+        def told(nodes: frozenset[str], float_nodes: frozenset[str]) -> Any:
+            found = forecast(nodes, float_nodes)
+            return replace(found, size_bytes=found.size_bytes + 4 * (len(nodes) % 2))
+
+        return told
+
+    monkeypatch.setattr(outlook, "forecaster", wrong)
+    events: list[Event] = []
+    run = pump.search(tmp_path / "run", trials=9, early_exit=False, repairs=False, listener=events.append)
+    recipes = [Recipe.from_json(text) for text in run.trials["recipe"]]
+    ours = [r.fallback == "drq" or not r.denylisted_nodes for r in recipes]
+    unlike = [len(r.denylisted_nodes) % 2 == 1 and is_ours for r, is_ours in zip(recipes, ours, strict=True)]
+    assert any(unlike)
+    assert run.trials["forecast_error"].notna().tolist() == unlike
+    for row in run.trials[run.trials["forecast_error"].notna()].itertuples():
+        assert row.forecast_error == f"it has {row.size_bytes:.0f} bytes, not {row.size_bytes + 4:.0f}"
+    assert run.summary["unlike_forecast"] == sum(unlike)
+    (warning,) = [text for text in run.summary["warnings"] if "otherwise than forecast" in text]
+    assert warning.startswith(f"{sum(unlike)} of {len(recipes)} candidates")
+    assert warning in [event.message for event in events if isinstance(event, Warned)]

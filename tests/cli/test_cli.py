@@ -128,6 +128,7 @@ SCORED = {
     "segments": 2,
     "float_ops": 3,
     "crossing_bytes": 64,
+    "warnings": [],
 }
 PICKED = {"id": "0a", "path": "out.tflite", "sha256": "ab" * 32, "heldout_low": float("nan")}
 COMMANDS = [

@@ -67,6 +67,7 @@ def one_failed(models: list[str], **_: Any) -> dict[str, Any]:
         "per_class": [{**row, "precision": 1.0, "recall": 1.0, "f1": 1.0, "agreement": float("nan")}],
         "confusion": [{"model": "good", "label": 0, "answer": 0, "count": 1}],
         "disagreements": [],
+        "warnings": [],
     }
 
 

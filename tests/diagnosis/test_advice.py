@@ -12,13 +12,16 @@ import numpy as np
 import pytest
 import zoo
 
+from autoselect.data.bundled import bundled_directory
 from autoselect.diagnosis.activations import activation_statistics, input_statistics
 from autoselect.diagnosis.advice import RULES, advise
 from autoselect.diagnosis.weights import weight_statistics
 from autoselect.domain.findings import Ablation, Advice, Findings
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.targets import Precision
 from autoselect.quantize.statistics import layer_table
+from autoselect.scoring.target_file import read_target
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -48,6 +51,7 @@ def diagnosed(
         debug_samples=len(samples),
         debug_data_given=debug is not None,
         per_channel=per_channel,
+        target=read_target("integer-only"),
     )
 
 
@@ -151,7 +155,7 @@ def test_every_rule_is_named_and_appears_once() -> None:
 
 
 def test_advice_is_complete_and_in_the_rules_order() -> None:
-    few = replace(ruined(), calibration_samples=7, target="integer-only", kinds={0: "float"})
+    few = replace(ruined(), calibration_samples=7, kinds={0: "float"})
     found = advise(few)
     order = [rule.__name__ for rule in RULES]
     assert [a.rule for a in found] == [n for n in order if n in {a.rule for a in found}]
@@ -439,20 +443,88 @@ def test_outputs_of_a_fixed_scale_do_not_leave_calibration() -> None:
     assert list(advice.subjects) == names(findings, "MUL")
 
 
-def test_ops_that_an_integer_only_target_cannot_run_are_told() -> None:
+@functools.cache
+def sine_after_dense() -> zoo.Prepared:
     import tensorflow as tf
 
-    prepared = prepare(lambda x: tf.sin(tf.matmul(x, dense(8, 1.0))) * 2.0, normal(4, 8))
+    return prepare(lambda x: tf.sin(tf.matmul(x, dense(8, 1.0))) * 2.0, normal(4, 8))
+
+
+def test_ops_that_an_integer_only_target_cannot_run_are_told() -> None:
+    prepared = sine_after_dense()
     [left_out] = [n.name for n in prepared.nodes if n.op_type == "FULLY_CONNECTED"]
-    findings = diagnosed(prepared, denylisted=[left_out])
-    advice = given(findings, "unsupported_by_target")
+    advice = given(diagnosed(prepared, denylisted=[left_out]), "unsupported_by_target")
     assert advice is not None
     assert left_out in advice.subjects
     assert len(advice.subjects) == 2
     assert "1 x float SIN" in advice.evidence
-    assert "leaves float: SIN." in advice.action
+    assert "(the accelerator runs no float ops)" in advice.evidence
+    assert "float SIN." in advice.action
     assert f"denylist what accuracy allows: {left_out!r}." in advice.action
-    assert given(replace(findings, target="cpu"), "unsupported_by_target") is None
+
+
+TARGETS = sorted(path.stem for path in (bundled_directory() / "targets").glob("*.toml"))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_target_is_advised_by_its_own_rules(target: str) -> None:
+    """Ops that no precision of the profile's accelerator (of its only processor, without one) has are told."""
+    prepared = sine_after_dense()
+    [left_out] = [n.name for n in prepared.nodes if n.op_type == "FULLY_CONNECTED"]
+    profile = read_target(target)
+    findings = replace(diagnosed(prepared, denylisted=[left_out]), target=profile)
+    runner = profile.accelerator or profile.host
+    in_float = runner.kernels.get(Precision.FLOAT)
+    lacked = [op for op in ("FULLY_CONNECTED", "SIN") if in_float is None or not in_float.runs(op)]
+    advice = given(findings, "unsupported_by_target")
+    if not lacked:
+        assert advice is None
+        return
+    assert advice is not None
+    assert repr(target) in advice.title
+    assert all(f"1 x float {op}" in advice.evidence for op in lacked)
+    assert ("FULLY_CONNECTED" in lacked) == (left_out in advice.subjects)
+    assert (f"what accuracy allows: {left_out!r}." in advice.action) == ("FULLY_CONNECTED" in lacked)
+
+
+def test_the_targets_differ_in_their_advice() -> None:
+    prepared = sine_after_dense()
+    [left_out] = [n.name for n in prepared.nodes if n.op_type == "FULLY_CONNECTED"]
+    findings = diagnosed(prepared, denylisted=[left_out])
+    found = {t: given(replace(findings, target=read_target(t)), "unsupported_by_target") for t in TARGETS}
+    assert found["tflm"] is None  # It runs both in float.
+    assert found["litert-cpu"] is not None
+    assert "SIN" in found["litert-cpu"].evidence
+    assert "FULLY_CONNECTED" not in found["litert-cpu"].evidence  # XNNPACK has a float one.
+    assert found["edgetpu"] is not None
+    assert "1 x float FULLY_CONNECTED, 1 x float SIN (the Edge TPU runs no float ops)" in found["edgetpu"].evidence
+    assert "1 x int8 MUL (comes after an op that ends the segment)" in found["edgetpu"].evidence
+    assert "Replace these op types: float SIN. Take" in found["edgetpu"].action  # The MUL is well where it is.
+
+
+def test_integer_ops_that_an_accelerator_lacks_are_told() -> None:
+    import tensorflow as tf
+
+    prepared = prepare(lambda x: tf.nn.leaky_relu(tf.matmul(x, dense(8, 1.0))) * 2.0, normal(4, 8))
+    findings = diagnosed(prepared)
+    assert set(findings.kinds.values()) == {"integer"}
+    assert given(findings, "unsupported_by_target") is None
+    advice = given(replace(findings, target=read_target("edgetpu")), "unsupported_by_target")
+    assert advice is not None
+    assert "1 x int8 LEAKY_RELU (the Edge TPU has no int8 LEAKY_RELU)" in advice.evidence
+    assert "denylist" not in advice.action
+    assert "int8 LEAKY_RELU" in advice.action
+
+
+def test_a_model_that_the_target_refuses_is_told_as_such() -> None:
+    prepared = sine_after_dense()
+    [left_out] = [n.name for n in prepared.nodes if n.op_type == "FULLY_CONNECTED"]
+    findings = diagnosed(prepared, denylisted=[left_out])
+    hybrid = {i: "hybrid" if kind == "float" else kind for i, kind in findings.kinds.items()}
+    advice = given(replace(findings, kinds=hybrid, target=read_target("tflm")), "unsupported_by_target")
+    assert advice is not None
+    assert "refuses" in advice.title
+    assert "It takes no such model." in advice.action
 
 
 def test_an_all_integer_model_runs_on_an_integer_only_target() -> None:

@@ -3,6 +3,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,11 @@ def texts(path: Path) -> dict[str, str]:
     return {str(p.relative_to(path)): p.read_text() for p in sorted(path.rglob("*")) if p.is_file()}
 
 
+def shown(root: Path) -> list[str]:
+    """What lies in a cache, its lock aside."""
+    return sorted(p.name for p in root.iterdir() if p.name != ".lock")
+
+
 def test_what_is_kept_is_fetched(tmp_path: Path) -> None:
     made = folder_with(tmp_path / "made", table="1,2", model="bytes")
     folder_with(made / "inner", deep="x")
@@ -31,7 +39,7 @@ def test_what_is_kept_is_fetched(tmp_path: Path) -> None:
     assert cache.fetch(entry, tmp_path / "run" / "prepared")
     assert texts(tmp_path / "run" / "prepared") == {"inner/deep": "x", "model": "bytes", "table": "1,2"}
     # Nothing unfinished stays behind.
-    assert [p.name for p in (tmp_path / "cache").iterdir()] == ["key"]
+    assert shown(tmp_path / "cache") == ["key"]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +91,7 @@ def test_the_entries_unused_for_longest_make_room(tmp_path: Path, monkeypatch: p
     # Fetching is using: the oldest entry is now the newest.
     assert cache.fetch(root / "oldest", tmp_path / "target")
     cache.keep(made, root / "new")
-    assert sorted(p.name for p in root.iterdir()) == ["new", "oldest"]
+    assert shown(root) == ["new", "oldest"]
 
 
 def test_a_cache_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
@@ -104,14 +112,15 @@ def test_a_full_disk_leaves_no_half_entry(tmp_path: Path, monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         patch.setattr(cache.shutil, "copytree", half_a_copy)
         cache.keep(made, root / "key")
-    assert list(root.iterdir()) == []
+    assert shown(root) == []
 
 
 def test_two_runs_may_keep_the_same_entry(tmp_path: Path) -> None:
     made = folder_with(tmp_path / "made", table="1")
     for _ in range(2):
         cache.keep(made, tmp_path / "cache" / "key")
-    assert texts(tmp_path / "cache") == {"key/complete": "", "key/table": "1"}
+    assert texts(tmp_path / "cache" / "key") == {"complete": "", "table": "1"}
+    assert shown(tmp_path / "cache") == ["key"]
 
 
 def test_a_target_that_cannot_be_written_is_a_storage_error(tmp_path: Path) -> None:
@@ -126,3 +135,79 @@ def test_the_folder_may_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert cache.cache_directory() == tmp_path
     monkeypatch.setenv("AUTOSELECT_CACHE_DIR", "")
     assert cache.cache_directory().name == "autoselect"
+
+
+def test_an_entry_is_not_evicted_while_it_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process makes room just while this one copies: it waits, and the entry then is the one used last."""
+    monkeypatch.setattr(cache, "MAX_ENTRIES", 1)
+    made, root = folder_with(tmp_path / "made", model="1", table="2"), tmp_path / "cache"
+    cache.keep(made, root / "used")
+    os.utime(root / "used", (1e9, 1e9))
+    begun, copy, others = threading.Event(), shutil.copytree, []
+
+    def slow_copy(source: Path, target: Path, **options: object) -> None:
+        if Path(source) == root / "used":
+            begun.set()
+            others[0].join(timeout=1.0)  # It would be done by then, if it did not wait.
+        copy(source, target, **options)
+
+    monkeypatch.setattr(cache.shutil, "copytree", slow_copy)
+    others.append(threading.Thread(target=lambda: (begun.wait(), cache.keep(made, root / "new"))))
+    others[0].start()
+    assert cache.fetch(root / "used", tmp_path / "target")
+    others[0].join()
+    assert texts(tmp_path / "target") == {"model": "1", "table": "2"}
+
+
+def test_an_entry_that_vanishes_while_it_is_fetched_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a user empties the cache."""
+    entry = tmp_path / "cache" / "key"
+    cache.keep(folder_with(tmp_path / "made", table="1"), entry)
+    copy = shutil.copytree
+
+    def copy_too_late(source: Path, target: Path, **options: object) -> None:
+        shutil.rmtree(source)
+        copy(source, target, **options)
+
+    monkeypatch.setattr(cache.shutil, "copytree", copy_too_late)
+    assert not cache.fetch(entry, tmp_path / "target")
+    assert not (tmp_path / "target").exists()
+
+
+def test_half_an_entry_that_a_killed_process_left_is_replaced(tmp_path: Path) -> None:
+    entry = folder_with(tmp_path / "cache" / "key", half="1")
+    cache.keep(folder_with(tmp_path / "made", table="1"), entry)
+    assert cache.fetch(entry, tmp_path / "target")
+    assert texts(tmp_path / "target") == {"table": "1"}
+
+
+RACE = """
+import sys, random, shutil
+from pathlib import Path
+from autoselect.runs import cache
+
+root, own = Path(sys.argv[1]), Path(sys.argv[2])
+cache.MAX_ENTRIES = 2
+made = own / "made"
+made.mkdir(parents=True)
+for name in "abcdefgh":
+    (made / name).write_text(name)
+draw = random.Random(sys.argv[2])
+for _ in range(150):
+    entry = root / str(draw.randrange(5))
+    if cache.fetch(entry, own / "target"):
+        assert sorted(p.name for p in (own / "target").iterdir()) == list("abcdefgh")
+        shutil.rmtree(own / "target")
+    else:
+        cache.keep(made, entry)
+"""
+
+
+def test_processes_that_share_a_cache_do_not_trip_over_each_other(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RACE, str(tmp_path / "cache")]
+    running = [
+        subprocess.Popen([*command, str(tmp_path / str(i))], stderr=subprocess.PIPE, text=True) for i in range(3)
+    ]
+    said = [process.communicate(timeout=120)[1] for process in running]
+    assert [(process.returncode, text) for process, text in zip(running, said, strict=True)] == [(0, "")] * 3
+    assert len(shown(tmp_path / "cache")) <= 2

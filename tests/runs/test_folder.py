@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -210,3 +212,37 @@ def test_calibrated_models_of_other_repairs_have_other_names(tmp_path: Path) -> 
     of_nodes = [folder.calibrated(("ranges-mse", f"ranges-observed:a/{node};b")).name for node in "xy"]
     assert len(set(of_nodes)) == 2
     assert all(name.startswith("calibrated-ranges-mse-nodes-") and len(name) < 50 for name in of_nodes)
+
+
+@pytest.mark.parametrize("name", ["NA", "nan", "null", "None", "N/A", "-NaN", "#N/A", "1e5", "007", "True", "inf"])
+def test_a_name_that_looks_like_a_missing_value_or_a_number_is_a_name(name: str, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    rows = [{"index": 0, "tensor_name": name, "op_name": "ADD", "stddev": math.nan}]
+    folder.write_table(folder.layer_statistics, ("index", "tensor_name", "op_name", "stddev"), rows)
+    failed = replace(record(0, scores=None, recipe=None), error=name, origin=name)
+    unlike = replace(SCORES, sqnr_db=math.nan)
+    folder.write_table(
+        folder.trials,
+        records.trial_columns("accuracy"),
+        [records.trial_row(t, "accuracy", []) for t in (failed, record(1, scores=unlike))],
+    )
+    run = load_run(tmp_path / "run")
+    assert run.layer_statistics["tensor_name"].tolist() == [name]
+    assert run.layer_statistics["stddev"].isna().all()
+    assert (run.trials["error"][0], run.trials["origin"][0]) == (name, name)
+    assert run.trials["error"].isna().tolist() == [False, True]
+    assert run.trials["sqnr_db"].isna().all()
+    assert run.trials["accuracy"].isna().tolist() == [True, False]
+    assert run.trials["accuracy"][1] == 0.9
+
+
+@pytest.mark.parametrize("file", ["../../x", "/etc/hostname", "front/../../x.tflite", "out/x.tflite", ""])
+def test_a_front_whose_files_lie_elsewhere_is_refused(file: str, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    (tmp_path / "elsewhere").mkdir()
+    (folder.root / "out").symlink_to(tmp_path / "elsewhere")
+    text = folder.front_table.read_text()
+    assert "front/0123456789.tflite" in text
+    folder.front_table.write_text(text.replace("front/0123456789.tflite", file))
+    with pytest.raises(RunFolderError, match=r"front\.csv.*0123456789.*outside of the run folder"):
+        load_run(tmp_path / "run")

@@ -43,6 +43,16 @@ def test_wilson_as_published() -> None:
     assert (round(low, 4), round(high, 4)) == (0.2553, 0.3662)
 
 
+@pytest.mark.parametrize("name", ["kl_divergence", "mse", "mae"])
+@pytest.mark.parametrize("values", [[0.0] * 20, [0.0] * 10 + [1.0] * 10], ids=["zeros", "zeros and ones"])
+def test_only_shares_of_hits_get_wilsons_interval(name: str, values: list[float]) -> None:
+    """An error that happens to be 0 or 1 on every sample is no count of hits: its interval is a mean's."""
+    low, high = confidence_interval(make_metric(name), column(values))
+    assert (low, high) != pytest.approx(wilson(int(sum(values)), 20, 0.95), abs=1e-9)
+    assert low <= np.mean(values) <= high
+    assert len(set(values)) > 1 or low == high == 0.0
+
+
 def test_bootstrap_of_a_mean_is_close_to_the_normal_interval() -> None:
     values = np.random.default_rng(1).normal(10.0, 2.0, size=400)
     low, high = confidence_interval(ERROR, column(values))

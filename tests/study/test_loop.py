@@ -20,6 +20,7 @@ from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.errors import BuildError, MetricError, PreparationError, ScoreError, WorkerDied
 from autoselect.runs.records import TrialRecord
 from autoselect.study.baselines import Baseline
+from autoselect.study.forecast_check import ForecastCheck
 from autoselect.study.loop import Racing, SearchLoop, Stop, Yardstick, never
 from autoselect.study.optuna_study import SearchStudy
 from autoselect.study.problem import Atom, Forecast, Problem
@@ -50,6 +51,7 @@ class Search:
         racing: Racing | None = None,
         space: BoundSpace = SPACE,
         costs: Sequence[str] = ("size_bytes", "penalty"),
+        forecasts: ForecastCheck | None = None,
     ) -> None:
         self.pool = pool or FakePool()
         self.events: list[Event] = []
@@ -74,6 +76,7 @@ class Search:
             racing=racing,
             timeout_seconds=1.0,
             listener=self.events.append,
+            forecasts=forecasts,
         )
 
     def run(self, trials: int, baselines: list[Baseline] = BASELINES, stop: Stop = never) -> list[TrialRecord]:

@@ -18,7 +18,7 @@ from autoselect.domain.search_space import BoundSpace, Cut, Toggle
 from autoselect.errors import RunFolderError
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.study.baselines import Baseline
-from autoselect.study.optuna_study import Asked, SearchStudy
+from autoselect.study.optuna_study import Asked, SearchStudy, read_records
 
 OBJECTIVES = (
     Objective(name="accuracy", direction="maximize"),
@@ -224,3 +224,36 @@ def test_an_interrupt_leaves_a_study_that_agrees_with_its_file(
         study.close_abandoned()
         assert study.records() == open_study(path).records()
     assert interrupts == 5  # A trial is opened, described and told in as many writes.
+
+
+def test_reading_leaves_the_journal_as_it_is(path: Path) -> None:
+    study = open_study(path)
+    told(study, 0.9)
+    told(study, 0.8)
+    path.write_bytes(path.read_bytes() + b'{"half a li')
+    before = path.read_bytes()
+    assert [record.number for record in read_records(path)] == [0, 1]
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_opening_again_appends_nothing(path: Path) -> None:
+    told(open_study(path), 0.9)
+    before = path.read_bytes()
+    open_study(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [None, b""], ids=["missing", "empty"])
+def test_where_there_is_no_study_there_are_no_records(path: Path, content: bytes | None) -> None:
+    if content is not None:
+        path.write_bytes(content)
+    assert read_records(path) == []
+    assert path.exists() == (content is not None)
+
+
+def test_reading_tells_of_a_damaged_journal(path: Path) -> None:
+    told(open_study(path), 0.9)
+    path.write_bytes(b"no json\n" + path.read_bytes())
+    with pytest.raises(RunFolderError, match="is damaged"):
+        read_records(path)

@@ -13,6 +13,7 @@ from autoselect.domain.graph import Graph, Op, OpKind, Tensor
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.search_space import BoundSpace, Cut, Toggle
+from autoselect.study import problem as problem_module
 from autoselect.study.problem import Atom, Forecast, Problem, atoms_of, bits, indicator, neighbours_of
 
 MASKS = st.integers(0, (1 << 70) - 1)
@@ -245,3 +246,20 @@ def test_what_is_refined_costs_the_same_and_is_another_candidate() -> None:
     plain, refined = problem.forecast(0b0110), problem.forecast(0b0110 | problem.refinement)
     assert (plain.size_bytes, plain.penalty) == (refined.size_bytes, refined.penalty)
     assert refined.key == (plain.key, "refined")
+
+
+def test_forecasts_are_remembered_but_not_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problem_module, "FORECASTS_KEPT", 50)
+    asked: list[frozenset[str]] = []
+
+    def forecast(nodes: frozenset[str], float_nodes: frozenset[str]) -> Forecast:
+        asked.append(nodes)
+        return Forecast(len(nodes), 0.0, nodes)
+
+    atoms = [Atom(nodes=frozenset({f"n{i}"}), op_type="ADD", position=i, sensitivity=0.1) for i in range(10)]
+    problem = Problem(atoms, [frozenset()] * 10, forecast)
+    first = [problem.forecast(mask) for mask in range(200)]
+    assert [problem.forecast(mask) for mask in range(150, 200)] == first[150:]
+    assert len(asked) == 200
+    assert [problem.forecast(mask) for mask in range(150)] == first[:150]
+    assert len(asked) == 350

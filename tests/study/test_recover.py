@@ -129,3 +129,18 @@ def test_a_manifest_without_the_float_model_asks_for_a_resume(folder: RunFolder)
 def test_no_run_at_all(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="holds no run"):
         recover(RunFolder(tmp_path))
+
+
+def test_a_run_in_order_is_read_where_nothing_can_be_written(folder: RunFolder) -> None:
+    told(folder, "a", 0.9, 900, 4.0)
+    assert recover(folder)
+    folder.lock.unlink()
+    folder.study.write_bytes(folder.study.read_bytes() + b'{"half a li')
+    before = {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()}
+    folder.root.chmod(0o555)
+    try:
+        assert not recover(folder)
+        assert len(load_run(folder.root).trials) == 1
+    finally:
+        folder.root.chmod(0o755)
+    assert {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()} == before

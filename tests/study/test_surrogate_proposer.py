@@ -6,6 +6,7 @@ import pytest
 from synthetic import chain_of, synthetic, volume
 
 from autoselect.domain.objectives import Constraints
+from autoselect.study import problem as problem_module
 from autoselect.study.problem import Mask, Problem
 from autoselect.study.proposers import Proposer, prefix, random_masks
 from autoselect.study.seen import Seen
@@ -48,9 +49,9 @@ class Thinking(SurrogateProposer):
     def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
         if seen:
             self.think_ahead(seen[:-1], [seen[-1].mask])
-        before = len(self._problem._forecasts)
+        before = self._problem._remembered.cache_info().misses
         found = super().propose(seen, pending)
-        self.forecasts += len(self._problem._forecasts) - before
+        self.forecasts += self._problem._remembered.cache_info().misses - before
         return found
 
 
@@ -205,3 +206,13 @@ def test_the_end_of_the_budget_takes_float_islands_back() -> None:
     mask = proposer.propose(seen, [])
     assert mask is not None
     assert any(mask == s.mask & ~island for s in seen for island in problem.islands(s.mask))
+
+
+def test_a_search_finds_the_same_however_few_forecasts_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found() -> list[Mask]:
+        truth = synthetic(40, 3)
+        return [s.mask for s in truth.run(SurrogateProposer(truth.problem, 0, 20), 20)]
+
+    expected = found()
+    monkeypatch.setattr(problem_module, "FORECASTS_KEPT", 16)
+    assert found() == expected
