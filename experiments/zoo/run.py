@@ -1,4 +1,7 @@
-"""Runs the zoo: every model in a process of its own, one row each; writes ``zoo.json`` and ``table.md``."""
+"""Runs the zoo: every model in a process of its own, one row each; writes ``zoo.json`` and ``table.md``.
+
+Rows of models that are not run stay, if they were found with the same amounts.
+"""
 
 from __future__ import annotations
 
@@ -61,13 +64,22 @@ def main() -> None:
         if (not options.only or name in options.only) and not (model.large and options.but_largest)
     ]
     options.output.mkdir(parents=True, exist_ok=True)
-    found = {}
     for name in chosen:
-        found[name] = examined(name, options)
-        print(tables.line(name, found[name]), flush=True)
-        content = json.dumps({"amounts": _amounts(options), "models": found}, indent=1)
-        (options.output / "zoo.json").write_text(content + "\n", encoding="utf-8")
-        (options.output / "table.md").write_text(tables.table(found), encoding="utf-8")
+        row = examined(name, options)
+        print(tables.line(name, row), flush=True)
+        write(options, name, row)
+
+
+def write(options: argparse.Namespace, name: str, row: dict[str, Any]) -> None:
+    """Put a row into both files; other processes may have written theirs meanwhile."""
+    path = options.output / "zoo.json"
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    rows = before["models"] if before.get("amounts") == _amounts(options) else {}
+    rows[name] = row
+    found = {name: rows[name] for name in MODELS if name in rows}
+    content = json.dumps({"amounts": _amounts(options), "models": found}, indent=1)
+    path.write_text(content + "\n", encoding="utf-8")
+    (options.output / "table.md").write_text(tables.table(found), encoding="utf-8")
 
 
 def _amounts(options: argparse.Namespace) -> dict[str, int]:
