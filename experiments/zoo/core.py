@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,7 +96,7 @@ class Reference:
         content: The model.
         integer: Denied nodes that it keeps in integers.
         hybrid: Denied nodes whose weights it rounds.
-        direct: The model with every operand converted once.
+        direct: The model with every operand converted once, and float constants as they were.
         detours: What :attr:`direct` does without.
     """
 
@@ -127,7 +128,7 @@ def quantizers(prepared: Prepared, denied: Sequence[Node], base: Recipe) -> Refe
         return tuple(n for n in denied if any(graph.ops[at].kind is kind for at in places.get(n.index, ())))
 
     content = fb.serialise(model)
-    detours = _take_detours_out(model)
+    detours = _take_detours_out(model, fb.parse(prepared.calibrated.content))
     return Reference(
         content=content,
         integer=having(OpKind.INTEGER),
@@ -137,25 +138,36 @@ def quantizers(prepared: Prepared, denied: Sequence[Node], base: Recipe) -> Refe
     )
 
 
-def _take_detours_out(model: fb.Model) -> set[str]:
-    """Convert what ops read once, where it is converted from what was converted already, in place; says what it was."""
+def _take_detours_out(model: fb.Model, float_model: fb.Model) -> set[str]:
+    """Convert each operand once, and read constants as the float model has them, in place; says what was otherwise."""
     graph, found = model.subgraphs[0], set[str]()
     for op in graph.operators:
         op.inputs = np.array(op.inputs, dtype=np.int32)
     conversions = {int(op.outputs[0]): op for op in graph.operators if fb.op_type(model, op) in fb.CONVERSIONS}
     for op in (op for op in graph.operators if fb.op_type(model, op) not in fb.CONVERSIONS):
         for position, tensor in enumerate(map(int, op.inputs)):
-            last = conversions.get(tensor)
-            first = conversions.get(int(last.inputs[0])) if last is not None else None
-            if last is None or first is None:
-                continue
-            source = int(first.inputs[0])
-            if fb.is_constant(model, graph.tensors[source]):
+            chain = [tensor]
+            while chain[-1] in conversions:
+                chain.append(int(conversions[chain[-1]].inputs[0]))
+            is_float = not fb.scales(graph.tensors[tensor])
+            if len(chain) > 1 and is_float and fb.is_constant(model, graph.tensors[chain[-1]]):
                 found.add("the quantizer rounds a constant that a denied op reads")
-            else:
-                found.add(f"the quantizer quantizes an operand of a {fb.op_type(model, op)} twice")
-            if graph.tensors[source].type == graph.tensors[tensor].type and not fb.scales(graph.tensors[source]):
-                op.inputs[position] = source
-            else:
-                last.inputs[0] = source
+                op.inputs[position] = _float_constant(model, float_model, names.op_index(model, op), position)
+            elif len(chain) > 2:
+                twice = f"quantizes an operand of a {fb.op_type(model, op)} twice"
+                found.add(f"the quantizer {'rescales what a denied op reads' if is_float else twice}")
+                if is_float and not fb.scales(graph.tensors[chain[-1]]):
+                    op.inputs[position] = chain[-1]
+                else:
+                    conversions[tensor].inputs[0] = chain[-1]
     return found
+
+
+def _float_constant(model: fb.Model, float_model: fb.Model, index: int | None, position: int) -> int:
+    """Bring the constant that the float model's op reads there into a model; its tensor."""
+    assert index is not None
+    graph = float_model.subgraphs[0]
+    tensor = copy(graph.tensors[graph.operators[index].inputs[position]])
+    tensor.buffer = fb.add_buffer(model, fb.constant_values(float_model, tensor))
+    model.subgraphs[0].tensors.append(tensor)
+    return len(model.subgraphs[0].tensors) - 1

@@ -49,7 +49,7 @@ BASES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Amounts:
-    """How much of everything: recipes for each of ``BASES``, mixes, trials (0 for no search), samples."""
+    """How much of everything: recipes for each of ``BASES``, mixes, trials, samples."""
 
     recipes: int
     mixes: int
@@ -71,8 +71,8 @@ class Sheet:
         self._path.write_text(json.dumps(self._rows, indent=1) + "\n", encoding="utf-8")
 
 
-def examine(name: str, amounts: Amounts, sheet: Sheet) -> None:
-    """Find all that the table has of a model."""
+def examine(name: str, amounts: Amounts, sheet: Sheet, chosen: Sequence[str]) -> None:
+    """Find what the table has of a model, as far as the chosen steps tell it."""
     model = MODELS[name]
     try:
         path = model.path()
@@ -94,6 +94,7 @@ def examine(name: str, amounts: Amounts, sheet: Sheet) -> None:
         "ends": ends,
         "forecasts": lambda prepared: {"forecasts": forecasts(prepared, amounts.recipes)},
         "mixes": lambda prepared: {"mixes": mixes(prepared, amounts.mixes)},
+        "search": lambda _: {"scores": scores(path, model, calibration, evaluation, amounts.trials)},
     }
     sheet.add(died_at="preparing")
     try:
@@ -102,18 +103,12 @@ def examine(name: str, amounts: Amounts, sheet: Sheet) -> None:
         sheet.add(prepared=f"refused: {exc}", died_at=None)
         return
     sheet.add(nodes=len(prepared.nodes), folded=len(prepared.folded), not_normalised=prepared.told)
-    for step, do in steps.items():
+    for step in chosen:
         sheet.add(died_at=step)
         try:
-            sheet.add(**do(prepared))
+            sheet.add(**steps[step](prepared))
         except AutoselectError as exc:
             sheet.add(**{f"{step}_failed": str(exc)})
-    if amounts.trials:
-        sheet.add(died_at="search")
-        try:
-            sheet.add(scores=scores(path, model, calibration, evaluation, amounts.trials))
-        except AutoselectError as exc:
-            sheet.add(search_failed=str(exc))
     sheet.add(died_at=None)
 
 
@@ -311,11 +306,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=MODELS)
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--steps", nargs="+", required=True)
     for field in Amounts.__dataclass_fields__:
         parser.add_argument(f"--{field}", type=int, required=True)
     options = vars(parser.parse_args())
-    name, output = options.pop("name"), options.pop("output")
-    examine(name, Amounts(**options), Sheet(output))
+    name, output, steps = (options.pop(key) for key in ("name", "output", "steps"))
+    examine(name, Amounts(**options), Sheet(output), steps)
 
 
 if __name__ == "__main__":
