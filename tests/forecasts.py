@@ -1,16 +1,30 @@
-"""The one place that knows how candidates are forecast: tests compare the forecast of a recipe with its build."""
+"""The one place that knows how candidates are forecast: the forecast of a recipe is compared with its build.
+
+Tests and ``experiments/zoo`` do so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import zoo
 
 from autoselect.domain.graph import Graph, Op
+from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
+from autoselect.quantize.build import Builder, Candidate
+
+
+class Prepared(Protocol):
+    """A model whose candidates can be built: its nodes in graph order, and their builder."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]: ...
+
+    @property
+    def builder(self) -> Builder: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +42,7 @@ class Told:
     ops: tuple[tuple[Any, ...], ...]
 
 
-def forecaster(prepared: zoo.Prepared, base: Recipe) -> Callable[[Recipe], Told]:
+def forecaster(prepared: Prepared, base: Recipe) -> Callable[[Recipe], Told]:
     """Forecasts recipes that have the base's granularity, interface and repairs; ``recipe`` names nodes, no globs."""
     blueprint = prepared.builder.blueprint(base)
 
@@ -44,9 +58,8 @@ def forecaster(prepared: zoo.Prepared, base: Recipe) -> Callable[[Recipe], Told]
     return forecast
 
 
-def built(prepared: zoo.Prepared, recipe: Recipe) -> Told:
-    """The same of what the builder makes."""
-    candidate = prepared.builder.build(recipe)
+def built(candidate: Candidate) -> Told:
+    """The same of what the builder made."""
     return Told(size_bytes=len(candidate.content), kinds=dict(candidate.kinds), ops=described(candidate.graph))
 
 
@@ -60,17 +73,22 @@ def described(graph: Graph) -> tuple[tuple[Any, ...], ...]:
     return tuple(sorted(row(op) for op in graph.ops))
 
 
-def drawn_recipes(nodes: Sequence[Any], base: Recipe, count: int, seed: int) -> Iterator[Recipe]:
-    """Nothing denied, everything denied, then sets of nodes of all sizes; each fallback in turn, and some of each."""
+def drawn(nodes: Sequence[Node], count: int, seed: int) -> Iterator[list[Node]]:
+    """No node, all nodes, then sets of nodes of all sizes."""
     rng = np.random.default_rng(seed)
     for number in range(count):
         share = (0.0, 1.0)[number] if number < 2 else rng.random()
-        denied = [escaped(node.name) for node in nodes if rng.random() < share]
-        mixed = denied[::2] if number % 3 == 2 else []
+        yield [node for node in nodes if rng.random() < share]
+
+
+def drawn_recipes(nodes: Sequence[Node], base: Recipe, count: int, seed: int) -> Iterator[Recipe]:
+    """Drawn nodes are denied; each fallback in turn, and some of each."""
+    for number, chosen in enumerate(drawn(nodes, count, seed)):
+        denied = [escaped(node.name) for node in chosen]
         yield replace(
             base,
             denylisted_nodes=frozenset(denied),
-            float_nodes=frozenset(mixed),
+            float_nodes=frozenset(denied[::2] if number % 3 == 2 else ()),
             fallback="drq" if number % 3 else "float",
         )
 

@@ -73,3 +73,4 @@ def test_the_table_of_the_zoo_is_what_was_measured(monkeypatch: pytest.MonkeyPat
             assert row["out_of_reach"] == []
             assert {name: f["first"] for name, f in row["forecasts"].items() if f["exact"] < f["of"]} == {}
             assert (row["all_float"], row["all_int8"]) == ("", "")
+            assert [kind for kind in row["mixes"]["classes"] if not kind.startswith(("equal", "the quantizer "))] == []

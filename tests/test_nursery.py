@@ -130,7 +130,7 @@ def test_forecasts_are_exact(grown: Grown, name: str) -> None:
     for base in (Recipe(), Recipe(per_channel=False), Recipe(io_type="int8"), Recipe(repairs=("bias", "ranges-mse"))):
         forecast = forecasts.forecaster(prepared, base)
         for recipe in forecasts.drawn_recipes(prepared.nodes, base, RECIPES, seed=len(prepared.nodes)):
-            assert forecast(recipe) == forecasts.built(prepared, recipe), recipe
+            assert forecast(recipe) == forecasts.built(prepared.builder.build(recipe)), recipe
 
 
 @pytest.mark.parametrize("name", nursery.NETS)

@@ -113,9 +113,13 @@ def calibrate(content: bytes, samples: list[list[np.ndarray]], nodes: Sequence[s
     return CalibratedModel(content=fb.serialise(model), names=name_map)
 
 
-def prepare(content: bytes, samples: list[list[np.ndarray]] | None = None) -> Prepared:
+def prepare(
+    content: bytes,
+    samples: list[list[np.ndarray]] | None = None,
+    normalised_by: Callable[[bytes], normalise.Normalised] = normalise.normalise,
+) -> Prepared:
     samples = random_samples(content) if samples is None else samples
-    normalised = normalise.normalise(content)
+    normalised = normalised_by(content)
     calibrated = calibrate(normalised.content, samples, normalised.node_names)
     wholes = make_wholes(RepairKit(calibrated), Recipe())
     return Prepared(calibrated=calibrated, nodes=find_nodes(wholes), samples=samples)

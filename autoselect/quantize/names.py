@@ -156,6 +156,7 @@ def restore(model: fb.Model, names: NameMap) -> None:
     one that its own op writes has the name, and its converted copy the name with its dtype: ``x_float32``.
     """
     graph = model.subgraphs[0]
+    _part_constant_outputs(model)
     fixed = dict(zip([int(i) for i in graph.outputs], names.outputs, strict=True))
     fixed.update(zip([int(i) for i in graph.inputs], names.inputs, strict=True))
     taken = Counter(fixed.values())
@@ -172,6 +173,18 @@ def restore(model: fb.Model, names: NameMap) -> None:
                 tensor.name = _free(wanted, tensor, taken).encode()
     for index, name in fixed.items():
         graph.tensors[index].name = name.encode()
+
+
+def _part_constant_outputs(model: fb.Model) -> None:
+    """Give each output that is a constant a tensor of its own: the quantizer makes one of equal constants."""
+    graph = model.subgraphs[0]
+    graph.outputs = np.array(graph.outputs, dtype=np.int32)
+    taken = {int(i) for op in graph.operators for i in op.inputs}
+    for place, index in enumerate(map(int, graph.outputs)):
+        if index in taken and fb.is_constant(model, graph.tensors[index]):
+            graph.tensors.append(copy(graph.tensors[index]))
+            graph.outputs[place] = len(graph.tensors) - 1
+        taken.add(index)
 
 
 def restore_constants(model: fb.Model, names: NameMap, places: Mapping[int, Sequence[int]]) -> None:

@@ -271,7 +271,7 @@ class _Reader:
     def _tensor(self, slot: int, name: str) -> fp.Footprint:
         made = copy(self._slots.tensors[slot])
         made.name = name.encode()
-        return fp.tensor_footprint(self._wholes.in_float.model, made, is_constant=False)
+        return fp.tensor_footprint(self._wholes.in_float.model, made, is_constant=made.buffer != 0)
 
     def _converted(self, slot: int, name: str) -> fp.Footprint:
         op_type = "DEQUANTIZE" if fb.scales(self._slots.tensors[slot]) == () else "QUANTIZE"

@@ -46,7 +46,7 @@ class Slots:
     Attributes:
         values: In order: the model's inputs, constants that are outputs, what the float model's ops write, then what
             only other builds compute.
-        tensors: For each slot a tensor like it.
+        tensors: For each slot a tensor like it; one with a buffer of the float model for a constant.
         value_of: For each slot its value.
         of_float: For each activation of the float model its slot.
         of_integer: For each activation of the integer build its slot.
@@ -86,7 +86,9 @@ class Slots:
         written = {int(t) for op in graph.operators for t in op.outputs}
         for tensor, name in zip(map(int, graph.outputs), key.outputs, strict=True):
             if tensor not in written and tensor not in self.of_float:
-                self.of_float[tensor] = self._new_value(name, graph.tensors[tensor], is_constant=True)
+                self.of_float[tensor] = self._new_value(
+                    name, graph.tensors[tensor], is_constant=fb.is_constant(model, graph.tensors[tensor])
+                )
                 self._constant_outputs.append(self.of_float[tensor])
         for op, row in zip(graph.operators, rows, strict=True):
             for tensor, name in zip(map(int, op.outputs), row, strict=True):
@@ -95,12 +97,17 @@ class Slots:
     def _read_integer(self) -> None:
         model, graph = self._integer.model, self._integer.model.subgraphs[0]
         float_graph = self._float.model.subgraphs[0]
-        ends = [(graph.inputs, float_graph.inputs), (graph.outputs, float_graph.outputs)]
         written = {int(t) for op in graph.operators for t in op.outputs}
-        for tensors, twins in ends:
-            for tensor, twin in zip(map(int, tensors), map(int, twins), strict=True):
-                if tensor not in written:
-                    self._note(tensor, self.value_of[self.of_float[twin]], own=True)
+        for tensor, twin in zip(map(int, graph.inputs), map(int, float_graph.inputs), strict=True):
+            self._note(tensor, self.value_of[self.of_float[twin]], own=True)
+        # The quantizer makes one tensor of equal constants, so that outputs are told by their place.
+        self._unwritten_outputs = {
+            place: self._note(tensor, self.value_of[self.of_float[twin]], own=True)
+            for place, (tensor, twin) in enumerate(
+                zip(map(int, graph.outputs), map(int, float_graph.outputs), strict=True)
+            )
+            if tensor not in written
+        }
         index_at = {place: index for index, place in self._integer.places.items()}
         for place, op in enumerate(graph.operators):
             if place in index_at:
@@ -159,6 +166,7 @@ class Slots:
         """
         graph = self._integer.model.subgraphs[0]
         inputs, outputs = ([self.of_integer[int(t)] for t in row] for row in (graph.inputs, graph.outputs))
+        outputs = [self._unwritten_outputs.get(place, slot) for place, slot in enumerate(outputs)]
         if io_type == "float32":
             return self._float_ends(inputs, outputs)
         return self._integer_ends(inputs, outputs, is_unsigned=io_type == "uint8")

@@ -82,6 +82,7 @@ class _Stitcher:
             tensor.buffer = 0 if tensor.isVariable else self._buffer(buffer)
             return tensor
         tensor = copy(stock.tensors[slot])
+        tensor.buffer = self._buffer(stock.frame.buffers[tensor.buffer])
         is_own = slot == self._plan.own[stock.value_of[slot]]
         tensor.name = stock.names[0 if is_own else 1][slot].encode()
         return tensor

@@ -425,16 +425,21 @@ def constant_key(tensor: Any) -> tuple[object, ...]:
 
 
 def order_operator_codes(model: Model) -> None:
-    """Drop the op types that no op has, and put conversions last and the rest in order of their code, in place."""
-    used = {op.opcodeIndex for graph in model.subgraphs for op in graph.operators}
+    """Keep one op code, of the highest version, for each op type that ops have, in place.
 
-    def rank(index: int) -> tuple[object, ...]:
+    Conversions come last, the rest in order of their code.
+    """
+    ops = [op for graph in model.subgraphs for op in graph.operators]
+    codes: dict[tuple[bool, int, bytes], Any] = {}
+    rank = {index: _rank(model.operatorCodes[index]) for index in {int(op.opcodeIndex) for op in ops}}
+    for index, found in rank.items():
         code = model.operatorCodes[index]
-        return (OP_TYPES.get(code.builtinCode) in CONVERSIONS, code.builtinCode, code.customCode or b"", index)
+        codes[found] = max(codes.get(found, code), code, key=lambda one: int(one.version))
+    order = sorted(codes)
+    for op in ops:
+        op.opcodeIndex = order.index(rank[int(op.opcodeIndex)])
+    model.operatorCodes = [codes[found] for found in order]
 
-    order = sorted(used, key=rank)
-    place = {old: new for new, old in enumerate(order)}
-    model.operatorCodes = [model.operatorCodes[old] for old in order]
-    for graph in model.subgraphs:
-        for op in graph.operators:
-            op.opcodeIndex = place[op.opcodeIndex]
+
+def _rank(code: Any) -> tuple[bool, int, bytes]:
+    return (OP_TYPES.get(code.builtinCode) in CONVERSIONS, code.builtinCode, code.customCode or b"")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from autoselect.data.representative import representative_samples
-from autoselect.domain.graph import Graph, Op, OpKind
+from autoselect.domain.graph import OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, ScoreError
@@ -47,15 +47,6 @@ class Prepared:
     samples: Sequence[Mapping[str, np.ndarray]]
     folded: tuple[str, ...]
     told: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What is told of a candidate: bytes of its file, kinds of its nodes by name, its ops as :func:`described`."""
-
-    size_bytes: int
-    kinds: Mapping[str, str]
-    ops: tuple[tuple[Any, ...], ...]
 
 
 def intake(path: Path, shapes: Mapping[str, Sequence[int]]) -> tuple[bytes, tuple[str, ...]]:
@@ -97,49 +88,33 @@ def _normalised(content: bytes, fed: Sequence[Mapping[str, np.ndarray]]) -> tupl
     return normalise.as_it_is(content), why
 
 
-def forecaster(prepared: Prepared, base: Recipe) -> Callable[[Recipe], Told]:
-    """Forecasts recipes that have the base's granularity, interface and repairs, and name nodes without globs."""
-    blueprint = prepared.builder.blueprint(base)
-
-    def forecast(recipe: Recipe) -> Told:
-        denied, floats = (
-            [i for i, node in enumerate(prepared.nodes) if escaped(node.name) in chosen]
-            for chosen in (recipe.denylisted_nodes, recipe.float_nodes)
-        )
-        found = blueprint.plan(denied, recipe.fallback, floats)
-        kinds = {node.name: kind for node, kind in zip(prepared.nodes, found.kinds, strict=True)}
-        return Told(size_bytes=found.size_bytes, kinds=kinds, ops=described(found.graph))
-
-    return forecast
-
-
-def build(prepared: Prepared, recipe: Recipe) -> tuple[bytes, Told]:
-    """A candidate, and what a forecast should have told of it."""
-    built = prepared.builder.build(recipe)
-    return built.content, Told(size_bytes=len(built.content), kinds=dict(built.kinds), ops=described(built.graph))
-
-
-def described(graph: Graph) -> tuple[tuple[Any, ...], ...]:
-    """Each op by its type, kind, cost and the types and shapes of what it reads and writes; sorted."""
-
-    def row(op: Op) -> tuple[Any, ...]:
-        tensors = [graph.tensors[i] for i in (*op.inputs, *op.outputs)]
-        return op.op_type, op.kind.value, op.macs, tuple((t.dtype, t.shape) for t in tensors)
-
-    return tuple(sorted(row(op) for op in graph.ops))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
     """What TensorFlow's quantizer makes with a denylist and nothing else.
 
     Attributes:
         content: The model.
-        oddities: What it is known to do otherwise than the denylist says, as far as it did here.
+        integer: Denied nodes that it keeps in integers.
+        hybrid: Denied nodes whose weights it rounds.
+        direct: The model with every operand converted once, and float constants as they were.
+        detours: What :attr:`direct` does without.
     """
 
     content: bytes
-    oddities: tuple[str, ...]
+    integer: tuple[Node, ...]
+    hybrid: tuple[Node, ...]
+    direct: bytes
+    detours: tuple[str, ...]
+
+    def oddities(self) -> tuple[str, ...]:
+        """What it does that the denylist does not say."""
+        found = [f"the quantizer keeps {op_type} in integers" for op_type in _op_types(self.integer)]
+        found += [f"the quantizer rounds weights of {op_type}" for op_type in _op_types(self.hybrid)]
+        return (*found, *self.detours)
+
+
+def _op_types(nodes: Sequence[Node]) -> list[str]:
+    return sorted({node.op_type for node in nodes})
 
 
 def quantizers(prepared: Prepared, denied: Sequence[Node], base: Recipe) -> Reference:
@@ -148,31 +123,51 @@ def quantizers(prepared: Prepared, denied: Sequence[Node], base: Recipe) -> Refe
     model = fb.parse(converter.quantize(prepared.calibrated.content, denylisted=denylisted, recipe=base))
     names.hide_unused_outputs(model, prepared.calibrated.names)
     graph, places = reader.read_graph(model), names.op_places(model)
-    integer = (n for n in denied if any(graph.ops[at].kind is OpKind.INTEGER for at in places.get(n.index, ())))
-    oddities = [f"the quantizer keeps {op_type} in integers" for op_type in sorted({n.op_type for n in integer})]
-    hybrid = (n for n in denied if any(graph.ops[at].kind is OpKind.HYBRID for at in places.get(n.index, ())))
-    oddities += [f"the quantizer rounds weights of {op_type}" for op_type in sorted({n.op_type for n in hybrid})]
-    if _quantizes_twice(graph):
-        oddities.append("the quantizer quantizes an operand of a CONCATENATION twice")
-    if _rounds_constants(graph):
-        oddities.append("the quantizer rounds a constant that a denied op reads")
-    return Reference(content=fb.serialise(model), oddities=tuple(oddities))
+
+    def having(kind: OpKind) -> tuple[Node, ...]:
+        return tuple(n for n in denied if any(graph.ops[at].kind is kind for at in places.get(n.index, ())))
+
+    content = fb.serialise(model)
+    detours = _take_detours_out(model, fb.parse(prepared.calibrated.content))
+    return Reference(
+        content=content,
+        integer=having(OpKind.INTEGER),
+        hybrid=having(OpKind.HYBRID),
+        direct=fb.serialise(model),
+        detours=tuple(sorted(detours)),
+    )
 
 
-def _quantizes_twice(graph: Graph) -> bool:
-    """Whether a CONCATENATION reads what was converted from what was converted."""
-    producers = {tensor: graph.ops[place] for tensor, place in graph.producers().items()}
-    read = [producers[i] for op in graph.ops if op.op_type == "CONCATENATION" for i in op.inputs if i in producers]
-    before = [producers[i] for op in read if op.op_type in fb.CONVERSIONS for i in op.inputs if i in producers]
-    return any(op.op_type in fb.CONVERSIONS for op in before)
+def _take_detours_out(model: fb.Model, float_model: fb.Model) -> set[str]:
+    """Convert each operand once, and read constants as the float model has them, in place; says what was otherwise."""
+    graph, found = model.subgraphs[0], set[str]()
+    for op in graph.operators:
+        op.inputs = np.array(op.inputs, dtype=np.int32)
+    conversions = {int(op.outputs[0]): op for op in graph.operators if fb.op_type(model, op) in fb.CONVERSIONS}
+    for op in (op for op in graph.operators if fb.op_type(model, op) not in fb.CONVERSIONS):
+        for position, tensor in enumerate(map(int, op.inputs)):
+            chain = [tensor]
+            while chain[-1] in conversions:
+                chain.append(int(conversions[chain[-1]].inputs[0]))
+            is_float = not fb.scales(graph.tensors[tensor])
+            if len(chain) > 1 and is_float and fb.is_constant(model, graph.tensors[chain[-1]]):
+                found.add("the quantizer rounds a constant that a denied op reads")
+                op.inputs[position] = _float_constant(model, float_model, names.op_index(model, op), position)
+            elif len(chain) > 2:
+                twice = f"quantizes an operand of a {fb.op_type(model, op)} twice"
+                found.add(f"the quantizer {'rescales what a denied op reads' if is_float else twice}")
+                if is_float and not fb.scales(graph.tensors[chain[-1]]):
+                    op.inputs[position] = chain[-1]
+                else:
+                    conversions[tensor].inputs[0] = chain[-1]
+    return found
 
 
-def _rounds_constants(graph: Graph) -> bool:
-    """Whether a constant is quantized while the model runs, and read in float."""
-    rounded = {op.outputs[0] for op in graph.ops if op.op_type == "QUANTIZE" and not op.inputs}
-    return any(op.op_type == "DEQUANTIZE" and op.inputs[0] in rounded for op in graph.ops if op.inputs)
-
-
-def escaped(name: str) -> str:
-    """A node's name as a recipe takes it, where brackets belong to globs."""
-    return name.replace("[", "[[]")
+def _float_constant(model: fb.Model, float_model: fb.Model, index: int | None, position: int) -> int:
+    """Bring the constant that the float model's op reads there into a model; its tensor."""
+    assert index is not None
+    graph = float_model.subgraphs[0]
+    tensor = copy(graph.tensors[graph.operators[index].inputs[position]])
+    tensor.buffer = fb.add_buffer(model, fb.constant_values(float_model, tensor))
+    model.subgraphs[0].tensors.append(tensor)
+    return len(model.subgraphs[0].tensors) - 1

@@ -7,11 +7,12 @@ import itertools
 import json
 import math
 import os
+import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 import core
 import numpy as np
+from forecasts import built, drawn, drawn_recipes, escaped, forecaster
 from models import MODELS, AbsentError, Model
 
 import autoselect
@@ -46,7 +49,7 @@ BASES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Amounts:
-    """How much of everything: recipes for each of ``BASES``, mixes, trials (0 for no search), samples."""
+    """How much of everything: recipes for each of ``BASES``, mixes, trials, samples."""
 
     recipes: int
     mixes: int
@@ -68,8 +71,8 @@ class Sheet:
         self._path.write_text(json.dumps(self._rows, indent=1) + "\n", encoding="utf-8")
 
 
-def examine(name: str, amounts: Amounts, sheet: Sheet) -> None:
-    """Find all that the table has of a model."""
+def examine(name: str, amounts: Amounts, sheet: Sheet, chosen: Sequence[str]) -> None:
+    """Find what the table has of a model, as far as the chosen steps tell it."""
     model = MODELS[name]
     try:
         path = model.path()
@@ -91,6 +94,7 @@ def examine(name: str, amounts: Amounts, sheet: Sheet) -> None:
         "ends": ends,
         "forecasts": lambda prepared: {"forecasts": forecasts(prepared, amounts.recipes)},
         "mixes": lambda prepared: {"mixes": mixes(prepared, amounts.mixes)},
+        "search": lambda _: {"scores": scores(path, model, calibration, evaluation, amounts.trials)},
     }
     sheet.add(died_at="preparing")
     try:
@@ -99,18 +103,12 @@ def examine(name: str, amounts: Amounts, sheet: Sheet) -> None:
         sheet.add(prepared=f"refused: {exc}", died_at=None)
         return
     sheet.add(nodes=len(prepared.nodes), folded=len(prepared.folded), not_normalised=prepared.told)
-    for step, do in steps.items():
+    for step in chosen:
         sheet.add(died_at=step)
         try:
-            sheet.add(**do(prepared))
+            sheet.add(**steps[step](prepared))
         except AutoselectError as exc:
             sheet.add(**{f"{step}_failed": str(exc)})
-    if amounts.trials:
-        sheet.add(died_at="search")
-        try:
-            sheet.add(scores=scores(path, model, calibration, evaluation, amounts.trials))
-        except AutoselectError as exc:
-            sheet.add(search_failed=str(exc))
     sheet.add(died_at=None)
 
 
@@ -159,13 +157,13 @@ def _counts(path: Path, content: bytes) -> dict[str, Any]:
 def ends(prepared: core.Prepared) -> dict[str, Any]:
     """All float against the float model, all int8 against the quantizer's, on two samples."""
     whole = core.quantizers(prepared, (), Recipe()).content
-    everything = frozenset(core.escaped(node.name) for node in prepared.nodes)
-    left_out, told = core.build(prepared, Recipe(denylisted_nodes=everything, fallback="float"))
-    quantized, _ = core.build(prepared, Recipe())
+    everything = frozenset(escaped(node.name) for node in prepared.nodes)
+    left_out = prepared.builder.build(Recipe(denylisted_nodes=everything, fallback="float"))
+    quantized = prepared.builder.build(Recipe())
     return {
-        "all_float": _difference(left_out, prepared.content, prepared),
-        "all_int8": _difference(quantized, whole, prepared),
-        "out_of_reach": sorted(name for name, kind in told.kinds.items() if kind == "integer"),
+        "all_float": _difference(left_out.content, prepared.content, prepared),
+        "all_int8": _difference(quantized.content, whole, prepared),
+        "out_of_reach": sorted(name for name, kind in left_out.kinds.items() if kind == "integer"),
     }
 
 
@@ -189,14 +187,6 @@ def _run(runner: Runner, sample: Mapping[str, np.ndarray]) -> Iterator[np.ndarra
     return iter(outputs.values())
 
 
-def drawn(nodes: Sequence[Node], count: int, seed: int) -> Iterator[list[Node]]:
-    """Nothing, everything, then sets of nodes of all sizes."""
-    rng = np.random.default_rng(seed)
-    for number in range(count):
-        share = (0.0, 1.0)[number] if number < 2 else rng.random()
-        yield [node for node in nodes if rng.random() < share]
-
-
 def forecasts(prepared: core.Prepared, count: int) -> dict[str, Any]:
     """For each of ``BASES`` how many forecasts were exact, the first that was not, and milliseconds a candidate."""
     return {name: _forecasts(prepared, base, count) for name, base in BASES.items()}
@@ -204,23 +194,17 @@ def forecasts(prepared: core.Prepared, count: int) -> dict[str, Any]:
 
 def _forecasts(prepared: core.Prepared, base: Recipe, count: int) -> dict[str, Any]:
     try:
-        forecast = core.forecaster(prepared, base)
+        forecast = forecaster(prepared, base)
     except (AutoselectError, IndexError, KeyError, ValueError) as exc:  # What breaks is the result.
         return {"exact": 0, "of": count, "first": f"{type(exc).__name__}: {exc}"}
     exact, first, seconds = 0, "", []
-    for number, denied in enumerate(drawn(prepared.nodes, count, seed=count)):
-        names = [core.escaped(node.name) for node in denied]
-        recipe = replace(
-            base,
-            denylisted_nodes=frozenset(names),
-            float_nodes=frozenset(names[::2] if number % 3 == 2 else ()),
-            fallback="drq" if number % 3 else "float",
-        )
+    for number, recipe in enumerate(drawn_recipes(prepared.nodes, base, count, seed=count)):
         try:
             told = forecast(recipe)
             begun = time.perf_counter()
-            _, found = core.build(prepared, recipe)
+            candidate = prepared.builder.build(recipe)
             seconds.append(time.perf_counter() - begun)
+            found = built(candidate)
             wrong = [k for k in ("size_bytes", "kinds", "ops") if getattr(told, k) != getattr(found, k)]
         except (AutoselectError, IndexError, KeyError, ValueError) as exc:
             wrong = [f"{type(exc).__name__}: {exc}"]
@@ -235,7 +219,6 @@ def mixes(prepared: core.Prepared, count: int) -> dict[str, Any]:
     classes: Counter[str] = Counter()
     seconds = []
     for denied in itertools.islice(drawn(prepared.nodes, count + 2, seed=1), 2, None):
-        recipe = Recipe(denylisted_nodes=frozenset(core.escaped(n.name) for n in denied), fallback="float")
         try:
             begun = time.perf_counter()
             reference = core.quantizers(prepared, denied, Recipe())
@@ -244,21 +227,33 @@ def mixes(prepared: core.Prepared, count: int) -> dict[str, Any]:
             classes["the quantizer refuses"] += 1
             continue
         try:
-            classes[_class(core.build(prepared, recipe)[0], reference, prepared)] += 1
+            classes[_class(prepared, denied, reference)] += 1
         except AutoselectError as exc:
             classes[f"refused: {str(exc)[:80]}"] += 1
     milliseconds = round(1000.0 * float(np.median(seconds)), 1) if seconds else None
     return {"of": count, "quantizer_milliseconds": milliseconds, "classes": dict(classes.most_common())}
 
 
-def _class(content: bytes, reference: core.Reference, prepared: core.Prepared) -> str:
-    """``equal``, or why not."""
-    found = _difference(content, reference.content, prepared)
-    if not found:
+def _class(prepared: core.Prepared, denied: Sequence[Node], reference: core.Reference) -> str:
+    """``equal``, or why not.
+
+    The proof is that a candidate with the same nodes in integers is equal to the quantizer's model without its detours.
+    """
+    mix = _mix(prepared, denied, ())
+    if not _difference(mix, reference.content, prepared):
         return "equal"
-    if not _difference(content, reference.content, prepared, delegates=False):
+    if not _difference(mix, reference.content, prepared, delegates=False):
         return "equal without XNNPACK"
-    return "; ".join(reference.oddities) or f"other, {found}"
+    obeyed = [node for node in denied if node not in reference.integer]
+    found = _difference(_mix(prepared, obeyed, reference.hybrid), reference.direct, prepared, delegates=False)
+    return f"other, {found}" if found else "; ".join(reference.oddities())
+
+
+def _mix(prepared: core.Prepared, denied: Sequence[Node], hybrid: Sequence[Node]) -> bytes:
+    """A candidate with some of the denied nodes hybrid and the others float."""
+    names = frozenset(escaped(node.name) for node in denied)
+    floats = names - {escaped(node.name) for node in hybrid}
+    return prepared.builder.build(Recipe(denylisted_nodes=names, float_nodes=floats)).content
 
 
 # ----------------------------------------------------------------------------------------------- search
@@ -311,11 +306,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=MODELS)
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--steps", nargs="+", required=True)
     for field in Amounts.__dataclass_fields__:
         parser.add_argument(f"--{field}", type=int, required=True)
     options = vars(parser.parse_args())
-    name, output = options.pop("name"), options.pop("output")
-    examine(name, Amounts(**options), Sheet(output))
+    name, output, steps = (options.pop(key) for key in ("name", "output", "steps"))
+    examine(name, Amounts(**options), Sheet(output), steps)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Runs the zoo: every model in a process of its own, one row each; writes ``zoo.json`` and ``table.md``."""
+"""Runs the zoo: every model in a process of its own, one row each; writes ``zoo.json`` and ``table.md``.
+
+What is not run again stays, if it was found with the same amounts.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import tables
 from models import MODELS
 
+STEPS = ("ends", "forecasts", "mixes", "search")
+"""What each process does with its model once it is taken in."""
+
 HERE = Path(__file__).resolve().parent
 _SECONDS = 7200.0
 """After which a model counts as hung."""
@@ -24,10 +30,8 @@ def examined(name: str, options: argparse.Namespace) -> dict[str, Any]:
     sheet = options.output / "sheets" / f"{list(MODELS).index(name):02}.json"
     sheet.parent.mkdir(parents=True, exist_ok=True)
     sheet.unlink(missing_ok=True)
-    amounts = [
-        f"--{key}={getattr(options, key)}" for key in ("recipes", "mixes", "trials", "calibration", "evaluation")
-    ]
-    command = [sys.executable, str(HERE / "examine.py"), name, "--output", str(sheet), *amounts]
+    command = [sys.executable, str(HERE / "examine.py"), name, "--output", str(sheet), "--steps", *options.steps]
+    command += [f"--{key}={amount}" for key, amount in _amounts(options).items()]
     begun = time.perf_counter()
     with sheet.with_suffix(".log").open("wb") as log:
         try:
@@ -46,14 +50,15 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=MODELS, metavar="MODEL")
     parser.add_argument("--but-largest", action="store_true", help="Leave out what takes minutes and gigabytes.")
     parser.add_argument("--quick", action="store_true", help="Few samples, recipes and mixes, no search.")
+    parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS, help="Do only these anew.")
     parser.add_argument("--recipes", type=int, default=50, help="For each granularity, interface, and with repairs.")
     parser.add_argument("--mixes", type=int, default=24)
-    parser.add_argument("--trials", type=int, default=24, help="Of the search; 0 leaves it out.")
+    parser.add_argument("--trials", type=int, default=24, help="Of the search.")
     parser.add_argument("--calibration", type=int, default=24)
     parser.add_argument("--evaluation", type=int, default=24)
     options = parser.parse_args()
     if options.quick:
-        options.recipes, options.mixes, options.trials = 3, 4, 0
+        options.recipes, options.mixes, options.steps = 3, 4, STEPS[:-1]
         options.calibration, options.evaluation = 6, 2
     chosen = [
         name
@@ -61,13 +66,22 @@ def main() -> None:
         if (not options.only or name in options.only) and not (model.large and options.but_largest)
     ]
     options.output.mkdir(parents=True, exist_ok=True)
-    found = {}
     for name in chosen:
-        found[name] = examined(name, options)
-        print(tables.line(name, found[name]), flush=True)
-        content = json.dumps({"amounts": _amounts(options), "models": found}, indent=1)
-        (options.output / "zoo.json").write_text(content + "\n", encoding="utf-8")
-        (options.output / "table.md").write_text(tables.table(found), encoding="utf-8")
+        row = examined(name, options)
+        print(tables.line(name, row), flush=True)
+        write(options, name, row)
+
+
+def write(options: argparse.Namespace, name: str, row: dict[str, Any]) -> None:
+    """Put a row into both files; other processes may have written theirs meanwhile."""
+    path = options.output / "zoo.json"
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    rows = before["models"] if before.get("amounts") == _amounts(options) else {}
+    rows[name] = row if set(STEPS) == set(options.steps) else {**rows.get(name, {}), **row}
+    found = {name: rows[name] for name in MODELS if name in rows}
+    content = json.dumps({"amounts": _amounts(options), "models": found}, indent=1)
+    path.write_text(content + "\n", encoding="utf-8")
+    (options.output / "table.md").write_text(tables.table(found), encoding="utf-8")
 
 
 def _amounts(options: argparse.Namespace) -> dict[str, int]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import functools
 import pickle
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ import zoo
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import peak_activation_bytes
+from autoselect.quantize import normalise
 from autoselect.quantize.blueprint import Blueprint
 from autoselect.scoring.fragmentation import PenaltyWeights, fragmentation
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
 
 # Incommensurable, so that no difference cancels another.
@@ -100,6 +103,50 @@ def shared_weights() -> zoo.Prepared:
     return zoo.prepare(fb.serialise(model))
 
 
+def constants_of_one_buffer() -> bytes:
+    """Two outputs that are constants, of one buffer; an op reads equal bytes."""
+    bias = zoo.weights(40)
+    model = fb.parse(zoo.from_function(lambda x: tf().matmul(x, zoo.weights(6, 40)) + bias, (1, 6)).float_model)
+    graph = model.subgraphs[0]
+    buffer = fb.add_buffer(model, bias)
+    for name in (b"first", b"second"):
+        tensor = copy(graph.tensors[graph.outputs[0]])
+        tensor.name, tensor.buffer = name, buffer
+        tensor.shape, tensor.shapeSignature = np.array([40], np.int32), None
+        graph.tensors.append(tensor)
+        graph.outputs = np.array([*graph.outputs, len(graph.tensors) - 1], np.int32)
+    model.signatureDefs = None
+    return fb.serialise(model)
+
+
+@functools.cache
+def constants_as_they_are() -> zoo.Prepared:
+    return zoo.prepare(constants_of_one_buffer(), normalised_by=normalise.as_it_is)
+
+
+@functools.cache
+def normalised_constants() -> zoo.Prepared:
+    return zoo.prepare(constants_of_one_buffer())
+
+
+@functools.cache
+def op_codes_of_one_type() -> zoo.Prepared:
+    """Ops outside a loop have op codes of their own, equal to those within; as it is, as normalising makes them one."""
+    matrix = zoo.weights(6, 6)
+
+    def call(x: Any) -> Any:
+        def step(i: Any, y: Any) -> Any:
+            return i + 1, tf().tanh(tf().matmul(y, matrix))
+
+        return tf().matmul(tf().while_loop(lambda i, _: i < 3, step, step(0, x))[1], zoo.weights(6, 8))
+
+    model = fb.parse(zoo.from_function(call, (1, 6)).float_model)
+    for op in model.subgraphs[0].operators:
+        model.operatorCodes.append(copy(model.operatorCodes[op.opcodeIndex]))
+        op.opcodeIndex = len(model.operatorCodes) - 1
+    return zoo.prepare(fb.serialise(model), normalised_by=normalise.as_it_is)
+
+
 def drawn_recipes(count: int, trials: int, seed: int) -> list[list[int]]:
     """Sets of nodes of many sizes, the empty and the full one first."""
     rng = np.random.default_rng(seed)
@@ -139,6 +186,9 @@ MODELS = [
     pytest.param(shrinking, id="shrinking"),
     pytest.param(upsampling, id="upsampling"),
     pytest.param(shared_weights, id="shared weights"),
+    pytest.param(constants_as_they_are, id="constants of one buffer"),
+    pytest.param(normalised_constants, id="constants of one buffer, normalised"),
+    pytest.param(op_codes_of_one_type, id="op codes of one type"),
 ]
 
 
@@ -227,3 +277,9 @@ def test_an_output_that_float_ops_write_and_read_has_the_interfaces_type(io_type
         found = runner(inputs)[key]
         # The output shares its scale with a concatenation, so its range is cut.
         np.testing.assert_allclose(found, np.clip(expected, found.min(), found.max()), atol=0.1)
+
+
+@pytest.mark.parametrize("make", [constants_as_they_are, normalised_constants])
+def test_outputs_of_equal_constants_keep_their_names(make: Callable[[], zoo.Prepared]) -> None:
+    built = make().builder.build(Recipe())
+    assert [spec.key for spec in reader.read_interface(built.content).outputs][1:] == ["first", "second"]
