@@ -17,7 +17,7 @@ from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, ScoreError
-from autoselect.quantize import alignment, calibration, names, normalise, proof
+from autoselect.quantize import adoption, calibration, names, normalise, proof
 from autoselect.quantize.blueprint import Blueprint
 from autoselect.quantize.build import Builder, CalibratedModel
 from autoselect.quantize.nodes import find_nodes
@@ -101,16 +101,16 @@ def _with_given(
         ModelError: If the integer model was not made from the float model.
     """
     source = fb.parse(content)
-    integer = alignment.ordered(integer, source, names.canonicalise(source))
+    integer = adoption.ordered(integer, source, names.canonicalise(source))
     integer = integer_files.settled(integer, source)
     forms = []
     for form in (normalised, normalise.as_it_is(content)):
         model = fb.parse(form.content)
         key = names.canonicalise(model, form.node_names)
-        forms.append((alignment.matched(integer, model, key), form, model, key))
+        forms.append((adoption.matched(integer, model, key), form, model, key))
     _, form, model, key = max(forms, key=lambda row: row[0])  # The first of equals.
-    adopted, places = alignment.adopt(integer, model, key)
-    covered = calibration.with_found_ranges(model, alignment.ranges(adopted, model, places))
+    adopted, places = adoption.adopt(integer, model, key)
+    covered = calibration.with_found_ranges(model, adoption.ranges(adopted, model, places))
     return form, CalibratedModel(content=covered, names=key, integer=integer)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import alignment, converter, dynamic_range, names
+from autoselect.quantize import adoption, converter, dynamic_range, names
 from autoselect.quantize.bias import Shift
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.repairs import RepairKit, before_quantizing, repair_whole
@@ -95,7 +95,7 @@ def _integer(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int
     calibrated, float_model = kit.calibrated(recipe.repairs)
     content = integer_model(kit, recipe)
     if calibrated.integer is not None:
-        return alignment.adopt(content, float_model, calibrated.names)
+        return adoption.adopt(content, float_model, calibrated.names)
     integer = fb.parse(content)
     return integer, _twins(integer, float_model)
 

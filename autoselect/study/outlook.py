@@ -31,6 +31,16 @@ _PROBE_SHARE = 0.125
 _LEAST_PROBE_SAMPLES = 2
 _MOST_PROBES = 200
 """Models of more units go by the debugger's statistics: the probes would cost more than they tell."""
+_TOO_MANY = (
+    "The {} units of this model were not tried one by one, which is done for up to {}: the search starts from the "
+    "Quantization Debugger's statistics of the nodes, which say less of what a unit does to the model's outputs. Give "
+    "it more trials, or choose a search space of fewer units."
+)
+_FAILED = (
+    "{} of {} units could not be tried alone; for them the search starts from the Quantization Debugger's statistics, "
+    "which say less of what a unit does to the model's outputs. The first reason: {}."
+)
+_NO_FIGURE = "the float outputs are all 0 on the calibration samples"
 _MOST_IN_SEQUENCE = 100
 """Models of more nodes are not corrected in sequence, which takes a time that grows with the square of their number."""
 _LADDERS = ("rmse_per_scale", "mean_squared_error")
@@ -73,7 +83,7 @@ def make_problem(
         prepare_jobs.blueprint, root, settings.template.to_json(), timeout_seconds=settings.trial_timeout
     )
     atoms = atoms_of(space, layers, _statistical(layers))
-    atoms = _probed(atoms, case, settings, pool, listener)
+    atoms, remarks = probed(atoms, case, settings, pool, listener)
     try:
         blueprint = result_of(planning)
     except TrialError as exc:
@@ -90,6 +100,7 @@ def make_problem(
         refinable=settings.refining and len(case.graph.ops) <= _MOST_IN_SEQUENCE,
         constraints=settings.constraints,
         costs=settings.cost_columns,
+        remarks=remarks,
     )
 
 
@@ -131,12 +142,17 @@ def _statistical(layers: LayerTable) -> dict[str, float]:
     return found
 
 
-def _probed(
+def probed(
     atoms: Sequence[Atom], case: Case, settings: SearchSettings, pool: WorkerPool, listener: Listener
-) -> tuple[Atom, ...]:
-    """The atoms with what each did alone in integers; where that fails, or would take too long, as they were."""
+) -> tuple[tuple[Atom, ...], tuple[str, ...]]:
+    """Try each atom alone in integers.
+
+    Returns:
+        The atoms with what each did alone; where that failed, or would take too long, as they were. And what the user
+        should know of that, in sentences.
+    """
     if len(atoms) > _MOST_PROBES:
-        return tuple(atoms)
+        return tuple(atoms), (_TOO_MANY.format(len(atoms), _MOST_PROBES),)
     listener(StageStarted(stage="probes", total=len(atoms)))
     everything = frozenset(node.name for node in case.layers.nodes)
     rows = spread_rows(case.counts["calibration"], probe_samples(case.counts.get("search", 0)))
@@ -153,16 +169,18 @@ def _probed(
         )
         for atom in atoms
     ]
-    found = []
+    found, reasons = [], []
     for atom, future in zip(atoms, running, strict=True):
         try:
             alone = divergence(result_of(future))
-        except TrialError:
+            reasons += [_NO_FIGURE] if math.isnan(alone) else []
+        except TrialError as exc:
             alone = math.nan
+            reasons.append(str(exc))
         sensitivity = atom.sensitivity if math.isnan(alone) else alone
         found.append(Atom(nodes=atom.nodes, op_type=atom.op_type, position=atom.position, sensitivity=sensitivity))
         listener(StepFinished(stage="probes"))
-    return tuple(found)
+    return tuple(found), (_FAILED.format(len(reasons), len(atoms), reasons[0].rstrip(".")),) if reasons else ()
 
 
 def _ladders(atoms: Sequence[Atom], layers: LayerTable) -> list[list[int]]:

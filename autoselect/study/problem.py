@@ -75,6 +75,7 @@ class Problem:
         refinable: Whether biases of the front's members may be corrected further than those of other candidates.
         constraints: The user's limits.
         costs: Columns of the run's objectives but the metric.
+        remarks: What the user should know of how the priors were found, in sentences.
         forecast_of: Exact size and penalty by the denylisted nodes and those of them that are float; not remembered.
     """
 
@@ -92,6 +93,7 @@ class Problem:
         refinable: bool = False,
         constraints: Constraints = NO_LIMITS,
         costs: Sequence[str] = DEFAULT_COSTS,
+        remarks: Sequence[str] = (),
     ) -> None:
         """Keep what is known.
 
@@ -107,6 +109,7 @@ class Problem:
             refinable: Whether biases of the front's members may be corrected further than those of other candidates.
             constraints: The user's limits.
             costs: Columns of the run's objectives but the metric.
+            remarks: What the user should know of how the priors were found, in sentences.
         """
         self.atoms = tuple(atoms)
         self.neighbours = tuple(neighbours)
@@ -116,6 +119,7 @@ class Problem:
         self.hybrid, self.mixed, self.refinable = hybrid, mixed, refinable
         self.constraints = constraints
         self.costs = tuple(costs)
+        self.remarks = tuple(remarks)
         self.forecast_of = forecast
         self._remembered = lru_cache(maxsize=FORECASTS_KEPT)(self._worked_out)
         self._distrusted: set[Mask] = set()

@@ -13,6 +13,9 @@ from autoselect.cases.settings import SearchSettings
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 
+_SECONDS, _SECONDS_IN_ALL = 1.0, 8.0
+"""Of a worker's time, for each model and for all models of one check."""
+
 _WARNING = (
     "{} gave other outputs for the same inputs when it was run again: LiteRT's delegates are not deterministic on it. "
     "From here on it is scored on LiteRT's plain kernels, which are; scores that it got before may not repeat."
@@ -32,7 +35,7 @@ def references_to_check(case: Case, settings: SearchSettings, pool: WorkerPool) 
 
 
 def warn_of_unrepeated(case: Case, names: Mapping[str, str], pool: WorkerPool, listener: Listener) -> list[str]:
-    """Run models twice, and warn of each that does not give the same outputs.
+    """Run models again and again, and warn of each that does not give the same outputs.
 
     Args:
         case: The case.
@@ -43,7 +46,8 @@ def warn_of_unrepeated(case: Case, names: Mapping[str, str], pool: WorkerPool, l
     Returns:
         The warnings. What cannot be run is none of them: scoring it says why.
     """
-    running = {name: pool.submit(repeat_jobs.check, case.files.root, sha256) for sha256, name in names.items()}
+    seconds = min(_SECONDS, _SECONDS_IN_ALL / max(len(names), 1))
+    running = {n: pool.submit(repeat_jobs.check, case.files.root, sha256, seconds) for sha256, n in names.items()}
     messages = []
     for name, future in running.items():
         try:

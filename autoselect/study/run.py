@@ -298,8 +298,8 @@ def _search(
     objectives = objectives_of(settings.objectives, request.metric_name, request.direction)
     yardstick = result.yardstick_of(float_model, request.direction, settings)
     problem = make_problem(case, space, settings, pool, listener) if settings.sampler in PROPOSERS else None
-    if problem is None and settings.sampler in PROPOSERS:
-        listener(Warned(message=_UNSUITED.format(settings.sampler)))
+    unsuited = (_UNSUITED.format(settings.sampler),) if settings.sampler in PROPOSERS else ()
+    case = _remarked(case, folder, unsuited if problem is None else problem.remarks, listener)
     if problem is not None:
         write_explanations(folder, problem, settings.template, [], {})
     study = _open_study(folder, objectives, settings, problem, space)
@@ -340,6 +340,15 @@ def _search(
         raise
     study.publish(folder.front, folder.artifacts, _verdict_in_markdown(folder))
     return status
+
+
+def _remarked(case: Case, folder: RunFolder, remarks: Sequence[str], listener: Listener) -> Case:
+    """The case with further warnings, which the user and the manifest are told, too."""
+    for message in remarks:
+        listener(Warned(message=message))
+    manifest = folder.read_manifest()
+    folder.write_manifest({**manifest, "warnings": list(dict.fromkeys([*manifest["warnings"], *remarks]))})
+    return replace(case, warnings=(*case.warnings, *remarks))
 
 
 def _verdict_in_markdown(folder: RunFolder) -> str:

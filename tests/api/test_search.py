@@ -625,3 +625,15 @@ def test_builds_that_are_unlike_their_forecasts_are_told(tmp_path: Path, monkeyp
     (warning,) = [text for text in run.summary["warnings"] if "otherwise than forecast" in text]
     assert warning.startswith(f"{sum(unlike)} of {len(recipes)} candidates")
     assert warning in [event.message for event in events if isinstance(event, Warned)]
+
+
+def test_a_search_without_probes_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlook, "_MOST_PROBES", 2)
+    events: list[Event] = []
+    run = pump.search(tmp_path / "run", trials=5, repairs=False, listener=events.append)
+    (told,) = [
+        event.message for event in events if isinstance(event, Warned) and "not tried one by one" in event.message
+    ]
+    for again in (run, autoselect.resume(tmp_path / "run", trials=6)):
+        assert [text for text in again.summary["warnings"] if text == told] == [told]
+        assert [text for text in again.manifest["warnings"] if text == told] == [told]

@@ -13,7 +13,7 @@ import zoo
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import ModelError
-from autoselect.quantize import alignment, names, normalise, proof
+from autoselect.quantize import adoption, alignment, names, normalise, proof
 from autoselect.quantize.build import Builder, CalibratedModel
 from autoselect.quantize.nodes import find_nodes
 from autoselect.quantize.repairs import RepairKit
@@ -132,7 +132,7 @@ def given(content: bytes, integer: bytes) -> tuple[CalibratedModel, Wholes]:
     model = fb.parse(normalised.content)
     key = names.canonicalise(model, normalised.node_names)
     calibrated = CalibratedModel(
-        content=fb.serialise(model), names=key, integer=settled(alignment.ordered(integer, model, key), model)
+        content=fb.serialise(model), names=key, integer=settled(adoption.ordered(integer, model, key), model)
     )
     return calibrated, make_wholes(RepairKit(calibrated), Recipe())
 

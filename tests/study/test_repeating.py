@@ -5,8 +5,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from autoselect.cases import build_jobs
-from autoselect.cases.events import Event, Warned
+from autoselect.cases.events import Event, Warned, ignore
 from autoselect.cases.settings import make_settings
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError
@@ -21,8 +23,10 @@ class Pool:
     def __init__(self, answers: dict[str, bool | Exception], built: str | Exception = "fiq") -> None:
         self.answers, self.built = answers, built
         self.recipes: list[Recipe] = []
+        self.seconds: list[float] = []
 
-    def submit(self, _job: Any, _root: Path, sha256: str) -> Future[bool]:
+    def submit(self, _job: Any, _root: Path, sha256: str, seconds: float) -> Future[bool]:
+        self.seconds.append(seconds)
         future: Future[bool] = Future()
         answer = self.answers[sha256]
         if isinstance(answer, Exception):
@@ -45,6 +49,13 @@ def test_each_model_that_does_not_repeat_is_named_once() -> None:
     messages = warn_of_unrepeated(CASE, {"a": "First", "b": "Second", "c": "Third"}, pool, told.append)
     assert [message.split(" gave other outputs")[0] for message in messages] == ["Second"]
     assert told == [Warned(message=messages[0])]
+
+
+@pytest.mark.parametrize(("count", "seconds"), [(2, 1.0), (8, 1.0), (32, 0.25)])
+def test_many_models_share_the_time(count: int, seconds: float) -> None:
+    pool: Any = Pool({str(i): True for i in range(count)})
+    assert warn_of_unrepeated(CASE, {str(i): str(i) for i in range(count)}, pool, ignore) == []
+    assert pool.seconds == [pytest.approx(seconds)] * count
 
 
 def test_the_float_and_the_plain_all_integer_model_are_what_all_is_compared_with() -> None:
