@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.api.source import LIVE
-from autoselect.cases import build_jobs, prepare_jobs, score_jobs
+from autoselect.cases import build_jobs, calibrate, prepare_jobs, score_jobs, scoring_samples, versions
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.errors import MetricError, ModelError, PreparationError, TrialError, UsageError
@@ -191,7 +191,7 @@ def _class_count(bench: _Bench, metric: Prediction, models: Sequence[ModelFile])
     names = [*(["the reference"] if len(bench.parsed) > len(models) else []), *map(_name, models)]
     counts: dict[str, int] = {}
     for name, parsed in zip(names, bench.parsed, strict=True):
-        shape = preparation.scored_shape(reader.output_specs(parsed), metric)
+        shape = scoring_samples.scored_shape(reader.output_specs(parsed), metric)
         try:
             counts[name] = metric.class_count(shape)
         except MetricError as exc:
@@ -217,7 +217,7 @@ def _run_all(
         if entries[0].error is not None:
             raise PreparationError(f"The float model could not be run. {entries[0].error}")
     for name, model, content in zip(names, models, contents, strict=True):
-        sha256 = preparation.content_hash(content)
+        sha256 = versions.content_hash(content)
         write_bytes(bench.files.candidate(sha256), content)
         entries.append(_run(bench, sha256, name=name, path=_name(model)))
     if all(entry.error is not None for entry in entries):
@@ -282,7 +282,7 @@ def _bench(models: Sequence[ModelFile], contents: Sequence[bytes], reference: Mo
             warnings: tuple[str, ...] = ()
             if reference is not None:
                 source = reference if isinstance(reference, bytes) else Path(reference)
-                loaded = preparation.load_float(source, files, pool)
+                loaded = calibrate.load_float(source, files, pool)
                 parsed.insert(0, fb.parse(loaded.content))
                 warnings = loaded.notes
             yield _Bench(files=files, pool=pool, parsed=tuple(parsed), warnings=warnings)
@@ -293,8 +293,8 @@ def _write_samples(bench: _Bench, evaluation: object, metric: Metric) -> None:
     specs = [reader.input_specs(model) for model in bench.parsed]
     inputs = next((spec for spec in specs if all(one.dtype.kind == "f" for one in spec)), specs[0])
     outputs = reader.output_specs(bench.parsed[-1])
-    preparation.write_labelled(evaluation, bench.files.samples("evaluation"), inputs, outputs, metric)
-    preparation.write_whole_split(bench.files)
+    scoring_samples.write_labelled(evaluation, bench.files.samples("evaluation"), inputs, outputs, metric)
+    scoring_samples.write_whole_split(bench.files)
     preparation.write_scoring(bench.files, metric, None)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.api.source import Source, describe, load_source
+from autoselect.cases.calibrate import load_float
 from autoselect.cases.files import CaseFiles
-from autoselect.cases.prepare import load_float
 from autoselect.domain.tensors import TensorSpec, in_source_order
 from autoselect.isolation.pool import open_pool
 from autoselect.quantize import converter

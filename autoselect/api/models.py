@@ -10,7 +10,7 @@ from typing import Any
 
 from autoselect.api.evaluating import score_models
 from autoselect.api.source import LIVE, Source, calibration_of, load_integer, load_source, read_recipe
-from autoselect.cases import build_jobs
+from autoselect.cases import build_jobs, calibrate
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import CaseFiles
 from autoselect.domain.recipe import Recipe
@@ -66,7 +66,7 @@ def build(
         files = CaseFiles(root=Path(name))
         with open_pool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
             root = cache_directory() if cache else None
-            started = preparation.start_calibration(
+            started = calibrate.start_calibration(
                 loaded.model,
                 calibration,
                 files,

@@ -18,7 +18,7 @@ from autoselect.api.source import (
 )
 from autoselect.cases import prepare as preparation
 from autoselect.cases.events import Listener, ignore
-from autoselect.cases.prepare import Ingredients
+from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.data.bundled import lasting
 from autoselect.data.specs import load_object
@@ -31,6 +31,7 @@ from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target
 from autoselect.sources.wishes import Shapes
+from autoselect.study import request
 from autoselect.study import run as study_run
 
 
@@ -348,7 +349,7 @@ def _request(
     sources: dict[str, str | None],
     command: str | None,
     cache: bool,
-) -> study_run.Request:
+) -> request.Request:
     calibration = calibration_of(loaded, calibration)
     chosen: Metric | None = None
     run: Callable[..., float] | None = None
@@ -360,7 +361,7 @@ def _request(
     else:
         chosen = make_metric(metric, direction=settings.direction, output=settings.output_name)
         name, direction = chosen.name, chosen.direction
-    return study_run.Request(
+    return request.Request(
         ingredients=Ingredients(
             model=loaded.model,
             calibration=calibration,

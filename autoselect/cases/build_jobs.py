@@ -16,7 +16,7 @@ from autoselect.cases.measuring import latency_columns
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.graph import Graph
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.targets import judge
+from autoselect.domain.verdicts import judge
 from autoselect.runs.files import write_bytes
 from autoselect.scoring.target_penalty import on_target, require_accepted
 from autoselect.tflite import flatbuffer as fb

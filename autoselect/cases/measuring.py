@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autoselect.domain.arena import peak_activation_bytes
 from autoselect.domain.graph import Graph
-from autoselect.domain.targets import peak_activation_bytes
 from autoselect.tflite.latency import Latency
 
 

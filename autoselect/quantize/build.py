@@ -13,15 +13,16 @@ from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe, resolve
 from autoselect.errors import BuildError
 from autoselect.quantize import names
-from autoselect.quantize.bias import Shift, why_untouched
+from autoselect.quantize.bias import Shift
 from autoselect.quantize.blueprint import Blueprint, Plan
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.parts import Stock, read_parts
 from autoselect.quantize.repairs import RepairKit, repair_candidate
 from autoselect.quantize.stitch import stitch
+from autoselect.quantize.weighted_ops import why_untouched
 from autoselect.quantize.wholes import Whole, Wholes, whole_builds
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 
 __all__ = [
     "BUILDER_VERSION",
@@ -134,9 +135,9 @@ class Builder:
         _, float_model = self._kit.calibrated(recipe.repairs)
         names.unshare_operands(model)
         found = repair_candidate(model, float_model, plan.places, recipe.repairs, self._kit)
-        fb.share_equal_constants(model)
-        fb.drop_unused_buffers(model)
-        fb.order_operator_codes(model)
+        editing.share_equal_constants(model)
+        editing.drop_unused_buffers(model)
+        editing.order_operator_codes(model)
         return found
 
     def _fallbacks(self, recipe: Recipe, kinds: Mapping[str, str], wholes: Wholes) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
 MIN_WEIGHT_ELEMENTS = 1024
@@ -128,7 +129,7 @@ def _quantized_tensor(model: fb.Model, index: int, axis: int | None, turned: set
         graph.tensors.append(tensor)
         index = len(graph.tensors) - 1
     tensor.type = schema.TensorType.INT8
-    tensor.buffer = fb.add_buffer(model, levels)
+    tensor.buffer = editing.add_buffer(model, levels)
     tensor.quantization = _parameters(scales, axis or 0)
     return index
 

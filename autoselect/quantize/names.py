@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
 _CANONICAL = re.compile(r"^op_(\d{4,})_x\d*(;.*)?$")
@@ -140,7 +141,7 @@ def hide_unused_outputs(model: fb.Model, names: NameMap) -> None:
     graph = model.subgraphs[0]
     if len(graph.outputs) > len(names.outputs):
         graph.outputs = graph.outputs[: len(names.outputs)]
-        fb.drop_unread_conversions(model)
+        editing.drop_unread_conversions(model)
 
 
 def _unname_constants(model: fb.Model, op: Any) -> None:

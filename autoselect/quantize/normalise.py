@@ -18,6 +18,7 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError
 from autoselect.quantize import converter, names
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -69,9 +70,9 @@ def normalise(content: bytes) -> Normalised:
     _restore_weights(model, source, alike)
     names.restore(model, key)
     names.restore_constants(model, key, alike)
-    fb.share_equal_constants(model)
-    fb.drop_unused_buffers(model)
-    fb.order_operator_codes(model)
+    editing.share_equal_constants(model)
+    editing.drop_unused_buffers(model)
+    editing.order_operator_codes(model)
     _keep_signatures(model, source)
     return Normalised(
         content=fb.serialise(model),
@@ -105,7 +106,7 @@ def _restore_weights(model: fb.Model, source: fb.Model, places: Mapping[int, Seq
                 if tensor >= 0 and fb.scales(graph.tensors[tensor]):
                     graph.tensors.append(_float_twin(model, graph.tensors[tensor], source, int(twins[position])))
                     op.inputs[position] = len(graph.tensors) - 1
-    fb.drop_unused_tensors(model)
+    editing.drop_unused_tensors(model)
     if any(fb.scales(tensor) for tensor in graph.tensors):
         raise BuildError("the quantizer quantizes weights of it though every op is denied.")
 
@@ -114,7 +115,7 @@ def _float_twin(model: fb.Model, tensor: Any, source: fb.Model, index: int) -> A
     twin = schema.TensorT()
     twin.name, twin.shape, twin.type = tensor.name, tensor.shape, schema.TensorType.FLOAT32
     twin.quantization = schema.QuantizationParametersT()
-    twin.buffer = fb.add_buffer(model, fb.constant_values(source, source.subgraphs[0].tensors[index]))
+    twin.buffer = editing.add_buffer(model, fb.constant_values(source, source.subgraphs[0].tensors[index]))
     return twin
 
 

@@ -5,27 +5,22 @@ Knows which forms an op has and what each part takes in a file; refuses to know 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
-
-from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.graph import Op, OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import IoType
 from autoselect.errors import BuildError
 from autoselect.quantize.blueprint import Blueprint, Choice, Conversion, Cost, Part
+from autoselect.quantize.conversions import conversion_footprint, sorted_chain
 from autoselect.quantize.slots import Slots
 from autoselect.quantize.wholes import Whole, Wholes
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import footprint as fp
-from autoselect.tflite import reader
-
-_VERSIONS = {"QUANTIZE": 1, "DEQUANTIZE": 2}
-"""Of conversions from and to int8 and uint8; one more with int16 (``lite/tools/versioning/op_version.cc``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +238,7 @@ class _Reader:
         made = whole.model.subgraphs[0].tensors[tensor]
         key: Hashable = (source, tensor)
         if fb.is_constant(whole.model, made) and not made.isVariable:
-            key = (fb.constant_key(made), fp.data_digest(whole.model, made.buffer))
+            key = (editing.constant_key(made), fp.data_digest(whole.model, made.buffer))
         if key not in self._constant_at:
             self._constant_at[key] = len(self._slots.tensors) + len(self._constants)
             self._constants.append((made, whole.model.buffers[made.buffer]))
@@ -275,7 +270,7 @@ class _Reader:
 
     def _converted(self, slot: int, name: str) -> fp.Footprint:
         op_type = "DEQUANTIZE" if fb.scales(self._slots.tensors[slot]) == () else "QUANTIZE"
-        return self._tensor(slot, name) + _conversion_footprint(op_type)
+        return self._tensor(slot, name) + conversion_footprint(op_type)
 
     def _conversions(self, costs: Sequence[Cost]) -> dict[int, tuple[Conversion, ...]]:
         """For each slot that may be computed, how the others come from it."""
@@ -285,7 +280,7 @@ class _Reader:
                 others = [slot for slot in value.slots.values() if slot != own]
                 chain = [self._conversion(self._slots.parent(own, slot), slot, costs[slot]) for slot in others]
                 if chain:
-                    found[own] = tuple(_sorted_chain(chain, own))
+                    found[own] = tuple(sorted_chain(chain, own))
         return found
 
     def _conversion(self, source: int, result: int, cost: Cost) -> Conversion:
@@ -300,26 +295,6 @@ class _Reader:
             macs=0,
         )
         return Conversion(source, result, cost, record)
-
-
-@cache
-def _conversion_footprint(op_type: str) -> fp.Footprint:
-    shell = schema.ModelT()
-    shell.operatorCodes = [conversion_code(op_type, [])]
-    return fp.op_footprint(shell, conversion_op(0, 0, 0))
-
-
-def _sorted_chain(chain: Iterable[Conversion], own: int) -> list[Conversion]:
-    """Each behind the one whose result it converts."""
-    left, made, found = list(chain), {own}, []
-    while left:
-        ready = [c for c in left if c.reads in made]
-        if not ready:
-            raise BuildError("The quantizer converts a tensor in a circle.")
-        found += ready
-        made |= {c.writes for c in ready}
-        left = [c for c in left if c not in ready]
-    return found
 
 
 def _order(drafts: Sequence[tuple[int, Mapping[str, _Draft], tuple[int, ...]]], slots: Slots) -> list[int]:
@@ -363,18 +338,3 @@ def _constant_footprint(model: fb.Model, tensor: Any, key: Hashable) -> fp.Footp
         tensor.buffer = 0
     part = fp.tensor_footprint(model, tensor, is_constant=is_constant)
     return fp.Footprint(items={**part.items, ("constant", key): part.own})
-
-
-def conversion_code(op_type: str, tensors: Iterable[Any]) -> Any:
-    """The op type of a conversion between tensors."""
-    code = schema.OperatorCodeT()
-    code.builtinCode = getattr(schema.BuiltinOperator, op_type)
-    code.version = _VERSIONS[op_type] + any(t.type == schema.TensorType.INT16 for t in tensors)
-    return code
-
-
-def conversion_op(code: int, source: int, result: int) -> Any:
-    """A QUANTIZE or DEQUANTIZE."""
-    op = schema.OperatorT()
-    op.opcodeIndex, op.inputs, op.outputs = code, [source], [result]
-    return op

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.quantize.bias import SkipError, known_scales, largest_bias, quantized_ops, weights_of
+from autoselect.quantize.weighted_ops import SkipError, known_scales, largest_bias, quantized_ops, weights_of
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
 _TOP = 127
@@ -51,7 +52,7 @@ def _reround_op(model: fb.Model, op: Any, float_model: fb.Model, index: int) -> 
     if len(op.inputs) > kind.bias and op.inputs[kind.bias] >= 0:
         product = (np.float32(known_scales(source)[0]) * scales).astype(np.float32)
         _rescale_bias(model, graph.tensors[op.inputs[kind.bias]], product, largest_bias(levels, kind.axis))
-    tensor.buffer = fb.add_buffer(model, levels)
+    tensor.buffer = editing.add_buffer(model, levels)
     tensor.quantization.scale = scales
 
 
@@ -63,7 +64,7 @@ def _rescale_bias(model: fb.Model, tensor: Any, scales: np.ndarray, largest: np.
     moved = np.rint(old * (known_scales(tensor) / scales))
     if tensor.type != schema.TensorType.INT32 or np.any(np.abs(moved) > np.maximum(largest, np.abs(old))):
         raise SkipError("its bias does not fit int32 at other scales")
-    tensor.buffer = fb.add_buffer(model, moved.astype(np.int32))
+    tensor.buffer = editing.add_buffer(model, moved.astype(np.int32))
     tensor.quantization.scale = scales
 
 

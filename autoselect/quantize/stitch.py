@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from autoselect.quantize.blueprint import Conversion, Part, Plan
-from autoselect.quantize.parts import Piece, Stock, conversion_code, conversion_op
+from autoselect.quantize.conversions import conversion_code, conversion_op
+from autoselect.quantize.parts import Piece, Stock
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
 
@@ -55,8 +57,8 @@ class _Stitcher:
         main.outputs = self._places(plan.graph.outputs)
         main.tensors = self._tensors
         self._model.signatureDefs = self._signatures()
-        fb.drop_unused_buffers(self._model)
-        fb.order_operator_codes(self._model)
+        editing.drop_unused_buffers(self._model)
+        editing.order_operator_codes(self._model)
         return self._model
 
     def _places(self, slots: Iterable[int | None]) -> np.ndarray:

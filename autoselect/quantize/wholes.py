@@ -18,8 +18,8 @@ from autoselect.quantize import adoption, converter, dynamic_range, names
 from autoselect.quantize.bias import Shift
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.repairs import RepairKit, before_quantizing, repair_whole
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ def _float(calibrated: CalibratedModel) -> fb.Model:
             tensor.quantization = schema.QuantizationParametersT()
     for op in graph.operators:
         op.intermediates = None
-    fb.drop_unused_tensors(model)
+    editing.drop_unused_tensors(model)
     names.restore_constants(model, calibrated.names, {i: [i] for i in range(len(graph.operators))})
     return model
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from autoselect.domain.arena import peak_activation_bytes
 from autoselect.domain.graph import Graph, OpKind
-from autoselect.domain.targets import Target, Verdict, islands, judge, peak_activation_bytes
+from autoselect.domain.target_islands import islands
+from autoselect.domain.targets import Target
+from autoselect.domain.verdicts import Verdict, judge
 from autoselect.errors import TargetRefusal
 from autoselect.scoring.fragmentation import Fragmentation, float_share, fragmentation
 

@@ -9,6 +9,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
 _WIDENING = ("DEQUANTIZE", "CAST")
@@ -35,8 +36,8 @@ def widen(model: fb.Model) -> int:
         for index in halves:
             _widen_tensor(model, graph.tensors[index], widened)
         if halves:
-            fb.drop_copies(model, graph, halves, partial(_is_widening, model, graph))
-            fb.drop_unused_tensors(model, place)
+            editing.drop_copies(model, graph, halves, partial(_is_widening, model, graph))
+            editing.drop_unused_tensors(model, place)
         count += len(halves)
         left = next((t for t in graph.tensors if t.type == _FLOAT16), None)
         if left is not None:
@@ -46,8 +47,8 @@ def widen(model: fb.Model) -> int:
                 "model to float32."
             )
     if count:
-        fb.drop_unused_buffers(model)
-        fb.order_operator_codes(model)
+        editing.drop_unused_buffers(model)
+        editing.order_operator_codes(model)
     return count
 
 
@@ -59,5 +60,5 @@ def _widen_tensor(model: fb.Model, tensor: Any, widened: dict[int, int]) -> None
     """Give a tensor a float32 buffer; tensors that share a buffer go on sharing."""
     if tensor.buffer not in widened:
         values = fb.constant_values(model, tensor)
-        widened[tensor.buffer] = fb.add_buffer(model, values.astype(np.float32))
+        widened[tensor.buffer] = editing.add_buffer(model, values.astype(np.float32))
     tensor.buffer, tensor.type, tensor.quantization = widened[tensor.buffer], _FLOAT32, None

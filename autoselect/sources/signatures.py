@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autoselect.errors import ModelError, UsageError
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
 _OPTIONS = ("builtinOptions", "builtinOptions2")
@@ -95,8 +96,8 @@ def _make_main(model: fb.Model, main: int) -> None:
     model.signatureDefs = [s for s in model.signatureDefs if (s.subgraphIndex or 0) in place]
     for signature in model.signatureDefs:
         signature.subgraphIndex = place[signature.subgraphIndex or 0]
-    fb.drop_unused_buffers(model)
-    fb.order_operator_codes(model)
+    editing.drop_unused_buffers(model)
+    editing.order_operator_codes(model)
 
 
 def _rewrite(op: Any, place: dict[int, int]) -> None:

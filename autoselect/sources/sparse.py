@@ -8,6 +8,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
 
@@ -33,15 +34,15 @@ def densify(model: fb.Model) -> int:
             values = _dense_values(model, tensor)
             data = values.tobytes()
             if data not in buffers:
-                buffers[data] = fb.add_buffer(model, values)
+                buffers[data] = editing.add_buffer(model, values)
             tensor.buffer, tensor.sparsity = buffers[data], None
         if found:
-            fb.drop_copies(model, graph, found, lambda op: fb.op_type(model, op) == "DENSIFY")
-            fb.drop_unused_tensors(model, place)
+            editing.drop_copies(model, graph, found, lambda op: fb.op_type(model, op) == "DENSIFY")
+            editing.drop_unused_tensors(model, place)
         count += len(found)
     if count:
-        fb.drop_unused_buffers(model)
-        fb.order_operator_codes(model)
+        editing.drop_unused_buffers(model)
+        editing.order_operator_codes(model)
     return count
 
 

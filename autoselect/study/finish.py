@@ -14,15 +14,15 @@ from autoselect.isolation.pool import WorkerPool
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.scoring.target_file import read_target
-from autoselect.study import result
+from autoselect.study import front_files, front_members, rescoring, result
 from autoselect.study.baselines import REPAIRED
 from autoselect.study.explain import write_explanations
 from autoselect.study.exported import export
 from autoselect.study.forecast_check import unlike_forecasts, warnings_of
-from autoselect.study.loop import Yardstick
 from autoselect.study.problem import Problem
 from autoselect.study.repeating import warn_of_unrepeated
 from autoselect.study.targeting import compiler_summary
+from autoselect.study.yardstick import Yardstick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +57,14 @@ class Finish:
         ended_early: str | None = None,
     ) -> str:
         """Write the result; without a pool (after Ctrl-C) held-out scores are left for a resume."""
-        front, feasible = result.front_of(records, self.objectives, self.yardstick)
+        front, feasible = front_members.front_of(records, self.objectives, self.yardstick)
         root, metric, costs = self.case.files.root, self.objectives[0].name, self.settings.cost_columns
         wholes = _whole_baselines(records)
         references = [float_model, *(_reference(name, r.scores) for name, r in wholes.items() if r.scores)]
         heldout: dict[str, result.Heldout] = {}
         if pool is not None:
-            result.restore([*front, *wholes.values()], root, pool)
-        result.materialise(front, self.folder, root)
+            front_files.restore([*front, *wholes.values()], root, pool)
+        front_files.materialise(front, self.folder, root)
         warnings = list(self.case.warnings)
         for message in (unlike := warnings_of(records)):
             listener(Warned(message=message))
@@ -75,14 +75,15 @@ class Finish:
             unknown = {sha: name for sha, name in members.items() if sha not in known}
             warnings += warn_of_unrepeated(self.case, unknown, pool, listener)
             shas = [r.sha256 for r in references] + [r.scores.sha256 for r in front if r.scores]
-            heldout, failures = result.score_heldout(shas, self.case, pool, self.settings.trial_timeout, listener)
+            heldout, failures = rescoring.score_heldout(shas, self.case, pool, self.settings.trial_timeout, listener)
             warnings += failures
             for message in failures:
                 listener(Warned(message=message))
         if pool is not None and "latency_ms" in costs:
-            front, references = result.time_again(front, references, root, pool, self.settings.trial_timeout, listener)
+            timeout = self.settings.trial_timeout
+            front, references = rescoring.time_again(front, references, root, pool, timeout, listener)
         listener(StageStarted(stage="write"))
-        picks = result.picks_of(front, self.yardstick, result.noise_of(front, root, pool), costs)
+        picks = front_members.picks_of(front, self.yardstick, front_members.noise_of(front, root, pool), costs)
         result.write_tables(self.folder, metric, records, front, heldout, picks, costs)
         if self.problem is not None:
             write_explanations(self.folder, self.problem, self.settings.template, records, picks)
@@ -91,11 +92,11 @@ class Finish:
         summary["verdict"] += f" Ended early: {ended_early}." if ended_early else ""
         summary |= {"warnings": warnings, "ended_early": ended_early, "seconds": dict(self.seconds())}
         result.write_summary(self.folder, summary)
-        result.remove_former_members(front, self.folder)
+        front_files.remove_former_members(front, self.folder)
         if self.case.files.prepared.exists():  # A folder that is put in order may have it no more.
             export(front, picks, self.folder, self.case.files)
         if pool is not None:
-            result.remove_work(self.folder.work)
+            front_files.remove_work(self.folder.work)
         return status
 
     def _summary(
@@ -116,7 +117,7 @@ class Finish:
             "evaluated": {k: v for k, v in self.case.counts.items() if k != "calibration"},
             "references": result.reference_summary(references, metric, heldout, self.settings.cost_columns),
             "picks": picks,
-            "allowed_drop": result.allowed_drop(self.yardstick),
+            "allowed_drop": front_members.allowed_drop(self.yardstick),
             "counts": _counts(records),
             "unlike_forecast": len(unlike_forecasts(records)),
             "target": self.settings.target,
@@ -149,7 +150,7 @@ def _reference(name: str, scores: Scores) -> result.Reference:
 def _counts(records: list[TrialRecord]) -> dict[str, int]:
     return {
         "trials": len(records),
-        "scored": len(result.distinct(records)),
+        "scored": len(front_members.distinct(records)),
         "reused": sum(r.reused for r in records),
         "dropped": sum(r.partial is not None and not r.reused for r in records),
         "failed": sum(r.scores is None and r.partial is None for r in records),

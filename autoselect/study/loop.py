@@ -13,7 +13,6 @@ import numpy as np
 
 from autoselect.cases import build_jobs, race_jobs, score_jobs
 from autoselect.cases.events import Listener, TrialFinished
-from autoselect.domain.objectives import Constraints, Direction, drop_from, score_at
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import PreparationError, TrialError, UsageError
@@ -23,12 +22,13 @@ from autoselect.study.baselines import Baseline, recipe_for
 from autoselect.study.forecast_check import ForecastCheck
 from autoselect.study.gain import loss_worth, reference_corner
 from autoselect.study.optuna_study import Asked, SearchStudy
+from autoselect.study.yardstick import Racing, Yardstick
 
 _HOPELESS_AFTER = 5
 """So many failures with nothing scored stop the search: something is wrong with the ingredients."""
+
 _RIVALS = 3
 """Scored candidates that a new one is compared with, sample by sample."""
-
 
 Stop = Callable[[Sequence[Scores]], "str | None"]
 """Says of what is scored why the search is at its end, or None."""
@@ -36,45 +36,6 @@ Stop = Callable[[Sequence[Scores]], "str | None"]
 
 def never(_scored: Sequence[Scores]) -> None:
     """The search ends with its budget."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Racing:
-    """How candidates are dropped before all samples are run.
-
-    Attributes:
-        confidence: With which one that is worth its full score is not dropped, above 0 and below 1.
-        min_gain: Share of the front's hypervolume that a candidate must add to be worth it; with 0 all that enter the
-            front are.
-        seed: Of the order of the samples.
-    """
-
-    confidence: float
-    min_gain: float
-    seed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Yardstick:
-    """What a candidate's score is compared with."""
-
-    float_score: float
-    float_size_bytes: int
-    float_penalty: float
-    direction: Direction
-    constraints: Constraints
-
-    def drop(self, score: float) -> float:
-        """Loss against float, in the metric's units."""
-        return drop_from(self.float_score, score, self.direction)
-
-    def score(self, drop: float) -> float:
-        """The score that is so much worse than float's."""
-        return score_at(self.float_score, drop, self.direction)
-
-    def violations(self, scores: Scores) -> dict[str, float]:
-        """How far each constraint is passed; at most 0 where it is met."""
-        return self.constraints.violations(drop=scores.drop, size_bytes=scores.size_bytes, penalty=scores.penalty)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

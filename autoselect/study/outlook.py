@@ -11,12 +11,14 @@ from autoselect.cases.divergence import divergence, error_shares, spread_rows
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
+from autoselect.domain.arena import peak_activation_bytes
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.search_space import BoundSpace, Toggle
-from autoselect.domain.targets import Target, judge, peak_activation_bytes
+from autoselect.domain.targets import Target
 from autoselect.domain.units import units
+from autoselect.domain.verdicts import judge
 from autoselect.errors import PreparationError, TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.quantize.blueprint import Blueprint

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from filelock import FileLock, Timeout
 
 from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.events import Listener, StageStarted, Warned
 from autoselect.cases.files import FLOAT
-from autoselect.cases.prepare import Case, Ingredients, prepare_case, versions
+from autoselect.cases.prepare import Case, prepare_case
 from autoselect.cases.settings import SearchSettings
-from autoselect.domain.layers import COLUMNS, LayerTable
-from autoselect.domain.objectives import Direction, Objective
+from autoselect.domain.layers import COLUMNS
+from autoselect.domain.objectives import Objective
 from autoselect.domain.quantities import BY_COLUMN, objectives_of
-from autoselect.domain.recipe import match_nodes, match_op_type
-from autoselect.domain.search_space import BoundSpace, Toggle
+from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import (
     PreparationError,
-    RecipeError,
     RunFolderError,
     StorageError,
     TrialError,
-    UsageError,
 )
 from autoselect.isolation.pool import WorkerPool, is_shared, open_pool
 from autoselect.quantize import converter
@@ -37,44 +30,25 @@ from autoselect.runs.files import storage_errors
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.runs.records import Scores
 from autoselect.scoring.target_file import read_target
-from autoselect.study import result
+from autoselect.study import front_files, result
 from autoselect.study.baselines import Baseline, baselines
+from autoselect.study.binding import bind_case
 from autoselect.study.explain import write_explanations
 from autoselect.study.finish import Finish
 from autoselect.study.forecast_check import ForecastCheck
-from autoselect.study.loop import Racing, SearchLoop, Stop, Yardstick
+from autoselect.study.loop import SearchLoop, Stop
+from autoselect.study.manifest import manifest, refuse_other_ingredients, refuse_other_metric, space_hash
 from autoselect.study.optuna_study import SearchStudy
-from autoselect.study.outlook import make_problem, units_of
+from autoselect.study.outlook import make_problem
 from autoselect.study.problem import Problem
 from autoselect.study.repairing import with_repairs
 from autoselect.study.repeating import references_to_check, warn_of_unrepeated
+from autoselect.study.request import Request
 from autoselect.study.samplers import PROPOSERS, check_sampler, make_sampler
-from autoselect.study.space_file import SearchSpaceFile, bind, read_space
+from autoselect.study.space_file import read_space
 from autoselect.study.stage_clock import StageClock, earlier_seconds
-from autoselect.study.targeting import check_objectives, check_target, pins_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One search as asked for.
-
-    Attributes:
-        ingredients: What the user brings.
-        settings: How to search.
-        sources: Where the ingredients came from, in words, for the manifest.
-        metric_name: Name of the metric or evaluator, as in the tables.
-        direction: Of the metric.
-        command: The command line, or None.
-        use_cache: Whether calibration and float outputs are kept between runs.
-    """
-
-    ingredients: Ingredients
-    settings: SearchSettings
-    sources: dict[str, str | None]
-    metric_name: str
-    direction: Direction
-    command: str | None
-    use_cache: bool
+from autoselect.study.targeting import check_objectives, check_target
+from autoselect.study.yardstick import Racing, Yardstick
 
 
 def start(request: Request, folder: RunFolder, listener: Listener) -> str:
@@ -90,14 +64,14 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
     folder.create()
     clock = StageClock(listener)
     with locked(folder), _discarded_unless_begun(folder), _pool(request, folder) as pool:
-        result.remove_work(folder.work)  # What a search of other ingredients left that was killed before it began.
+        front_files.remove_work(folder.work)  # What a search of other ingredients left that was killed before it began.
         case = _prepare(request, folder, pool, clock)
-        space, case = _bind(space_file, case, request.settings, clock)
+        space, case = bind_case(space_file, case, request.settings, clock)
         case = _repeating(case, request.settings, pool, clock)
         request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
         float_model = _float_reference(case, pool, request.settings.trial_timeout)
         demanded = _demanding(request, float_model)
-        folder.write_manifest(_manifest(request, case, space, float_model))
+        folder.write_manifest(manifest(request, case, space, float_model))
         return _search(demanded, folder, case, space, float_model, pool, clock)
 
 
@@ -108,16 +82,16 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
         RunFolderError: If the folder holds no run, or one made of other ingredients.
     """
     manifest = folder.read_manifest()
-    _refuse_other_metric(folder, manifest, request)
+    refuse_other_metric(folder, manifest, request)
     space_file = read_space(request.settings.search_space)
     clock = StageClock(listener, before=earlier_seconds(folder))
     with locked(folder), _pool(request, folder) as pool:
         kept = folder.work.exists()
         try:
             case = _prepare(request, folder, pool, clock)
-            _refuse_other_ingredients(folder, manifest, case)
-            space, case = _bind(space_file, case, request.settings, clock)
-            if manifest["search_space"] != _space_hash(space):
+            refuse_other_ingredients(folder, manifest, case)
+            space, case = bind_case(space_file, case, request.settings, clock)
+            if manifest["search_space"] != space_hash(space):
                 raise RunFolderError(
                     f"{folder.root} was made with another search space: the file {request.settings.search_space!r} has "
                     "changed since. Bring the old one back, or start a new run in another folder."
@@ -127,7 +101,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             float_model = _float_reference(case, pool, request.settings.trial_timeout)
         except BaseException:
             if not kept:
-                result.remove_work(folder.work)
+                front_files.remove_work(folder.work)
             raise
         folder.write_manifest({**manifest, "settings": request.settings.model_dump()})
         return _search(_demanding(request, float_model), folder, case, space, float_model, pool, clock)
@@ -186,102 +160,10 @@ def _prepare(request: Request, folder: RunFolder, pool: WorkerPool, listener: Li
         )
 
 
-def _bind(
-    space_file: SearchSpaceFile, case: Case, settings: SearchSettings, listener: Listener
-) -> tuple[BoundSpace, Case]:
-    """Bind the space, with the pins of the user and of the target; the case then warns of the latter."""
-    keep_float = _pinned(settings.keep_float, case.layers, "--keep-float")
-    keep_int = _pinned(settings.keep_int, case.layers, "--keep-int")
-    decided = pins_of(case, settings, keep_float=keep_float, keep_int=keep_int)
-    for message in decided.messages:
-        listener(Warned(message=message))
-    space = bind(
-        space_file,
-        case.layers,
-        keep_float=keep_float | decided.keep_float,
-        keep_int=keep_int | decided.keep_int,
-        units=units_of(case),
-    )
-    space = replace(space, mixed=settings.fallback == "search")
-    return space, replace(case, warnings=(*case.warnings, *decided.messages))
-
-
-def _pinned(patterns: tuple[str, ...], layers: LayerTable, option: str) -> frozenset[str]:
-    """Nodes that the user's names, globs and op types cover."""
-    found: set[str] = set()
-    for pattern in patterns:
-        if pattern in layers.op_types.values():
-            found.update(match_op_type(pattern, layers.op_types))
-            continue
-        try:
-            found.update(match_nodes(pattern, layers.op_types))
-        except RecipeError as exc:
-            kinds = sorted(set(layers.op_types.values()))
-            raise UsageError(f"{option}: {exc} Op types of this model: {', '.join(kinds)}.") from exc
-    return frozenset(found)
-
-
 def _repeating(case: Case, settings: SearchSettings, pool: WorkerPool, listener: Listener) -> Case:
     """See that all that candidates are compared with is scored on kernels that repeat their outputs."""
     messages = warn_of_unrepeated(case, references_to_check(case, settings, pool), pool, listener)
     return replace(case, warnings=(*case.warnings, *messages))
-
-
-def _manifest(request: Request, case: Case, space: BoundSpace, float_model: result.Reference) -> dict[str, Any]:
-    return {
-        "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "command": request.command,
-        "versions": versions(),
-        "hashes": dict(case.hashes),
-        "counts": dict(case.counts),
-        "sources": request.sources,
-        "metric": {"name": request.metric_name, "direction": request.direction},
-        "settings": request.settings.model_dump(),
-        "search_space": _space_hash(space),
-        "float_model": asdict(float_model),
-        "warnings": list(case.warnings),
-    }
-
-
-def _space_hash(space: BoundSpace) -> str:
-    """One hash of all dimensions: a study cannot go on in another space."""
-    plain = [
-        (d.name, sorted(d.nodes)) if isinstance(d, Toggle) else (d.name, d.ranking, d.at_most) for d in space.dimensions
-    ]
-    pins = [sorted(space.keep_float), sorted(space.keep_int)]
-    return hashlib.sha256(json.dumps([plain, space.alternatives, pins]).encode()).hexdigest()
-
-
-def _refuse_other_metric(folder: RunFolder, manifest: dict[str, Any], request: Request) -> None:
-    before, now = manifest["metric"], {"name": request.metric_name, "direction": request.direction}
-    if before != now:
-        raise RunFolderError(
-            f"{folder.root} was made with the metric {before['name']!r} ({before['direction']}), this is "
-            f"{now['name']!r} ({now['direction']}): scores would not compare. Leave the metric out, or start a new run."
-        )
-
-
-def _refuse_other_ingredients(folder: RunFolder, manifest: dict[str, Any], case: Case) -> None:
-    for name, digest in manifest["hashes"].items():
-        if case.hashes.get(name) != digest:
-            raise RunFolderError(
-                f"{folder.root} was made with another {name}: its content has changed since. "
-                "Bring the old one back, or start a new run in another folder."
-            )
-    counted = ("tensorflow", "tensorflow-cpu", "ai-edge-litert")
-    now = versions()
-    if manifest["versions"].get("builder") != now["builder"]:
-        raise RunFolderError(
-            f"{folder.root} was made by an older builder: its recipes still build, to files of other sizes, so that "
-            "its candidates and new ones would not compare. Start a new run; `autoselect report` and `autoselect pick` "
-            "work on this one."
-        )
-    for name in counted:
-        if manifest["versions"].get(name) != now.get(name):
-            raise RunFolderError(
-                f"{folder.root} was made with {name} {manifest['versions'].get(name)}, this is {now.get(name)}: "
-                "scores would not compare. Install that version, or start a new run."
-            )
 
 
 def _search(

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.graph import Graph
-from autoselect.domain.targets import Target, pins
+from autoselect.domain.targets import Target
+from autoselect.domain.verdicts import pins
 from autoselect.errors import UsageError
 from autoselect.runs.records import TrialRecord
 from autoselect.scoring.target_file import read_target

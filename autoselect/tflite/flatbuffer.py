@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +16,27 @@ Model = Any
 """A ``schema.ModelT``; the generated module has no types."""
 
 FILE_IDENTIFIER = b"TFL3"
+
 BUFFER_ALIGNMENT = 16
 """Bytes. The schema's ``force_align`` on ``Buffer.data``; kernels on microcontrollers rely on it."""
 
 OP_TYPES: dict[int, str] = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
+
 TENSOR_DTYPES: dict[int, str] = {
     code: name.lower() for name, code in vars(schema.TensorType).items() if isinstance(code, int)
 }
 
 CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
+
 CONTROL_FLOW = frozenset({"WHILE", "IF", "CALL_ONCE", "CALL", "STABLEHLO_WHILE", "STABLEHLO_CASE"})
 """Ops that run other subgraphs."""
-_PLACEHOLDER_FOR_GREATER_OP_CODE = 127
-_TENSOR_LISTS = ("inputs", "outputs", "intermediates")
 
+_PLACEHOLDER_FOR_GREATER_OP_CODE = 127
+
+TENSOR_LISTS = ("inputs", "outputs", "intermediates")
 
 HEAD_PAD = 12
+
 BUFFER_ENTRY = 8
 """Bytes."""
 
@@ -301,145 +305,6 @@ def constant_values(model: Model, tensor: Any) -> np.ndarray:
     return raw.view(dtype).reshape(shape_of(tensor))
 
 
-def add_buffer(model: Model, values: np.ndarray) -> int:
-    """Append a buffer with the bytes of ``values`` and return its index."""
-    buffer = schema.BufferT()
-    buffer.data = np.frombuffer(np.ascontiguousarray(values).tobytes(), dtype=np.uint8)
-    model.buffers.append(buffer)
-    return len(model.buffers) - 1
-
-
-def drop_unread_conversions(model: Model) -> None:
-    """Remove the QUANTIZE and DEQUANTIZE ops of the main subgraph whose output nobody reads, and their tensors."""
-    graph = model.subgraphs[0]
-    needed = {int(i) for i in graph.outputs}
-    kept = []
-    for op in reversed(graph.operators):
-        if op_type(model, op) not in CONVERSIONS or needed & {int(i) for i in op.outputs}:
-            needed |= {int(i) for i in op.inputs}
-            kept.append(op)
-    graph.operators = kept[::-1]
-    drop_unused_tensors(model)
-
-
-def drop_copies(model: Model, graph: Any, sources: Collection[int], is_copy: Callable[[Any], bool]) -> None:
-    """Remove the ops of a subgraph that only copy some tensors, in place: who reads a copy then reads the tensor.
-
-    Args:
-        model: The model.
-        graph: One of its subgraphs.
-        sources: The tensors whose copies go.
-        is_copy: Tells of an op that reads one of them first whether it copies it and does nothing else.
-    """
-    same: dict[int, int] = {}
-    kept = []
-    for op in graph.operators or []:
-        source = int(op.inputs[0]) if op.inputs is not None and len(op.inputs) else -1
-        if source in sources and is_copy(op):
-            same[int(op.outputs[0])] = source
-        else:
-            kept.append(op)
-    graph.operators = kept
-    for op in kept:
-        op.inputs = None if op.inputs is None else np.array([same.get(int(i), int(i)) for i in op.inputs], np.int32)
-    graph.outputs = np.array([same.get(int(i), int(i)) for i in graph.outputs], dtype=np.int32)
-    for signature in model.signatureDefs or []:
-        if model.subgraphs[signature.subgraphIndex or 0] is graph:
-            for entry in signature.outputs or []:
-                entry.tensorIndex = same.get(int(entry.tensorIndex), int(entry.tensorIndex))
-
-
-def drop_unused_tensors(model: Model, subgraph: int = 0) -> None:
-    """Remove the tensors of a subgraph, the main one by default, that no op reads or writes; inputs, outputs stay."""
-    graph = model.subgraphs[subgraph]
-    rows = [graph.inputs, graph.outputs]
-    rows += [row for op in graph.operators for row in (op.inputs, op.outputs, op.intermediates)]
-    order = sorted({int(i) for row in rows if row is not None for i in row if i >= 0})
-    if len(order) == len(graph.tensors):
-        return
-    place = {-1: -1, **{old: new for new, old in enumerate(order)}}
-    graph.tensors = [graph.tensors[old] for old in order]
-    for holder, names in ((graph, ("inputs", "outputs")), *((op, _TENSOR_LISTS) for op in graph.operators)):
-        for name in names:
-            row = getattr(holder, name)
-            if row is not None:
-                setattr(holder, name, np.array([place[int(i)] for i in row], dtype=np.int32))
-    for signature in model.signatureDefs or []:
-        if (signature.subgraphIndex or 0) == subgraph:
-            for entry in (*(signature.inputs or []), *(signature.outputs or [])):
-                entry.tensorIndex = place[int(entry.tensorIndex)]
-
-
-def drop_unused_buffers(model: Model) -> None:
-    """Remove the buffers that no tensor and no metadata entry points at; buffer 0 stays."""
-    used = {0}
-    used.update(t.buffer for g in model.subgraphs for t in g.tensors)
-    used.update(entry.buffer for entry in model.metadata or [])
-    order = sorted(used)
-    place = {old: new for new, old in enumerate(order)}
-    model.buffers = [model.buffers[old] for old in order]
-    for graph in model.subgraphs:
-        for tensor in graph.tensors:
-            tensor.buffer = place[tensor.buffer]
-    for entry in model.metadata or []:
-        entry.buffer = place[entry.buffer]
-
-
-def share_equal_constants(model: Model) -> None:
-    """Let equal constants of the main subgraph share one tensor, and those of equal bytes one buffer, in place.
-
-    Which constants share depends on nothing but the constants themselves, while the quantizer's own sharing depends
-    on the order in which it meets them.
-    """
-    graph = model.subgraphs[0]
-    activations = {
-        int(i) for row in (*(op.outputs for op in graph.operators), graph.inputs, graph.outputs) for i in row
-    }
-    buffers: dict[bytes, int] = {}
-    twins: dict[tuple[object, ...], int] = {}
-    same: dict[int, int] = {}
-    for index, tensor in enumerate(graph.tensors):
-        if index in activations or tensor.isVariable or tensor.buffer == 0:
-            continue
-        tensor.buffer = buffers.setdefault(buffer_bytes(model.buffers[tensor.buffer]), tensor.buffer)
-        same[index] = twins.setdefault((*constant_key(tensor), tensor.buffer), index)
-    for op in graph.operators:
-        op.inputs = np.array([same.get(int(i), int(i)) for i in op.inputs], dtype=np.int32)
-    drop_unused_tensors(model)
-
-
 def buffer_bytes(buffer: Any) -> bytes:
     """The data of a buffer; none for an activation's."""
     return b"" if buffer.data is None else np.asarray(buffer.data, dtype=np.uint8).tobytes()
-
-
-def constant_key(tensor: Any) -> tuple[object, ...]:
-    """What tells constants of equal bytes apart: name, type, shape, scales, zero points and their axis."""
-    quantization = tensor.quantization
-    parameters: tuple[object, ...] = ()
-    if quantization is not None:
-        rows = (quantization.scale, quantization.zeroPoint)
-        scales = (b"" if row is None else np.asarray(row).tobytes() for row in rows)
-        parameters = (*scales, quantization.quantizedDimension)
-    return (tensor.name, tensor.type, shape_of(tensor), parameters)
-
-
-def order_operator_codes(model: Model) -> None:
-    """Keep one op code, of the highest version, for each op type that ops have, in place.
-
-    Conversions come last, the rest in order of their code.
-    """
-    ops = [op for graph in model.subgraphs for op in graph.operators]
-    codes: dict[tuple[bool, int, bytes], Any] = {}
-    rank = {index: _rank(model.operatorCodes[index]) for index in {int(op.opcodeIndex) for op in ops}}
-    for index, found in rank.items():
-        code = model.operatorCodes[index]
-        codes[found] = max(codes.get(found, code), code, key=lambda one: int(one.version))
-    order = sorted(codes)
-    for op in ops:
-        op.opcodeIndex = order.index(rank[int(op.opcodeIndex)])
-    model.operatorCodes = [codes[found] for found in order]
-
-
-def _rank(code: Any) -> tuple[bool, int, bytes]:
-    return (OP_TYPES.get(code.builtinCode) in CONVERSIONS, code.builtinCode, code.customCode or b"")

@@ -18,7 +18,7 @@ import tensorflow as tf
 import train
 
 import autoselect
-from autoselect.cases import prepare
+from autoselect.cases import calibrate
 from autoselect.cases.files import CaseFiles
 from autoselect.domain.recipe import Recipe
 from autoselect.isolation.pool import WorkerPool
@@ -64,7 +64,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = CaseFiles(root=Path(folder))
         with WorkerPool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
-            started = prepare.start_calibration(
+            started = calibrate.start_calibration(
                 arguments.model, samples, files, pool, None, debug_samples=0, per_channel=True
             )
             prepared = started.result()

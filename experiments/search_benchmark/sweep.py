@@ -24,7 +24,8 @@ from cases import BenchmarkCase, chosen_cases
 from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.events import ignore
 from autoselect.cases.files import FLOAT
-from autoselect.cases.prepare import Case, Ingredients, prepare_case
+from autoselect.cases.ingredients import Ingredients
+from autoselect.cases.prepare import Case, prepare_case
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import drop_from

@@ -18,12 +18,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
 import loaders
 
 from autoselect.api.source import load_source
-from autoselect.cases import prepare as preparation
+from autoselect.cases import calibrate
 from autoselect.cases.files import CaseFiles
 from autoselect.domain.graph import Graph, OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Fallback, Recipe
-from autoselect.domain.targets import Target, judge
+from autoselect.domain.targets import Target
+from autoselect.domain.verdicts import judge
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool
 from autoselect.quantize import converter
@@ -88,7 +89,7 @@ def measure(name: str, model: Path, calibration: str, target: Target) -> list[Ro
         files = CaseFiles(root=Path(folder))
         with WorkerPool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
             loaded = load_source(model)
-            prepared = preparation.start_calibration(
+            prepared = calibrate.start_calibration(
                 loaded.model, calibration, files, pool, cache_directory(), debug_samples=0, per_channel=True
             ).result()
     nodes = prepared.layers.nodes

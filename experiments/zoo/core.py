@@ -20,8 +20,8 @@ from autoselect.quantize.nodes import find_nodes
 from autoselect.quantize.repairs import RepairKit
 from autoselect.quantize.wholes import make_wholes
 from autoselect.sources import loading
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +168,6 @@ def _float_constant(model: fb.Model, float_model: fb.Model, index: int | None, p
     assert index is not None
     graph = float_model.subgraphs[0]
     tensor = copy(graph.tensors[graph.operators[index].inputs[position]])
-    tensor.buffer = fb.add_buffer(model, fb.constant_values(float_model, tensor))
+    tensor.buffer = editing.add_buffer(model, fb.constant_values(float_model, tensor))
     model.subgraphs[0].tensors.append(tensor)
     return len(model.subgraphs[0].tensors) - 1

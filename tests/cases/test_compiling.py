@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from autoselect.cases.compiling import Compiling, compile_report
-from autoselect.domain.targets import Compiled, Target, Verdict
+from autoselect.domain.compiled import Compiled
+from autoselect.domain.targets import Target
+from autoselect.domain.verdicts import Verdict
 from autoselect.errors import TargetRefusal, WorkerDied
 from autoselect.scoring import vela
 from autoselect.scoring.target_file import read_target

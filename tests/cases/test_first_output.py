@@ -7,7 +7,7 @@ import pytest
 import zoo
 
 from autoselect.api.looking import look
-from autoselect.cases.prepare import scored_shape
+from autoselect.cases.scoring_samples import scored_shape
 from autoselect.scoring.metrics import make_metric
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader

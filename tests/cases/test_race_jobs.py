@@ -12,7 +12,8 @@ import pytest
 from autoselect.cases import build_jobs, race_jobs, score_jobs
 from autoselect.cases.events import ignore
 from autoselect.cases.files import FLOAT, CaseFiles
-from autoselect.cases.prepare import Ingredients, prepare_case, write_scoring
+from autoselect.cases.ingredients import Ingredients
+from autoselect.cases.prepare import prepare_case, write_scoring
 from autoselect.cases.settings import make_settings
 from autoselect.domain.recipe import Recipe
 from autoselect.embedded import make_windows, model_bytes

@@ -4,20 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from autoselect.domain.arena import peak_activation_bytes
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor
-from autoselect.domain.targets import (
-    Kernels,
-    Place,
-    Precision,
-    Processor,
-    Rule,
-    Target,
-    islands,
-    judge,
-    peak_activation_bytes,
-    pins,
-    without,
-)
+from autoselect.domain.target_islands import islands, without
+from autoselect.domain.targets import Kernels, Place, Precision, Processor, Rule, Target
+from autoselect.domain.verdicts import judge, pins
 
 ELEMENTS = 10
 _KINDS = {"i": OpKind.INTEGER, "f": OpKind.FLOAT, "h": OpKind.HYBRID}

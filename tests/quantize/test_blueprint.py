@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import zoo
 
+from autoselect.domain.arena import peak_activation_bytes
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.targets import peak_activation_bytes
 from autoselect.quantize import normalise
 from autoselect.quantize.blueprint import Blueprint
 from autoselect.scoring.fragmentation import PenaltyWeights, fragmentation
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
 
 # Incommensurable, so that no difference cancels another.
@@ -108,7 +108,7 @@ def constants_of_one_buffer() -> bytes:
     bias = zoo.weights(40)
     model = fb.parse(zoo.from_function(lambda x: tf().matmul(x, zoo.weights(6, 40)) + bias, (1, 6)).float_model)
     graph = model.subgraphs[0]
-    buffer = fb.add_buffer(model, bias)
+    buffer = editing.add_buffer(model, bias)
     for name in (b"first", b"second"):
         tensor = copy(graph.tensors[graph.outputs[0]])
         tensor.name, tensor.buffer = name, buffer

@@ -14,8 +14,8 @@ from autoselect.domain.recipe import Recipe
 from autoselect.quantize import converter, names, proof
 from autoselect.quantize.normalise import normalise, same_outputs
 from autoselect.quantize.wholes import make_wholes
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 
 
 def tf() -> Any:
@@ -47,7 +47,7 @@ def reshaped_dense() -> bytes:
     after, _ = reshape(model, len(graph.tensors) - 1, b"wide", [1, 1, 6])
     after.outputs = np.array([wide], np.int32)
     graph.operators = [tanh, before, dense, after, sigmoid]
-    fb.drop_unused_tensors(model)
+    editing.drop_unused_tensors(model)
     return fb.serialise(model)
 
 
@@ -61,7 +61,7 @@ def reshape(model: Any, source: int, name: bytes, shape: list[int]) -> tuple[Any
     """A RESHAPE, of the op type that was added last, and the tensor that it writes."""
     tensors = model.subgraphs[0].tensors
     target = tensor(name + b"_shape", [len(shape)], schema.TensorType.INT32)
-    target.buffer = fb.add_buffer(model, np.array(shape, np.int32))
+    target.buffer = editing.add_buffer(model, np.array(shape, np.int32))
     tensors += [target, tensor(name, shape, schema.TensorType.FLOAT32)]
     op = schema.OperatorT()
     op.opcodeIndex = len(model.operatorCodes) - 1
@@ -131,7 +131,7 @@ def test_other_outputs_are_seen() -> None:
     tensor = next(t for t in model.subgraphs[0].tensors if fb.is_constant(model, t) and fb.shape_of(t) == (16,))
     values = fb.constant_values(model, tensor).copy()
     values[0] += 1e-3
-    tensor.buffer = fb.add_buffer(model, values)
+    tensor.buffer = editing.add_buffer(model, values)
     assert same_outputs(content, content, [{key: sample[0]}])
     assert not same_outputs(content, fb.serialise(model), [{key: sample[0]}])
 
@@ -142,7 +142,7 @@ def test_a_variable_that_two_ops_read_stays_one_while_a_constant_gets_a_copy() -
     variable = tensor(b"state", [1], schema.TensorType.FLOAT32)
     variable.isVariable = True
     constant = tensor(b"table", [1], schema.TensorType.FLOAT32)
-    constant.buffer = fb.add_buffer(model, np.ones(1, np.float32))
+    constant.buffer = editing.add_buffer(model, np.ones(1, np.float32))
     graph.tensors += [variable, constant]
     ends = [len(graph.tensors) - 2, len(graph.tensors) - 1]
     for op in graph.operators[:2]:

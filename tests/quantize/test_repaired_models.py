@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from autoselect.domain.recipe import REPAIRS, Recipe
 from autoselect.quantize import bias
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -289,7 +290,7 @@ def test_a_bias_leaves_room_for_the_products(steps: int, reason: str | None) -> 
     tensor, weights = (model.subgraphs[0].tensors[op.inputs[place]] for place in (2, 1))
     products = 255 * np.abs(fb.constant_values(model, weights).astype(np.int64)).sum(axis=1)
     before = (2**31 - 1 - products - 10).astype(np.int32)
-    tensor.buffer = fb.add_buffer(model, before)
+    tensor.buffer = editing.add_buffer(model, before)
     found = bias.apply_shift(model, op, steps * np.array(fb.scales(tensor)))
     assert (found.reason is None) if reason is None else (reason in str(found.reason))
     expected = before + (steps if reason is None else 0)

@@ -18,6 +18,7 @@ from autoselect.quantize import bias, rounding
 from autoselect.quantize.build import Builder, Candidate
 from autoselect.quantize.repairs import RepairKit
 from autoselect.quantize.wholes import Whole, make_wholes
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -265,7 +266,7 @@ def zero_scale(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarray]
 def full_bias(assembly: Whole, _float_model: Any, means: dict[int, np.ndarray]) -> None:
     model, op = assembly.model, first_weighted(assembly)
     tensor = model.subgraphs[0].tensors[op.inputs[2]]
-    tensor.buffer = fb.add_buffer(model, np.full(32, np.iinfo(np.int32).max, dtype=np.int32))
+    tensor.buffer = editing.add_buffer(model, np.full(32, np.iinfo(np.int32).max, dtype=np.int32))
     means[min(means)] = means[min(means)] * 1e6
 
 
@@ -275,7 +276,9 @@ def computed_bias(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarr
 
 def constant_input(_assembly: Whole, float_model: Any, _means: dict[int, np.ndarray]) -> None:
     op = next(op for op in float_model.subgraphs[0].operators if fb.op_type(float_model, op) == "CONV_2D")
-    float_model.subgraphs[0].tensors[op.inputs[0]].buffer = fb.add_buffer(float_model, np.zeros((1, 8, 8, 3), "f4"))
+    float_model.subgraphs[0].tensors[op.inputs[0]].buffer = editing.add_buffer(
+        float_model, np.zeros((1, 8, 8, 3), "f4")
+    )
 
 
 def computed_weights(assembly: Whole, float_model: Any, _means: dict[int, np.ndarray]) -> None:
@@ -292,7 +295,7 @@ def other_weights(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarr
 def wide_bias(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
     model, op = assembly.model, first_weighted(assembly)
     tensor = model.subgraphs[0].tensors[op.inputs[2]]
-    tensor.type, tensor.buffer = schema.TensorType.INT64, fb.add_buffer(model, np.zeros(32, dtype=np.int64))
+    tensor.type, tensor.buffer = schema.TensorType.INT64, editing.add_buffer(model, np.zeros(32, dtype=np.int64))
 
 
 BAD = {
@@ -331,7 +334,7 @@ def nan_weights(_assembly: Whole, float_model: Any, _means: dict[int, np.ndarray
     tensor = float_model.subgraphs[0].tensors[op.inputs[1]]
     values = fb.constant_values(float_model, tensor).copy()
     values[0, 0, 0, 0] = np.nan
-    tensor.buffer = fb.add_buffer(float_model, values)
+    tensor.buffer = editing.add_buffer(float_model, values)
 
 
 def no_input_scale(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarray]) -> None:

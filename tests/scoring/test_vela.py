@@ -9,7 +9,7 @@ import pytest
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.targets import judge
+from autoselect.domain.verdicts import judge
 from autoselect.errors import TargetRefusal, TrialError, UsageError, WorkerDied
 from autoselect.scoring import vela
 from autoselect.scoring.target_file import read_target

@@ -11,8 +11,8 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError
 from autoselect.sources import loading
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
 
 NOTE = "float16 weights were widened to float32: the same values, in twice the bytes."
@@ -57,7 +57,7 @@ def without_dequantize(content: bytes) -> bytes:
     graph.operators = [op for op in graph.operators if fb.op_type(model, op) != "DEQUANTIZE"]
     for op in graph.operators:
         op.inputs = np.array([source.get(int(i), int(i)) for i in op.inputs], np.int32)
-    fb.drop_unused_tensors(model)
+    editing.drop_unused_tensors(model)
     return fb.serialise(model)
 
 

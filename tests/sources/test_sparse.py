@@ -11,6 +11,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError
 from autoselect.sources import loading, shapes
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
 FLOAT32, FLOAT16, BOOL = schema.TensorType.FLOAT32, schema.TensorType.FLOAT16, schema.TensorType.BOOL
@@ -96,7 +97,7 @@ class Maker:
     ) -> int:
         made = schema.TensorT()
         made.name, made.type, made.shape = name.encode(), dtype, np.array(shape, dtype=np.int32)
-        made.buffer = 0 if values is None else fb.add_buffer(self.model, values)
+        made.buffer = 0 if values is None else editing.add_buffer(self.model, values)
         graph.tensors.append(made)
         return len(graph.tensors) - 1
 

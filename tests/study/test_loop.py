@@ -21,11 +21,12 @@ from autoselect.errors import BuildError, MetricError, PreparationError, ScoreEr
 from autoselect.runs.records import TrialRecord
 from autoselect.study.baselines import Baseline
 from autoselect.study.forecast_check import ForecastCheck
-from autoselect.study.loop import Racing, SearchLoop, Stop, Yardstick, never
+from autoselect.study.loop import SearchLoop, Stop, never
 from autoselect.study.optuna_study import SearchStudy
 from autoselect.study.problem import Atom, Forecast, Problem
 from autoselect.study.proposers import exhaustive
 from autoselect.study.samplers import ProposerSampler
+from autoselect.study.yardstick import Racing, Yardstick
 
 NODES = ("a", "b", "idle")
 SPACE = BoundSpace(dimensions=tuple(Toggle(name=f"node:{n}", nodes=frozenset({n})) for n in NODES))

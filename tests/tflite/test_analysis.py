@@ -23,6 +23,7 @@ from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.embedded import model_bytes
 from autoselect.errors import ModelError
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.analysis import ModelAnalysis, SubgraphAnalysis, analyse
 
@@ -82,10 +83,10 @@ def two_signatures() -> bytes:
 def with_strays() -> bytes:
     """The CNN with two buffers that nothing points at, one of zeros, one of ones, and one that metadata point at."""
     model = fb.parse(zoo.cnn().float_model)
-    fb.add_buffer(model, np.zeros(20, np.uint8))
-    fb.add_buffer(model, np.ones(33, np.uint8))
+    editing.add_buffer(model, np.zeros(20, np.uint8))
+    editing.add_buffer(model, np.ones(33, np.uint8))
     entry = schema.MetadataT()
-    entry.name, entry.buffer = b"note", fb.add_buffer(model, np.ones(40, np.uint8))
+    entry.name, entry.buffer = b"note", editing.add_buffer(model, np.ones(40, np.uint8))
     model.metadata.append(entry)
     return fb.serialise(model)
 
@@ -286,7 +287,7 @@ def test_it_is_the_same_as_json(make: Callable[[], bytes]) -> None:
 
 def test_metadata_of_old_files_are_no_unused_buffers() -> None:
     model = fb.parse(zoo.cnn().float_model)
-    index = fb.add_buffer(model, np.ones(24, np.uint8))
+    index = editing.add_buffer(model, np.ones(24, np.uint8))
     model.metadataBuffer = np.array([index], dtype=np.int32)
     before, after = analysed(zoo.cnn().float_model), analysed(fb.serialise(model))
     assert after.buffers.unused == before.buffers.unused

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoselect.errors import ModelError
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -68,7 +69,7 @@ def test_every_buffer_is_aligned(make: object) -> None:
 def test_an_odd_sized_buffer_is_aligned_too() -> None:
     model = fb.parse(zoo.cnn().float_model)
     for size in (1, 3, 17, 33):
-        fb.add_buffer(model, np.arange(size, dtype=np.uint8))
+        editing.add_buffer(model, np.arange(size, dtype=np.uint8))
     content = fb.serialise(model)
     assert [o % 16 for o in data_offsets(content)] == [0] * len(data_offsets(content))
     assert fb.parse(content).buffers[-1].data.tolist() == list(range(33))
@@ -149,12 +150,12 @@ def test_dropping_what_is_unused_changes_nothing_else() -> None:
     model = fb.parse(content)
     size = len(fb.serialise(model))
     stray = schema.TensorT()
-    stray.name, stray.shape, stray.buffer = b"stray", [64], fb.add_buffer(model, np.ones(64, np.float32))
+    stray.name, stray.shape, stray.buffer = b"stray", [64], editing.add_buffer(model, np.ones(64, np.float32))
     # In front, so that every index moves.
     _shift_tensors(model)
     model.subgraphs[0].tensors.insert(0, stray)
-    fb.drop_unused_tensors(model)
-    fb.drop_unused_buffers(model)
+    editing.drop_unused_tensors(model)
+    editing.drop_unused_buffers(model)
     cleaned = fb.serialise(model)
     assert len(cleaned) == size
     runner, reference = Runner(cleaned), Runner(content)

@@ -8,6 +8,7 @@ import zoo
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import footprint as fp
 
@@ -46,8 +47,8 @@ def test_a_name_and_zero_points_of_any_length(length: int) -> None:
         tensor.quantization = schema.QuantizationParametersT()
         tensor.quantization.scale = np.ones(length, np.float32)
         tensor.quantization.zeroPoint = np.full(length, i % 2, np.int64)
-    fb.share_equal_constants(model)
-    fb.drop_unused_buffers(model)
+    editing.share_equal_constants(model)
+    editing.drop_unused_buffers(model)
     assert summed(model) == len(fb.serialise(model))
 
 
@@ -58,10 +59,10 @@ def test_equal_constants_share_a_tensor_and_equal_bytes_a_buffer() -> None:
     readers = [op for op in graph.operators if len(op.inputs) == 2][:3]
     for op, name in zip(readers, (b"one", b"one", b"other"), strict=True):
         tensor = schema.TensorT()
-        tensor.name, tensor.shape, tensor.buffer = name, [4], fb.add_buffer(model, values)
+        tensor.name, tensor.shape, tensor.buffer = name, [4], editing.add_buffer(model, values)
         graph.tensors.append(tensor)
         op.inputs = np.array([op.inputs[0], len(graph.tensors) - 1], dtype=np.int32)
-    fb.share_equal_constants(model)
+    editing.share_equal_constants(model)
     one, again, other = (graph.tensors[op.inputs[1]] for op in readers)
     assert one is again is not other
     assert one.buffer == other.buffer

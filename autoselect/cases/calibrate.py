@@ -1,0 +1,215 @@
+"""Reads model and representative samples, and has the model calibrated, or takes it from the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+
+from autoselect.cases import prepare_jobs
+from autoselect.cases.events import Listener, StageStarted, ignore
+from autoselect.cases.files import CaseFiles
+from autoselect.cases.prepared import PREPARED_FORMAT, Prepared, load_prepared
+from autoselect.cases.versions import content_hash, versions
+from autoselect.data.representative import representative_samples
+from autoselect.data.samples import SampleStore
+from autoselect.domain.tensors import TensorSpec
+from autoselect.errors import PreparationError, TrialError
+from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS, WorkerPool, result_of
+from autoselect.runs import cache
+from autoselect.runs.files import storage_errors, write_bytes
+from autoselect.sources import loading
+from autoselect.sources.sample_sizes import with_sample_sizes
+from autoselect.sources.tflite_files import FloatModel
+from autoselect.sources.wishes import Shapes
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A case whose calibration is under way.
+
+    Attributes:
+        inputs: Of the float model.
+        outputs: Of the float model.
+        calibration: The representative samples.
+        hashes: Content hashes of ``model`` and ``calibration``, and of ``integer`` where it is given.
+        notes: What was done to the source, in sentences, each to be said once.
+        result: Waits for what is prepared; raises PreparationError if the worker died.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    calibration: SampleStore
+    hashes: Mapping[str, str]
+    notes: tuple[str, ...]
+    result: Callable[[], Prepared]
+
+
+def start_calibration(
+    model: Path | bytes,
+    calibration: object,
+    files: CaseFiles,
+    pool: WorkerPool,
+    cache_root: Path | None,
+    *,
+    debug_samples: int,
+    per_channel: bool,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    signature: str | None = None,
+    shapes: Shapes | None = None,
+    integer: bytes | None = None,
+    listener: Listener = ignore,
+) -> Started:
+    """Read the model and the representative samples, and start calibration, unless the cache has its result.
+
+    Args:
+        model: Path or bytes of the source.
+        calibration: Anything that ``representative_samples`` takes.
+        files: Where the case is written.
+        pool: Where native code runs.
+        cache_root: Folder of the cache; None does without.
+        debug_samples: Representative samples to measure the layers on; 0 leaves that out.
+        per_channel: One scale per output channel of the weights, or one per tensor.
+        timeout_seconds: After which a worker counts as hung.
+        signature: Key of the source's signature to take; None for the only one.
+        shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
+        integer: Bytes of an integer model to take integer ops from: nothing is then calibrated, the samples only
+            measure.
+        listener: Told of the stages ``model`` and ``data``.
+
+    Raises:
+        ModelError, DataError, UsageError: If an ingredient does not fit.
+        PreparationError: If native code dies on the model.
+    """
+    listener(StageStarted(stage="model"))
+    loaded = load_float(
+        model, files, pool, timeout_seconds, signature=signature, shapes=shapes, calibration=calibration
+    )
+    parsed = fb.parse(loaded.content)
+    inputs = reader.input_specs(parsed)
+    listener(StageStarted(stage="data"))
+    pairs = ((sample, None) for sample in representative_samples(calibration, inputs))
+    store = SampleStore.write(files.samples("calibration"), pairs, inputs)
+    hashes = {"model": content_hash(loaded.content), "calibration": store.signature}
+    if integer is not None:
+        write_bytes(files.integer_model, integer)
+        hashes["integer"] = content_hash(integer)
+    preparation = _submit_prepare(
+        files,
+        hashes,
+        pool,
+        cache_root,
+        debug_samples=debug_samples,
+        per_channel=per_channel,
+        timeout_seconds=timeout_seconds,
+    )
+    return Started(
+        inputs=inputs,
+        outputs=reader.output_specs(parsed),
+        calibration=store,
+        hashes=hashes,
+        notes=loaded.notes,
+        result=preparation.result,
+    )
+
+
+def load_float(
+    source: Path | bytes,
+    files: CaseFiles,
+    pool: WorkerPool,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    *,
+    signature: str | None = None,
+    shapes: Shapes | None = None,
+    calibration: object = None,
+) -> FloatModel:
+    """Write the float model of a source into the case; what sizes it leaves free, samples decide where there are any.
+
+    Raises:
+        ModelError, UsageError: If the source, or what is wished of it, does not fit.
+        PreparationError: If native code dies on it.
+    """
+
+    def load(shapes: Shapes | None) -> FloatModel:
+        if not loading.needs_worker(source, signature=signature, shapes=shapes):
+            found = loading.float_model(source)
+            write_bytes(files.float_model, found.content)
+            return found
+        job = prepare_jobs.load_float_model
+        try:
+            notes = pool.call(job, source, files.float_model, signature, shapes, timeout_seconds=timeout_seconds)
+        except TrialError as exc:
+            raise PreparationError(f"Loading the model failed. {exc}") from exc
+        return FloatModel(content=files.float_model.read_bytes(), notes=notes)
+
+    return with_sample_sizes(load, shapes, calibration)
+
+
+class _Preparation:
+    """A preparation under way: from the cache at once, else from a worker."""
+
+    def __init__(self, files: CaseFiles, future: Future[None] | None, keep: Path | None) -> None:
+        self._files, self._future, self._keep = files, future, keep
+
+    def result(self) -> Prepared:
+        """Wait for what is prepared.
+
+        Raises:
+            PreparationError: If the worker died, with the op and the remedy where they are known.
+        """
+        if self._future is not None:
+            try:
+                result_of(self._future)
+            except TrialError as exc:
+                raise PreparationError(_why_calibration_died(self._files.float_model.read_bytes(), str(exc))) from exc
+            if self._keep is not None:
+                cache.keep(self._files.prepared, self._keep)
+        return load_prepared(self._files.prepared)
+
+
+def _submit_prepare(
+    files: CaseFiles,
+    hashes: Mapping[str, str],
+    pool: WorkerPool,
+    cache_root: Path | None,
+    *,
+    debug_samples: int,
+    per_channel: bool,
+    timeout_seconds: float,
+) -> _Preparation:
+    """Start calibration, unless the cache has its result."""
+    key = cache.signature(
+        {
+            "what": f"calibrated model and layer table, format {PREPARED_FORMAT}",
+            "model": hashes["model"],
+            "calibration": hashes["calibration"],
+            "integer": hashes.get("integer"),
+            "debug_samples": debug_samples,
+            "per_channel": per_channel,
+            "versions": versions(),
+        }
+    )
+    kept = None if cache_root is None else cache_root / key
+    if kept is not None and cache.fetch(kept, files.prepared):
+        return _Preparation(files, None, None)
+    with storage_errors(files.prepared):
+        files.prepared.mkdir(parents=True, exist_ok=True)
+    job = prepare_jobs.prepare
+    future = pool.submit(job, files.root, files.prepared, debug_samples, per_channel, timeout_seconds=timeout_seconds)
+    return _Preparation(files, future, kept)
+
+
+def _why_calibration_died(content: bytes, how: str) -> str:
+    graph = reader.read_graph(fb.parse(content))
+    loops = [op for op in graph.ops if op.op_type in fb.CONTROL_FLOW]
+    if not loops:
+        return f"Calibrating the model failed. {how}"
+    name = graph.tensors[loops[0].outputs[0]].name if loops[0].outputs else "?"
+    return (
+        f"Calibrating the model failed. {how} The model has a {loops[0].op_type} op ({name!r}), which runs other "
+        "subgraphs. If it comes of a recurrent Keras layer, pass the .keras or .h5 file or the live model with the "
+        "length of the sequence fixed (--shape): the layer is then unrolled."
+    )

@@ -1,0 +1,106 @@
+"""Samples to score on: checked against the metric, and divided into search and held-out part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from autoselect.cases.files import CaseFiles
+from autoselect.cases.ingredients import Ingredients
+from autoselect.cases.settings import SearchSettings
+from autoselect.data.labelled import labelled_samples
+from autoselect.data.samples import SampleStore
+from autoselect.data.splits import refuse_overlap, split_by_content
+from autoselect.domain.tensors import TensorSpec, in_source_order
+from autoselect.errors import DataError, UsageError
+from autoselect.runs.files import write_json
+from autoselect.scoring.metric_base import Metric
+
+PARTS = ("search", "heldout")
+
+
+def prepare_samples(
+    ingredients: Ingredients,
+    settings: SearchSettings,
+    files: CaseFiles,
+    inputs: tuple[TensorSpec, ...],
+    outputs: tuple[TensorSpec, ...],
+    calibration: SampleStore,
+) -> tuple[dict[str, int], dict[str, str], list[str]]:
+    """Write and split the samples to score on; returns counts, hashes and warnings."""
+    metric = ingredients.metric
+    if metric is None:
+        return {}, {}, []
+    if ingredients.evaluation is None:
+        raise UsageError(
+            f"Metric {metric.name!r} needs samples to score on: pass --eval (or evaluation=...), "
+            "an .npz file or package.module:function."
+        )
+    store = write_labelled(ingredients.evaluation, files.samples("evaluation"), inputs, outputs, metric)
+    hashes = {"evaluation": store.signature}
+    if ingredients.heldout is not None:
+        heldout = write_labelled(ingredients.heldout, files.samples("heldout"), inputs, outputs, metric)
+        hashes["heldout"] = heldout.signature
+        _write_split(files, "search", "evaluation", None)
+        _write_split(files, "heldout", "heldout", None)
+        parts = {"search": store, "heldout": heldout}
+    else:
+        chosen = split_by_content(store.digests, settings.heldout_fraction, settings.seed)
+        for part, indices in zip(PARTS, chosen, strict=True):
+            _write_split(files, part, "evaluation", indices)
+        parts = {part: store.subset(indices) for part, indices in zip(PARTS, chosen, strict=True)}
+    digests = {
+        "calibration": calibration.digests,
+        "search": parts["search"].digests,
+        "held-out": parts["heldout"].digests,
+    }
+    warnings = refuse_overlap(digests, allow=settings.allow_overlap)
+    return {name: len(part) for name, part in parts.items()}, hashes, warnings
+
+
+def write_labelled(
+    source: object,
+    folder: Path,
+    inputs: tuple[TensorSpec, ...],
+    outputs: tuple[TensorSpec, ...],
+    metric: Metric,
+) -> SampleStore:
+    """Write scoring samples into a folder and check every target against the metric.
+
+    Raises:
+        DataError: If a sample or target does not fit.
+    """
+    pairs = labelled_samples(source, inputs, targets_required=metric.needs_targets)
+    store = SampleStore.write(folder, pairs, inputs)
+    shape = scored_shape(outputs, metric)
+    for i in range(len(store)) if metric.needs_targets else ():
+        try:
+            metric.check_target(store.target(i), shape)
+        except DataError as exc:
+            raise DataError(f"Sample {i}: {exc}") from exc
+    return store
+
+
+def scored_shape(outputs: tuple[TensorSpec, ...], metric: Metric) -> tuple[int, ...]:
+    """Shape of the output that the metric scores.
+
+    Raises:
+        UsageError: If there is no output of the name that the metric wants.
+    """
+    if metric.output is None:
+        return in_source_order(outputs)[0].shape
+    for spec in outputs:
+        if metric.output in (spec.key, spec.name):
+            return spec.shape
+    raise UsageError(f"The model has no output {metric.output!r}. Its outputs: {', '.join(s.key for s in outputs)}.")
+
+
+def write_whole_split(files: CaseFiles) -> None:
+    """Make every evaluation sample held-out: there is nothing to choose."""
+    _write_split(files, "heldout", "evaluation", None)
+
+
+def _write_split(files: CaseFiles, part: str, samples: str, indices: np.ndarray | None) -> None:
+    chosen = None if indices is None else [int(i) for i in indices]
+    write_json(files.split(part), {"samples": samples, "indices": chosen})

@@ -1,0 +1,28 @@
+"""What decides bytes and scores beside the ingredients: versions of packages, for cache keys and manifests."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import platform
+
+from autoselect._version import __version__
+from autoselect.quantize.build import BUILDER_VERSION
+
+_TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
+
+
+def versions() -> dict[str, str]:
+    """Versions of all that affects candidates and scores."""
+    found = {"python": platform.python_version(), "autoselect": __version__, "builder": BUILDER_VERSION}
+    for name in (*_TENSORFLOW_BUILDS, "ai-edge-litert", "ethos-u-vela", "numpy", "optuna", "scikit-learn"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def content_hash(content: bytes) -> str:
+    """SHA-256 of a model, hex."""
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,245 @@
+"""Where each op of a model runs on a target, what that costs, and what the target refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from autoselect.domain.graph import Graph, Op, OpKind, partition
+from autoselect.domain.targets import Place, Precision, Processor, Refuser, Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where one op runs.
+
+    Attributes:
+        place: See :class:`Place`.
+        precision: None for ops on shapes and indices.
+        reason: Why there and not on the accelerator, or why nowhere; empty on the accelerator.
+        refused_by: Set where the place is nowhere.
+        cost: Of its computation, in the target's unit.
+    """
+
+    place: Place
+    precision: Precision | None
+    reason: str = ""
+    refused_by: Refuser | None = None
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a target makes of one model.
+
+    Attributes:
+        placements: Of each op, in graph order.
+        segments: Pieces of the accelerator's work.
+        crossings: Tensors that go from one side to the other inside the model, each once.
+        crossing_bytes: Their bytes.
+        crossing_cost: Cost of the crossings.
+        accelerator_cost: Cost of what the accelerator computes.
+        host_cost: Cost of what the host computes.
+    """
+
+    placements: tuple[Placement, ...]
+    segments: int
+    crossings: tuple[int, ...]
+    crossing_bytes: int
+    crossing_cost: float
+    accelerator_cost: float
+    host_cost: float
+
+    @property
+    def cost(self) -> float:
+        """All of it, in the target's unit."""
+        return self.accelerator_cost + self.host_cost + self.crossing_cost
+
+    def refused(self, by: Refuser | None = None) -> tuple[int, ...]:
+        """Indices of the ops because of which the model is refused; by one of the two, or by any."""
+        return tuple(
+            i for i, p in enumerate(self.placements) if p.refused_by is not None and by in (None, p.refused_by)
+        )
+
+
+def precision_of(op: Op, graph: Graph) -> Precision | None:
+    """In what an op computes; None for shapes, indices and booleans. Eight bits, signed or not, are one precision."""
+    if op.kind is OpKind.INTEGER:
+        # Of the inputs the first only: a fused LSTM of int8 keeps a cell state of int16.
+        wide = any(graph.tensors[t].dtype == "int16" for t in (*op.inputs[:1], *op.outputs))
+        return Precision.INT16 if wide else Precision.INT8
+    by_kind = {OpKind.HYBRID: Precision.HYBRID, OpKind.FLOAT: Precision.FLOAT, OpKind.BOUNDARY: Precision.CONVERSION}
+    return by_kind.get(op.kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pins:
+    """What a target decides of nodes before any candidate: by op index of the float model, why."""
+
+    keep_int: Mapping[int, str]
+    keep_float: Mapping[int, str]
+    impossible: Mapping[int, str]
+
+
+def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool) -> Pins:
+    """Which ops of a float model a target wants in integers, which in float, and which it refuses in any form.
+
+    Args:
+        graph: Of the float model.
+        nodes: Indices of the ops that can be integer.
+        target: The target.
+        hybrid: Whether what is left out of integers may become hybrid.
+    """
+    found: tuple[dict[int, str], dict[int, str], dict[int, str]] = ({}, {}, {})
+    choosable = set(nodes)
+    for i, op in enumerate(graph.ops):
+        if op.kind is not OpKind.FLOAT:
+            continue
+        outside = (OpKind.FLOAT, OpKind.HYBRID) if hybrid else (OpKind.FLOAT,)
+        in_float = _refusals(op, graph, target, outside)
+        as_integer = _refusals(op, graph, target, (OpKind.INTEGER,)) if i in choosable else ["it has no integer form"]
+        if in_float and as_integer:
+            found[2][i] = f"{in_float[0]}; {as_integer[0]}"
+        elif in_float:
+            found[0][i] = in_float[0]
+        elif as_integer and i in choosable:
+            found[1][i] = as_integer[0]
+    return Pins(keep_int=found[0], keep_float=found[1], impossible=found[2])
+
+
+def _refusals(op: Op, graph: Graph, target: Target, kinds: Iterable[OpKind]) -> list[str]:
+    """Why an op is refused in all of these kinds; empty where it is not."""
+    wished = [_wish(replace(op, kind=kind), graph, target) for kind in kinds]
+    return [p.reason for p in wished] if all(p.refused_by is not None for p in wished) else []
+
+
+def judge(graph: Graph, target: Target) -> Verdict:
+    """Place every op of a model on a target.
+
+    An op that a hard rule names, or that neither side has a kernel for, runs nowhere; then the model is refused. The
+    accelerator takes what it can. Its pieces of work are those of a delegate, see
+    :func:`autoselect.domain.graph.partition`, or runs of a schedule; conversions of the model's own inputs and outputs
+    cut nothing.
+    """
+    wished = [_wish(op, graph, target) for op in graph.ops]
+    sides = [_side(op, graph, placement) for op, placement in zip(graph.ops, wished, strict=True)]
+    pieces = partition(graph, sides)
+    segments = _runs(graph, sides) if target.segments == "scheduled" else sum(on_npu for on_npu, _ in pieces)
+    if target.segments == "leading" and segments:
+        kept = set(pieces[0][1]) if pieces[0][0] else set()
+        wished = [_left_behind(i, p, graph, target) if i not in kept else p for i, p in enumerate(wished)]
+        segments = 1 if kept else 0
+    return _priced(graph, target, wished, segments)
+
+
+def _runs(graph: Graph, sides: Sequence[bool | None]) -> int:
+    """Runs of the accelerator's ops in a schedule that goes depth first from the outputs, an op's last input first."""
+    producers, done, found, running = graph.producers(), set[int](), 0, False
+    stack = [(producers[t], False) for t in reversed(graph.outputs) if t in producers]
+    while stack:
+        i, ready = stack.pop()
+        if i in done:
+            continue
+        if not ready:
+            stack.append((i, True))
+            stack.extend((producers[t], False) for t in graph.ops[i].inputs if t in producers)
+            continue
+        done.add(i)
+        if (side := sides[i]) is not None:
+            found += side and not running
+            running = side
+    return found
+
+
+def _wish(op: Op, graph: Graph, target: Target) -> Placement:
+    precision = precision_of(op, graph)
+    if precision is None:
+        return Placement(place=Place.EITHER, precision=None, reason="works on shapes, indices or booleans")
+    for rule in target.rules:
+        if precision in rule.precisions and (rule.ops is None or op.op_type in rule.ops):
+            return Placement(place=Place.NOWHERE, precision=precision, reason=rule.why, refused_by=rule.by)
+    lack = lack_of(op, graph, precision, target.accelerator)
+    if lack is None:
+        return Placement(place=Place.ACCELERATOR, precision=precision)
+    return _on_host(op, graph, precision, target, lack)
+
+
+def _on_host(op: Op, graph: Graph, precision: Precision, target: Target, reason: str) -> Placement:
+    lack = lack_of(op, graph, precision, target.host)
+    if lack is None:
+        return Placement(place=Place.HOST, precision=precision, reason=reason if target.accelerator else "")
+    return Placement(place=Place.NOWHERE, precision=precision, reason=lack, refused_by="runtime")
+
+
+def lack_of(op: Op, graph: Graph, precision: Precision, processor: Processor | None) -> str | None:
+    """Why a processor does not run an op; None where it does."""
+    if processor is None:
+        return "there is no accelerator"
+    kernels = processor.kernels.get(precision)
+    if kernels is None:
+        return f"{processor.name} runs no {precision.value} ops"
+    if not kernels.runs(op.op_type):
+        return f"{processor.name} has no {precision.value} {op.op_type}"
+    rank = max((len(graph.tensors[t].shape) for t in (*op.inputs, *op.outputs)), default=0)
+    if processor.max_rank is not None and rank > processor.max_rank:
+        return f"{processor.name} takes at most {processor.max_rank} dimensions, this op has {rank}"
+    return None
+
+
+def _side(op: Op, graph: Graph, placement: Placement) -> bool | None:
+    """For the partition: True for the accelerator, None for what cuts nothing."""
+    if placement.place is Place.EITHER or is_interface(op, graph):
+        return None
+    return placement.place is Place.ACCELERATOR
+
+
+def is_interface(op: Op, graph: Graph) -> bool:
+    """True for a conversion of one of the model's own inputs or outputs."""
+    return op.kind is OpKind.BOUNDARY and (op.inputs[0] in graph.inputs or op.outputs[0] in graph.outputs)
+
+
+def _left_behind(index: int, placement: Placement, graph: Graph, target: Target) -> Placement:
+    if placement.place is not Place.ACCELERATOR or placement.precision is None:
+        return placement
+    return _on_host(graph.ops[index], graph, placement.precision, target, "comes after an op that ends the segment")
+
+
+def _priced(graph: Graph, target: Target, placements: Sequence[Placement], segments: int) -> Verdict:
+    priced = [
+        replace(placement, cost=_compute(op, graph, placement, target))
+        for op, placement in zip(graph.ops, placements, strict=True)
+    ]
+    crossings = _crossings(graph, priced)
+    crossing_bytes = sum(graph.tensors[t].size_bytes for t in crossings)
+    return Verdict(
+        placements=tuple(priced),
+        segments=segments,
+        crossings=crossings,
+        crossing_bytes=crossing_bytes,
+        crossing_cost=target.crossing_fixed * len(crossings) + target.crossing_per_byte * crossing_bytes,
+        accelerator_cost=sum(p.cost for p in priced if p.place is Place.ACCELERATOR),
+        host_cost=sum(p.cost for p in priced if p.place is Place.HOST),
+    )
+
+
+def _compute(op: Op, graph: Graph, placement: Placement, target: Target) -> float:
+    side = {Place.ACCELERATOR: target.accelerator, Place.HOST: target.host}.get(placement.place)
+    if side is None or placement.precision is None:
+        return 0.0
+    kernels = side.kernels[placement.precision]
+    elements = sum(prod(graph.tensors[t].shape) for t in op.outputs)
+    return kernels.per_mac_of.get(op.op_type, kernels.per_mac) * op.macs + kernels.per_element * elements
+
+
+def _crossings(graph: Graph, placements: Sequence[Placement]) -> tuple[int, ...]:
+    """Tensors that one side writes and the other reads, ascending; those of an interface conversion do not count."""
+    producers, found = graph.producers(), set()
+    for op, placement in zip(graph.ops, placements, strict=True):
+        for tensor in op.inputs:
+            writer = producers.get(tensor)
+            if writer is None or is_interface(op, graph) or is_interface(graph.ops[writer], graph):
+                continue
+            if {placement.place, placements[writer].place} == {Place.ACCELERATOR, Place.HOST}:
+                found.add(tensor)
+    return tuple(sorted(found))

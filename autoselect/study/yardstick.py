@@ -1,0 +1,47 @@
+"""What candidates are measured by: float's figures, limits, and how races drop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autoselect.domain.objectives import Constraints, Direction, drop_from, score_at
+from autoselect.runs.records import Scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Racing:
+    """How candidates are dropped before all samples are run.
+
+    Attributes:
+        confidence: With which one that is worth its full score is not dropped, above 0 and below 1.
+        min_gain: Share of the front's hypervolume that a candidate must add to be worth it; with 0 all that enter the
+            front are.
+        seed: Of the order of the samples.
+    """
+
+    confidence: float
+    min_gain: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yardstick:
+    """What a candidate's score is compared with."""
+
+    float_score: float
+    float_size_bytes: int
+    float_penalty: float
+    direction: Direction
+    constraints: Constraints
+
+    def drop(self, score: float) -> float:
+        """Loss against float, in the metric's units."""
+        return drop_from(self.float_score, score, self.direction)
+
+    def score(self, drop: float) -> float:
+        """The score that is so much worse than float's."""
+        return score_at(self.float_score, drop, self.direction)
+
+    def violations(self, scores: Scores) -> dict[str, float]:
+        """How far each constraint is passed; at most 0 where it is met."""
+        return self.constraints.violations(drop=scores.drop, size_bytes=scores.size_bytes, penalty=scores.penalty)
