@@ -15,20 +15,12 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.quantize import taps
-from autoselect.quantize.weighted_ops import SkipError, Weighted, add, is_weighted, quantized_ops, weights_of
+from autoselect.quantize.weighted_ops import WEIGHTED, SkipError, add, is_weighted, quantized_ops, weights_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
 Means = Mapping[int, np.ndarray]
 """For each weighted op of the float model, by index, the taps of its input, see :mod:`autoselect.quantize.taps`."""
-
-WEIGHTED: dict[str, Weighted] = {
-    "CONV_2D": Weighted(activation=0, bias=2, axis=0, mean=taps.convolution_mean),
-    "DEPTHWISE_CONV_2D": Weighted(activation=0, bias=2, axis=3, mean=taps.depthwise_mean),
-    "FULLY_CONNECTED": Weighted(activation=0, bias=2, axis=0, mean=taps.dense_mean),
-    "TRANSPOSE_CONV": Weighted(activation=2, bias=3, axis=0, mean=taps.convolution_mean),
-}
-"""What bias correction knows; a fused recurrent op has gates in its way, and BATCH_MATMUL no bias."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

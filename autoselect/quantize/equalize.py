@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.quantize.bias import WEIGHTED
-from autoselect.quantize.weighted_ops import SkipError, is_weighted
+from autoselect.quantize.weighted_ops import WEIGHTED, SkipError, is_weighted
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 

@@ -14,7 +14,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import REPAIRS, Recipe
 from autoselect.errors import BuildError
-from autoselect.quantize import bias, rounding
+from autoselect.quantize import bias, rounding, weighted_ops
 from autoselect.quantize.build import Builder, Candidate
 from autoselect.quantize.repairs import RepairKit
 from autoselect.quantize.wholes import Whole, make_wholes
@@ -70,7 +70,7 @@ def structure(candidate: Candidate, *, with_bias: bool) -> list[Any]:
     graph = model.subgraphs[0]
     rows: list[Any] = []
     for op in graph.operators:
-        kind = bias.WEIGHTED.get(fb.op_type(model, op))
+        kind = weighted_ops.WEIGHTED.get(fb.op_type(model, op))
         inputs = [i for p, i in enumerate(op.inputs) if with_bias or kind is None or p != kind.bias]
         tensors = [graph.tensors[i] for i in (*inputs, *op.outputs) if i >= 0]
         rows.append((fb.op_type(model, op), [_described(model, t) for t in tensors]))
@@ -88,7 +88,7 @@ def data_of(candidate: Candidate, *, of_bias: bool) -> list[bytes]:
     model = fb.parse(candidate.content)
     graph, found = model.subgraphs[0], []
     for op in graph.operators:
-        kind = bias.WEIGHTED.get(fb.op_type(model, op))
+        kind = weighted_ops.WEIGHTED.get(fb.op_type(model, op))
         for position, index in enumerate(op.inputs):
             if index >= 0 and (kind is not None and position == kind.bias) is of_bias:
                 found.append(fb.buffer_bytes(model.buffers[graph.tensors[index].buffer]))
@@ -180,8 +180,8 @@ def corrected(candidate: Candidate) -> list[bias.Shift]:
 def test_every_op_has_a_bias_afterwards() -> None:
     built = biased().builder.build(Recipe(repairs=("bias",)))
     model = fb.parse(built.content)
-    weighted = [op for op in model.subgraphs[0].operators if fb.op_type(model, op) in bias.WEIGHTED]
-    positions = [bias.WEIGHTED[fb.op_type(model, op)].bias for op in weighted]
+    weighted = [op for op in model.subgraphs[0].operators if fb.op_type(model, op) in weighted_ops.WEIGHTED]
+    positions = [weighted_ops.WEIGHTED[fb.op_type(model, op)].bias for op in weighted]
     assert [len(op.inputs) > p and op.inputs[p] >= 0 for op, p in zip(weighted, positions, strict=True)] == [True] * 5
 
 
