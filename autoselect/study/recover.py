@@ -36,7 +36,7 @@ def recover(folder: RunFolder) -> bool:
     with locked(folder):
         settings = make_settings(**manifest["settings"])
         metric = manifest["metric"]
-        objectives = objectives_of(settings.objectives, metric["name"], metric["direction"])
+        objectives = objectives_of(tuple(settings.objectives), metric["name"], metric["direction"])
         records = SearchStudy(folder.study, objectives).records()
         if _trials_told(folder) == len(records):
             return False

@@ -6,7 +6,7 @@ import contextlib
 import datetime
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.events import Listener, StageStarted, Warned
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case, Ingredients, prepare_case, versions
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settings import SearchSettings, declared
 from autoselect.domain.layers import COLUMNS, LayerTable
 from autoselect.domain.objectives import Direction, Objective
 from autoselect.domain.quantities import BY_COLUMN, objectives_of
@@ -63,8 +63,6 @@ class Request:
         sources: Where the ingredients came from, in words, for the manifest.
         metric_name: Name of the metric or evaluator, as in the tables.
         direction: Of the metric.
-        command: The command line, or None.
-        use_cache: Whether calibration and float outputs are kept between runs.
     """
 
     ingredients: Ingredients
@@ -72,8 +70,6 @@ class Request:
     sources: dict[str, str | None]
     metric_name: str
     direction: Direction
-    command: str | None
-    use_cache: bool
 
 
 def start(request: Request, folder: RunFolder, listener: Listener) -> str:
@@ -180,7 +176,7 @@ def _prepare(request: Request, folder: RunFolder, pool: WorkerPool, listener: Li
             root=folder.work,
             pool=pool,
             quantizer=quantizer,
-            cache_root=cache_directory() if request.use_cache else None,
+            cache_root=cache_directory() if request.settings.cache else None,
             listener=listener,
         )
 
@@ -189,8 +185,8 @@ def _bind(
     space_file: SearchSpaceFile, case: Case, settings: SearchSettings, listener: Listener
 ) -> tuple[BoundSpace, Case]:
     """Bind the space, with the pins of the user and of the target; the case then warns of the latter."""
-    keep_float = _pinned(settings.keep_float, case.layers, "--keep-float")
-    keep_int = _pinned(settings.keep_int, case.layers, "--keep-int")
+    keep_float = _pinned(settings.keep_float, case.layers, declared()["keep_float"].names)
+    keep_int = _pinned(settings.keep_int, case.layers, declared()["keep_int"].names)
     decided = pins_of(case, settings, keep_float=keep_float, keep_int=keep_int)
     for message in decided.messages:
         listener(Warned(message=message))
@@ -205,7 +201,7 @@ def _bind(
     return space, replace(case, warnings=(*case.warnings, *decided.messages))
 
 
-def _pinned(patterns: tuple[str, ...], layers: LayerTable, option: str) -> frozenset[str]:
+def _pinned(patterns: Iterable[str], layers: LayerTable, option: str) -> frozenset[str]:
     """Nodes that the user's names, globs and op types cover."""
     found: set[str] = set()
     for pattern in patterns:
@@ -229,7 +225,7 @@ def _repeating(case: Case, settings: SearchSettings, pool: WorkerPool, listener:
 def _manifest(request: Request, case: Case, space: BoundSpace, float_model: result.Reference) -> dict[str, Any]:
     return {
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "command": request.command,
+        "command": request.settings.command,
         "versions": versions(),
         "hashes": dict(case.hashes),
         "counts": dict(case.counts),
@@ -294,7 +290,7 @@ def _search(
 ) -> str:
     settings = request.settings
     folder.write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
-    objectives = objectives_of(settings.objectives, request.metric_name, request.direction)
+    objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
     yardstick = result.yardstick_of(float_model, request.direction, settings)
     problem = make_problem(case, space, settings, pool, listener) if settings.sampler in PROPOSERS else None
     if problem is None and settings.sampler in PROPOSERS:
