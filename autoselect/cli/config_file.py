@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args
 
 import typer
 from pydantic import ConfigDict, Field, ValidationError, create_model
@@ -48,10 +48,9 @@ class Key:
 
 def keys_of(command: Callable[..., object]) -> dict[str, Key]:
     """What a file may set, in the command's order: the long options without their dashes, and the arguments."""
-    hints = get_type_hints(command, include_extras=True)
     found = {}
     for name, parameter in inspect.signature(command).parameters.items():
-        kind, info = get_args(hints[name])[:2]
+        kind, info = get_args(parameter.annotation)[:2]
         # In an annotation, typer keeps the first option where the default would be.
         written = [text for text in (info.default, *(info.param_decls or ())) if isinstance(text, str)]
         options = [part for text in written for part in text.split("/") if part.startswith("--")]

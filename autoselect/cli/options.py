@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
@@ -68,17 +68,14 @@ def with_settings(parameters: Sequence[inspect.Parameter]) -> Callable[[Callable
     """Give a command the options of settings beside its own; it gets their values together, as ``settings``."""
 
     def change(function: Callable[..., None]) -> Callable[..., None]:
-        hints = get_type_hints(function, include_extras=True)
-        found = inspect.signature(function).parameters.values()
-        own = [one.replace(annotation=hints[one.name]) for one in found if one.name != "settings"]
+        found = inspect.signature(function, eval_str=True).parameters.values()
+        own = [one for one in found if one.name != "settings"]
 
         @functools.wraps(function)
         def command(**given: Any) -> None:
             function(settings={one.name: given.pop(one.name) for one in parameters}, **given)
 
-        signature = inspect.Signature([*parameters, *own])
-        command.__signature__ = signature  # type: ignore[attr-defined]
-        command.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+        command.__signature__ = inspect.Signature([*parameters, *own])  # type: ignore[attr-defined]
         return command
 
     return change
