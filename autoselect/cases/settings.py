@@ -89,7 +89,7 @@ class SearchSettings(BaseModel):
         Shapes | None,
         _checked_as(dict[str, tuple[int, ...]] | None),
         Option(
-            "Sizes of an input that the model leaves free, the batch first; repeatable. Else the samples' own.",
+            "Sizes of an input that the model leaves free, the batch first; else the samples' own.",
             'By input name: ``{{"audio": (1, 16000)}}``.',
             names="--shape",
             metavar="NAME=1x16000",
@@ -158,7 +158,9 @@ class SearchSettings(BaseModel):
         Given[object],
         _data("Samples for the final check; else a share of {evaluation}.", example="heldout.npz", live=True),
     ] = None
-    heldout_fraction: Annotated[float, Field(gt=0, lt=1), _data("That share.", low=0, high=1)] = 0.5
+    heldout_fraction: Annotated[
+        float, Field(gt=0, lt=1), _data("Share of {evaluation} that is held out without {heldout}.", low=0, high=1)
+    ] = 0.5
     allow_overlap: Annotated[
         bool, _data("Accept samples that occur in two data sets.", "These are calibration, search and held-out data.")
     ] = False
@@ -167,7 +169,7 @@ class SearchSettings(BaseModel):
         Field(ge=1),
         Option("Candidates to try.", "With the baselines.", resume="New total of candidates; as before by default."),
     ] = 100
-    seed: Annotated[int, Field(ge=0), Option("Of the sampler and the split.")] = 0
+    seed: Annotated[int, Field(ge=0), Option("Seed of the sampler and of the split.")] = 0
     output: Annotated[
         Given[str | Path | None],
         Option(
@@ -188,13 +190,15 @@ class SearchSettings(BaseModel):
         Option("Drop early candidates that add too little to the front.", "For metrics that are means over samples."),
     ] = True
     confidence: Annotated[
-        float, Field(gt=0, lt=1), Option("With which one that is worth it is not dropped.", low=0.5, high=0.999)
+        float,
+        Field(gt=0, lt=1),
+        Option("Probability of keeping a candidate that deserves a full evaluation.", low=0.5, high=0.999),
     ] = 0.9
     min_gain: Annotated[
         float,
         Field(ge=0, lt=1),
         Option(
-            "Share of the front's hypervolume that one must add to be worth it.",
+            "Share of the front's hypervolume that a candidate must add to deserve a full evaluation.",
             "0 keeps all that enter the front.",
             low=0.0,
             high=0.5,
@@ -229,14 +233,14 @@ class SearchSettings(BaseModel):
     target: Annotated[
         str,
         _candidates(
-            "What they run on: a bundled profile, or a .toml file.",
+            "What the candidates run on: a bundled profile, or a .toml file.",
             "It decides the penalty, refuses candidates, and gives the defaults of {fallback} and {io_type}.",
         ),
     ] = "integer-only"
     compiling: Annotated[
         bool,
         _candidates(
-            "Compile them where the target has a compiler.",
+            "Compile the candidates where the target has a compiler.",
             "The compiler's cycles then make the penalty.",
             names="--compile/--no-compile",
         ),
@@ -276,10 +280,10 @@ class SearchSettings(BaseModel):
         ),
     ] = None
     keep_float: Annotated[
-        Texts, _candidates("Node, glob or op type never in integers; repeatable.", kind=list[str], example=["SOFTMAX"])
+        Texts, _candidates("Node, glob or op type that is never in integers.", kind=list[str], example=["SOFTMAX"])
     ] = ()
     keep_int: Annotated[
-        Texts, _candidates("Node, glob or op type always in integers; repeatable.", kind=list[str], example=["CONV_2D"])
+        Texts, _candidates("Node, glob or op type that is always in integers.", kind=list[str], example=["CONV_2D"])
     ] = ()
     min_score: Annotated[
         float | None,
@@ -295,7 +299,7 @@ class SearchSettings(BaseModel):
     max_penalty: Annotated[
         Annotated[float, Field(ge=0)] | None, _limit("Largest fragmentation penalty.", example=20.0)
     ] = None
-    command: Annotated[Given[str | None], Option("Recorded in the manifest.", only="python")] = None
+    command: Annotated[Given[str | None], Option("Command line to record in the manifest.", only="python")] = None
     listener: Annotated[Given[Listener], Option("Called with each event of the search.", only="python")] = ignore
     refining: bool = Field(default=False, init=False)
     """Whether biases of single candidates may be corrected further; so where the search chose to correct them."""
@@ -371,6 +375,8 @@ def told_of(name: str, *, in_python: bool = False) -> str:
     """What users read of a setting: the short help of the command line, or Python's documentation."""
     option = declared()[name]
     if not in_python:
-        return option.help.format_map({other: re.split("[ /]", one.names)[0] for other, one in declared().items()})
+        repeatable = " Repeatable." if option.kind in (list[str], Shapes) else ""
+        spelt = {other: re.split("[ /]", one.names)[0] for other, one in declared().items()}
+        return option.help.format_map(spelt) + repeatable
     text = f"{option.help} {option.more}".rstrip().format_map({other: f"``{other}``" for other in declared()})
     return f"If False: {text[0].lower()}{text[1:]}" if option.turns_off else text

@@ -22,8 +22,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_NOT_IN_FILES = ("config",)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
@@ -55,7 +53,7 @@ def keys_of(command: Callable[..., object]) -> dict[str, Key]:
         written = [text for text in (info.default, *(info.param_decls or ())) if isinstance(text, str)]
         options = [part for text in written for part in text.split("/") if part.startswith("--")]
         key = options[0].removeprefix("--") if options else name.replace("_", "-")
-        if key not in _NOT_IN_FILES:
+        if key != "config":
             found[key] = Key(
                 name=name,
                 kind=int | float | str if info.parser else Annotated[kind, Field(ge=info.min, le=info.max)],

@@ -13,7 +13,7 @@ from autoselect.cli.options import AsJsonLines, Debug, Quiet, Workers, command_l
 def demo(
     *,
     trials: Annotated[int, option_of("trials")] = 60,
-    seed: Annotated[int, typer.Option(min=0, help="Of the sampler.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampler.")] = 0,
     output: Annotated[
         str | None,
         typer.Option("--output", "-o", help="Run folder; a new autoselect-demo by default."),

@@ -21,7 +21,6 @@ from autoselect.sources.wishes import parse_shapes
 _ALWAYS = ("model", "calibration", "eval", "metric", "trials")
 """Keys that are set; all others are there as comments, with their defaults."""
 _LEFT_OUT = ("json", "debug")
-_FIRST_PANEL = "Search"
 
 
 def init(
@@ -54,7 +53,7 @@ def config_text(seen: Mapping[str, Any], keys: Mapping[str, Key], path: str) -> 
     panels: dict[str, list[str]] = {}
     for name, key in keys.items():
         if name not in _LEFT_OUT:
-            panels.setdefault(key.panel or _FIRST_PANEL, []).extend(_entry(name, key, seen))
+            panels.setdefault(key.panel or "Search", []).extend(_entry(name, key, seen))
     for panel, entries in panels.items():
         lines += ["", f"# {panel}", *entries]
     return "\n".join(lines) + "\n"

@@ -28,11 +28,6 @@ def _read_config(context: typer.Context, path: str | None) -> str | None:
     return read_config(context, path, search)
 
 
-def _with_latency(objectives: str) -> str:
-    named = [name.strip() for name in objectives.split(",")]
-    return ",".join([*named, *(["latency"] if "latency" not in named else [])])
-
-
 def _parameter(option: Option) -> inspect.Parameter:
     if option.argument:
         return parameter_of(option, typer.Argument(help=told_of(option.name)), inspect.Parameter.empty)
@@ -71,7 +66,8 @@ def search(
 
         told = {name: _value(declared()[name], given) for name, given in settings.items()}
         if told.pop("latency"):
-            told["objectives"] = _with_latency(told["objectives"])
+            named = [name.strip() for name in told["objectives"].split(",")]
+            told["objectives"] = ",".join(named if "latency" in named else [*named, "latency"])
         with watching(quiet=quiet, as_json=as_json) as watcher:
             run = run_search(told.pop("model"), **told, command=command_line(), listener=watcher)
         finish(run, as_json=as_json, warned=watcher.warned)

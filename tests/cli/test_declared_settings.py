@@ -148,6 +148,30 @@ def test_the_samplers_are_those_that_exist() -> None:
     assert set(get_args(settings.Sampler)) == set(SAMPLERS)
 
 
+CALLS = """\
+import autoselect
+autoselect.search(model="m.tflite", keep_float=["SOFTMAX"], metric=max, max_size=4e5).front
+autoselect.search("m.tflite", trials="many")
+autoselect.search("m.tflite", trails=3)
+autoselect.search("m.tflite", sampler="tpi")
+"""
+
+
+@pytest.mark.slow
+def test_type_checkers_know_the_arguments(tmp_path: Path) -> None:
+    api = pytest.importorskip("mypy.api")
+    (tmp_path / "calls.py").write_text(CALLS, encoding="utf-8")
+    told, _, _ = api.run(
+        [
+            "--follow-imports=silent",
+            "--config-file",
+            str(TABLE.parents[1] / "pyproject.toml"),
+            str(tmp_path / "calls.py"),
+        ]
+    )
+    assert re.findall(r"calls.py:(\d+): error: ", told) == ["3", "4", "5"], told
+
+
 OTHER_FILES = [path for path in sorted(ROOT.rglob("*.py")) if path != Path(settings.__file__)]
 OF_SEVERAL_COMMANDS = {"--output", "-o"}
 """Each command writes something else."""
@@ -155,7 +179,7 @@ OF_SEVERAL_COMMANDS = {"--output", "-o"}
 
 def test_nothing_else_spells_or_explains_an_option() -> None:
     spelt = {part for option in declared().values() for part in (option.names, *option.names.split())}
-    sentences = [option.help for option in declared().values() if len(option.help) > len("That share.")]
+    sentences = [option.help for option in declared().values()]
     for path in OTHER_FILES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
