@@ -35,7 +35,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         "classification_report",
     ):
         assert f">{name}<" in written
-    assert "Largest loss of the metric against float" in written  # an argument's docstring
+    assert "Largest loss of the metric, in its units." in written  # an argument's docstring
 
 
 @pytest.mark.slow

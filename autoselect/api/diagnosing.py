@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from autoselect.api.source import Source, calibration_of, describe, load_integer, load_source, read_recipe
+from autoselect.api.told import explained
 from autoselect.cases.events import Listener, StageStarted, ignore
 from autoselect.data.specs import load_object
 from autoselect.diagnosis import result
@@ -31,6 +32,7 @@ Metrics = Mapping[str, str | Callable[..., float]] | Iterable[str]
 """Metrics by name, as functions or ``"package.module:function"``; or only the latter, named as their functions."""
 
 
+@explained
 def diagnose(
     model: Source,
     *,
@@ -60,10 +62,6 @@ def diagnose(
     """Tell which nodes quantization harms, why, and what to do.
 
     Args:
-        model: See :func:`search`.
-        calibration: See :func:`search`.
-        signature: See :func:`search`.
-        shapes: See :func:`search`.
         integer: See :func:`search`. Every node is then compared with the float model, its error accumulated.
         debug_data: Samples to measure on, in any form that ``calibration`` has; the calibration samples by default.
         output: Folder for tables and figures; must be new, empty or an older diagnosis. None writes nothing.
@@ -78,9 +76,6 @@ def diagnose(
         node: Draw the weights of this node: its name, or a part or glob that only one node has.
         target: Name of a bundled target profile, or path of a ``.toml``: what the advice is for.
         debug_samples: Most samples to measure on; all by default.
-        workers: Processes.
-        trial_timeout: Seconds after which one native job counts as hung.
-        cache: Keep calibration for later runs.
         figures: Draw the figures, where there is an ``output``.
         command: Recorded in the summary.
         listener: Called with each event.

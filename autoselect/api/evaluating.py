@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.api.source import LIVE
+from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs, score_jobs, scoring_samples, versions
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import FLOAT, CaseFiles
@@ -29,6 +30,7 @@ ModelFile = str | Path | bytes
 _PART = "heldout"
 
 
+@explained
 def evaluate(
     model: ModelFile,
     *,
@@ -42,10 +44,6 @@ def evaluate(
 
     Args:
         model: Path or bytes.
-        evaluation: See :func:`search`.
-        metric: See :func:`search`.
-        direction: See :func:`search`.
-        output_name: See :func:`search`.
         reference: The float model, for metrics that compare with it (``agreement``, ``sqnr_db``, ``kl_divergence``).
 
     Returns:
@@ -116,6 +114,7 @@ def _preparing(subject: str) -> Iterator[None]:
         raise PreparationError(f"{subject} could not be scored. {exc}") from exc
 
 
+@explained
 def classification_report(
     models: ModelFile | Iterable[ModelFile],
     *,
@@ -133,7 +132,6 @@ def classification_report(
         evaluation: Labelled samples; see :func:`search`. They are given to all models as the float model takes them
             (the first model with float inputs where there is no ``reference``), and quantized for integer inputs.
         reference: The float model; it is reported first, and the others are compared with it.
-        output_name: See :func:`search`.
         output: Folder for ``report.json``, ``measures.csv``, ``per_class.csv``, ``confusion.csv``,
             ``disagreements.csv``, and the figures ``measures`` and ``confusion`` as ``.png`` and ``.svg``.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.api.source import Source, describe, load_source
+from autoselect.api.told import explained
 from autoselect.cases.calibrate import load_float
 from autoselect.cases.files import CaseFiles
 from autoselect.domain.tensors import TensorSpec, in_source_order
@@ -21,13 +22,9 @@ from autoselect.tflite import reader
 _RECURRENT = ("UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_LSTM")
 
 
+@explained
 def look(model: Source, *, signature: str | None = None, shapes: Shapes | None = None) -> dict[str, Any]:
     """Look at a float model without running it.
-
-    Args:
-        model: See :func:`autoselect.search`.
-        signature: See :func:`autoselect.search`.
-        shapes: See :func:`autoselect.search`.
 
     Returns:
         ``model``; ``size_bytes`` of its float ``.tflite``; ``inputs`` and ``outputs`` with ``name``, ``shape`` and

@@ -10,6 +10,7 @@ from typing import Any
 
 from autoselect.api.evaluating import score_models
 from autoselect.api.source import LIVE, Source, calibration_of, load_integer, load_source, read_recipe
+from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import CaseFiles
@@ -29,6 +30,7 @@ from autoselect.tflite import reader
 from autoselect.tflite.analysis import analyse
 
 
+@explained
 def build(
     recipe: str | Path | Recipe,
     *,
@@ -44,13 +46,8 @@ def build(
 
     Args:
         recipe: A :class:`Recipe`, or the path of a ``.recipe.json``.
-        model: See :func:`search`.
-        calibration: See :func:`search`.
-        signature: See :func:`search`.
-        shapes: See :func:`search`.
         integer: See :func:`search`; the one that the recipe was found with.
         output: File to write.
-        cache: See :func:`search`.
 
     Returns:
         ``path``, ``sha256``, ``size_bytes``, ``kinds`` (by node: integer, hybrid or float), ``fallbacks`` (by node:
@@ -127,6 +124,7 @@ def pick(directory: str | Path, *, name: str, output: str | Path) -> dict[str, A
     return {**{str(key): value for key, value in row.items()}, "path": str(output)}
 
 
+@explained
 def inspect(
     model: str | Path | bytes,
     *,
@@ -145,7 +143,6 @@ def inspect(
         compare: Further models to analyse in the same way.
         evaluation: Samples to score all the models on; see :func:`search`. None runs no model.
         metric: See :func:`search`; accuracy if left out.
-        direction: See :func:`search`.
         reference: The float model, for metrics that compare with it.
         output: Folder for ``inspect.json``, which holds what is returned, and the ops of all models as a strip,
             ``islands.png`` and ``islands.svg``.

@@ -164,4 +164,4 @@ def with_limits(settings: SearchSettings, **changes: Any) -> SearchSettings:
     Raises:
         UsageError: If one is wrong, with its name.
     """
-    return make_settings(**settings.model_dump() | {k: v for k, v in changes.items() if v is not None})
+    return make_settings(**dict(settings) | {k: v for k, v in changes.items() if v is not None})

@@ -1,80 +1,313 @@
-"""Everything a search can be told, checked once; what is kept in the manifest and needed to resume."""
+"""Everything a search can be told, declared once: type, default, limits and words.
+
+The command line, the files in place of options, the Python functions, the documentation and the manifest of a run are
+all read off :class:`SearchSettings`. Nothing else in the package says what a setting is called or what it means.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cache as computed_once
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetPydanticSchema, SkipValidation, ValidationError
+from pydantic.fields import FieldInfo
 
-from autoselect.domain.objectives import Constraints
+from autoselect.cases.events import Listener, ignore
+from autoselect.cases.option import Bytes, Option
+from autoselect.domain.objectives import Constraints, Direction
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of
-from autoselect.domain.recipe import Fallback, IoType, Recipe
+from autoselect.domain.recipe import IoType, Recipe
 from autoselect.errors import RecipeError, UsageError
+from autoselect.sources.wishes import Shapes
+
+Sampler = Literal["surrogate", "tpe", "nsga2", "random", "prefix", "greedy", "heuristic", "exhaustive"]
+"""Names of the samplers."""
+
+_data = partial(Option, panel="Data and metric")
+_candidates = partial(Option, panel="Candidates")
+_limit = partial(Option, panel="Limits of what is acceptable")
+
+_T = TypeVar("_T")
+Given = Annotated[_T, SkipValidation(), Field(exclude=True)]
+"""What is taken as it is and not kept in the manifest, which holds plain values: data, files, who listens."""
+
+
+def _checked_as(kind: Any, known: Callable[[Any], Any] = lambda value: value) -> Any:
+    """What a value becomes, where callers may write it in more ways; ``known`` refuses names that nothing has."""
+
+    def checked(value: Any) -> Any:
+        try:
+            return known(value)
+        except (RecipeError, UsageError) as exc:
+            raise ValueError(str(exc)) from exc
+
+    return GetPydanticSchema(lambda _source, handler: handler(Annotated[kind, AfterValidator(checked)]))
+
+
+def _known_repairs(told: bool | tuple[str, ...]) -> bool | tuple[str, ...]:
+    return told if isinstance(told, bool) else Recipe(repairs=told).repairs
+
+
+Texts = Annotated[Iterable[str], _checked_as(tuple[str, ...])]
 
 
 class SearchSettings(BaseModel):
-    """Settings of one search; plain values only, so that a manifest can hold them."""
+    """One search; the fields with an :class:`Option` are what users may set, in the order in which they read them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    metric: str = "accuracy"
-    direction: Literal["maximize", "minimize"] | None = None
-    output_name: str | None = None
-    signature: str | None = None
-    shapes: dict[str, tuple[int, ...]] | None = None
-    """By input, each axis's size, the batch's included; None takes what the source leaves free from the samples."""
-    objectives: tuple[str, ...] = DEFAULT_OBJECTIVES
-    latency_threads: Annotated[int, Field(ge=1, le=64)] = 1
-    heldout_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    trials: Annotated[int, Field(ge=1)] = 100
-    seed: Annotated[int, Field(ge=0)] = 0
-    sampler: str = "surrogate"
-    search_space: str = "default"
-    target: str = "integer-only"
-    compiling: bool = True
-    fallback: Literal["drq", "float", "search"] = "drq"
-    per_channel: bool = True
-    io_type: IoType = "float32"
-    repairs: bool | tuple[str, ...] = True
-    refining: bool = False
+    # `kw_only` is for type checkers: the model is the one argument of `search` that may be given by its place.
+    model: Annotated[
+        Given[Any],
+        Option(
+            "Float .tflite, .keras, .h5 or SavedModel folder.",
+            "Or the bytes of a ``.tflite``, a live Keras 3 or tf-keras model, or a ``tf.lite.TFLiteConverter``, whose "
+            "representative dataset and options are respected.",
+            live=True,
+            argument=True,
+        ),
+    ] = Field(default=None, kw_only=False)
+    calibration: Annotated[
+        Given[object],
+        _data(
+            "Representative samples: an .npz or .npy file, or 'package.module:function' that yields them.",
+            "Or arrays, or what ``TFLiteConverter.representative_dataset`` takes; a converter may bring it.",
+            live=True,
+        ),
+    ] = None
+    signature: Annotated[
+        str | None,
+        Option("Signature to take, of a .tflite or SavedModel with several.", metavar="KEY", example="serving_default"),
+    ] = None
+    shapes: Annotated[
+        Shapes | None,
+        _checked_as(dict[str, tuple[int, ...]] | None),
+        Option(
+            "Sizes of an input that the model leaves free, the batch first; else the samples' own.",
+            'By input name: ``{{"audio": (1, 16000)}}``.',
+            names="--shape",
+            metavar="NAME=1x16000",
+            kind=Shapes,
+            example=["audio=1x16000"],
+        ),
+    ] = None
+    integer: Annotated[
+        Given[str | Path | bytes | None],
+        Option(
+            "What another quantizer made of the model: integer ops are taken from it.",
+            "A ``.tflite`` (path or bytes), also of quantization-aware training. Candidates take its integer ops as "
+            "they are: nothing is calibrated or repaired, and {per_channel} is the file's own. The calibration samples "
+            "measure the layers.",
+            metavar="MODEL_int8.tflite",
+            live=True,
+        ),
+    ] = None
+    evaluation: Annotated[
+        Given[object],
+        _data(
+            "Samples to score on: an .npz file with the targets as y, or 'package.module:function' that yields "
+            "(inputs, target).",
+            "The file holds the inputs by name, or as ``x``. Or ``(x, y)`` arrays, or the function itself.",
+            names="--eval",
+            live=True,
+        ),
+    ] = None
+    metric: Annotated[
+        str | Callable[..., float],
+        _checked_as(str),
+        _data(
+            "accuracy, top5_accuracy, balanced_accuracy, f1_macro, cohen_kappa, mean_iou, mse, mae, psnr, or, without "
+            "labels, agreement, sqnr_db, kl_divergence; or 'package.module:function' called with (y_true, y_pred).",
+            "Or the function itself.",
+            live=True,
+        ),
+    ] = "accuracy"
+    direction: Annotated[Direction | None, _data("For a metric or evaluator of your own.", example="maximize")] = None
+    evaluator: Annotated[
+        Given[str | Callable[..., float] | None],
+        _data(
+            "Instead of {metric}: 'package.module:function', called with a runner, returns a number.",
+            "Or the function itself. The runner runs the candidate.",
+            example="my_module:score",
+            live=True,
+        ),
+    ] = None
+    output_name: Annotated[str | None, _data("Output to score; the first by default.")] = None
+    objectives: Annotated[
+        str | Iterable[str],
+        _checked_as(tuple[str, ...], chosen_objectives),
+        _data(
+            "Two to four, with commas: accuracy (the metric), size, penalty, segments, float_ops, crossing_bytes, "
+            "arena_bytes, npu_cycles, latency.",
+            "Or several texts, the metric (``accuracy``, or its own name) among them. With ``latency`` no two runs are "
+            "the same.",
+            kind=str,
+        ),
+    ] = DEFAULT_OBJECTIVES
+    latency: Annotated[Given[bool], _data("Add latency, measured on this host, to the objectives.", only="shell")] = (
+        Field(default=False, init=False)
+    )
+    latency_threads: Annotated[int, Field(ge=1, le=64), _data("Threads that latency is measured with.")] = 1
+    heldout: Annotated[
+        Given[object],
+        _data("Samples for the final check; else a share of {evaluation}.", example="heldout.npz", live=True),
+    ] = None
+    heldout_fraction: Annotated[
+        float, Field(gt=0, lt=1), _data("Share of {evaluation} that is held out without {heldout}.", low=0, high=1)
+    ] = 0.5
+    allow_overlap: Annotated[
+        bool, _data("Accept samples that occur in two data sets.", "These are calibration, search and held-out data.")
+    ] = False
+    trials: Annotated[
+        int,
+        Field(ge=1),
+        Option("Candidates to try.", "With the baselines.", resume="New total of candidates; as before by default."),
+    ] = 100
+    seed: Annotated[int, Field(ge=0), Option("Seed of the sampler and of the split.")] = 0
+    output: Annotated[
+        Given[str | Path | None],
+        Option(
+            "Run folder; a new autoselect-run by default.",
+            "It must be new or empty. The default is numbered if it is taken.",
+            names="--output -o",
+            kind=str,
+            example="autoselect-run",
+        ),
+    ] = None
+    sampler: Annotated[
+        Sampler,
+        _checked_as(str),
+        Option("How candidates are proposed.", "All but ``surrogate`` are there to compare with."),
+    ] = "surrogate"
+    racing: Annotated[
+        bool,
+        Option("Drop early candidates that add too little to the front.", "For metrics that are means over samples."),
+    ] = True
+    confidence: Annotated[
+        float,
+        Field(gt=0, lt=1),
+        Option("Probability of keeping a candidate that deserves a full evaluation.", low=0.5, high=0.999),
+    ] = 0.9
+    min_gain: Annotated[
+        float,
+        Field(ge=0, lt=1),
+        Option(
+            "Share of the front's hypervolume that a candidate must add to deserve a full evaluation.",
+            "0 keeps all that enter the front.",
+            low=0.0,
+            high=0.5,
+        ),
+    ] = 0.0003
+    early_exit: Annotated[
+        bool, Option("End where the all-integer model is good enough.", "Within {max_drop}, or else as good as float.")
+    ] = True
+    search_space: Annotated[str, Option("Name of a bundled space, or a .toml file.")] = "default"
+    workers: Annotated[
+        int,
+        Field(ge=1, le=64),
+        Option(
+            "Processes that build and score.", high=inf, resume="Processes that build and score; as before by default."
+        ),
+    ] = 2
+    trial_timeout: Annotated[
+        float,
+        Field(gt=0),
+        Option(
+            "Seconds after which one job of native code counts as hung.",
+            "A job calibrates, or builds or scores one candidate.",
+            low=1,
+        ),
+    ] = 900.0
+    debug_samples: Annotated[int, Field(ge=1), Option("Calibration samples that layer statistics are measured on.")] = (
+        50
+    )
+    cache: Annotated[
+        Given[bool], Option("Neither read nor keep calibration and float outputs.", names="--no-cache", turns_off=True)
+    ] = True
+    target: Annotated[
+        str,
+        _candidates(
+            "What the candidates run on: a bundled profile, or a .toml file.",
+            "It decides the penalty, refuses candidates, and gives the defaults of {fallback} and {io_type}.",
+        ),
+    ] = "integer-only"
+    compiling: Annotated[
+        bool,
+        _candidates(
+            "Compile the candidates where the target has a compiler.",
+            "The compiler's cycles then make the penalty.",
+            names="--compile/--no-compile",
+        ),
+    ] = True
+    fallback: Annotated[
+        Literal["drq", "float", "search"] | None,
+        _candidates(
+            "What nodes left out of integers become; drq by default where the target runs it.",
+            "``drq`` gives float where there is no hybrid kernel; ``search`` chooses for each unit.",
+            example="drq",
+        ),
+    ] = None
+    per_channel: Annotated[
+        bool, _candidates("One weight scale per channel or tensor.", names="--per-channel/--per-tensor")
+    ] = True
+    repairs: Annotated[
+        bool | Iterable[str],
+        _checked_as(
+            bool | tuple[str, ...], lambda told: told if isinstance(told, bool) else Recipe(repairs=told).repairs
+        ),
+        _candidates(
+            "Correct biases and more, at no float op.",
+            "True lets the search try on the all-integer model what helps, False gives plain candidates, and names are "
+            "taken as they are: ``bias``, ``bias-sequential``, ``equalization``, ``weights-mse``, and one of "
+            "``ranges-mse``, ``ranges-observed``, ``ranges-percentile``, ``ranges-moving-average``; ranges of single "
+            "nodes as ``ranges-mse:NODE``.",
+            kind=bool,
+        ),
+    ] = True
+    io_type: Annotated[
+        IoType | None,
+        _candidates(
+            "Type of the inputs and outputs; what the target expects by default.",
+            "A converter's own comes before that; ``float32`` where neither says.",
+            names="--io",
+            example="int8",
+        ),
+    ] = None
+    keep_float: Annotated[
+        Texts, _candidates("Node, glob or op type that is never in integers.", kind=list[str], example=["SOFTMAX"])
+    ] = ()
+    keep_int: Annotated[
+        Texts, _candidates("Node, glob or op type that is always in integers.", kind=list[str], example=["CONV_2D"])
+    ] = ()
+    min_score: Annotated[
+        float | None,
+        _limit("What a candidate must score; float must too.", "At most, where it is minimized.", example=0.7),
+    ] = None
+    max_drop: Annotated[
+        float | None, _limit("Largest loss of the metric, in its units.", "Against the float model.", example=0.01)
+    ] = None
+    max_size: Annotated[
+        Annotated[float, Field(gt=0)] | None,
+        _limit("Largest file: bytes, 48kB, 1.5MB.", "In Python bytes.", kind=Bytes, example="400kB"),
+    ] = None
+    max_penalty: Annotated[
+        Annotated[float, Field(ge=0)] | None, _limit("Largest fragmentation penalty.", example=20.0)
+    ] = None
+    command: Annotated[Given[str | None], Option("Command line to record in the manifest.", only="python")] = None
+    listener: Annotated[Given[Listener], Option("Called with each event of the search.", only="python")] = ignore
+    refining: bool = Field(default=False, init=False)
     """Whether biases of single candidates may be corrected further; so where the search chose to correct them."""
-    keep_float: tuple[str, ...] = ()
-    keep_int: tuple[str, ...] = ()
-    min_score: float | None = None
-    max_drop: float | None = None
-    max_size: Annotated[float, Field(gt=0)] | None = None
-    max_penalty: Annotated[float, Field(ge=0)] | None = None
-    racing: bool = True
-    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.9
-    min_gain: Annotated[float, Field(ge=0, lt=1)] = 0.0003
-    early_exit: bool = True
-    workers: Annotated[int, Field(ge=1, le=64)] = 2
-    allow_overlap: bool = False
-    debug_samples: Annotated[int, Field(ge=1)] = 50
-    trial_timeout: Annotated[float, Field(gt=0)] = 900.0
-
-    @field_validator("repairs")
-    @classmethod
-    def _known_repairs(cls, value: bool | tuple[str, ...]) -> bool | tuple[str, ...]:
-        """Refuse names that no recipe takes."""
-        try:
-            return value if isinstance(value, bool) else Recipe(repairs=value).repairs
-        except RecipeError as exc:
-            raise ValueError(str(exc)) from exc
-
-    @field_validator("objectives")
-    @classmethod
-    def _known_objectives(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        """Refuse names of no quantity, and too few or too many."""
-        try:
-            return chosen_objectives(value)
-        except UsageError as exc:
-            raise ValueError(str(exc)) from exc
 
     @property
     def cost_columns(self) -> tuple[str, ...]:
         """Columns of the objectives but the metric."""
-        return columns_of(self.objectives)
+        return columns_of(tuple(self.objectives))
 
     @property
     def constraints(self) -> Constraints:
@@ -87,9 +320,12 @@ class SearchSettings(BaseModel):
 
         Where the search chooses between hybrid and float, a recipe lists what is float.
         """
-        repairs = () if isinstance(self.repairs, bool) else self.repairs
-        fallback: Fallback = "drq" if self.fallback == "search" else self.fallback
-        return Recipe(fallback=fallback, per_channel=self.per_channel, io_type=self.io_type, repairs=repairs)
+        return Recipe(
+            fallback="float" if self.fallback == "float" else "drq",
+            per_channel=self.per_channel,
+            io_type=self.io_type or "float32",
+            repairs=() if isinstance(self.repairs, bool) else tuple(self.repairs),
+        )
 
 
 def make_settings(**values: object) -> SearchSettings:
@@ -104,3 +340,43 @@ def make_settings(**values: object) -> SearchSettings:
         first = exc.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         raise UsageError(f"{name}: {first['msg']}, got {first.get('input')!r}.") from exc
+
+
+@computed_once
+def declared() -> Mapping[str, Option]:
+    """The settings that users may set, by name, in the order of their declaration."""
+    types = get_type_hints(SearchSettings)
+    return {
+        name: _filled_in(option, name, types[name], field)
+        for name, field in SearchSettings.model_fields.items()
+        for option in field.metadata
+        if isinstance(option, Option)
+    }
+
+
+def _filled_in(option: Option, name: str, kind: Any, field: FieldInfo) -> Option:
+    """What an option says by default is what its field says."""
+    low, high = (next((getattr(i, w) for i in field.metadata if hasattr(i, w)), None) for w in ("ge", "le"))
+    word = name.replace("_", "-")
+    return replace(
+        option,
+        names=option.names or (f"--{word}/--no-{word}" if field.default is True else f"--{word}"),
+        kind=option.kind or (str if option.live else kind),
+        low=low if option.low is None else option.low,
+        high=None if option.high == inf else high if option.high is None else option.high,
+        name=name,
+        type=kind,
+        default=field.default,
+        kept=not field.exclude,
+    )
+
+
+def told_of(name: str, *, in_python: bool = False) -> str:
+    """What users read of a setting: the short help of the command line, or Python's documentation."""
+    option = declared()[name]
+    if not in_python:
+        repeatable = " Repeatable." if option.kind in (list[str], Shapes) else ""
+        spelt = {other: re.split("[ /]", one.names)[0] for other, one in declared().items()}
+        return option.help.format_map(spelt) + repeatable
+    text = f"{option.help} {option.more}".rstrip().format_map({other: f"``{other}``" for other in declared()})
+    return f"If False: {text[0].lower()}{text[1:]}" if option.turns_off else text

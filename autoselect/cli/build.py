@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from autoselect.cli.console import reported, results_only_on_stdout, warn
-from autoselect.cli.options import CALIBRATION_HELP, AsJson, Debug, Integer, NoCache, ShapeTexts, Signature, shapes_of
+from autoselect.cli.options import AsJson, Calibration, Debug, Integer, NoCache, ShapeTexts, Signature
+from autoselect.sources.wishes import parse_shapes
 
 
 def build(
@@ -17,7 +18,7 @@ def build(
     recipe: Annotated[str, typer.Argument(help="A .recipe.json file.")],
     model: Annotated[str, typer.Option(help="The float model that the recipe is for.")],
     output: Annotated[str, typer.Option("--output", "-o", help="File to write.")],
-    calibration: Annotated[str | None, typer.Option(help=CALIBRATION_HELP)] = None,
+    calibration: Calibration = None,
     signature: Signature = None,
     shapes: ShapeTexts = None,
     integer: Integer = None,
@@ -36,7 +37,7 @@ def build(
                 model=model,
                 calibration=calibration,
                 signature=signature,
-                shapes=shapes_of(shapes),
+                shapes=parse_shapes(shapes),
                 integer=integer,
                 output=output,
                 cache=not no_cache,

@@ -11,18 +11,16 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_type_hints
+from typing import Annotated, Any, get_args
 
 import typer
+from pydantic import ConfigDict, Field, ValidationError, create_model
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-_NOT_IN_FILES = ("config",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +29,7 @@ class Key:
 
     Attributes:
         name: The command's parameter.
-        kind: Type of its values, for pydantic.
+        kind: Type of its values, for pydantic; sizes may be numbers or texts.
         parser: What reads it from a text; None where the value is taken as it is.
         default: Of the command.
         help: One line.
@@ -48,42 +46,23 @@ class Key:
 
 def keys_of(command: Callable[..., object]) -> dict[str, Key]:
     """What a file may set, in the command's order: the long options without their dashes, and the arguments."""
-    hints = get_type_hints(command, include_extras=True)
     found = {}
     for name, parameter in inspect.signature(command).parameters.items():
-        kind, info = get_args(hints[name])[:2]
+        kind, info = get_args(parameter.annotation)[:2]
         # In an annotation, typer keeps the first option where the default would be.
         written = [text for text in (info.default, *(info.param_decls or ())) if isinstance(text, str)]
         options = [part for text in written for part in text.split("/") if part.startswith("--")]
         key = options[0].removeprefix("--") if options else name.replace("_", "-")
-        if key not in _NOT_IN_FILES:
+        if key != "config":
             found[key] = Key(
                 name=name,
-                kind=_kind(kind, info),
+                kind=int | float | str if info.parser else Annotated[kind, Field(ge=info.min, le=info.max)],
                 parser=info.parser,
                 default=None if parameter.default is inspect.Parameter.empty else parameter.default,
                 help=info.help or "",
                 panel=info.rich_help_panel if isinstance(info.rich_help_panel, str) else "",
             )
     return found
-
-
-def _kind(annotation: Any, info: Any) -> Any:
-    """The type of a value in a file: TOML has no None, no enumerations, and sizes may be numbers or texts."""
-    from pydantic import Field
-
-    (plain,) = (
-        [part for part in get_args(annotation) if part is not type(None)] if _optional(annotation) else [annotation]
-    )
-    if info.parser is not None:
-        return Union[int, float, str]  # noqa: UP007 - a value, not an annotation
-    if isinstance(plain, type) and issubclass(plain, Enum):
-        return Literal[tuple(item.value for item in plain)]
-    return Annotated[plain, Field(ge=info.min, le=info.max)] if plain in (int, float) else plain
-
-
-def _optional(annotation: Any) -> bool:
-    return type(None) in get_args(annotation)
 
 
 def read_config(context: typer.Context, path: str | None, command: Callable[..., object]) -> str | None:
@@ -119,8 +98,6 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _validated(values: Mapping[str, Any], keys: Mapping[str, Key], path: str) -> dict[str, Any]:
-    from pydantic import ConfigDict, Field, ValidationError, create_model
-
     for key in values:
         if key not in keys:
             raise typer.BadParameter(f"{path}: there is no key {key!r}.{_hint(key, keys)}")

@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from autoselect.cli.console import reported, watching
-from autoselect.cli.options import AsJsonLines, Debug, Quiet, Workers, command_line
+from autoselect.cli.options import AsJsonLines, Debug, Quiet, Workers, command_line, option_of
 
 
 def demo(
     *,
-    trials: Annotated[int, typer.Option(min=1, help="Candidates to try.")] = 60,
-    seed: Annotated[int, typer.Option(min=0, help="Of the sampler.")] = 0,
+    trials: Annotated[int, option_of("trials")] = 60,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampler.")] = 0,
     output: Annotated[
         str | None,
         typer.Option("--output", "-o", help="Run folder; a new autoselect-demo by default."),

@@ -9,17 +9,18 @@ import typer
 
 from autoselect.cli.console import out, reported, warn, watching
 from autoselect.cli.options import (
-    CALIBRATION_HELP,
     AsJson,
+    Calibration,
     Debug,
     Integer,
+    Model,
     NoCache,
     ShapeTexts,
     Signature,
     Workers,
     command_line,
-    shapes_of,
 )
+from autoselect.sources.wishes import parse_shapes
 
 if TYPE_CHECKING:
     from autoselect.diagnosis.result import Diagnosis
@@ -35,8 +36,8 @@ def _metric(name: str, text: str) -> Any:
 
 def diagnose(
     *,
-    model: Annotated[str, typer.Argument(help="Float .tflite, .keras, .h5 or SavedModel folder.")],
-    calibration: Annotated[str | None, typer.Option(help=CALIBRATION_HELP)] = None,
+    model: Model,
+    calibration: Calibration = None,
     signature: Signature = None,
     shapes: ShapeTexts = None,
     integer: Integer = None,
@@ -97,7 +98,7 @@ def diagnose(
                 model,
                 calibration=calibration,
                 signature=signature,
-                shapes=shapes_of(shapes),
+                shapes=parse_shapes(shapes),
                 integer=integer,
                 debug_data=debug_data,
                 output=output,

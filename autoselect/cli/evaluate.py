@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from autoselect.cli.console import out, reported, warn, watching
-from autoselect.cli.options import EVALUATION_HELP, METRIC_HELP, AsJson, Debug, Direction
+from autoselect.cli.options import AsJson, Debug, OutputName, option_of
+from autoselect.domain.objectives import Direction
 from autoselect.errors import PreparationError
 
 _REPORT = "Report on classifiers"
@@ -20,10 +21,10 @@ def evaluate(
     models: Annotated[
         list[str], typer.Argument(metavar="MODEL", help="A .tflite file, quantized or not; several with --full.")
     ],
-    evaluation: Annotated[str, typer.Option("--eval", help=EVALUATION_HELP)],
-    metric: Annotated[str, typer.Option(help=METRIC_HELP)] = "accuracy",
-    direction: Annotated[Direction | None, typer.Option(help="For a metric of your own.")] = None,
-    output_name: Annotated[str | None, typer.Option(help="Output to score; the first by default.")] = None,
+    evaluation: Annotated[str, option_of("evaluation")],
+    metric: Annotated[str, option_of("metric")] = "accuracy",
+    direction: Annotated[Direction | None, option_of("direction", help="For a metric of your own.")] = None,
+    output_name: OutputName = None,
     reference: Annotated[
         str | None, typer.Option(help="The float model, for metrics that compare with it, and for --full.")
     ] = None,
@@ -60,7 +61,7 @@ def evaluate(
                 models[0],
                 evaluation=evaluation,
                 metric=metric,
-                direction=direction.value if direction else None,
+                direction=direction,
                 output_name=output_name,
                 reference=reference,
             )

@@ -10,38 +10,22 @@ from typing import Annotated, Any
 
 import typer
 
+from autoselect.cases.settings import declared
 from autoselect.cli.config_file import Key, keys_of
 from autoselect.cli.console import reported, results_only_on_stdout
-from autoselect.cli.options import Debug, ShapeTexts, Signature, shapes_of
+from autoselect.cli.options import Debug, Model, ShapeTexts, Signature
 from autoselect.cli.search import search
 from autoselect.errors import UsageError
+from autoselect.sources.wishes import parse_shapes
 
 _ALWAYS = ("model", "calibration", "eval", "metric", "trials")
 """Keys that are set; all others are there as comments, with their defaults."""
 _LEFT_OUT = ("json", "debug")
-_EXAMPLES = {
-    "fallback": "drq",
-    "io": "int8",
-    "direction": "maximize",
-    "evaluator": "my_module:score",
-    "heldout": "heldout.npz",
-    "keep-float": ["SOFTMAX"],
-    "keep-int": ["CONV_2D"],
-    "max-drop": 0.01,
-    "min-score": 0.7,
-    "max-penalty": 20.0,
-    "max-size": "400kB",
-    "output": "autoselect-run",
-    "signature": "serving_default",
-    "shape": ["audio=1x16000"],
-}
-"""What a key that is not set by default may look like."""
-_FIRST_PANEL = "Search"
 
 
 def init(
     *,
-    model: Annotated[str, typer.Argument(help="Float .tflite, .keras, .h5 or SavedModel folder.")],
+    model: Model,
     output: Annotated[str, typer.Option("--output", "-o", help="File to write.")] = "run.toml",
     signature: Signature = None,
     shapes: ShapeTexts = None,
@@ -56,7 +40,7 @@ def init(
         if Path(output).exists() and not force:
             raise UsageError(f"{output} exists already. Choose another --output, or pass --force.")
         with results_only_on_stdout():
-            seen = {**look(model, signature=signature, shapes=shapes_of(shapes)), "model": model}
+            seen = {**look(model, signature=signature, shapes=parse_shapes(shapes)), "model": model}
         seen |= {"signature": signature, "shape": shapes}
         write_text(Path(output), config_text(seen, keys_of(search), output))
         print(f"{output} is written. Set calibration and eval in it, then: autoselect search --config {output}")
@@ -69,7 +53,7 @@ def config_text(seen: Mapping[str, Any], keys: Mapping[str, Key], path: str) -> 
     panels: dict[str, list[str]] = {}
     for name, key in keys.items():
         if name not in _LEFT_OUT:
-            panels.setdefault(key.panel or _FIRST_PANEL, []).extend(_entry(name, key, seen))
+            panels.setdefault(key.panel or "Search", []).extend(_entry(name, key, seen))
     for panel, entries in panels.items():
         lines += ["", f"# {panel}", *entries]
     return "\n".join(lines) + "\n"
@@ -100,15 +84,15 @@ def _entry(name: str, key: Key, seen: Mapping[str, Any]) -> list[str]:
         "output-name": seen["outputs"][0]["name"],
         **{name: seen[name] for name in ("signature", "shape") if seen.get(name)},
     }
-    default = getattr(key.default, "value", key.default)
     lines = textwrap.wrap(f"# {name}: {key.help}", 110, subsequent_indent="#   ")
     if name == "metric":
         lines.append(f"#   {seen['metric']}: {seen['why']}.")
     if name in _ALWAYS or seen.get(name):
-        return [*lines, f"{name} = {_toml(found.get(name, default))}"]
-    if default is None:
-        return [*lines, f"# {name} = {_toml(found.get(name, _EXAMPLES.get(name, '')))}  # not set by default"]
-    return [*lines, f"# {name} = {_toml(default)}"]
+        return [*lines, f"{name} = {_toml(found.get(name, key.default))}"]
+    if key.default is None:
+        example = found.get(name, declared()[key.name].example or "")
+        return [*lines, f"# {name} = {_toml(example)}  # not set by default"]
+    return [*lines, f"# {name} = {_toml(key.default)}"]
 
 
 def _toml(value: Any) -> str:

@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from autoselect.cases.settings import declared, told_of
 from autoselect.cli.console import out, reported, results_only_on_stdout, warn
-from autoselect.cli.options import EVALUATION_HELP, METRIC_HELP, AsJson, Debug, Direction
+from autoselect.cli.options import AsJson, Debug, option_of
+from autoselect.domain.objectives import Direction
 
 _COLOURS = {"integer": "green", "hybrid": "yellow", "float": "bold red", "boundary": "cyan", "neutral": "dim"}
 _SCORING = "Scoring, with --compare"
@@ -31,12 +33,13 @@ def inspect(
             metavar="NAME", help="Also show where each op runs on this target and why, and what islands cost."
         ),
     ] = None,
-    evaluation: Annotated[str | None, typer.Option("--eval", rich_help_panel=_SCORING, help=EVALUATION_HELP)] = None,
+    evaluation: Annotated[str | None, option_of("evaluation", rich_help_panel=_SCORING)] = None,
     metric: Annotated[
-        str | None, typer.Option(rich_help_panel=_SCORING, help=f"{METRIC_HELP} Accuracy if left out.")
+        str | None,
+        option_of("metric", rich_help_panel=_SCORING, help=f"{told_of('metric')} Accuracy if left out."),
     ] = None,
     direction: Annotated[
-        Direction | None, typer.Option(rich_help_panel=_SCORING, help="For a metric of your own.")
+        Direction | None, option_of("direction", rich_help_panel=_SCORING, help="For a metric of your own.")
     ] = None,
     reference: Annotated[
         str | None,
@@ -51,7 +54,9 @@ def inspect(
     if compare and (ops or tensors):
         raise typer.BadParameter("--ops and --tensors list one model; leave out --compare", param_hint="--compare")
     if evaluation is not None and not compare:
-        raise typer.BadParameter("is for --compare; autoselect evaluate scores one model", param_hint="--eval")
+        raise typer.BadParameter(
+            "is for --compare; autoselect evaluate scores one model", param_hint=declared()["evaluation"].names
+        )
     with reported(debug=debug):
         from autoselect import inspect as run_inspect
         from autoselect.cli.results import print_json
@@ -62,7 +67,7 @@ def inspect(
                 compare=tuple(models[1:]),
                 evaluation=evaluation,
                 metric=metric,
-                direction=direction.value if direction else None,
+                direction=direction,
                 reference=reference,
                 output=output,
                 target=target or "integer-only",

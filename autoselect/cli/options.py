@@ -1,35 +1,23 @@
-"""Options that several commands share, and how their values are read; loads nothing heavy."""
+"""The declared settings as options of commands, options of the command line's own, and how their values are read."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 import shlex
 import sys
-from collections.abc import Sequence
-from enum import Enum
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import typer
 
+from autoselect.cases.option import Bytes, Option
+from autoselect.cases.settings import declared, told_of
+from autoselect.sources.wishes import Shapes
+
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")
-
-METRIC_HELP = (
-    "accuracy, top5_accuracy, balanced_accuracy, f1_macro, cohen_kappa, mean_iou, mse, mae, psnr, or, without "
-    "labels, agreement, sqnr_db, kl_divergence; or 'package.module:function' called with (y_true, y_pred)."
-)
-CALIBRATION_HELP = "Representative samples: an .npz or .npy file, or 'package.module:function' that yields them."
-EVALUATION_HELP = (
-    "Samples to score on: an .npz file with the targets as y, or 'package.module:function' that yields "
-    "(inputs, target)."
-)
-
-
-class Direction(str, Enum):
-    """Which scores are better."""
-
-    MAXIMIZE = "maximize"
-    MINIMIZE = "minimize"
 
 
 def parse_size(text: str) -> float:
@@ -45,44 +33,64 @@ def parse_size(text: str) -> float:
     return float(found.group(1)) * factor
 
 
-def shapes_of(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]] | None:
-    """Shapes by input from what ``--shape`` was given; None where it was not.
-
-    Raises:
-        UsageError: If a text is no shape.
-    """
-    from autoselect.sources.wishes import parse_shapes
-
-    return parse_shapes(texts) if texts else None
-
-
 def command_line() -> str:
     """The command as the user typed it, quoted for a shell."""
     return shlex.join(["autoselect", *sys.argv[1:]])
 
 
+def option_of(name: str, **changes: Any) -> Any:
+    """The option of a declared setting.
+
+    Args:
+        name: Of the setting.
+        changes: What this command has otherwise, as ``typer.Option`` takes it.
+    """
+    option = declared()[name]
+    told: dict[str, Any] = {
+        "help": told_of(name),
+        "metavar": option.metavar,
+        "min": option.low,
+        "max": option.high,
+    }
+    if option.kind is Bytes:
+        told |= {"parser": parse_size, "metavar": "SIZE"}
+    return typer.Option(*option.names.split(), **told | changes)
+
+
+def parameter_of(option: Option, info: Any, default: Any) -> inspect.Parameter:
+    """A setting as a parameter of a command; ``info`` is typer's option or argument."""
+    told: Any = {Bytes: float, Shapes: list[str]}.get(option.kind, option.kind)
+    kind: Any = Annotated[told if default is not None else told | None, info]
+    return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+
+
+def with_settings(parameters: Sequence[inspect.Parameter]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of settings beside its own; it gets their values together, as ``settings``."""
+
+    def change(function: Callable[..., None]) -> Callable[..., None]:
+        found = inspect.signature(function, eval_str=True).parameters.values()
+        own = [one for one in found if one.name != "settings"]
+
+        @functools.wraps(function)
+        def command(**given: Any) -> None:
+            function(settings={one.name: given.pop(one.name) for one in parameters}, **given)
+
+        command.__signature__ = inspect.Signature([*parameters, *own])  # type: ignore[attr-defined]
+        return command
+
+    return change
+
+
 _OUTPUT = "Printing"
 
-Signature = Annotated[
-    str | None,
-    typer.Option("--signature", metavar="KEY", help="Signature to take, of a .tflite or SavedModel with several."),
-]
-Integer = Annotated[
-    str | None,
-    typer.Option(
-        "--integer",
-        metavar="MODEL_int8.tflite",
-        help="What another quantizer made of the model: integer ops are taken from it.",
-    ),
-]
-ShapeTexts = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--shape",
-        metavar="NAME=1x16000",
-        help="Sizes of an input that the model leaves free, the batch first; repeatable. Else the samples' own.",
-    ),
-]
+Model = Annotated[str, typer.Argument(help=told_of("model"))]
+Calibration = Annotated[str | None, option_of("calibration")]
+Signature = Annotated[str | None, option_of("signature")]
+ShapeTexts = Annotated[list[str] | None, option_of("shapes")]
+Integer = Annotated[str | None, option_of("integer")]
+OutputName = Annotated[str | None, option_of("output_name")]
+Workers = Annotated[int, option_of("workers")]
+NoCache = Annotated[bool, option_of("cache")]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.", rich_help_panel=_OUTPUT)]
 AsJsonLines = Annotated[
@@ -93,5 +101,3 @@ AsJsonLines = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only warnings.", rich_help_panel=_OUTPUT)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=_OUTPUT)]
-Workers = Annotated[int, typer.Option(min=1, help="Processes that build and score.")]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep calibration and float outputs.")]

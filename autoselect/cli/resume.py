@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
+from autoselect.cases.option import Option
+from autoselect.cases.settings import declared
 from autoselect.cli.console import reported, watching
-from autoselect.cli.options import AsJsonLines, Debug, NoCache, Quiet
+from autoselect.cli.options import AsJsonLines, Debug, NoCache, Quiet, option_of, parameter_of, with_settings
 
 _LIVE = "What the run had as an object in Python, not as a path or name"
 _AS_BEFORE = "As in autoselect search."
 
 
+def _parameter(option: Option) -> inspect.Parameter:
+    told, panel = option.resume or _AS_BEFORE, _LIVE if option.live else None
+    return parameter_of(option, option_of(option.name, help=told, metavar=None, rich_help_panel=panel), None)
+
+
+@with_settings([_parameter(option) for option in declared().values() if option.live or option.resume])
 def resume(
     *,
     directory: Annotated[str, typer.Argument(help="Run folder.")],
-    trials: Annotated[int | None, typer.Option(min=1, help="New total of candidates; as before by default.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that build and score; as before by default.")
-    ] = None,
+    settings: Mapping[str, Any],
     no_cache: NoCache = False,
-    model: Annotated[str | None, typer.Option(rich_help_panel=_LIVE, help=_AS_BEFORE)] = None,
-    integer: Annotated[str | None, typer.Option(rich_help_panel=_LIVE, help=_AS_BEFORE)] = None,
-    calibration: Annotated[str | None, typer.Option(rich_help_panel=_LIVE, help=_AS_BEFORE)] = None,
-    evaluation: Annotated[str | None, typer.Option("--eval", rich_help_panel=_LIVE, help=_AS_BEFORE)] = None,
-    heldout: Annotated[str | None, typer.Option(rich_help_panel=_LIVE, help=_AS_BEFORE)] = None,
-    evaluator: Annotated[str | None, typer.Option(rich_help_panel=_LIVE, help=_AS_BEFORE)] = None,
-    metric: Annotated[str | None, typer.Option(rich_help_panel=_LIVE, help=_AS_BEFORE)] = None,
     quiet: Quiet = False,
     as_json: AsJsonLines = False,
     debug: Debug = False,
@@ -38,18 +38,5 @@ def resume(
         from autoselect.cli.results import finish
 
         with watching(quiet=quiet, as_json=as_json) as watcher:
-            run = run_resume(
-                directory,
-                trials=trials,
-                model=model,
-                integer=integer,
-                calibration=calibration,
-                evaluation=evaluation,
-                heldout=heldout,
-                evaluator=evaluator,
-                metric=metric,
-                workers=workers,
-                cache=not no_cache,
-                listener=watcher,
-            )
+            run = run_resume(directory, **settings, cache=not no_cache, listener=watcher)
         finish(run, as_json=as_json, warned=watcher.warned)

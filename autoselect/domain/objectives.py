@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 Direction = Literal["maximize", "minimize"]
 
@@ -26,7 +27,7 @@ class Constraints:
     Attributes:
         max_drop: Largest loss of the metric against the float model, in the metric's own units.
         max_size_bytes: Largest file.
-        max_penalty: Largest fragmentation penalty.
+        max_penalty: Largest penalty for fragmentation.
     """
 
     max_drop: float | None = None
@@ -65,6 +66,8 @@ def _excess(value: float, limit: float | None) -> float:
 
 def losses(values: np.ndarray, objectives: Sequence[Objective]) -> np.ndarray:
     """Turn values into losses: shape (n_trials, n_objectives), lower is better in every column."""
+    import numpy as np  # the command line names its options without it
+
     signs = np.array([1.0 if o.direction == "minimize" else -1.0 for o in objectives])
     signed: np.ndarray = np.asarray(values, dtype=np.float64) * signs
     return signed

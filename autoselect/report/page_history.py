@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autoselect.cases.settings import declared
 from autoselect.domain.objectives import Direction, Objective, losses
 from autoselect.domain.pareto import hypervolume
 from autoselect.report.layer_rows import ERROR, column, name_of, records
@@ -149,16 +150,11 @@ def replay(run: Run) -> str:
     """The command that was typed, else the Python call that does the same."""
     if run.manifest.get("command"):
         return str(run.manifest["command"])
-    settings = {
-        key: value for key, value in (run.manifest.get("settings") or {}).items() if value not in (None, [], ())
-    }
-    sources = {key: value for key, value in (run.manifest.get("sources") or {}).items() if value}
-    model = sources.pop("model", "…")
-    named = {
-        **settings,
-        **{key: value for key, value in sources.items() if key != "metric" or "metric" not in settings},
-    }
-    arguments = ",\n".join(f"    {key}={value!r}" for key, value in named.items())
+    settings = run.manifest.get("settings") or {}
+    told = settings | {key: value for key, value in (run.manifest.get("sources") or {}).items() if key not in settings}
+    model = told.pop("model", None) or "…"
+    given = {key: value for key, value in told.items() if key in declared() and value not in (None, [], ())}
+    arguments = ",\n".join(f"    {key}={value!r}" for key, value in given.items())
     return f"autoselect.search(\n    {model!r},\n{arguments},\n)"
 
 

@@ -105,14 +105,14 @@ def wishes_of(signature: str | None, shapes: Mapping[str, Sequence[int]] | None)
     return Wishes(signature=signature, shapes=tuple(chosen))
 
 
-def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Read what ``--shape`` takes: ``name=1x16000``.
+def parse_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]] | None:
+    """Read what ``--shape`` takes: ``name=1x16000``; None where it takes nothing.
 
     Raises:
         UsageError: If a text is none, or an input comes twice.
     """
     found: dict[str, tuple[int, ...]] = {}
-    for text in texts:
+    for text in texts or ():
         match = _SHAPE.fullmatch(text.strip())
         if match is None:
             raise UsageError(
@@ -121,7 +121,7 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
         if match.group(1) in found:
             raise UsageError(f"--shape: input {match.group(1)!r} comes twice. Give each input once.")
         found[match.group(1)] = tuple(int(size) for size in match.group(2).split("x"))
-    return found
+    return found or None
 
 
 def sizes_of(inputs: Sequence[FreeInput], shapes: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, tuple[int, ...]]:

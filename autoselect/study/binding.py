@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from autoselect.cases.events import Listener, Warned
 from autoselect.cases.prepare import Case
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settings import SearchSettings, declared
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import match_nodes, match_op_type
 from autoselect.domain.search_space import BoundSpace
@@ -23,8 +24,8 @@ def bind_case(
     space_file: SearchSpaceFile, case: Case, settings: SearchSettings, listener: Listener
 ) -> tuple[BoundSpace, Case]:
     """Bind the space, with the pins of the user and of the target; the case then warns of the latter."""
-    keep_float = _pinned(settings.keep_float, case.layers, "--keep-float")
-    keep_int = _pinned(settings.keep_int, case.layers, "--keep-int")
+    keep_float = _pinned(settings.keep_float, case.layers, declared()["keep_float"].names)
+    keep_int = _pinned(settings.keep_int, case.layers, declared()["keep_int"].names)
     decided = pins_of(case, settings, keep_float=keep_float, keep_int=keep_int)
     for message in decided.messages:
         listener(Warned(message=message))
@@ -39,7 +40,7 @@ def bind_case(
     return space, replace(case, warnings=(*case.warnings, *decided.messages))
 
 
-def _pinned(patterns: tuple[str, ...], layers: LayerTable, option: str) -> frozenset[str]:
+def _pinned(patterns: Iterable[str], layers: LayerTable, option: str) -> frozenset[str]:
     """Nodes that the user's names, globs and op types cover."""
     found: set[str] = set()
     for pattern in patterns:

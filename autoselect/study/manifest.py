@@ -23,7 +23,7 @@ def manifest(request: Request, case: Case, space: BoundSpace, float_model: resul
     """What is kept of a new search, as plain values."""
     return {
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "command": request.command,
+        "command": request.settings.command,
         "versions": versions(),
         "hashes": dict(case.hashes),
         "counts": dict(case.counts),

@@ -40,7 +40,7 @@ def recover(folder: RunFolder) -> bool:
     with locked(folder):
         settings = make_settings(**manifest["settings"])
         metric = manifest["metric"]
-        objectives = objectives_of(settings.objectives, metric["name"], metric["direction"])
+        objectives = objectives_of(tuple(settings.objectives), metric["name"], metric["direction"])
         records = SearchStudy(folder.study, objectives).records()
         if not folder.layer_statistics.exists():
             folder.write_table(folder.layer_statistics, COLUMNS, ())

@@ -165,7 +165,7 @@ def with_repairs(
         RecipeError: If repairs are given by name, and name a node that the model does not have, or one twice.
     """
     if settings.repairs is not True:
-        _check_nodes(case, settings.repairs or ())
+        _check_nodes(case, tuple(settings.repairs or ()))
         return settings.model_copy(update={"repairs": settings.repairs or ()})
     listener(StageStarted(stage="repairs", total=len(TRIED)))
     settings = settings.model_copy(update={"repairs": ()})

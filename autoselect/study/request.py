@@ -19,8 +19,6 @@ class Request:
         sources: Where the ingredients came from, in words, for the manifest.
         metric_name: Name of the metric or evaluator, as in the tables.
         direction: Of the metric.
-        command: The command line, or None.
-        use_cache: Whether calibration and float outputs are kept between runs.
     """
 
     ingredients: Ingredients
@@ -28,5 +26,3 @@ class Request:
     sources: dict[str, str | None]
     metric_name: str
     direction: Direction
-    command: str | None
-    use_cache: bool

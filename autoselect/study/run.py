@@ -155,7 +155,7 @@ def _prepare(request: Request, folder: RunFolder, pool: WorkerPool, listener: Li
             root=folder.work,
             pool=pool,
             quantizer=quantizer,
-            cache_root=cache_directory() if request.use_cache else None,
+            cache_root=cache_directory() if request.settings.cache else None,
             listener=listener,
         )
 
@@ -177,7 +177,7 @@ def _search(
 ) -> str:
     settings = request.settings
     folder.write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
-    objectives = objectives_of(settings.objectives, request.metric_name, request.direction)
+    objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
     yardstick = result.yardstick_of(float_model, request.direction, settings)
     problem = make_problem(case, space, settings, pool, listener) if settings.sampler in PROPOSERS else None
     unsuited = (_UNSUITED.format(settings.sampler),) if settings.sampler in PROPOSERS else ()

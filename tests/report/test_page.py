@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 from html.parser import HTMLParser
@@ -11,6 +13,8 @@ import made_run as made
 import pandas as pd
 import pytest
 
+import autoselect
+from autoselect.cases.settings import make_settings
 from autoselect.report import page_history, page_models, page_nodes
 from autoselect.report.page import context, page_of, write_page
 
@@ -208,6 +212,14 @@ def test_the_replay(tmp_path: Path, command: str | None) -> None:
     else:
         assert told.startswith("autoselect.search(\n    'models/made <i>up.tflite',\n    seed=3,")
         compile(told, "replay", "eval")
+
+
+def test_the_replay_passes_what_the_function_takes(tmp_path: Path) -> None:
+    run = made.made_run(tmp_path)
+    run.manifest.update(command=None, settings=make_settings(trials=7).model_dump())
+    names = {found.arg for found in ast.walk(ast.parse(page_history.replay(run))) if isinstance(found, ast.keyword)}
+    assert "trials" in names
+    assert names <= set(inspect.signature(autoselect.search).parameters)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2], ids=["nothing scored", "one trial", "two"])

@@ -1,0 +1,69 @@
+"""Functions that take declared settings; says what callers, editors and the documentation read of them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import textwrap
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from autoselect.cases.settings import SearchSettings, declared, told_of
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+_Function = TypeVar("_Function", bound=Callable[..., object])
+_WIDTH = 100
+
+
+def takes(
+    settings: Callable[_Arguments, SearchSettings],
+) -> Callable[[Callable[[SearchSettings], _Result]], Callable[_Arguments, _Result]]:
+    """Make a function of settings one of keyword arguments, with their types, defaults and sentences.
+
+    The function gets the settings as they were given, not checked yet.
+
+    Args:
+        settings: :class:`SearchSettings`, from whose fields type checkers take the arguments.
+    """
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=option.type)
+        if option.argument
+        else inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=option.type)
+        for name, option in declared().items()
+        if option.only != "shell"
+    ]
+
+    def change(function: Callable[[SearchSettings], _Result]) -> Callable[_Arguments, _Result]:
+        signature = inspect.signature(function).replace(parameters=parameters)
+
+        @functools.wraps(function)
+        def told(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+            try:
+                given = signature.bind(*args, **kwargs).arguments
+            except TypeError as exc:
+                raise TypeError(f"{function.__name__}() {exc}") from None
+            return function(SearchSettings.model_construct(None, **given))
+
+        del told.__wrapped__  # which readers of signatures would follow
+        told.__signature__ = signature  # type: ignore[attr-defined]
+        return explained(told)
+
+    return change
+
+
+def explained(function: _Function) -> _Function:
+    """Add what is declared of its settings to the arguments that the docstring of a function explains."""
+    text = inspect.getdoc(function) or ""
+    before, after = re.split(r"^(?=Returns:|Raises:)", text, maxsplit=1, flags=re.MULTILINE)
+    head, _, block = before.partition("Args:\n")
+    own = {entry[1]: entry[0] for entry in re.finditer(r"^    (\w+):.*(?:\n {5}.*)*", block, flags=re.MULTILINE)}
+    lines = [own.get(name) or _sentences(name) for name in inspect.signature(function).parameters]
+    function.__doc__ = "\n".join([f"{head}Args:", *lines, "", after])
+    return function
+
+
+def _sentences(name: str) -> str:
+    text = textwrap.fill(f"{name}: {told_of(name, in_python=True)}", _WIDTH, break_on_hyphens=False)
+    return textwrap.indent(text.replace("\n", "\n    "), "    ")
