@@ -16,9 +16,8 @@ from autoselect.cases.events import Listener, StageStarted, ignore
 from autoselect.data.specs import load_object
 from autoselect.diagnosis import result
 from autoselect.diagnosis.advice import advise
-from autoselect.diagnosis.diagnose import Outcome
 from autoselect.diagnosis.diagnose import diagnose as run
-from autoselect.diagnosis.request import Request
+from autoselect.diagnosis.request import Outcome, Request
 from autoselect.diagnosis.result import Diagnosis
 from autoselect.domain.layers import COLUMNS
 from autoselect.domain.recipe import Recipe

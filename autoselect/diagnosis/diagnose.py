@@ -23,7 +23,7 @@ from autoselect.data.samples import SampleStore
 from autoselect.diagnosis import jobs
 from autoselect.diagnosis.activations import input_statistics
 from autoselect.diagnosis.names import node_named
-from autoselect.diagnosis.request import Request
+from autoselect.diagnosis.request import Outcome, Request
 from autoselect.diagnosis.travel import travel
 from autoselect.diagnosis.weights import weight_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics, Findings, Travel
@@ -31,7 +31,6 @@ from autoselect.domain.layers import LayerTable, Node
 from autoselect.errors import DataError, PreparationError, TrialError
 from autoselect.isolation.pool import WorkerPool, open_pool, result_of
 from autoselect.quantize import converter
-from autoselect.quantize.bias import Shift
 from autoselect.quantize.build import denied_nodes
 from autoselect.quantize.statistics import NO_METRICS, LayerMetrics, table
 from autoselect.quantize.verification import Plan
@@ -44,31 +43,6 @@ _INT8_LEVELS = (-128, 127)
 
 _PART = 8
 """Samples of one measuring job, at least: below that, handing them out costs more than it gains."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a diagnosis found.
-
-    Attributes:
-        findings: What the advice is given from.
-        model_metrics: The user's metrics of the model's outputs.
-        kinds: What became of each node, by name.
-        node: Full name of the node that was asked for.
-        seconds: By stage.
-        warnings: What the user was told.
-        shifts: What bias correction finds, by node name.
-        skipped: Why a repair of the recipe left a node alone: by node name, then by name of the repair.
-    """
-
-    findings: Findings
-    model_metrics: Mapping[str, float]
-    kinds: Mapping[str, str]
-    node: str | None
-    seconds: Mapping[str, float]
-    warnings: tuple[str, ...]
-    shifts: Mapping[str, Shift]
-    skipped: Mapping[str, Mapping[str, str]]
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""One diagnosis as it is asked for."""
+"""What to diagnose, and what was found: plain values between those who ask, measure and write."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoselect.diagnosis import jobs
+from autoselect.domain.findings import Findings
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
 from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS
+from autoselect.quantize.bias import Shift
 from autoselect.quantize.statistics import LayerMetrics
 from autoselect.sources.wishes import Shapes
 
@@ -57,3 +59,28 @@ class Request:
     signature: str | None = None
     shapes: Shapes | None = None
     integer: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a diagnosis found.
+
+    Attributes:
+        findings: What the advice is given from.
+        model_metrics: The user's metrics of the model's outputs.
+        kinds: What became of each node, by name.
+        node: Full name of the node that was asked for.
+        seconds: By stage.
+        warnings: What the user was told.
+        shifts: What bias correction finds, by node name.
+        skipped: Why a repair of the recipe left a node alone: by node name, then by name of the repair.
+    """
+
+    findings: Findings
+    model_metrics: Mapping[str, float]
+    kinds: Mapping[str, str]
+    node: str | None
+    seconds: Mapping[str, float]
+    warnings: tuple[str, ...]
+    shifts: Mapping[str, Shift]
+    skipped: Mapping[str, Mapping[str, str]]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from autoselect.diagnosis.diagnose import Outcome
+from autoselect.diagnosis.request import Outcome
 from autoselect.domain.findings import Advice, Findings
 from autoselect.domain.layers import LayerStatistics
 from autoselect.errors import DataError, RunFolderError
