@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 _WEIGHTS: tuple[tuple[str, ...], ...] = (("bias",), ("equalization",), ("bias", "equalization"))
 _RANGES: tuple[tuple[str, ...], ...] = tuple((name,) for name in ranges.METHODS)
+"""Narrower ranges cost a few samples much and give the others a little, and wider ones the other way around: a mean of
+divergences does not say which counts. So where scores tell, they decide."""
 TRIED = (_WEIGHTS, _RANGES, _WEIGHTS)
 """Steps of the decision, each with its alternatives. The first takes out the largest errors, behind which those of the
 ranges are seen; its two repairs may each do harm alone and help together. What did not help then is tried again with
@@ -40,6 +42,9 @@ the ranges that were chosen."""
 DECIDING_SAMPLES = 16
 _WORTH = 0.95
 """A repair must leave no more than this share of the divergence: less is within what other samples would say."""
+
+_SURE = 2.0
+"""Standard errors of a paired difference by which a score must rise for the rise to be beyond doubt."""
 
 _LEFT_OUT = (0.0, 0.5)
 """Shares of the nodes, by rmse/scale, that the models leave out by which repairs are judged. What ruins the all-integer
@@ -97,11 +102,32 @@ class _Trier:
     def harms_none(self, repairs: tuple[str, ...], instead_of: tuple[str, ...]) -> bool:
         """Whether no model scores worse on all search samples than with other repairs, beyond the noise.
 
-        Each of them stands for candidates of its own, so that a gain of one does not outweigh the loss of another.
+        Each of them stands for candidates of its own, so that a gain of one does not outweigh the loss of another. The
+        all-integer one stands for itself, and a search tries that without repairs too: it counts where there is no
+        other.
         """
         self._score_all([instead_of, repairs])
-        pairs = zip(self.scores[repairs], self.scores[instead_of], strict=True)
-        return all(after.value >= before.value - self._noise(after, before) for after, before in pairs)
+        judged = list(zip(self.stand_ins, self.scores[repairs], self.scores[instead_of], strict=True))
+        judged = [one for one in judged if one[0]] or judged
+        return all(after.value >= before.value - self._noise(after, before) for _, after, before in judged)
+
+    def raising_most(
+        self, candidates: Sequence[tuple[str, ...]], instead_of: tuple[str, ...]
+    ) -> tuple[str, ...] | None:
+        """Of the repairs that harm none those that raise the scores most, beyond doubt; None where none does."""
+        self._score_all([instead_of, *candidates])
+        gains = {repairs: self._gain(repairs, instead_of) for repairs in candidates}
+        raising = [repairs for repairs in candidates if gains[repairs] > 0.0 and self.harms_none(repairs, instead_of)]
+        return max(raising, key=gains.__getitem__, default=None)
+
+    def _gain(self, repairs: tuple[str, ...], instead_of: tuple[str, ...]) -> float:
+        """By how much scores rise in all, of the models whose own rises beyond doubt; unknown noise leaves doubt."""
+        found = 0.0
+        for after, before in zip(self.scores[repairs], self.scores[instead_of], strict=True):
+            rise, noise = after.value - before.value, self._noise(after, before)
+            if 0.0 < noise * _SURE < rise:
+                found += rise
+        return found
 
     def _score_all(self, candidates: Sequence[tuple[str, ...]]) -> None:
         """Score all models of several, side by side."""
@@ -115,7 +141,7 @@ class _Trier:
 
     def _noise(self, after: _Score, before: _Score) -> float:
         """Standard error of what two models' scores differ by; 0 where the samples' own scores are not known."""
-        if after.value >= before.value or not math.isfinite(before.value - after.value):
+        if after.value == before.value or not math.isfinite(before.value - after.value):
             return 0.0
         try:
             return result_of(self._submit(score_jobs.paired_noise, after.sha256, before.sha256))
@@ -158,8 +184,8 @@ def with_repairs(
     Where they are left to the search, three models stand for all candidates: the all-integer one, that without the
     half of the nodes with the largest rmse/scale, and one with only the quarter of the nodes with the best SQNR in
     integers. Each step keeps the alternative that lowers the divergence of their outputs on a few search samples most
-    and lowers the score of none of them on all search samples, beyond the noise: outputs may come nearer to float
-    where the decision does not depend on them.
+    and lowers the score of none of them that leaves nodes out on all search samples, beyond the noise: outputs may come
+    nearer to float where the decision does not depend on them. Other ranges are first judged by the scores alone.
 
     Raises:
         RecipeError: If repairs are given by name, and name a node that the model does not have, or one twice.
@@ -176,8 +202,10 @@ def with_repairs(
         candidates = list(dict.fromkeys(tuple(sorted({*chosen, *names})) for names in step))
         found = zip(trier.divergences(candidates), candidates, strict=True)
         better = sorted(pair for pair in found if pair[0] < _WORTH * least)
-        harmless = (pair for pair in better if trier.harms_none(pair[1], chosen))
-        least, chosen = next(harmless, (least, chosen))
+        harmless = (repairs for _, repairs in better if trier.harms_none(repairs, chosen))
+        raising = trier.raising_most(candidates, chosen) if step is _RANGES else None
+        chosen = raising or next(harmless, chosen)
+        [least] = trier.divergences([chosen])
         listener(StepFinished(stage="repairs"))
     return settings.model_copy(update={"repairs": chosen, "refining": "bias" in chosen})
 

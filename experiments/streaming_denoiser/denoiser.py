@@ -16,8 +16,8 @@ import numpy as np
 from autoselect.tflite.runner import Runner
 
 ROOT = Path(os.environ.get("AUTOSELECT_REAL_DATA", "../shared/data")) / "zoo" / "dtln"
-MODEL = Path(os.environ.get("AUTOSELECT_DENOISER", ROOT / "dtln_core1_float.tflite"))
-"""The float model; another file of the same model may be named."""
+MODEL = ROOT / "dtln_core1_float.tflite"
+"""The float model, as its authors publish it."""
 
 FRAME, HOP = 512, 128
 """Samples at 16 kHz: 32 ms and 8 ms."""

@@ -20,6 +20,7 @@ from autoselect.cases.settings import make_settings
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError, UsageError
+from autoselect.quantize import ranges
 from autoselect.study.repairing import DECIDING_SAMPLES, with_repairs
 
 
@@ -158,7 +159,16 @@ JUDGES = {
     ),
     "better without, far worse with": ({MSE: 0.8, ("bad", "worst", *MSE): 2.0}, {}, ()),
     "each score rises": ({MSE: 0.5}, {MSE: 0.1, ("bad", "worst", *MSE): 0.2}, MSE),
-    "one score rises more than another falls": ({MSE: 0.5}, {MSE: -0.1, ("bad", "worst", *MSE): 0.2}, ()),
+    "one score rises more than another falls": (
+        {MSE: 0.5},
+        {("bad", "mild", "worst", *MSE): -0.1, ("bad", "worst", *MSE): 0.2},
+        (),
+    ),
+    "only the score of the all-integer model falls, which is tried without repairs too": (
+        {MSE: 0.5},
+        {MSE: -0.1},
+        MSE,
+    ),
     "the score falls near float only": ({MSE: 0.5}, {("bad", "mild", "worst", *MSE): -0.1}, ()),
     "one cannot be scored": ({MSE: 0.5}, {("bad", "worst", *MSE): TrialError("died")}, ()),
     "one cannot be scored either way": (
@@ -187,11 +197,49 @@ def test_a_score_may_fall_within_the_noise_of_its_samples(tmp_path: Path, noise:
     assert decided.repairs == expected
 
 
+OBSERVED = ("ranges-observed",)
+RAISING = {
+    "beyond doubt, though outputs are further from float": ({}, {("bad", "worst", *MSE): 0.3}, MSE),
+    "within the doubt": ({}, {("bad", "worst", *MSE): 0.19}, ()),
+    "the other raises more": (
+        {MSE: 0.5},
+        {("bad", "worst", *MSE): 0.3, ("bad", "worst", *OBSERVED): 0.4},
+        OBSERVED,
+    ),
+    "it harms another beyond the noise": (
+        {},
+        {("bad", "worst", *MSE): 0.3, ("bad", "mild", "worst", *MSE): -0.11},
+        (),
+    ),
+    "of the all-integer model alone": ({}, {MSE: 0.3}, MSE),
+}
+
+
+@pytest.mark.parametrize(("known", "scores", "expected"), RAISING.values(), ids=RAISING)
+def test_ranges_that_raise_scores_are_kept(tmp_path: Path, known: Any, scores: Any, expected: Any) -> None:
+    """Of few samples that are clipped and many that are rounded a mean of divergences does not say which counts."""
+    pool: Any = Pool({MSE: 1.02, OBSERVED: 1.02, **known}, scores, noise=0.1)
+    decided = with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None)
+    assert decided.repairs == expected
+
+
+def test_a_score_of_unknown_noise_does_not_raise_beyond_doubt(tmp_path: Path) -> None:
+    pool: Any = Pool({MSE: 1.5}, {("bad", "worst", *MSE): 0.3}, noise=0.0)
+    decided = with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None)
+    assert decided.repairs == ()
+
+
+def test_weights_are_repaired_by_divergence_alone(tmp_path: Path) -> None:
+    pool: Any = Pool({BIAS: 1.5}, {("bad", "worst", *BIAS): 0.3}, noise=0.1)
+    decided = with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None)
+    assert decided.repairs == ()
+
+
 def test_no_combination_is_tried_twice(tmp_path: Path) -> None:
     pool: Any = Pool({BIAS: 0.5, ("bias", "ranges-mse"): 0.3})
     with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None)
     assert len(pool.asked) == len(set(pool.asked))
-    assert sorted(pool.scored) == ["", "bias", "bias+ranges-mse"]
+    assert sorted(pool.scored) == sorted(["", "bias", *(f"bias+{name}" for name in ranges.METHODS)])
 
 
 def test_it_is_decided_on_search_samples_from_everywhere(tmp_path: Path) -> None:
