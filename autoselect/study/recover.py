@@ -15,8 +15,8 @@ from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.study import result
 from autoselect.study.finish import Finish
+from autoselect.study.folder_lock import locked
 from autoselect.study.optuna_study import SearchStudy, read_records
-from autoselect.study.run import locked
 
 
 def recover(folder: RunFolder) -> bool:

@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from filelock import FileLock, Timeout
-
 from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.events import Listener, StageStarted, Warned
 from autoselect.cases.files import FLOAT
@@ -26,7 +24,6 @@ from autoselect.errors import (
 from autoselect.isolation.pool import WorkerPool, is_shared, open_pool
 from autoselect.quantize import converter
 from autoselect.runs.cache import cache_directory
-from autoselect.runs.files import storage_errors
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.runs.records import Scores
 from autoselect.scoring.target_file import read_target
@@ -35,6 +32,7 @@ from autoselect.study.baselines import Baseline, baselines
 from autoselect.study.binding import bind_case
 from autoselect.study.explain import write_explanations
 from autoselect.study.finish import Finish
+from autoselect.study.folder_lock import locked
 from autoselect.study.forecast_check import ForecastCheck
 from autoselect.study.loop import SearchLoop, Stop
 from autoselect.study.manifest import manifest, refuse_other_ingredients, refuse_other_metric, space_hash
@@ -115,23 +113,6 @@ def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
     finally:
         if not folder.manifest.exists():
             folder.discard()
-
-
-@contextlib.contextmanager
-def locked(folder: RunFolder) -> Iterator[None]:
-    """Refuse a second process in the same folder; the lock ends with the process, however it ends."""
-    lock = FileLock(str(folder.lock))
-    with storage_errors(folder.lock):
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:  # an OSError too
-            raise RunFolderError(
-                f"Another process is working in {folder.root}. Wait for it, or stop it first."
-            ) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _pool(request: Request, folder: RunFolder) -> contextlib.AbstractContextManager[WorkerPool]:
