@@ -13,7 +13,7 @@ import pytest
 
 from autoselect.isolation import pool as pool_module
 from autoselect.isolation.pool import WorkerPool, shared
-from autoselect.quantize import converter
+from autoselect.quantize.preparing import converter
 
 if TYPE_CHECKING:
     import nursery

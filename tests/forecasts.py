@@ -14,7 +14,7 @@ import numpy as np
 from autoselect.domain.graph import Graph, Op
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize.build import Builder, Candidate
+from autoselect.quantize.building.build import Builder, Candidate
 
 
 class Prepared(Protocol):

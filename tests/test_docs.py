@@ -103,7 +103,7 @@ def test_the_files_of_the_docs_have_keys_that_exist() -> None:
 
 
 def test_search_space_of_the_docs_is_valid(tmp_path: Path) -> None:
-    from autoselect.study.space_file import read_space
+    from autoselect.study.setup.space_file import read_space
 
     (block,) = _blocks(ROOT / "docs" / "how-to.md", "toml")
     path = tmp_path / "mine.toml"

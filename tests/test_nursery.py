@@ -17,7 +17,7 @@ import autoselect
 from autoselect.api import searching
 from autoselect.data.representative import representative_samples
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import converter, names
+from autoselect.quantize.preparing import converter, names
 from autoselect.report.run import load_run
 from autoselect.sources import loading
 from autoselect.tflite import flatbuffer as fb

@@ -22,7 +22,7 @@ from autoselect.diagnosis.result import Diagnosis
 from autoselect.domain.layers import COLUMNS
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import UsageError
-from autoselect.quantize.statistics import LayerMetrics
+from autoselect.quantize.diagnosing.statistics import LayerMetrics
 from autoselect.runs.cache import cache_directory
 from autoselect.scoring.target_file import read_target
 from autoselect.sources.wishes import Shapes
@@ -185,7 +185,7 @@ def _written(found: Diagnosis, directory: Path, *, figures: bool, listener: List
 
 
 def _drawn(found: Diagnosis, directory: Path) -> Iterator[Path]:
-    from autoselect.report import layer_figures
+    from autoselect.report.figures import layer_figures
 
     table = found.layer_statistics
     yield from layer_figures.draw_layers(table, directory / "layers")

@@ -14,7 +14,7 @@ from autoselect.cases.calibrate import load_float
 from autoselect.cases.files import CaseFiles
 from autoselect.domain.tensors import TensorSpec, in_source_order
 from autoselect.isolation.pool import open_pool
-from autoselect.quantize import converter
+from autoselect.quantize.preparing import converter
 from autoselect.sources.wishes import Shapes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader

@@ -18,7 +18,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
 from autoselect.errors import ModelError, PreparationError, RecipeError, TrialError, UsageError
 from autoselect.isolation.pool import open_pool
-from autoselect.quantize import converter
+from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import write_bytes, write_json
 from autoselect.runs.run import load_run
@@ -185,8 +185,8 @@ def _score_of(scored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write_inspection(result: Mapping[str, Any], folder: Path) -> None:
-    from autoselect.report.islands import draw_islands
-    from autoselect.report.plain import plain
+    from autoselect.report.figures.islands import draw_islands
+    from autoselect.report.tables.plain import plain
 
     write_json(folder / "inspect.json", plain(result))
     draw_islands([result, *result["compare"]], folder / "islands")

@@ -25,8 +25,8 @@ def write_report(directory: str | Path, *, output: str | Path | None = None) -> 
         RunFolderError: If the folder holds no run or is damaged, or if another process is working in it.
         StorageError: If the page cannot be written.
     """
-    from autoselect.report.page import write_page
-    from autoselect.study.recover import recover
+    from autoselect.report.page.page import write_page
+    from autoselect.study.finishing.recovery import recover
 
     folder = RunFolder(Path(directory))
     recover(folder)

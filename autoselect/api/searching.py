@@ -221,8 +221,8 @@ def _request(
 
 
 def _drawn(folder: RunFolder) -> Run:
-    from autoselect.report.page import write_page
-    from autoselect.report.pareto import draw_pareto
+    from autoselect.report.figures.pareto import draw_pareto
+    from autoselect.report.page.page import write_page
 
     run = load_run(folder.root)
     draw_pareto(run.trials, run.front, run.summary, folder.picture)

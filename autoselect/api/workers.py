@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autoselect.isolation.pool import WorkerPool, shared
-from autoselect.quantize import converter
+from autoselect.quantize.preparing import converter
 
 
 @contextlib.contextmanager

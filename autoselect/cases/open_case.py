@@ -20,8 +20,8 @@ from autoselect.cases.prepared import Prepared, load_prepared
 from autoselect.data.samples import SampleStore
 from autoselect.domain.targets import Target
 from autoselect.isolation.worker import kept
-from autoselect.quantize.build import Builder
-from autoselect.quantize.repairs import RepairKit
+from autoselect.quantize.building.build import Builder
+from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate
 from autoselect.scoring.metric_base import Metric

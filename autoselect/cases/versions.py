@@ -7,7 +7,7 @@ import importlib.metadata
 import platform
 
 from autoselect._version import __version__
-from autoselect.quantize.build import BUILDER_VERSION
+from autoselect.quantize.building.build import BUILDER_VERSION
 
 _TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
 

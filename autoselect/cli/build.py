@@ -51,7 +51,7 @@ def build(
 
 
 def _fields(built: Mapping[str, Any]) -> dict[str, str]:
-    from autoselect.report.tables import format_size
+    from autoselect.report.tables.frames import format_size
 
     kinds, reasons = Counter(built["kinds"].values()), Counter(built["fallbacks"].values())
     told = {

@@ -142,8 +142,8 @@ def _as_json(found: Diagnosis) -> dict[str, Any]:
 
 
 def _print_diagnosis(found: Diagnosis) -> None:
-    from autoselect.report import layer_tables as tables
-    from autoselect.report.model_tables import aligned
+    from autoselect.report.tables import layer_tables as tables
+    from autoselect.report.tables.model_tables import aligned
 
     width = max(out().width, _NARROWEST)
     rows = found.layer_statistics

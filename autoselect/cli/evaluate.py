@@ -74,7 +74,7 @@ def evaluate(
 
 
 def _fields(found: Mapping[str, Any]) -> dict[str, str]:
-    from autoselect.report.tables import format_score, format_size
+    from autoselect.report.tables.frames import format_score, format_size
 
     low, high = (format_score(found.get(end), scale=found["score"]) for end in ("low", "high"))
     return {
@@ -121,7 +121,7 @@ def _report(
 
 
 def _print_report(found: Mapping[str, Any], output: Path | None) -> None:
-    from autoselect.report.class_tables import class_sections
+    from autoselect.report.tables.class_tables import class_sections
 
     console = out()
     for section in class_sections(found, console.width):

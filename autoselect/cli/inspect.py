@@ -87,14 +87,14 @@ def inspect(
 
 
 def _print_comparison(models: Sequence[Mapping[str, Any]]) -> None:
-    from autoselect.report.model_tables import comparison_rows, side_by_side
+    from autoselect.report.tables.model_tables import comparison_rows, side_by_side
 
     for number, block in enumerate(side_by_side(comparison_rows(models), out().width)):
         _print_lines(block if number == 0 else ("", *block))
 
 
 def _print_model(found: Mapping[str, Any], *, ops: bool, tensors: bool) -> None:
-    from autoselect.report import model_tables as tables
+    from autoselect.report.tables import model_tables as tables
 
     _print_lines((tables.clean(str(found["path"])),))
     _print_lines(tables.aligned(tables.size_rows(found), right=(1, 2)), title="Bytes")
@@ -114,8 +114,8 @@ def _print_model(found: Mapping[str, Any], *, ops: bool, tensors: bool) -> None:
 
 
 def _print_target(found: Mapping[str, Any]) -> None:
-    from autoselect.report import target_tables as tables
-    from autoselect.report.model_tables import aligned
+    from autoselect.report.tables import target_tables as tables
+    from autoselect.report.tables.model_tables import aligned
 
     name = found["target"]["name"]
     _print_lines(aligned(tables.cost_rows(found)), title=f"On {name}")
@@ -125,7 +125,7 @@ def _print_target(found: Mapping[str, Any]) -> None:
 
 
 def _heading(graph: Mapping[str, Any]) -> str:
-    from autoselect.report.model_tables import clean
+    from autoselect.report.tables.model_tables import clean
 
     return f"subgraph {graph['index']} {clean(graph['name'])}".rstrip()
 
@@ -133,7 +133,7 @@ def _heading(graph: Mapping[str, Any]) -> str:
 def _print_strip(graph: Mapping[str, Any]) -> None:
     from rich.text import Text
 
-    from autoselect.report.strip import MARKS, strip_legend, strip_rows
+    from autoselect.report.tables.strip import MARKS, strip_legend, strip_rows
 
     kinds, console = [op["kind"] for op in graph["ops"]], out()
     styles = {mark: _COLOURS[kind] for kind, mark in MARKS.items()}

@@ -11,13 +11,13 @@ import typer
 from autoselect.cli.console import out, warn
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.errors import EXIT_INTERRUPTED, EXIT_NOTHING_FEASIBLE
-from autoselect.report import tables
-from autoselect.report.plain import plain
+from autoselect.report.tables import frames as tables
+from autoselect.report.tables.plain import plain
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from autoselect.report.tables import ModelRow
+    from autoselect.report.tables.frames import ModelRow
     from autoselect.runs.run import Run
 
 _ROWS_SHOWN = 20

@@ -30,10 +30,10 @@ from autoselect.domain.findings import Ablation, ActivationStatistics, Findings,
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.errors import DataError, PreparationError, TrialError
 from autoselect.isolation.pool import WorkerPool, open_pool, result_of
-from autoselect.quantize import converter
-from autoselect.quantize.build import denied_nodes
-from autoselect.quantize.statistics import NO_METRICS, LayerMetrics, table
-from autoselect.quantize.verification import Plan
+from autoselect.quantize.building.build import denied_nodes
+from autoselect.quantize.diagnosing.statistics import NO_METRICS, LayerMetrics, table
+from autoselect.quantize.diagnosing.verification import Plan
+from autoselect.quantize.preparing import converter
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 

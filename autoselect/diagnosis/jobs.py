@@ -16,10 +16,10 @@ from autoselect.diagnosis.activations import activation_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics
 from autoselect.domain.recipe import Recipe
 from autoselect.isolation.worker import kept
-from autoselect.quantize import verification
-from autoselect.quantize.bias import Shift
-from autoselect.quantize.build import corrects_biases
-from autoselect.quantize.statistics import LayerMetrics, measure, scalar_of
+from autoselect.quantize.building.build import corrects_biases
+from autoselect.quantize.diagnosing import verification
+from autoselect.quantize.diagnosing.statistics import LayerMetrics, measure, scalar_of
+from autoselect.quantize.repairing.bias import Shift
 from autoselect.runs.files import write_bytes
 from autoselect.tflite.runner import Runner
 
@@ -87,7 +87,7 @@ def build(root: Path, recipe_json: str) -> Diagnosed:
 
 
 def measure_part(root: Path, path: Path, samples: str, rows: Sequence[int], metrics: LayerMetrics) -> np.ndarray:
-    """Figures of every place on some of the samples; see :func:`autoselect.quantize.statistics.measure`."""
+    """Figures of every place on some of the samples; see :func:`autoselect.quantize.diagnosing.statistics.measure`."""
     return measure(read_plan(path), samples_of(open_case(root), samples, rows), metrics)
 
 

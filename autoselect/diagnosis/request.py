@@ -11,8 +11,8 @@ from autoselect.domain.findings import Findings
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
 from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS
-from autoselect.quantize.bias import Shift
-from autoselect.quantize.statistics import LayerMetrics
+from autoselect.quantize.diagnosing.statistics import LayerMetrics
+from autoselect.quantize.repairing.bias import Shift
 from autoselect.sources.wishes import Shapes
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from autoselect.domain.recipe import Recipe
 from autoselect.exports.member_ops import MemberOp
-from autoselect.quantize.repairs import before_quantizing
+from autoselect.quantize.repairing.repairs import before_quantizing
 
 _SCRIPT = '''\
 """Build the integer part of {member}.tflite from {calibrated}, with TensorFlow alone.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autoselect.report.tables import cost_columns
+from autoselect.report.tables.frames import cost_columns
 from autoselect.runs import run as tables
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.analysis import analyse
@@ -28,13 +28,13 @@ class Run(tables.Run):
 
     def plot_pareto(self) -> Figure:
         """Draw the score against each other objective: all trials, the front, the picks and the references."""
-        from autoselect.report.pareto import pareto_figure
+        from autoselect.report.figures.pareto import pareto_figure
 
         return pareto_figure(self.trials, self.front, self.summary)
 
     def plot_layers(self) -> Figure:
         """Draw range and error of every node, in graph order."""
-        from autoselect.report.layer_bars import layers_figure
+        from autoselect.report.figures.layer_bars import layers_figure
 
         return layers_figure(self.layer_statistics)
 
@@ -47,15 +47,15 @@ class Run(tables.Run):
         Raises:
             RunFolderError: If the front has no such member.
         """
-        from autoselect.report.drawing import note, sheet
-        from autoselect.report.islands import islands_figure
+        from autoselect.report.figures.drawing import note, sheet
+        from autoselect.report.figures.islands import islands_figure
 
         paths = list(dict.fromkeys(self.model_path(name) for name in (self.picks if members is None else members)))
         return islands_figure([self._described(path) for path in paths]) if paths else note(sheet(2.0), "No models.")
 
     def plot_history(self) -> Figure:
         """Draw how much the models scored so far dominate, after each trial."""
-        from autoselect.report.history import history_figure
+        from autoselect.report.figures.growth import history_figure
 
         return history_figure(self.trials, self.summary)
 

@@ -18,10 +18,10 @@ from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import PreparationError, TrialError, UsageError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.runs.records import Partial, Scores, TrialRecord
-from autoselect.study.baselines import Baseline, recipe_for
-from autoselect.study.forecast_check import ForecastCheck
-from autoselect.study.gain import loss_worth, reference_corner
-from autoselect.study.optuna_study import Asked, SearchStudy
+from autoselect.study.proposing.forecast_check import ForecastCheck
+from autoselect.study.proposing.hypervolume_gain import loss_worth, reference_corner
+from autoselect.study.recording.optuna_study import Asked, SearchStudy
+from autoselect.study.setup.baselines import Baseline, recipe_for
 from autoselect.study.yardstick import Racing, Yardstick
 
 _HOPELESS_AFTER = 5

@@ -22,30 +22,30 @@ from autoselect.errors import (
     TrialError,
 )
 from autoselect.isolation.pool import WorkerPool, is_shared, open_pool
-from autoselect.quantize import converter
+from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.runs.records import Scores
 from autoselect.scoring.target_file import read_target
-from autoselect.study import front_files, result
-from autoselect.study.baselines import Baseline, baselines
-from autoselect.study.binding import bind_case
-from autoselect.study.explain import write_explanations
-from autoselect.study.finish import Finish
-from autoselect.study.folder_lock import locked
-from autoselect.study.forecast_check import ForecastCheck
+from autoselect.study.finishing import front_files, result
+from autoselect.study.finishing.explain import write_explanations
+from autoselect.study.finishing.finish import Finish
 from autoselect.study.loop import SearchLoop, Stop
-from autoselect.study.manifest import manifest, refuse_other_ingredients, refuse_other_metric, space_hash
-from autoselect.study.optuna_study import SearchStudy
-from autoselect.study.outlook import make_problem
-from autoselect.study.problem import Problem
-from autoselect.study.repairing import with_repairs
-from autoselect.study.repeating import references_to_check, warn_of_unrepeated
+from autoselect.study.proposing.forecast_check import ForecastCheck
+from autoselect.study.proposing.problem import Problem
+from autoselect.study.recording.folder_lock import locked
+from autoselect.study.recording.manifest import manifest, refuse_other_ingredients, refuse_other_metric, space_hash
+from autoselect.study.recording.optuna_study import SearchStudy
+from autoselect.study.recording.samplers import PROPOSERS, check_sampler, make_sampler
 from autoselect.study.request import Request
-from autoselect.study.samplers import PROPOSERS, check_sampler, make_sampler
-from autoselect.study.space_file import read_space
+from autoselect.study.setup.baselines import Baseline, baselines
+from autoselect.study.setup.binding import bind_case
+from autoselect.study.setup.problem import make_problem
+from autoselect.study.setup.repair_choice import with_repairs
+from autoselect.study.setup.repeatability import references_to_check, warn_of_unrepeated
+from autoselect.study.setup.space_file import read_space
+from autoselect.study.setup.target_rules import check_objectives, check_target
 from autoselect.study.stage_clock import StageClock, earlier_seconds
-from autoselect.study.targeting import check_objectives, check_target
 from autoselect.study.yardstick import Racing, Yardstick
 
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
 import loaders
 
 import autoselect
-from autoselect.study.surrogate_proposer import SurrogateProposer
+from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 
 SIDE, CHANNELS = 4, 8
 

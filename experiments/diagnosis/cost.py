@@ -22,8 +22,9 @@ from autoselect.cases import calibrate
 from autoselect.cases.files import CaseFiles
 from autoselect.domain.recipe import Recipe
 from autoselect.isolation.pool import WorkerPool
-from autoselect.quantize import converter, verification
-from autoselect.quantize.statistics import measure, table
+from autoselect.quantize.diagnosing import verification
+from autoselect.quantize.diagnosing.statistics import measure, table
+from autoselect.quantize.preparing import converter
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 

@@ -20,12 +20,12 @@ import numpy as np
 
 from autoselect.domain.graph import Graph, OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import converter, names
-from autoselect.quantize.build import Builder, CalibratedModel
-from autoselect.quantize.nodes import find_nodes
-from autoselect.quantize.normalise import normalise
-from autoselect.quantize.repairs import RepairKit
-from autoselect.quantize.wholes import make_wholes
+from autoselect.quantize.building.build import Builder, CalibratedModel
+from autoselect.quantize.building.nodes import find_nodes
+from autoselect.quantize.building.wholes import make_wholes
+from autoselect.quantize.preparing import converter, names
+from autoselect.quantize.preparing.normalise import normalise
+from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.sources import loading
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader

@@ -19,9 +19,9 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "study"))
 from synthetic import Synthetic, synthetic, volume
 
-from autoselect.study.problem import Mask
-from autoselect.study.samplers import PROPOSERS
-from autoselect.study.seen import Seen
+from autoselect.study.proposing.observations import Seen
+from autoselect.study.proposing.problem import Mask
+from autoselect.study.recording.samplers import PROPOSERS
 
 MARKS = (20, 40, 60, 100)
 OPTUNAS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {

@@ -33,13 +33,13 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import Toggle
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
-from autoselect.quantize import converter
+from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import write_bytes
 from autoselect.scoring.metrics import make_metric
-from autoselect.study.baselines import recipe_for
-from autoselect.study.outlook import units_of
-from autoselect.study.space_file import bind, read_space
+from autoselect.study.setup.baselines import recipe_for
+from autoselect.study.setup.problem import units_of
+from autoselect.study.setup.space_file import bind, read_space
 
 COLUMNS = ("sha256", "mask", "metric", "drop", "sqnr_db", "size_bytes", "penalty", "segments", "float_ops")
 FEW_MASKS = 4096

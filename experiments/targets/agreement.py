@@ -27,9 +27,9 @@ from autoselect.domain.targets import Target
 from autoselect.domain.verdicts import judge
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool
-from autoselect.quantize import converter
-from autoselect.quantize.blueprint import Blueprint
-from autoselect.quantize.build import Builder
+from autoselect.quantize.building.blueprint import Blueprint
+from autoselect.quantize.building.build import Builder
+from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.vela import compile_model

@@ -15,7 +15,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(REAL_MODELS), os.environ.get("PY
 import loaders  # noqa: E402 - found by the path above
 
 import autoselect  # noqa: E402
-from autoselect.report.islands import draw_islands  # noqa: E402
+from autoselect.report.figures.islands import draw_islands  # noqa: E402
 
 TARGETS = ("integer-only", "litert-cpu", "tflm", "ethos-u55-128", "edgetpu", "hexagon")
 TRIALS = 30

@@ -31,7 +31,7 @@ from autoselect.errors import (
 from autoselect.runs import files
 from autoselect.runs.cache import fetch, keep
 from autoselect.runs.folder import RunFolder
-from autoselect.study.folder_lock import locked
+from autoselect.study.recording.folder_lock import locked
 
 X, Y = pump.SEARCH
 WINDOW = X[:1]

@@ -22,7 +22,7 @@ from autoselect.cli.main import app
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import UsageError
 from autoselect.runs.records import TrialRecord
-from autoselect.study.dashboard import note_attributes, note_of, study_note
+from autoselect.study.recording.dashboard import note_attributes, note_of, study_note
 
 Ask = Callable[[str], Any]
 

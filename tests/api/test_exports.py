@@ -20,9 +20,9 @@ from model_explorer.node_data_builder import GradientItem, GraphNodeData, ModelN
 import autoselect
 from autoselect.cases.prepared import load_prepared
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize.build import Builder
-from autoselect.quantize.normalise import same_outputs
-from autoselect.quantize.repairs import RepairKit, before_quantizing
+from autoselect.quantize.building.build import Builder
+from autoselect.quantize.preparing.normalise import same_outputs
+from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 

@@ -21,7 +21,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.embedded import model_bytes
 from autoselect.errors import RunFolderError, UsageError
 from autoselect.runs.run import load_run
-from autoselect.study import outlook
+from autoselect.study.setup import problem as outlook
 
 OBJECTIVES = ["accuracy", "size_bytes", "penalty"]
 

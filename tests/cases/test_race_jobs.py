@@ -19,7 +19,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.embedded import make_windows, model_bytes
 from autoselect.errors import AutoselectError, DataError, MetricError, ScoreError, UsageError
 from autoselect.isolation.pool import WorkerPool
-from autoselect.quantize import converter
+from autoselect.quantize.preparing import converter
 from autoselect.scoring import racing
 from autoselect.scoring.metrics import make_metric
 from autoselect.tflite import flatbuffer

@@ -7,7 +7,7 @@ from autoselect.cases.settings import make_settings
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import UsageError
-from autoselect.study.samplers import SAMPLERS, check_sampler
+from autoselect.study.recording.samplers import SAMPLERS, check_sampler
 
 
 def test_constraints_and_template() -> None:

@@ -21,7 +21,7 @@ from autoselect.cli.config_file import keys_of
 from autoselect.cli.init import config_text
 from autoselect.cli.main import app
 from autoselect.cli.search import search
-from autoselect.study.samplers import SAMPLERS
+from autoselect.study.recording.samplers import SAMPLERS
 
 ROOT = Path(autoselect.__file__).resolve().parent
 TABLE = ROOT.parent / "docs" / "options_table.py"

@@ -20,7 +20,7 @@ from autoselect.domain.findings import Ablation, Advice, Findings
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Precision
-from autoselect.quantize.statistics import layer_table
+from autoselect.quantize.diagnosing.statistics import layer_table
 from autoselect.scoring.target_file import read_target
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader

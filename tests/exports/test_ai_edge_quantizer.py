@@ -12,7 +12,7 @@ from ai_edge_quantizer import quantizer
 from autoselect.domain.recipe import Recipe
 from autoselect.exports.ai_edge_quantizer import aeq_recipe
 from autoselect.exports.member_ops import MemberOp, member_ops
-from autoselect.quantize.kinds import node_kinds
+from autoselect.quantize.building.kinds import node_kinds
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 

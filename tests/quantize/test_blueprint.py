@@ -15,8 +15,8 @@ import zoo
 from autoselect.domain.arena import peak_activation_bytes
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import normalise
-from autoselect.quantize.blueprint import Blueprint
+from autoselect.quantize.building.blueprint import Blueprint
+from autoselect.quantize.preparing import normalise
 from autoselect.scoring.fragmentation import PenaltyWeights, fragmentation
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb

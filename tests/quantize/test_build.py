@@ -16,8 +16,8 @@ import zoo
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, ModelError, RecipeError
-from autoselect.quantize import converter
-from autoselect.quantize.build import Builder
+from autoselect.quantize.building.build import Builder
+from autoselect.quantize.preparing import converter
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
@@ -236,7 +236,7 @@ def test_two_processes_give_equal_bytes(tmp_path: Path) -> None:
     (tmp_path / "job").write_bytes(pickle.dumps((prepared.calibrated, prepared.nodes, recipes)))
     script = (
         "import pickle, sys\n"
-        "from autoselect.quantize.build import Builder\n"
+        "from autoselect.quantize.building.build import Builder\n"
         "calibrated, nodes, recipes = pickle.load(open(sys.argv[1], 'rb'))\n"
         "builder = Builder(calibrated, nodes)\n"
         "print('HASHES', *(builder.build(r).sha256 for r in recipes))\n"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize.dynamic_range import quantize_weights
+from autoselect.quantize.building.dynamic_range import quantize_weights
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import zoo
 
-from autoselect.quantize import equalize
+from autoselect.quantize.repairing import equalize
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 

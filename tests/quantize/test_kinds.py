@@ -9,7 +9,7 @@ import pytest
 import zoo
 
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize.kinds import node_kinds
+from autoselect.quantize.building.kinds import node_kinds
 
 MODELS = [
     pytest.param(lambda: zoo.cnn().prepared, {"integer", "hybrid", "float"}, id="CNN"),

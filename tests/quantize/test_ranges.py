@@ -10,7 +10,7 @@ import zoo
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RecipeError
-from autoselect.quantize import ranges
+from autoselect.quantize.repairing import ranges
 from autoselect.tflite import flatbuffer as fb
 
 

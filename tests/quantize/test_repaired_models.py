@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoselect.domain.recipe import REPAIRS, Recipe
-from autoselect.quantize import bias, weighted_ops
+from autoselect.quantize.repairing import bias, weighted_ops
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner

@@ -14,10 +14,11 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import REPAIRS, Recipe
 from autoselect.errors import BuildError
-from autoselect.quantize import bias, rounding, weighted_ops
-from autoselect.quantize.build import Builder, Candidate
-from autoselect.quantize.repairs import RepairKit
-from autoselect.quantize.wholes import Whole, make_wholes
+from autoselect.quantize.building.build import Builder, Candidate
+from autoselect.quantize.building.wholes import Whole, make_wholes
+from autoselect.quantize.repairing import bias, weighted_ops
+from autoselect.quantize.repairing import weight_scales as rounding
+from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner

@@ -12,10 +12,10 @@ import zoo
 
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import converter
-from autoselect.quantize.names import op_index_of
-from autoselect.quantize.statistics import LayerMetrics, layer_table, measure, table
-from autoselect.quantize.verification import plan
+from autoselect.quantize.diagnosing.statistics import LayerMetrics, layer_table, measure, table
+from autoselect.quantize.diagnosing.verification import plan
+from autoselect.quantize.preparing import converter
+from autoselect.quantize.preparing.names import op_index_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 

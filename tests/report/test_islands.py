@@ -10,7 +10,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from autoselect.report.islands import draw_islands, islands_figure
+from autoselect.report.figures.islands import draw_islands, islands_figure
 
 KINDS = ("integer", "hybrid", "float", "boundary", "neutral")
 

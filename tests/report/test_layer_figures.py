@@ -17,13 +17,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle, StepPatch
 from matplotlib.text import Text
 
-from autoselect.report.drawing import BLUE, VERMILION, drawable, save, sheet
-from autoselect.report.layer_bars import layers_figure
-from autoselect.report.layer_figures import draw_layers, draw_node_weights, draw_suspects, draw_travel
-from autoselect.report.layer_rows import common_folder, cut_middle
-from autoselect.report.suspect_bars import suspects_figure
-from autoselect.report.travel_lines import travel_figure
-from autoselect.report.weight_ranges import weights_figure
+from autoselect.report.figures.drawing import BLUE, VERMILION, drawable, save, sheet
+from autoselect.report.figures.layer_bars import layers_figure
+from autoselect.report.figures.layer_figures import draw_layers, draw_node_weights, draw_suspects, draw_travel
+from autoselect.report.figures.suspect_bars import suspects_figure
+from autoselect.report.figures.travel_lines import travel_figure
+from autoselect.report.figures.weight_ranges import weights_figure
+from autoselect.report.tables.layer_rows import common_folder, cut_middle
 
 SIZES = (12, 111, 400)
 

@@ -7,7 +7,7 @@ import pytest
 from layer_rows_made import made_rows
 
 from autoselect.domain.findings import Advice
-from autoselect.report.layer_tables import ablation_lines, advice_lines, facts_line, metric_rows, suspect_lines
+from autoselect.report.tables.layer_tables import ablation_lines, advice_lines, facts_line, metric_rows, suspect_lines
 
 
 def advice(**changed: object) -> Advice:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autoselect.report import model_tables as tables
+from autoselect.report.tables import model_tables as tables
 
 
 def tensor(index: int, dtype: str, shape: tuple[int, ...], **changed: Any) -> dict[str, Any]:

@@ -11,10 +11,12 @@ import pandas as pd
 import pytest
 
 from autoselect.cli.results import front_table
-from autoselect.report import page_history, page_models, tables
-from autoselect.report.history import volume_by_trial
-from autoselect.report.page import context, page_of
-from autoselect.report.pareto import pareto_figure
+from autoselect.report.figures.growth import volume_by_trial
+from autoselect.report.figures.pareto import pareto_figure
+from autoselect.report.page import history as page_history
+from autoselect.report.page import models as page_models
+from autoselect.report.page.page import context, page_of
+from autoselect.report.tables import frames as tables
 from autoselect.runs.run import Run
 
 TIMES = {"latency_ms": 2.0, "latency_low": 1.9, "latency_high": 2.2}

@@ -15,8 +15,10 @@ import pytest
 
 import autoselect
 from autoselect.cases.settings import make_settings
-from autoselect.report import page_history, page_models, page_nodes
-from autoselect.report.page import context, page_of, write_page
+from autoselect.report.page import history as page_history
+from autoselect.report.page import models as page_models
+from autoselect.report.page import nodes as page_nodes
+from autoselect.report.page.page import context, page_of, write_page
 
 LIMIT_BYTES = 6_000_000
 

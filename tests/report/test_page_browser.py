@@ -14,7 +14,7 @@ import made_run as made
 import numpy as np
 import pytest
 
-from autoselect.report.page import write_page
+from autoselect.report.page.page import write_page
 from autoselect.runs.run import Run
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from matplotlib.text import Annotation, Text
 
 from autoselect.domain.pareto import non_dominated
 from autoselect.errors import StorageError
-from autoselect.report.pareto import draw_pareto, pareto_figure
+from autoselect.report.figures.pareto import draw_pareto, pareto_figure
 
 PICKS = ("accurate", "balanced", "compact", "integer")
 

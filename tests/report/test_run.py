@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from autoselect.report.history import history_figure, volume_by_trial
+from autoselect.report.figures.growth import history_figure, volume_by_trial
 from autoselect.report.run import Run
 
 SUMMARY = {

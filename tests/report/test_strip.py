@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoselect.domain.graph import OpKind
-from autoselect.report.strip import MARKS, strip_legend, strip_rows
+from autoselect.report.tables.strip import MARKS, strip_legend, strip_rows
 
 LETTERS = {"i": "integer", "h": "hybrid", "f": "float", "b": "boundary", "n": "neutral"}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from autoselect.report import tables
+from autoselect.report.tables import frames as tables
 
 TRIALS = """number,id,state,origin,accuracy,drop,size_bytes,penalty,feasible
 0,aa,complete,baseline:fiq,0.75,0.18,49320,0,False

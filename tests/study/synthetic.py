@@ -10,9 +10,9 @@ import numpy as np
 
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.pareto import hypervolume
-from autoselect.study.problem import Atom, Forecast, Mask, Problem
-from autoselect.study.proposers import Proposer
-from autoselect.study.seen import Seen
+from autoselect.study.proposing.observations import Seen
+from autoselect.study.proposing.problem import Atom, Forecast, Mask, Problem
+from autoselect.study.proposing.proposers import Proposer
 
 CORNER = np.array([1.0, 450.0, 3.0])
 """Beyond the worst loss, size and penalty that a chain can have."""

@@ -5,7 +5,7 @@ from fakes import table
 
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
-from autoselect.study.baselines import Baseline, baselines, heuristic_nodes, recipe_for
+from autoselect.study.setup.baselines import Baseline, baselines, heuristic_nodes, recipe_for
 
 FREE = BoundSpace(dimensions=())
 

@@ -9,10 +9,10 @@ import pytest
 
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.pareto import non_dominated
-from autoselect.study.costs import CostModel
-from autoselect.study.problem import Atom, Forecast, Mask, Problem
-from autoselect.study.seen import Seen
-from autoselect.study.surrogate_proposer import SurrogateProposer
+from autoselect.study.proposing.costs import CostModel
+from autoselect.study.proposing.observations import Seen
+from autoselect.study.proposing.problem import Atom, Forecast, Mask, Problem
+from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 
 NODES = 8
 

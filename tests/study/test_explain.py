@@ -15,8 +15,8 @@ from autoselect.cases.events import StageStarted, StepFinished
 from autoselect.domain.recipe import Recipe
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Scores, TrialRecord
-from autoselect.study.explain import ISLAND_COLUMNS, SENSITIVITY_COLUMNS, write_explanations
-from autoselect.study.problem import Problem
+from autoselect.study.finishing.explain import ISLAND_COLUMNS, SENSITIVITY_COLUMNS, write_explanations
+from autoselect.study.proposing.problem import Problem
 from autoselect.study.stage_clock import StageClock, earlier_seconds
 
 PRIORS = [0.4, 0.01, 0.01, 0.2]

@@ -11,10 +11,10 @@ from test_loop import NODES, Search
 
 from autoselect.cases.build_jobs import BuildReply
 from autoselect.domain.recipe import Recipe
-from autoselect.study.forecast_check import ForecastCheck, unlike_forecasts, warnings_of
-from autoselect.study.problem import Atom, Forecast, Problem
-from autoselect.study.proposers import Seen
-from autoselect.study.surrogate_proposer import SurrogateProposer
+from autoselect.study.proposing.forecast_check import ForecastCheck, unlike_forecasts, warnings_of
+from autoselect.study.proposing.problem import Atom, Forecast, Problem
+from autoselect.study.proposing.proposers import Seen
+from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 
 
 def problem_of(wrong: frozenset[str] | None) -> Problem:

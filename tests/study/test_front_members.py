@@ -11,7 +11,7 @@ from autoselect.domain.objectives import Constraints
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, objectives_of
 from autoselect.domain.recipe import Recipe
 from autoselect.runs.records import Scores, TrialRecord
-from autoselect.study.front_members import front_of
+from autoselect.study.finishing.front_members import front_of
 from autoselect.study.yardstick import Yardstick
 
 OBJECTIVES = objectives_of(chosen_objectives(DEFAULT_OBJECTIVES, set()), "gain", "maximize")

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from autoselect.domain.pareto import hypervolume
-from autoselect.study.gain import FrontVolume, fit_link, loss_worth, reference_corner
-from autoselect.study.surrogate import Belief
+from autoselect.study.proposing.hypervolume_gain import FrontVolume, fit_link, loss_worth, reference_corner
+from autoselect.study.proposing.surrogate import Belief
 
 CORNER = np.ones(3)
 STEPS = 23

@@ -19,13 +19,13 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.errors import BuildError, MetricError, PreparationError, ScoreError, WorkerDied
 from autoselect.runs.records import TrialRecord
-from autoselect.study.baselines import Baseline
-from autoselect.study.forecast_check import ForecastCheck
 from autoselect.study.loop import SearchLoop, Stop, never
-from autoselect.study.optuna_study import SearchStudy
-from autoselect.study.problem import Atom, Forecast, Problem
-from autoselect.study.proposers import exhaustive
-from autoselect.study.samplers import ProposerSampler
+from autoselect.study.proposing.forecast_check import ForecastCheck
+from autoselect.study.proposing.problem import Atom, Forecast, Problem
+from autoselect.study.proposing.proposers import exhaustive
+from autoselect.study.recording.optuna_study import SearchStudy
+from autoselect.study.recording.samplers import ProposerSampler
+from autoselect.study.setup.baselines import Baseline
 from autoselect.study.yardstick import Racing, Yardstick
 
 NODES = ("a", "b", "idle")

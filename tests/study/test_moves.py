@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import chain_of
 
-from autoselect.study import moves
-from autoselect.study.problem import Mask, bits
+from autoselect.study.proposing import mutation as moves
+from autoselect.study.proposing.problem import Mask, bits
 
 SIX = chain_of([0.1] * 6)
 MASKS = st.integers(0, SIX.everything)

@@ -17,8 +17,8 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Cut, Toggle
 from autoselect.errors import RunFolderError
 from autoselect.runs.records import Scores, TrialRecord
-from autoselect.study.baselines import Baseline
-from autoselect.study.optuna_study import Asked, SearchStudy, read_records
+from autoselect.study.recording.optuna_study import Asked, SearchStudy, read_records
+from autoselect.study.setup.baselines import Baseline
 
 OBJECTIVES = (
     Objective(name="accuracy", direction="maximize"),

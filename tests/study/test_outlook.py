@@ -11,8 +11,8 @@ from fakes import table
 from autoselect.cases.events import ignore
 from autoselect.cases.settings import make_settings
 from autoselect.errors import ScoreError
-from autoselect.study.outlook import probe_samples, probed
-from autoselect.study.problem import Atom
+from autoselect.study.proposing.problem import Atom
+from autoselect.study.setup.problem import probe_samples, probed
 
 
 @pytest.mark.parametrize(

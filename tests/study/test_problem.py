@@ -13,8 +13,8 @@ from autoselect.domain.graph import Graph, Op, OpKind, Tensor
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.search_space import BoundSpace, Cut, Toggle
-from autoselect.study import problem as problem_module
-from autoselect.study.problem import Atom, Forecast, Problem, atoms_of, bits, indicator, neighbours_of
+from autoselect.study.proposing import problem as problem_module
+from autoselect.study.proposing.problem import Atom, Forecast, Problem, atoms_of, bits, indicator, neighbours_of
 
 MASKS = st.integers(0, (1 << 70) - 1)
 """More atoms than a machine word has bits."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 import pytest
 from synthetic import chain_of
 
-from autoselect.study.problem import Mask, Problem
-from autoselect.study.proposers import Greedy, Proposer, by_sensitivity, exhaustive, heuristic, prefix
-from autoselect.study.proposers import random_masks as random_proposer
-from autoselect.study.seen import Seen
+from autoselect.study.proposing.observations import Seen
+from autoselect.study.proposing.problem import Mask, Problem
+from autoselect.study.proposing.proposers import Greedy, Proposer, by_sensitivity, exhaustive, heuristic, prefix
+from autoselect.study.proposing.proposers import random_masks as random_proposer
 
 THREE = chain_of([0.2, 0.5, 0.1], heuristic=frozenset({"n0", "n2"}))
 FOUR = chain_of([0.1, 0.4, 0.4, 0.0])

@@ -14,9 +14,9 @@ from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Scores
 from autoselect.runs.run import load_run
-from autoselect.study.baselines import Baseline
-from autoselect.study.optuna_study import SearchStudy
-from autoselect.study.recover import recover
+from autoselect.study.finishing.recovery import recover
+from autoselect.study.recording.optuna_study import SearchStudy
+from autoselect.study.setup.baselines import Baseline
 
 MANIFEST = {
     "settings": {"trials": 5},

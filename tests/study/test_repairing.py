@@ -20,8 +20,8 @@ from autoselect.cases.settings import make_settings
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError, UsageError
-from autoselect.quantize import ranges
-from autoselect.study.repairing import DECIDING_SAMPLES, with_repairs
+from autoselect.quantize.repairing import ranges
+from autoselect.study.setup.repair_choice import DECIDING_SAMPLES, with_repairs
 
 
 class Pool:

@@ -12,7 +12,7 @@ from autoselect.cases.events import Event, Warned, ignore
 from autoselect.cases.settings import make_settings
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError
-from autoselect.study.repeating import references_to_check, warn_of_unrepeated
+from autoselect.study.setup.repeatability import references_to_check, warn_of_unrepeated
 
 CASE: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")))
 

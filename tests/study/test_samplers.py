@@ -14,10 +14,10 @@ from autoselect.domain.recipe import Fallback, Recipe
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Cut, Toggle
 from autoselect.errors import UsageError
 from autoselect.runs.records import Partial, Scores
-from autoselect.study.problem import Mask, Problem
-from autoselect.study.proposers import exhaustive
-from autoselect.study.samplers import PROPOSERS, SAMPLERS, ProposerSampler, check_sampler, make_sampler
-from autoselect.study.seen import Seen
+from autoselect.study.proposing.observations import Seen
+from autoselect.study.proposing.problem import Mask, Problem
+from autoselect.study.proposing.proposers import exhaustive
+from autoselect.study.recording.samplers import PROPOSERS, SAMPLERS, ProposerSampler, check_sampler, make_sampler
 
 FIVE = chain_of([0.3, 0.1, 0.02, 0.2, 0.05], heuristic=frozenset({"n0", "n3"}))
 NAMES = [f"n{i}" for i in range(5)]

@@ -13,7 +13,7 @@ from autoselect.domain.layers import LayerTable
 from autoselect.domain.search_space import BoundSpace, Cut, Toggle
 from autoselect.embedded import model_bytes
 from autoselect.errors import UsageError
-from autoselect.study.space_file import SearchSpaceFile, bind, read_space
+from autoselect.study.setup.space_file import SearchSpaceFile, bind, read_space
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import spearmanr
 from synthetic import Synthetic, chain_of, synthetic
 
-from autoselect.study.problem import Mask
-from autoselect.study.surrogate import Surrogate
+from autoselect.study.proposing.problem import Mask
+from autoselect.study.proposing.surrogate import Surrogate
 
 
 def masks_of(count: int, atoms: int, seed: int) -> list[Mask]:

@@ -6,11 +6,11 @@ import pytest
 from synthetic import chain_of, synthetic, volume
 
 from autoselect.domain.objectives import Constraints
-from autoselect.study import problem as problem_module
-from autoselect.study.problem import Mask, Problem
-from autoselect.study.proposers import Proposer, prefix, random_masks
-from autoselect.study.seen import Seen
-from autoselect.study.surrogate_proposer import SurrogateProposer
+from autoselect.study.proposing import problem as problem_module
+from autoselect.study.proposing.observations import Seen
+from autoselect.study.proposing.problem import Mask, Problem
+from autoselect.study.proposing.proposers import Proposer, prefix, random_masks
+from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 
 TRIALS = 40
 RIVALS: dict[str, Callable[[Problem, int], Proposer]] = {"random": random_masks, "prefix": prefix}

@@ -1,0 +1,278 @@
+"""What candidates are put together from, and how: every op and every tensor in each of its forms, and what each takes.
+
+A candidate takes each op from one of several whole builds. A value is computed once, in the form of its op; readers of
+another form share one conversion. :meth:`Blueprint.plan` says which parts that makes, for a forecast and for a file
+alike: :mod:`~.parts` reads the blueprint from whole builds, :mod:`~.stitch` writes what is planned. Holds plain values only, so that any process can forecast; refuses to know files and accuracy.
+
+A *slot* is a value in one form: as the float model has it, or quantized with one scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from autoselect.domain.graph import Graph, Op, OpKind, Tensor
+from autoselect.domain.recipe import Fallback
+from autoselect.tflite import footprint as fp
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Bytes of its own, and the items that it shares with other parts as a bit mask."""
+
+    own: int
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One op in one form.
+
+    Attributes:
+        source: Which whole build has it: ``float``, ``hybrid`` or ``integer``.
+        position: Its place there.
+        reads: The slots that it reads; ``~value`` for a value that it takes in whatever form there is.
+        writes: The slots that it writes.
+        cost: Of the op and its constants.
+        record: The op, with slots as tensors.
+    """
+
+    source: str
+    position: int
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    cost: Cost
+    record: Op
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """One QUANTIZE or DEQUANTIZE: what it reads, what it writes, the op with the tensor that it writes, its cost."""
+
+    reads: int
+    writes: int
+    cost: Cost
+    record: Op
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An op of the blueprint in all its forms.
+
+    Attributes:
+        integer: In integers; for an op that is no node its only form.
+        left_out: In float; None for an op that is no node.
+        hybrid: With int8 weights and float activations; None where that has no kernel.
+        is_root: True for an op that has an effect beside its outputs.
+        values: The values that it writes.
+    """
+
+    integer: Part
+    left_out: Part | None
+    hybrid: Part | None
+    is_root: bool
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A candidate's parts.
+
+    Attributes:
+        size_bytes: Size of the file that they make.
+        kinds: What becomes of each node, in graph order: ``integer``, ``hybrid`` or ``float``; ``folded`` for one whose
+            output nobody reads.
+        graph: The graph without its constants. Its tensors are all slots of the blueprint, its ops those of ``steps``.
+        steps: The ops in order of execution.
+        own: For each value the slot that is computed; the others are converted from it.
+        places: For each op of the float model that is in the plan its place among ``steps``.
+    """
+
+    size_bytes: int
+    kinds: tuple[str, ...]
+    graph: Graph
+    steps: tuple[Part | Conversion, ...]
+    own: Sequence[int]
+    places: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blueprint:
+    """The candidates of one calibrated model, one granularity, one interface and one choice of repairs.
+
+    Attributes:
+        nodes: Op index of each node.
+        choices: The ops, in an order in which every form of every op comes after what it reads. The first of them are
+            not those of the float model: :attr:`indices` tells.
+        indices: For each of ``choices`` the index of the float model's op; -1 for one that only a whole build has.
+        place_of: For each node its place among ``choices``.
+        tensors: One for each slot.
+        value_of: For each slot the value that it is a form of.
+        inputs: The model's inputs, slots.
+        given: Slots that no op writes and every candidate has: the inputs, and outputs that are constants.
+        outputs: The model's outputs, slots.
+        own_costs: For each slot what its tensor takes where its op writes it.
+        conversions: For each slot that an op may write, or an input, those to the other forms, in order: what is
+            converted from another conversion's result comes after it.
+        frame: What all candidates have.
+        item_bytes: For each bit of a cost's items the bytes.
+    """
+
+    nodes: tuple[int, ...]
+    choices: tuple[Choice, ...]
+    indices: tuple[int, ...]
+    place_of: tuple[int, ...]
+    tensors: tuple[Tensor, ...]
+    value_of: tuple[int, ...]
+    inputs: tuple[int, ...]
+    given: tuple[int, ...]
+    outputs: tuple[int, ...]
+    own_costs: tuple[Cost, ...]
+    conversions: Mapping[int, tuple[Conversion, ...]]
+    frame: Cost
+    item_bytes: tuple[int, ...]
+
+    def plan(self, denied: Collection[int], fallback: Fallback = "drq", in_float: Collection[int] = ()) -> Plan:
+        """Plan one candidate.
+
+        Args:
+            denied: Positions among the nodes, in graph order, of those that the recipe denylists.
+            fallback: As in the recipe.
+            in_float: Positions of those that stay float whatever the fallback.
+        """
+        chosen = [choice.integer for choice in self.choices]
+        for position in denied:
+            place = self.place_of[position]
+            choice = self.choices[place]
+            is_hybrid = fallback == "drq" and position not in in_float and choice.hybrid is not None
+            part = choice.hybrid if is_hybrid else choice.left_out
+            chosen[place] = choice.integer if part is None else part
+        own = self._own_slots(chosen)
+        needed, live = self._needed(chosen, own)
+        return self._put_together(chosen, own, needed, live)
+
+    def _own_slots(self, chosen: Sequence[Part]) -> list[int]:
+        own = [-1] * (max(self.value_of, default=-1) + 1)
+        for slot in self.given:
+            own[self.value_of[slot]] = slot
+        for part in chosen:
+            for slot in part.writes:
+                own[self.value_of[slot]] = slot
+        return own
+
+    def _needed(self, chosen: Sequence[Part], own: Sequence[int]) -> tuple[bytearray, list[bool]]:
+        """Which slots are read, and which ops are there at all; an op is where someone reads what it writes."""
+        needed, wanted = bytearray(len(self.value_of)), bytearray(len(own))
+        value_of = self.value_of
+        for slot in self.outputs:
+            needed[slot] = wanted[value_of[slot]] = 1
+        live = [False] * len(chosen)
+        for place in range(len(chosen) - 1, -1, -1):
+            choice = self.choices[place]
+            for value in choice.values:
+                if wanted[value]:
+                    break
+            else:
+                if not choice.is_root:
+                    continue
+            live[place] = True
+            for slot in chosen[place].reads:
+                if slot < 0:
+                    wanted[~slot] = 1
+                else:
+                    needed[slot] = wanted[value_of[slot]] = 1
+        return needed, live
+
+    def _put_together(
+        self, chosen: Sequence[Part], own: Sequence[int], needed: bytearray, live: Sequence[bool]
+    ) -> Plan:
+        drawn = _Drawing(self, own, needed)
+        for slot in self.given:
+            drawn.write(slot)
+        places: dict[int, int] = {}
+        for place, part in enumerate(chosen):
+            if live[place]:
+                drawn.add(part)
+                if self.indices[place] >= 0:
+                    places[self.indices[place]] = len(drawn.steps) - 1
+                for slot in part.writes:
+                    drawn.write(slot)
+        for slot in self.outputs:
+            drawn.fetch(slot)
+        kinds = tuple(_KIND[chosen[place].record.kind] if live[place] else "folded" for place in self.place_of)
+        return Plan(
+            size_bytes=fp.file_size(self.frame.own + drawn.bytes + self._weigh(self.frame.items | drawn.items)),
+            kinds=kinds,
+            graph=Graph(tensors=self.tensors, ops=tuple(drawn.ops), inputs=self.inputs, outputs=self.outputs),
+            steps=tuple(drawn.steps),
+            own=own,
+            places=places,
+        )
+
+    def _weigh(self, items: int) -> int:
+        weight = 0
+        while items:
+            low = items & -items
+            weight += self.item_bytes[low.bit_length() - 1]
+            items ^= low
+        return weight
+
+
+_KIND = {kind: kind.value for kind in OpKind}
+
+
+class _Drawing:
+    """A plan under way: a QUANTIZE stands behind what it reads, a DEQUANTIZE before what first reads it.
+
+    So a value waits in its smaller form where it has both.
+    """
+
+    def __init__(self, blueprint: Blueprint, own: Sequence[int], needed: bytearray) -> None:
+        self._blueprint, self._own, self._needed = blueprint, own, needed
+        self._waiting: dict[int, Conversion] = {}
+        self.steps: list[Part | Conversion] = []
+        self.ops: list[Op] = []
+        self.bytes, self.items = 0, 0
+
+    def add(self, part: Part) -> None:
+        record, own = part.record, self._own
+        for slot in part.reads:
+            if slot < 0:
+                record = replace(record, inputs=tuple(own[~s] if s < 0 else s for s in part.reads))
+            elif slot in self._waiting:
+                self.fetch(slot)
+        self._append(part, record, part.cost)
+
+    def write(self, slot: int) -> None:
+        """The tensor that is written, and the conversions of it that someone needs."""
+        cost = self._blueprint.own_costs[slot]
+        self.bytes += cost.own
+        self.items |= cost.items
+        chain = self._blueprint.conversions.get(slot)
+        if not chain:
+            return
+        needed = self._needed
+        for conversion in reversed(chain):
+            if needed[conversion.writes]:
+                needed[conversion.reads] = 1
+        for conversion in chain:
+            if needed[conversion.writes]:
+                if conversion.record.op_type == "DEQUANTIZE":
+                    self._waiting[conversion.writes] = conversion
+                else:
+                    self.fetch(conversion.reads)
+                    self._append(conversion, conversion.record, conversion.cost)
+
+    def fetch(self, slot: int) -> None:
+        """Put a conversion that waits for its first reader."""
+        conversion = self._waiting.pop(slot, None)
+        if conversion is not None:
+            self.fetch(conversion.reads)
+            self._append(conversion, conversion.record, conversion.cost)
+
+    def _append(self, step: Part | Conversion, record: Op, cost: Cost) -> None:
+        self.steps.append(step)
+        self.ops.append(record)
+        self.bytes += cost.own
+        self.items |= cost.items

@@ -1,0 +1,340 @@
+"""Reads whole builds into a blueprint, and keeps the pieces of files that it stands for.
+
+Knows which forms an op has and what each part takes in a file; refuses to know recipes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+from autoselect.domain.graph import Op, OpKind
+from autoselect.domain.layers import Node
+from autoselect.domain.recipe import IoType
+from autoselect.errors import BuildError
+from autoselect.quantize.building.blueprint import Blueprint, Choice, Conversion, Cost, Part
+from autoselect.quantize.building.conversions import conversion_footprint, sorted_chain
+from autoselect.quantize.building.slots import Slots
+from autoselect.quantize.building.wholes import Whole, Wholes
+from autoselect.tflite import editing, reader
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import footprint as fp
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One op of a whole build, ready to be put into a file.
+
+    Attributes:
+        op: The op; to be copied.
+        code: Its op type with its version.
+        inputs: For each operand the slot (``~value`` for any form), or a constant behind all slots; None for none.
+        intermediates: Constants likewise.
+    """
+
+    op: Any
+    code: Any
+    inputs: tuple[int | None, ...]
+    intermediates: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """The pieces of files that a blueprint stands for.
+
+    Attributes:
+        frame: A model with what every candidate has; its main subgraph is the float model's.
+        pieces: By source and position, as :class:`autoselect.quantize.building.blueprint.Part` has them.
+        tensors: For each slot a tensor like it.
+        value_of: For each slot the value that it is a form of.
+        names: For each slot its name where an op writes it, and where it is converted.
+        constants: Tensors with their buffers; the first comes behind the last slot.
+    """
+
+    frame: fb.Model
+    pieces: Mapping[tuple[str, int], Piece]
+    tensors: Sequence[Any]
+    value_of: Sequence[int]
+    names: tuple[Sequence[str], Sequence[str]]
+    constants: Sequence[tuple[Any, Any]]
+
+
+def is_node(float_op: Op, integer_op: Op) -> bool:
+    """Whether an op is computed with float numbers in the float model and with integers in the integer build."""
+    is_float = float_op.kind in (OpKind.FLOAT, OpKind.HYBRID)
+    return is_float and integer_op.kind is OpKind.INTEGER and float_op.op_type not in fb.CONTROL_FLOW
+
+
+def read_parts(wholes: Wholes, nodes: Sequence[Node], io_type: IoType = "float32") -> tuple[Blueprint, Stock]:
+    """Read what candidates are put together from.
+
+    Args:
+        wholes: The whole builds.
+        nodes: In graph order.
+        io_type: Type of the candidates' inputs and outputs.
+
+    Raises:
+        BuildError: If ops of different builds would wait for each other.
+    """
+    return _Reader(wholes, nodes, io_type).read()
+
+
+class _Book:
+    """Tells items that several parts share, which get a bit, from those that only one part needs."""
+
+    def __init__(self) -> None:
+        self._owners: dict[Hashable, set[Hashable]] = {}
+        self._bits: dict[Hashable, tuple[int, int]] = {}
+
+    def add(self, owner: Hashable, footprint: fp.Footprint) -> None:
+        """Note what a part needs; two parts of one owner are never in one file."""
+        for item in footprint.items:
+            self._owners.setdefault(item, set()).add(owner)
+
+    def cost(self, owner: Hashable, footprint: fp.Footprint) -> Cost:
+        """The footprint with what is always there, or this part's alone, counted in."""
+        own, mask = footprint.own, 0
+        for item, size in footprint.items.items():
+            owners = self._owners[item]
+            if owners == {owner} or owner == "frame":
+                own += size
+            elif "frame" not in owners:
+                mask |= 1 << self._bits.setdefault(item, (len(self._bits), size))[0]
+        return Cost(own, mask)
+
+    def item_bytes(self) -> tuple[int, ...]:
+        """Bytes of each item with a bit."""
+        return tuple(size for _, size in self._bits.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A part before the shared items are known."""
+
+    owner: Hashable
+    footprint: fp.Footprint
+    part: Part
+
+
+class _Reader:
+    def __init__(self, wholes: Wholes, nodes: Sequence[Node], io_type: IoType) -> None:
+        self._wholes, self._nodes = wholes, nodes
+        self._slots = Slots(wholes, io_type)
+        self._book = _Book()
+        self._pieces: dict[tuple[str, int], Piece] = {}
+        self._constants: list[tuple[Any, Any]] = []
+        self._constant_at: dict[Hashable, int] = {}
+        self._constant_footprints: dict[int, fp.Footprint] = {}
+        self._graphs = {
+            name: reader.read_graph(whole.model)
+            for name, whole in (("float", wholes.in_float), ("hybrid", wholes.hybrid), ("integer", wholes.integer))
+        }
+
+    def read(self) -> tuple[Blueprint, Stock]:
+        slots = self._slots
+        own_names, converted_names = slots.names()
+        frame_model = self._wholes.in_float.model
+        frame = _frame(frame_model)
+        self._book.add("frame", frame)
+        drafts = self._drafts()
+        own = [self._tensor(slot, own_names[slot]) for slot in range(len(slots.tensors))]
+        for slot, footprint in enumerate(own):
+            self._book.add(("own", slots.value_of[slot]), footprint)
+        converted = [self._converted(slot, converted_names[slot]) for slot in range(len(slots.tensors))]
+        for slot, footprint in enumerate(converted):
+            self._book.add(("converted", slot), footprint)
+        costs = [self._book.cost(("converted", slot), footprint) for slot, footprint in enumerate(converted)]
+        order = _order(drafts, slots)
+        indices = [drafts[i][0] for i in order]
+        place_of = {index: place for place, index in enumerate(indices)}
+        choices = tuple(self._choice(*drafts[i][1:]) for i in order)
+        blueprint = Blueprint(
+            nodes=tuple(node.index for node in self._nodes),
+            choices=choices,
+            indices=tuple(indices),
+            place_of=tuple(place_of[node.index] for node in self._nodes),
+            tensors=tuple(
+                replace(reader.read_tensor(frame_model, tensor), name=name, is_constant=False)
+                for tensor, name in zip(slots.tensors, own_names, strict=True)
+            ),
+            value_of=tuple(slots.value_of),
+            inputs=tuple(slots.inputs),
+            given=tuple(slots.given),
+            outputs=tuple(slots.outputs),
+            own_costs=tuple(
+                self._book.cost(("own", slots.value_of[slot]), footprint) for slot, footprint in enumerate(own)
+            ),
+            conversions=self._conversions(costs),
+            frame=self._book.cost("frame", frame),
+            item_bytes=self._book.item_bytes(),
+        )
+        stock = Stock(
+            frame=frame_model,
+            pieces=self._pieces,
+            tensors=slots.tensors,
+            value_of=slots.value_of,
+            names=(own_names, converted_names),
+            constants=self._constants,
+        )
+        return blueprint, stock
+
+    # ------------------------------------------------------------------------------------------------ ops
+
+    def _drafts(self) -> list[tuple[int, dict[str, _Draft], tuple[int, ...]]]:
+        """Every op: its index (-1 for a helper), its forms, the values that it writes."""
+        node_at = {node.index for node in self._nodes}
+        twins = self._wholes.integer.places
+        found = []
+        for index, op in enumerate(self._graphs["float"].ops):
+            forms: dict[str, _Draft] = {}
+            is_twin = index in twins and op.op_type not in fb.CONTROL_FLOW and bool(op.outputs)
+            if is_twin:
+                forms["integer"] = self._draft(index, "integer", twins[index])
+            if not is_twin or index in node_at:
+                forms["float"] = self._draft(index, "float", index)
+            if index in node_at and index not in self._wholes.kept_float:
+                forms["hybrid"] = self._draft(index, "hybrid", index)
+            raw = self._wholes.in_float.model.subgraphs[0].operators[index]
+            values = tuple(self._slots.value_of[self._slots.of_float[int(t)]] for t in raw.outputs)
+            found.append((index, forms, values))
+        for place in self._slots.helpers:
+            draft = self._draft(("helper", place), "integer", place)
+            found.append((-1, {"integer": draft}, tuple(self._slots.value_of[s] for s in draft.part.writes)))
+        return found
+
+    def _draft(self, owner: Hashable, source: str, position: int) -> _Draft:
+        whole = {"float": self._wholes.in_float, "hybrid": self._wholes.hybrid, "integer": self._wholes.integer}[source]
+        of = self._slots.of_integer if source == "integer" else self._slots.of_float
+        model, op = whole.model, whole.model.subgraphs[0].operators[position]
+        op_type = fb.op_type(model, op)
+        parts = [fp.op_footprint(model, op)]
+        rows: list[list[int | None]] = [[], []]  # Operands, intermediates.
+        for row, tensors in zip(
+            rows, (op.inputs, op.intermediates if op.intermediates is not None else ()), strict=True
+        ):
+            for tensor in map(int, tensors):
+                if tensor in of:
+                    row.append(~self._slots.value_of[of[tensor]] if op_type in reader.ANY_FORM else of[tensor])
+                elif tensor < 0:
+                    row.append(None)
+                else:
+                    constant = self._constant(whole, tensor, source)
+                    row.append(constant)
+                    parts.append(self._constant_footprints[constant])
+        footprint = fp.total(parts)
+        reads = tuple(s for s in rows[0] if s is not None and s < len(self._slots.tensors))
+        writes = tuple(of[int(t)] for t in op.outputs)
+        record = replace(self._graphs[source].ops[position], inputs=reads, constants=(), outputs=writes)
+        self._pieces[source, position] = Piece(
+            op, model.operatorCodes[op.opcodeIndex], tuple(rows[0]), tuple(s for s in rows[1] if s is not None)
+        )
+        self._book.add(owner, footprint)
+        return _Draft(owner, footprint, Part(source, position, reads, writes, Cost(0, 0), record))
+
+    def _constant(self, whole: Whole, tensor: int, source: str) -> int:
+        """Number of a constant, behind those of the slots; equal ones of all builds are one."""
+        made = whole.model.subgraphs[0].tensors[tensor]
+        key: Hashable = (source, tensor)
+        if fb.is_constant(whole.model, made) and not made.isVariable:
+            key = (editing.constant_key(made), fp.data_digest(whole.model, made.buffer))
+        if key not in self._constant_at:
+            self._constant_at[key] = len(self._slots.tensors) + len(self._constants)
+            self._constants.append((made, whole.model.buffers[made.buffer]))
+            self._constant_footprints[self._constant_at[key]] = _constant_footprint(whole.model, made, key)
+        return self._constant_at[key]
+
+    def _choice(self, forms: Mapping[str, _Draft], values: tuple[int, ...]) -> Choice:
+        parts = {name: self._part(draft) for name, draft in forms.items()}
+        first = parts.get("integer", parts.get("float"))
+        assert first is not None
+        is_node = "float" in parts and "integer" in parts
+        return Choice(
+            integer=first,
+            left_out=parts["float"] if is_node else None,
+            hybrid=parts.get("hybrid"),
+            is_root=not values,
+            values=values,
+        )
+
+    def _part(self, draft: _Draft) -> Part:
+        return replace(draft.part, cost=self._book.cost(draft.owner, draft.footprint))
+
+    # -------------------------------------------------------------------------------------------- tensors
+
+    def _tensor(self, slot: int, name: str) -> fp.Footprint:
+        made = copy(self._slots.tensors[slot])
+        made.name = name.encode()
+        return fp.tensor_footprint(self._wholes.in_float.model, made, is_constant=made.buffer != 0)
+
+    def _converted(self, slot: int, name: str) -> fp.Footprint:
+        op_type = "DEQUANTIZE" if fb.scales(self._slots.tensors[slot]) == () else "QUANTIZE"
+        return self._tensor(slot, name) + conversion_footprint(op_type)
+
+    def _conversions(self, costs: Sequence[Cost]) -> dict[int, tuple[Conversion, ...]]:
+        """For each slot that may be computed, how the others come from it."""
+        found = {}
+        for value in self._slots.values:
+            for own in sorted(value.own):
+                others = [slot for slot in value.slots.values() if slot != own]
+                chain = [self._conversion(self._slots.parent(own, slot), slot, costs[slot]) for slot in others]
+                if chain:
+                    found[own] = tuple(sorted_chain(chain, own))
+        return found
+
+    def _conversion(self, source: int, result: int, cost: Cost) -> Conversion:
+        tensors = self._slots.tensors
+        from_float, to_float = (fb.scales(tensors[slot]) == () for slot in (source, result))
+        record = Op(
+            op_type="DEQUANTIZE" if to_float else "QUANTIZE",
+            kind=OpKind.BOUNDARY if from_float or to_float else OpKind.INTEGER,
+            inputs=(source,),
+            constants=(),
+            outputs=(result,),
+            macs=0,
+        )
+        return Conversion(source, result, cost, record)
+
+
+def _order(drafts: Sequence[tuple[int, Mapping[str, _Draft], tuple[int, ...]]], slots: Slots) -> list[int]:
+    """An order of ops in which every form of each comes after what it reads, near to the float model's."""
+    writer = {value: i for i, (_, _, values) in enumerate(drafts) for value in values}
+    found: list[int] = []
+    state = [0] * len(drafts)
+    for first in range(len(drafts)):
+        stack = [first]
+        while stack:
+            i = stack[-1]
+            if state[i] == 2:
+                stack.pop()
+                continue
+            reads = {s for draft in drafts[i][1].values() for s in draft.part.reads}
+            before = sorted({writer[v] for v in (~s if s < 0 else slots.value_of[s] for s in reads) if v in writer})
+            waiting = [j for j in before if state[j] != 2]
+            if state[i] == 1 and any(state[j] == 1 for j in waiting):
+                raise BuildError("Ops of the float and of the integer build would wait for each other.")
+            state[i] = 1
+            if waiting:
+                stack += reversed(waiting)
+            else:
+                state[i] = 2
+                found.append(i)
+                stack.pop()
+    return found
+
+
+def _frame(model: fb.Model) -> fp.Footprint:
+    """What every candidate has, with the op types of the subgraphs beside the main one."""
+    codes = [fp.op_code_footprint(model, op) for graph in model.subgraphs[1:] for op in graph.operators or []]
+    return fp.total([fp.frame(model), *codes])
+
+
+def _constant_footprint(model: fb.Model, tensor: Any, key: Hashable) -> fp.Footprint:
+    """A constant, which is there once for all that need it."""
+    is_constant = fb.is_constant(model, tensor) and not tensor.isVariable
+    if not is_constant:
+        tensor = copy(tensor)
+        tensor.buffer = 0
+    part = fp.tensor_footprint(model, tensor, is_constant=is_constant)
+    return fp.Footprint(items={**part.items, ("constant", key): part.own})

@@ -1,0 +1,101 @@
+"""Proves of a model, before the first trial, that its candidates are what they are called.
+
+Put together from float ops alone, the model must be the float model; from integer ops alone, the all-integer model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import cast, get_args
+
+from autoselect.domain.graph import OpKind
+from autoselect.domain.layers import Node
+from autoselect.domain.recipe import IoType, Recipe
+from autoselect.quantize.building.build import Builder
+from autoselect.quantize.building.wholes import Wholes
+from autoselect.quantize.preparing.normalise import Sample, same_outputs
+from autoselect.tflite import reader
+
+PROOF_SAMPLES = 2
+"""On which the outputs are compared: both claims are bit for bit, so that one sample that holds tells nearly all."""
+
+
+def remarks(
+    builder: Builder,
+    nodes: Sequence[Node],
+    wholes: Wholes,
+    *,
+    float_model: bytes,
+    integer_model: bytes,
+    samples: Sequence[Sample],
+    per_channel: bool,
+    is_given: bool = False,
+) -> tuple[str, ...]:
+    """What the user should know of what this model's candidates can be; empty where all is well.
+
+    Args:
+        builder: Of the candidates.
+        nodes: In graph order.
+        wholes: That they are put together from.
+        float_model: Bytes of the user's own float model.
+        integer_model: Bytes of what the quantizer makes of all of it, or of what is given instead.
+        samples: Inputs by key; a few are enough.
+        per_channel: As in the recipes to come.
+        is_given: Whether another quantizer made the integer model.
+
+    Raises:
+        BuildError, ScoreError: If one of the two cannot be built or run.
+    """
+    everything = frozenset(node.name for node in nodes)
+    integer = builder.build(Recipe(per_channel=per_channel, io_type=_interface(integer_model)))
+    floats = builder.build(Recipe(per_channel=per_channel, denylisted_nodes=everything, fallback="float"))
+    found = []
+    if not same_outputs(floats.content, float_model, samples, delegates=False):
+        found.append(
+            "With every node left out of integers, the outputs are not the float model's bit for bit "
+            f"({len(samples)} samples). Scores of candidates hold; a candidate may not reach float's."
+        )
+    if not same_outputs(integer.content, integer_model, samples):
+        found.append(
+            f"With every node in integers, the outputs are not those of {_maker(is_given)} bit for bit "
+            f"({len(samples)} samples). Scores of candidates hold for the files that autoselect writes."
+        )
+    stuck = [op for op in floats.graph.ops if op.kind is OpKind.INTEGER]
+    if stuck:
+        found.append(
+            f"{_counted([op.op_type for op in stuck])} cannot leave integers: the float model itself has no float form."
+        )
+    return (*found, *_never_integer(wholes, nodes, is_given=is_given))
+
+
+def _maker(is_given: bool) -> str:
+    return "the integer model" if is_given else "TensorFlow's quantizer"
+
+
+def _interface(integer_model: bytes) -> IoType:
+    """The integer model's own type of inputs and outputs, indices aside; float where they are of several."""
+    ends = reader.read_interface(integer_model)
+    found = {str(spec.dtype) for spec in ends.inputs + ends.outputs} & set(get_args(IoType))
+    [only] = found if len(found) == 1 else {"float32"}
+    return cast("IoType", only)
+
+
+def _never_integer(wholes: Wholes, nodes: Sequence[Node], *, is_given: bool) -> list[str]:
+    indices = {node.index for node in nodes}
+    graph = reader.read_graph(wholes.in_float.model)
+    types = [op.op_type for i, op in enumerate(graph.ops) if i not in indices and op.kind is OpKind.FLOAT]
+    if not types:
+        return []
+    become, them = ("becomes", "it") if len(types) == 1 else ("become", "them")
+    return [
+        f"{_counted(types)} of {len(graph.ops)} ops never {become} integer: {_maker(is_given)} leaves {them} in float, "
+        "and so does every candidate."
+    ]
+
+
+def _counted(types: Sequence[str]) -> str:
+    """``3 (2 RFFT2D, POW)``."""
+    counts = Counter(types)
+    parts = [name if times == 1 else f"{times} {name}" for name, times in counts.most_common()]
+    return f"{len(types)} ({', '.join(parts)})"

@@ -1,0 +1,264 @@
+"""Numbers every value of a model in each of its forms: the slots; finds which tensor of a whole build is which slot.
+
+Knows tensors and the conversions between them; refuses to know ops, costs and candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.domain.recipe import IoType
+from autoselect.quantize.building.wholes import Wholes, form_of
+from autoselect.quantize.preparing import names
+from autoselect.tflite import flatbuffer as fb
+
+_SIGNED_TO_UNSIGNED = 128
+
+
+@dataclass(slots=True)
+class Value:
+    """What one output of an op, or one input of the model, holds.
+
+    Attributes:
+        name: The float model's.
+        slots: By form.
+        parents: By slot of an integer build, the slot that it is converted from there.
+        own: The slots that ops write; of a model input the one that comes in.
+        in_integer: The one of them that the integer build computes.
+    """
+
+    name: str
+    slots: dict[tuple[object, ...], int] = field(default_factory=dict)
+    parents: dict[int, int] = field(default_factory=dict)
+    own: set[int] = field(default_factory=set)
+    in_integer: int | None = None
+
+
+class Slots:
+    """All slots.
+
+    Attributes:
+        values: In order: the model's inputs, constants that are outputs, what the float model's ops write, then what
+            only other builds compute.
+        tensors: For each slot a tensor like it; one with a buffer of the float model for a constant.
+        value_of: For each slot its value.
+        of_float: For each activation of the float model its slot.
+        of_integer: For each activation of the integer build its slot.
+        helpers: Places of the integer build's ops that are neither twins nor conversions.
+        inputs: Slots.
+        given: Slots that no op writes.
+        outputs: Slots.
+    """
+
+    def __init__(self, wholes: Wholes, io_type: IoType) -> None:
+        """Find them.
+
+        Args:
+            wholes: The whole builds.
+            io_type: Type of the candidates' inputs and outputs.
+        """
+        self._float, self._integer = wholes.in_float, wholes.integer
+        self.values: list[Value] = []
+        self.tensors: list[Any] = []
+        self.value_of: list[int] = []
+        self.of_float: dict[int, int] = {}
+        self.of_integer: dict[int, int] = {}
+        self.helpers: list[int] = []
+        self._read_float(wholes.names)
+        self._read_integer()
+        constants = self._constant_outputs
+        self.inputs, self.outputs = self._ends(io_type)
+        self.given = [*dict.fromkeys([*self.inputs, *constants])]
+
+    def _read_float(self, key: names.NameMap) -> None:
+        model = self._float.model
+        graph = model.subgraphs[0]
+        for tensor, name in zip(map(int, graph.inputs), key.inputs, strict=True):
+            self.of_float[tensor] = self._new_value(name, graph.tensors[tensor])
+        self._constant_outputs = []
+        rows = key.unique_outputs()
+        written = {int(t) for op in graph.operators for t in op.outputs}
+        for tensor, name in zip(map(int, graph.outputs), key.outputs, strict=True):
+            if tensor not in written and tensor not in self.of_float:
+                self.of_float[tensor] = self._new_value(
+                    name, graph.tensors[tensor], is_constant=fb.is_constant(model, graph.tensors[tensor])
+                )
+                self._constant_outputs.append(self.of_float[tensor])
+        for op, row in zip(graph.operators, rows, strict=True):
+            for tensor, name in zip(map(int, op.outputs), row, strict=True):
+                self.of_float[tensor] = self._new_value(name, graph.tensors[tensor])
+
+    def _read_integer(self) -> None:
+        model, graph = self._integer.model, self._integer.model.subgraphs[0]
+        float_graph = self._float.model.subgraphs[0]
+        written = {int(t) for op in graph.operators for t in op.outputs}
+        for tensor, twin in zip(map(int, graph.inputs), map(int, float_graph.inputs), strict=True):
+            self._note(tensor, self.value_of[self.of_float[twin]], own=True)
+        # The quantizer makes one tensor of equal constants, so that outputs are told by their place.
+        self._unwritten_outputs = {
+            place: self._note(tensor, self.value_of[self.of_float[twin]], own=True)
+            for place, (tensor, twin) in enumerate(
+                zip(map(int, graph.outputs), map(int, float_graph.outputs), strict=True)
+            )
+            if tensor not in written
+        }
+        index_at = {place: index for index, place in self._integer.places.items()}
+        for place, op in enumerate(graph.operators):
+            if place in index_at:
+                twins = float_graph.operators[index_at[place]].outputs
+                for tensor, twin in zip(map(int, op.outputs), map(int, twins), strict=True):
+                    self._note(tensor, self.value_of[self.of_float[twin]], own=True)
+            elif self._converts(model, op):
+                self._convert(int(op.inputs[0]), int(op.outputs[0]))
+            else:
+                self.helpers.append(place)
+                for tensor in map(int, op.outputs):
+                    name = fb.tensor_name(graph.tensors[tensor])
+                    self.of_integer[tensor] = self._new_value(name, graph.tensors[tensor])
+
+    def _converts(self, model: fb.Model, op: Any) -> bool:
+        return fb.op_type(model, op) in fb.CONVERSIONS and int(op.inputs[0]) in self.of_integer
+
+    def _convert(self, source: int, result: int) -> None:
+        parent = self.of_integer[source]
+        value = self.values[self.value_of[parent]]
+        slot = self._note(result, self.value_of[parent], own=False)
+        if slot not in (value.in_integer, parent):
+            value.parents.setdefault(slot, parent)
+
+    def _note(self, tensor: int, value: int, *, own: bool) -> int:
+        """The slot of a tensor of the integer build."""
+        made = self._integer.model.subgraphs[0].tensors[tensor]
+        slot = self.slot(value, made)
+        self.of_integer[tensor] = slot
+        if own:
+            self.values[value].own.add(slot)
+            self.values[value].in_integer = slot
+        return slot
+
+    def _new_value(self, name: str, tensor: Any, *, is_constant: bool = False) -> int:
+        self.values.append(Value(name=name))
+        slot = self.slot(len(self.values) - 1, tensor, is_constant=is_constant)
+        self.values[-1].own.add(slot)
+        return slot
+
+    def slot(self, value: int, tensor: Any, *, is_constant: bool = False) -> int:
+        """The slot of a value in the form of a tensor, a new one if there is none."""
+        form = form_of(tensor)
+        slots = self.values[value].slots
+        if form not in slots:
+            slots[form] = len(self.tensors)
+            self.tensors.append(copy(tensor))
+            self.tensors[-1].buffer = tensor.buffer if is_constant else 0
+            self.value_of.append(value)
+        return slots[form]
+
+    def _ends(self, io_type: IoType) -> tuple[list[int], list[int]]:
+        """The model's inputs and outputs: float, or integers wherever the integer build computes with integers there.
+
+        The integer build itself may have either.
+        """
+        graph = self._integer.model.subgraphs[0]
+        inputs, outputs = ([self.of_integer[int(t)] for t in row] for row in (graph.inputs, graph.outputs))
+        outputs = [self._unwritten_outputs.get(place, slot) for place, slot in enumerate(outputs)]
+        if io_type == "float32":
+            return self._float_ends(inputs, outputs)
+        return self._integer_ends(inputs, outputs, is_unsigned=io_type == "uint8")
+
+    def _float_ends(self, inputs: Sequence[int], outputs: Sequence[int]) -> tuple[list[int], list[int]]:
+        for slot in inputs:
+            value = self.values[self.value_of[slot]]
+            if slot != (plain := value.slots.get((), slot)):
+                first = self._signed(value, slot)
+                value.parents = {s: p for s, p in value.parents.items() if s != first} | {first: plain}
+                value.own = {plain}
+        return [self._plain(slot) for slot in inputs], [self._plain(slot) for slot in outputs]
+
+    def _plain(self, slot: int) -> int:
+        return self.values[self.value_of[slot]].slots.get((), slot)
+
+    def _signed(self, value: Value, slot: int) -> int:
+        """The slot itself, or, of an unsigned one that the build only shifts, the signed one that its ops read."""
+        twins = (s for s, p in value.parents.items() if p == slot and self._shifts(p, s))
+        return next(twins, slot)
+
+    def _shifts(self, unsigned: int, signed: int) -> bool:
+        types = [self.tensors[slot].type for slot in (unsigned, signed)]
+        same_scale = fb.scales(self.tensors[unsigned]) == fb.scales(self.tensors[signed])
+        return types == [schema.TensorType.UINT8, schema.TensorType.INT8] and same_scale
+
+    def _integer_ends(
+        self, inputs: Sequence[int], outputs: Sequence[int], *, is_unsigned: bool
+    ) -> tuple[list[int], list[int]]:
+        taken, made = list(inputs), list(outputs)
+        for place, slot in enumerate(inputs):
+            value = self.values[self.value_of[slot]]
+            integers = [s for form, s in value.slots.items() if form]
+            if not integers:
+                continue
+            chosen = self._signed(value, slot if slot in integers else integers[0])
+            taken[place] = self._end(chosen, is_unsigned=is_unsigned)
+            value.own = {taken[place]}
+            gone, plain = (chosen, taken[place]), value.slots.get(())
+            value.parents = {s: p for s, p in value.parents.items() if s not in gone and p != plain}
+            if taken[place] != chosen:
+                value.parents[chosen] = taken[place]
+        for place, slot in enumerate(outputs):
+            value = self.values[self.value_of[slot]]
+            is_float = slot == value.slots.get(())
+            source = value.parents.get(slot) if is_float or self._is_shifted(value, slot) else slot
+            if source is not None:
+                made[place] = self._end(source, is_unsigned=is_unsigned)
+                if made[place] != source:
+                    value.parents[made[place]] = source
+        return taken, made
+
+    def _is_shifted(self, value: Value, slot: int) -> bool:
+        """Whether an output is the unsigned twin of what an op computes."""
+        return slot in value.parents and self._shifts(slot, value.parents[slot])
+
+    def _end(self, slot: int, *, is_unsigned: bool) -> int:
+        """The slot itself, or its unsigned twin."""
+        tensor = self.tensors[slot]
+        if not is_unsigned or tensor.type != schema.TensorType.INT8:
+            return slot
+        twin = copy(tensor)
+        twin.type = schema.TensorType.UINT8
+        twin.quantization = copy(tensor.quantization)
+        twin.quantization.zeroPoint = np.asarray(tensor.quantization.zeroPoint) + _SIGNED_TO_UNSIGNED
+        return self.slot(self.value_of[slot], twin)
+
+    def parent(self, own: int, slot: int) -> int:
+        """What a slot is converted from where ``own`` is computed.
+
+        That is what the integer build converts it from, where that build computes the value so; else ``own`` itself.
+        """
+        value = self.values[self.value_of[own]]
+        path = [slot]
+        while path[-1] in value.parents and path[-1] != own:
+            path.append(value.parents[path[-1]])
+        return path[1] if path[-1] == own and len(path) > 1 else own
+
+    def names(self) -> tuple[list[str], list[str]]:
+        """For each slot its name where an op writes it, and where it is converted.
+
+        An input and an output of the model have their own names exactly, and a value the float model's where an op
+        writes it. What else there is of it has its dtype behind the name.
+        """
+        ends = {*self.inputs, *self.outputs}
+        taken = {value.name for value in self.values}
+        own, converted = [""] * len(self.tensors), [""] * len(self.tensors)
+        for value in self.values:
+            slots = list(value.slots.values())
+            is_end = any(slot in ends for slot in slots)
+            for slot in slots:
+                other = names.free_name(f"{value.name}_{fb.TENSOR_DTYPES[self.tensors[slot].type]}", taken)
+                own[slot] = value.name if slot in ends or not is_end else other
+                converted[slot] = value.name if slot in ends else other
+        return own, converted

@@ -1,0 +1,193 @@
+"""Takes another quantizer's integer model for the whole integer build of a float model; refuses one of another model.
+
+Knows inputs, outputs, shapes and messages; which op is which, :mod:`autoselect.quantize.preparing.alignment` finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from statistics import median
+
+import numpy as np
+
+from autoselect.errors import ModelError
+from autoselect.quantize.preparing import names
+from autoselect.quantize.preparing.alignment import align, same_shape, similarity
+from autoselect.quantize.preparing.kept_dims import keep_dimensions
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+LEAST_SIMILARITY = 0.5
+"""Of weights that belong together, cosine: rounding leaves .99 and more, quantization-aware training most of it, while
+those of two trainings have about 0."""
+
+_TOLD = 3
+"""Ops that a refusal names."""
+
+_REMEDY = (
+    "Pass the integer model that was quantized from this very float model, or the float model that it was made from."
+)
+
+
+def adopt(content: bytes, float_model: fb.Model, key: names.NameMap) -> tuple[fb.Model, Mapping[int, int]]:
+    """Read an integer model as the whole integer build of a float model.
+
+    Args:
+        content: Bytes of the integer model.
+        float_model: Under canonical names.
+        key: To its own names.
+
+    Returns:
+        The model, with the float model's order of inputs and outputs and its shapes, and the place of the twin of each
+        op of the float model.
+
+    Raises:
+        ModelError: If it was not made from this float model; says what does not match.
+    """
+    model = _parsed(content, float_model)
+    _order_ends(model, float_model, key)
+    found = align(model, float_model, key)
+    if found.missing:
+        raise _strangers(model, found.missing)
+    _check_weights(model, float_model, found.places)
+    _take_shapes(model, float_model, key, found.places)
+    return model, found.places
+
+
+def ordered(content: bytes, float_model: fb.Model, key: names.NameMap) -> bytes:
+    """The integer model with its inputs and outputs in the float model's order.
+
+    Raises:
+        ModelError: If they do not match.
+    """
+    model = fb.parse(content)
+    before = [list(map(int, row)) for row in (model.subgraphs[0].inputs, model.subgraphs[0].outputs)]
+    _order_ends(model, float_model, key)
+    after = [list(map(int, row)) for row in (model.subgraphs[0].inputs, model.subgraphs[0].outputs)]
+    return content if before == after else fb.serialise(model)
+
+
+def matched(content: bytes, float_model: fb.Model, key: names.NameMap) -> int:
+    """Number of the float model's ops that an integer model has, less the ops that only that has.
+
+    Raises:
+        ModelError: If inputs or outputs do not match.
+    """
+    model = _parsed(content, float_model)
+    _order_ends(model, float_model, key)
+    found = align(model, float_model, key)
+    return len(found.places) - len(found.missing)
+
+
+def ranges(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> dict[int, tuple[float, float]]:
+    """What the integers of an adopted model can stand for, by index of the float model's activation."""
+    found = {}
+    for tensor, twin in ((model.subgraphs[0].tensors[t], u) for t, u in _twins(model, float_model, places)):
+        dtype, scales = fb.TENSOR_DTYPES[tensor.type], fb.scales(tensor)
+        if dtype in ("int8", "uint8", "int16") and len(scales) == 1:
+            limits, zero_point = np.iinfo(dtype), int(tensor.quantization.zeroPoint[0])
+            found[twin] = ((limits.min - zero_point) * scales[0], (limits.max - zero_point) * scales[0])
+    return found
+
+
+def _twins(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Each tensor that has a twin in the float model, with that: inputs, and what twins write."""
+    graph, float_graph = model.subgraphs[0], float_model.subgraphs[0]
+    rows = [(graph.inputs, float_graph.inputs)]
+    rows += [(graph.operators[place].outputs, float_graph.operators[i].outputs) for i, place in places.items()]
+    return [(int(t), int(twin)) for row in rows for t, twin in zip(*row, strict=False)]
+
+
+def _parsed(content: bytes, float_model: fb.Model) -> fb.Model:
+    model = fb.parse(content)
+    keep_dimensions(model, float_model)
+    names.unshare_operands(model)
+    for op in model.subgraphs[0].operators:
+        if op.intermediates is not None and not len(op.intermediates):
+            op.intermediates = None  # An empty row, which takes bytes, says the same.
+    return model
+
+
+def _order_ends(model: fb.Model, float_model: fb.Model, key: names.NameMap) -> None:
+    """Bring inputs and outputs into the float model's order, in place: by name, else by signature key, else as is."""
+    for side in ("inputs", "outputs"):
+        specs = reader.input_specs if side == "inputs" else reader.output_specs
+        ours, theirs = specs(model), specs(float_model)[: len(getattr(key, side))]
+        if len(ours) != len(theirs):
+            raise ModelError(
+                f"The integer model has {len(ours)} {side}, the float model has {len(theirs)}: it was made from "
+                f"another model. {_REMEDY}"
+            )
+        rows = [([o.name for o in ours], list(getattr(key, side))), ([o.key for o in ours], [t.key for t in theirs])]
+        named = next((row for row in rows if len(set(row[0])) == len(ours) and set(row[0]) == set(row[1])), None)
+        order = range(len(ours)) if named is None else [named[0].index(name) for name in named[1]]
+        graph = model.subgraphs[0]
+        setattr(graph, side, np.array([getattr(graph, side)[i] for i in order], dtype=np.int32))
+        float_graph = float_model.subgraphs[0]
+        pairs = zip(getattr(graph, side), getattr(float_graph, side)[: len(theirs)], strict=True)
+        for number, (tensor, twin) in enumerate(pairs):
+            made, wanted = graph.tensors[tensor], float_graph.tensors[twin]
+            if not same_shape(made, wanted):
+                raise ModelError(
+                    f"The integer model's {side[:-1]} {fb.tensor_name(made)!r} has the shape {fb.shape_of(made)}, the "
+                    f"float model's {getattr(key, side)[number]!r} has {fb.shape_of(wanted)}: it was made from another "
+                    f"model, or with other --shape. {_REMEDY}"
+                )
+
+
+def _take_shapes(model: fb.Model, float_model: fb.Model, key: names.NameMap, places: Mapping[int, int]) -> None:
+    """Give every tensor of a twin the float model's shape, and what else there is fixed shapes and its own name."""
+    graph = model.subgraphs[0]
+    known = {t: float_model.subgraphs[0].tensors[twin] for t, twin in _twins(model, float_model, places)}
+    taken = {*key.inputs, *key.outputs, *(name for row in key.op_outputs for name in row)}
+    twins = set(places.values())
+    for place, op in enumerate(graph.operators):
+        if fb.op_type(model, op) in fb.CONVERSIONS and int(op.inputs[0]) in known:
+            known[int(op.outputs[0])] = known[int(op.inputs[0])]
+        elif place not in twins:
+            for tensor in (graph.tensors[int(t)] for t in op.outputs):
+                tensor.shapeSignature = None
+                tensor.name = names.free_name(fb.tensor_name(tensor) or f"extra_{place}", taken).encode()
+    for index, twin in known.items():
+        graph.tensors[index].shape = copy(twin.shape)
+        graph.tensors[index].shapeSignature = copy(twin.shapeSignature)
+
+
+def _check_weights(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> None:
+    graph, float_graph = model.subgraphs[0], float_model.subgraphs[0]
+    found = {
+        place: similarity(model, graph.operators[place], float_model, float_graph.operators[index])
+        for index, place in places.items()
+    }
+    known = {place: value for place, value in found.items() if value is not None}
+    if other := [place for place, value in known.items() if value == -1.0]:
+        raise ModelError(
+            f"The integer model does not belong to this float model: {_listed(model, other)} have weights of other "
+            f"shapes. {_REMEDY}"
+        )
+    if known and median(known.values()) < LEAST_SIMILARITY:
+        worst = sorted(known, key=lambda place: known[place])
+        raise ModelError(
+            "The integer model does not belong to this float model: its ops are the same, but its weights are others. "
+            f"Their cosine similarity to the float weights is {median(known.values()):.2f} (median of {len(known)} "
+            f"ops; {LEAST_SIMILARITY:g} is the least), first in {_listed(model, worst)}. {_REMEDY}"
+        )
+
+
+def _strangers(model: fb.Model, missing: Sequence[int]) -> ModelError:
+    return ModelError(
+        f"The integer model does not belong to this float model: {len(missing)} of its "
+        f"{len(model.subgraphs[0].operators)} ops match no float op: {_listed(model, missing)}. Expected are ops of "
+        f"the same type, shapes and options in the same order. {_REMEDY}"
+    )
+
+
+def _listed(model: fb.Model, places: Iterable[int]) -> str:
+    """``CONV_2D 'conv_1' (1, 8, 8, 16), ...``: the first few."""
+    rows, graph = list(places), model.subgraphs[0]
+    told = []
+    for op in (graph.operators[place] for place in rows[:_TOLD]):
+        tensor = graph.tensors[int(op.outputs[0])]
+        told.append(f"{fb.op_type(model, op)} {fb.tensor_name(tensor)!r} {fb.shape_of(tensor)}")
+    return ", ".join([*told, *(["..."] if len(rows) > _TOLD else [])])

@@ -1,0 +1,94 @@
+"""Ranges of activations for the quantizer: from TensorFlow's calibrator, or from plain runs where that would die.
+
+TensorFlow's calibrator ends in a segmentation fault on a model whose ops run other subgraphs (WHILE, IF). Such a model
+is run by LiteRT with all tensors preserved, and the smallest and largest value of every float activation of the main
+subgraph is written where the calibrator writes it. The quantizer then takes the model; subgraphs without ranges, the
+branches, it leaves as they are. On models that both can calibrate, the ranges are the same but where the calibrator
+reads a tensor after an op behind it has worked in place, see :mod:`autoselect.quantize.repairing.ranges`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.errors import PreparationError, ScoreError
+from autoselect.quantize.preparing import converter
+from autoselect.quantize.repairing.ranges import Range
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.runner import Runner
+
+
+def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
+    """Record the range of every activation.
+
+    Args:
+        content: Bytes of a float TFLite file.
+        samples: For each sample the inputs, in the model's order and shapes.
+
+    Returns:
+        Bytes of the calibrated model.
+
+    Raises:
+        PreparationError: If the model or the data are refused.
+    """
+    model = fb.parse(content)
+    if not has_control_flow(model):
+        return converter.calibrate(content, samples)
+    return with_found_ranges(model, found_ranges(content, samples))
+
+
+def has_control_flow(model: fb.Model) -> bool:
+    """True where an op of the main subgraph runs another."""
+    return any(fb.op_type(model, op) in fb.CONTROL_FLOW for op in model.subgraphs[0].operators)
+
+
+def found_ranges(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> dict[int, Range]:
+    """Smallest and largest value of the float activations of the main subgraph, by tensor index.
+
+    The outputs of a WHILE that nobody reads hold no values, and have none.
+
+    Raises:
+        PreparationError: If LiteRT refuses the model or the data, or there are no samples.
+    """
+    try:
+        runner = Runner(content, preserve_all_tensors=True)
+        activations = _activations(fb.parse(content))
+        found: dict[int, Range] = {}
+        for sample in samples:
+            runner({spec.key: value for spec, value in zip(runner.inputs, sample, strict=True)})
+            for index, value in _values(runner, activations):
+                low, high = found.get(index, (np.inf, -np.inf))
+                found[index] = (float(np.minimum(low, value.min())), float(np.maximum(high, value.max())))
+    except (ScoreError, ValueError, RuntimeError) as exc:
+        raise PreparationError(f"Calibrating the model failed. {exc}") from exc
+    return found
+
+
+def _activations(model: fb.Model) -> list[int]:
+    """Float tensors of the main subgraph that an op or a caller writes."""
+    graph = model.subgraphs[0]
+    written = {int(i) for op in graph.operators for i in op.outputs} | {int(i) for i in graph.inputs}
+    return [i for i in sorted(written) if graph.tensors[i].type == schema.TensorType.FLOAT32]
+
+
+def _values(runner: Runner, tensors: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
+    for index in tensors:
+        try:
+            value = runner.tensor(index)
+        except ValueError:  # It has no memory.
+            continue
+        if value.size:
+            yield index, value
+
+
+def with_found_ranges(model: fb.Model, ranges: Mapping[int, Range]) -> bytes:
+    """Bytes of a model that is calibrated with these ranges, by index of the main subgraph's tensors."""
+    for index, (low, high) in ranges.items():
+        parameters = schema.QuantizationParametersT()
+        parameters.min = np.array([low], dtype=np.float32)
+        parameters.max = np.array([high], dtype=np.float32)
+        model.subgraphs[0].tensors[index].quantization = parameters
+    return fb.serialise(model)

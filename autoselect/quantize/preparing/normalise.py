@@ -1,0 +1,163 @@
+"""Brings a float model into the form in which the quantizer leaves it: what it folds or merges is folded already.
+
+The quantizer merges and folds ops of a file as it comes from a converter: an op that is merged into the next has no
+twin in the quantized model, so no name would deny it. Run once on the *uncalibrated* model with every op denied, it
+gives a float model whose ops match those of all later builds one to one, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import BuildError
+from autoselect.quantize.preparing import converter, names
+from autoselect.tflite import editing
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.runner import Runner
+
+Sample = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Normalised:
+    """A normalised float model.
+
+    Attributes:
+        content: Bytes of the model.
+        node_names: For each op the name that the op of the model before has which writes the same.
+        folded: Names of the ops before that have no twin.
+    """
+
+    content: bytes
+    node_names: tuple[str, ...]
+    folded: tuple[str, ...]
+
+
+def as_it_is(content: bytes) -> Normalised:
+    """The model without any change."""
+    return Normalised(content=content, node_names=names.canonicalise(fb.parse(content)).nodes, folded=())
+
+
+def normalise(content: bytes) -> Normalised:
+    """Fold and merge what the quantizer would.
+
+    Args:
+        content: Bytes of a float TFLite model.
+
+    Returns:
+        A float model. An op of it writes what the op of ``content`` that writes a tensor of the same name does.
+        Whether its outputs are those of ``content`` is for :func:`same_outputs` to tell.
+
+    Raises:
+        BuildError: If the quantizer refuses the model.
+    """
+    source = fb.parse(content)
+    types = [fb.op_type(source, op) for op in source.subgraphs[0].operators]
+    key = names.canonicalise(source)
+    denylisted = [names.canonical_name(index) for index in range(len(types))]
+    model = fb.parse(converter.quantize(fb.serialise(source), denylisted=denylisted, recipe=Recipe()))
+    names.hide_unused_outputs(model, key)
+    found = [names.op_index(model, op) for op in model.subgraphs[0].operators]
+    places = names.op_places(model)
+    alike = {i: at for i, at in places.items() if all(_is_twin(model, at_, types[i], key.op_inputs[i]) for at_ in at)}
+    _restore_weights(model, source, alike)
+    names.restore(model, key)
+    names.restore_constants(model, key, alike)
+    editing.share_equal_constants(model)
+    editing.drop_unused_buffers(model)
+    editing.order_operator_codes(model)
+    _keep_signatures(model, source)
+    return Normalised(
+        content=fb.serialise(model),
+        node_names=_node_names(found, key.nodes),
+        folded=tuple(name for index, name in enumerate(key.nodes) if index not in set(found)),
+    )
+
+
+def _node_names(indices: Sequence[int | None], before: Sequence[str]) -> tuple[str, ...]:
+    """Of several ops that one op became, the last has its name, which writes what that wrote."""
+    last = {index: place for place, index in enumerate(indices)}
+    found = []
+    for place, index in enumerate(indices):
+        name = before[index] if index is not None and index < len(before) else ""
+        found.append(name if name and last[index] == place else f"{name}#{place}")
+    return tuple(found)
+
+
+def _restore_weights(model: fb.Model, source: fb.Model, places: Mapping[int, Sequence[int]]) -> None:
+    """Give ops their float constants back, in place: the quantizer makes a TRANSPOSE_CONV hybrid, denied or not.
+
+    Raises:
+        BuildError: If an op is not float whose constants are not at hand.
+    """
+    graph, float_graph = model.subgraphs[0], source.subgraphs[0]
+    for index, at in places.items():
+        twins = float_graph.operators[index].inputs
+        for op in (graph.operators[place] for place in at):
+            op.inputs = np.array(op.inputs)
+            for position, tensor in enumerate(map(int, op.inputs)):
+                if tensor >= 0 and fb.scales(graph.tensors[tensor]):
+                    graph.tensors.append(_float_twin(model, graph.tensors[tensor], source, int(twins[position])))
+                    op.inputs[position] = len(graph.tensors) - 1
+    editing.drop_unused_tensors(model)
+    if any(fb.scales(tensor) for tensor in graph.tensors):
+        raise BuildError("the quantizer quantizes weights of it though every op is denied.")
+
+
+def _float_twin(model: fb.Model, tensor: Any, source: fb.Model, index: int) -> Any:
+    twin = schema.TensorT()
+    twin.name, twin.shape, twin.type = tensor.name, tensor.shape, schema.TensorType.FLOAT32
+    twin.quantization = schema.QuantizationParametersT()
+    twin.buffer = editing.add_buffer(model, fb.constant_values(source, source.subgraphs[0].tensors[index]))
+    return twin
+
+
+def _keep_signatures(model: fb.Model, source: fb.Model) -> None:
+    """Give a model the signatures of its source, in place: the quantizer loses them where it is given other outputs."""
+    old, new = source.subgraphs[0], model.subgraphs[0]
+    place = dict(zip(map(int, (*old.inputs, *old.outputs)), map(int, (*new.inputs, *new.outputs)), strict=False))
+    signatures = [deepcopy(s) for s in source.signatureDefs or [] if (s.subgraphIndex or 0) == 0]
+    for signature in signatures:
+        for entry in (*(signature.inputs or []), *(signature.outputs or [])):
+            entry.tensorIndex = place[int(entry.tensorIndex)]
+    model.signatureDefs = signatures or None
+
+
+def _is_twin(model: fb.Model, place: int, op_type: str, inputs: tuple[str, ...]) -> bool:
+    """Whether an op has the operands of the one that it is called after, so that these can have their names."""
+    op = model.subgraphs[0].operators[place]
+    return fb.op_type(model, op) == op_type and len(op.inputs) == len(inputs)
+
+
+def same_outputs(first: bytes, second: bytes, samples: Iterable[Sample], *, delegates: bool = True) -> bool:
+    """Whether two models give the same outputs, bit for bit.
+
+    Args:
+        first: Bytes of a model.
+        second: Bytes of another.
+        samples: Inputs by key.
+        delegates: On the kernels that users deploy. XNNPACK orders float sums by what it takes of a graph, so that two
+            graphs that compute the same may differ in the last bits there. On LiteRT's plain kernels they do not.
+
+    Raises:
+        ScoreError: If the interpreter refuses one.
+    """
+    ours, theirs = (Runner(content, delegates=delegates) for content in (first, second))
+    for sample in samples:
+        pairs = zip(_listed(ours, sample), _listed(theirs, sample), strict=True)
+        if not all(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs):
+            return False
+    return True
+
+
+def _listed(runner: Runner, sample: Sample) -> list[np.ndarray]:
+    """The outputs in the order of the file, whatever they are called."""
+    found = runner(sample)
+    return [found[spec.key] for spec in runner.outputs]

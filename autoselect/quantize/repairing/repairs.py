@@ -1,0 +1,245 @@
+"""Repairs of a recipe, put together: which calibrated model it starts from, and what is done to the built one.
+
+No repair adds a float op. Knows what each needs to have measured, and measures it when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import islice
+from typing import Any, TypeVar
+
+import numpy as np
+
+from autoselect.domain.recipe import node_ranges, split_repair
+from autoselect.errors import BuildError
+from autoselect.quantize.calibrated import CalibratedModel
+from autoselect.quantize.repairing import bias, equalize, ranges
+from autoselect.quantize.repairing import weight_scales as rounding
+from autoselect.quantize.repairing.bias import Shift
+from autoselect.tflite import flatbuffer as fb
+
+MEASURED_SAMPLES = 50
+"""Means and histograms are of the first so many calibration samples."""
+
+Samples = Callable[[], Iterable[Mapping[str, np.ndarray]]]
+"""Gives the calibration samples, inputs by key, anew at each call."""
+
+Keep = Callable[[str, Callable[[], bytes]], bytes]
+"""Gives what is kept under a name; where nothing is, makes it and keeps it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """What the repairs of a recipe found, by index of the float model's op.
+
+    Attributes:
+        shifts: What bias correction found at ops with int8 weights; empty where it was not asked for.
+        skipped: By name of the repair, why it left an op alone that it is there for.
+    """
+
+    shifts: Mapping[int, Shift]
+    skipped: Mapping[str, Mapping[int, str]]
+
+
+def keep_nothing(_name: str, make: Callable[[], bytes]) -> bytes:
+    """Make it anew."""
+    return make()
+
+
+def before_quantizing(repairs: Sequence[str]) -> tuple[str, ...]:
+    """Those of a recipe's repairs that change the calibrated model; the others change what the quantizer made of it."""
+    return tuple(name for name in repairs if name == "equalization" or split_repair(name)[0] in ranges.METHODS)
+
+
+T = TypeVar("T")
+
+_MOST_REMEMBERED = 8
+"""What is made of a model for one granularity, interface and choice of repairs: its whole builds, and their parts. A
+search has one or two of each."""
+
+
+class RepairKit:
+    """What the repairs of one calibrated model need; without samples only a recipe without repairs can be built.
+
+    It also remembers what all builders of the model share.
+    """
+
+    def __init__(self, calibrated: CalibratedModel, samples: Samples | None = None, keep: Keep = keep_nothing) -> None:
+        """Keep the calibrated model, and where its samples are."""
+        self._plain, self._all_samples, self.keep = calibrated, samples, keep
+        self._models: dict[tuple[str, ...], tuple[CalibratedModel, fb.Model]] = {}
+        self._means: dict[bool, bias.Means] = {}
+        self._ranges: dict[bool, dict[str, dict[int, ranges.Range]]] = {}
+        self._left: dict[tuple[str, bool], dict[int, str]] = {}
+        self._remembered: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def remember(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made under a key, made now where nothing is; the least recently used is forgotten."""
+        if key not in self._remembered:
+            self._remembered[key] = make()
+        self._remembered.move_to_end(key)
+        while len(self._remembered) > _MOST_REMEMBERED:
+            self._remembered.popitem(last=False)
+        found: T = self._remembered[key]
+        return found
+
+    def samples(self) -> Iterable[Mapping[str, np.ndarray]]:
+        """The samples that are measured on.
+
+        Raises:
+            BuildError: If there are none.
+        """
+        return islice(self._calibration(), MEASURED_SAMPLES)
+
+    def _calibration(self) -> Iterable[Mapping[str, np.ndarray]]:
+        if self._all_samples is None:
+            raise BuildError("Repairs are measured on the calibration samples, and there are none here. Pass them.")
+        return self._all_samples()
+
+    def calibrated(self, repairs: Sequence[str]) -> tuple[CalibratedModel, fb.Model]:
+        """The calibrated model that a recipe with these repairs starts from, and the same parsed."""
+        key = before_quantizing(repairs)
+        if key not in self._models:
+            content = self._source("equalization" in key)
+            if chosen := self._chosen_ranges(key):
+                content = ranges.with_ranges(content, chosen)
+            model = replace(self._plain, content=content)
+            self._models[key] = (model, fb.parse(content))
+        return self._models[key]
+
+    def _chosen_ranges(self, repairs: Sequence[str]) -> dict[int, ranges.Range]:
+        """By tensor index: those of the whole model, and instead of these those of single nodes.
+
+        Raises:
+            RecipeError: If repairs name a node that the model does not have, or one node twice.
+        """
+        chosen = [name for name in repairs if name != "equalization"]
+        if not chosen:
+            return {}
+        measured = self._ranges_of("equalization" in repairs)
+        found = {index: one for name in chosen if name in measured for index, one in measured[name].items()}
+        for node, method in node_ranges(chosen, self._owned).items():
+            found |= {index: measured[method][index] for index in self._owned[node] if index in measured[method]}
+        return found
+
+    @cached_property
+    def _owned(self) -> dict[str, list[int]]:
+        """The tensors of each input and of each node, by name."""
+        names, graph = self._plain.names, fb.parse(self._plain.content).subgraphs[0]
+        found = {name: [int(i)] for name, i in zip(names.inputs, graph.inputs, strict=True)}
+        rows = zip(names.nodes, graph.operators, strict=True)
+        return found | {name: [int(i) for i in op.outputs] for name, op in rows}
+
+    def means(self, repairs: Sequence[str]) -> bias.Means:
+        """Taps of each weighted op's input, see :func:`autoselect.quantize.repairing.bias.measure_means`."""
+        equalized = "equalization" in repairs
+        if equalized not in self._means:
+            content = self._source(equalized)
+            name = f"{'equalized_' if equalized else ''}means.npz"
+            raw = self.keep(name, lambda: _packed(bias.measure_means(content, self.samples())))
+            with np.load(io.BytesIO(raw)) as arrays:
+                self._means[equalized] = {int(index): arrays[index] for index in arrays.files}
+        return self._means[equalized]
+
+    def _ranges_of(self, equalized: bool) -> dict[str, dict[int, ranges.Range]]:
+        if equalized not in self._ranges:
+            content = self._source(equalized)
+            name = f"{'equalized_' if equalized else ''}ranges.json"
+            raw = self.keep(name, lambda: json.dumps(ranges.measure(content, self.samples())).encode())
+            self._ranges[equalized] = {
+                method: {int(index): (low, high) for index, (low, high) in found.items()}
+                for method, found in json.loads(raw).items()
+            }
+        return self._ranges[equalized]
+
+    def skipped(self, repairs: Sequence[str]) -> dict[str, Mapping[int, str]]:
+        """For each repair that changes the calibrated model, why it left an op alone, by op index."""
+        return {name: self._reasons(name, "equalization" in repairs) for name in before_quantizing(repairs)}
+
+    def _reasons(self, name: str, equalized: bool) -> Mapping[int, str]:
+        if name == "equalization":
+            return self._equalized[1]
+        method, pattern = split_repair(name)
+        if (method, equalized) not in self._left:
+            model = fb.parse(self._source(equalized))
+            self._left[method, equalized] = ranges.without_range(model, self._ranges_of(equalized)[method])
+        left = self._left[method, equalized]
+        if pattern is None:
+            return left
+        names, meant = self._plain.names.nodes, node_ranges([name], self._owned)
+        return {index: reason for index, reason in left.items() if names[index] in meant}
+
+    def _source(self, equalized: bool) -> bytes:
+        return self._equalized[0] if equalized else self._plain.content
+
+    @cached_property
+    def _equalized(self) -> tuple[bytes, Mapping[int, str]]:
+        """The equalized model, and why layers of it are not."""
+        made = cache(self._make_equalized)
+        content = self.keep("equalized.tflite", lambda: made().content)
+        raw = self.keep("equalized.json", lambda: json.dumps(dict(made().reasons)).encode())
+        return content, {int(index): reason for index, reason in json.loads(raw).items()}
+
+    def _make_equalized(self) -> equalize.Equalized:
+        found = equalize.equalize(self._plain.content, self._calibration)
+        between = equalize.tensors_between(fb.parse(found.content), found.pairs)
+        chosen = ranges.extremes(found.content, self._calibration(), between)
+        if not np.isfinite(list(chosen.values())).all():
+            return equalize.unchanged(self._plain.content, found.reasons, found.pairs, ranges.NOT_FINITE)
+        return replace(found, content=ranges.with_ranges(found.content, chosen))
+
+
+def _packed(arrays: Mapping[int, np.ndarray]) -> bytes:
+    content = io.BytesIO()
+    np.savez(content, **{str(index): array for index, array in arrays.items()})  # type: ignore[arg-type]
+    return content.getvalue()
+
+
+def repair_whole(
+    model: fb.Model, float_model: fb.Model, places: Mapping[int, int], repairs: Sequence[str], kit: RepairKit
+) -> Repaired:
+    """Do what a recipe's repairs do to each op of a whole build by itself, in place.
+
+    Args:
+        model: The whole build, each operand a tensor of its own.
+        float_model: The calibrated model that it was built from.
+        places: Where each op of the float model is in ``model``.
+        repairs: Names, as in the recipe.
+        kit: For what has to be measured.
+
+    Returns:
+        What was found, also of the repairs that came before quantizing.
+    """
+    skipped: dict[str, Mapping[int, str]] = kit.skipped(repairs)
+    if "weights-mse" in repairs:
+        skipped["weights-mse"] = rounding.reround(model, float_model, places)
+    shifts: Mapping[int, Shift] = {}
+    if "bias" in repairs:
+        shifts = bias.correct(model, float_model, places, kit.means(repairs))
+    return Repaired(shifts=shifts, skipped=skipped)
+
+
+def repair_candidate(
+    model: fb.Model, float_model: fb.Model, places: Mapping[int, int], repairs: Sequence[str], kit: RepairKit
+) -> Mapping[int, Shift]:
+    """Do, in place, what a recipe's repairs do to an op by what comes before it in the candidate.
+
+    Args:
+        model: The candidate, each operand a tensor of its own.
+        float_model: As for :func:`repair_whole`.
+        places: As for :func:`repair_whole`.
+        repairs: As for :func:`repair_whole`.
+        kit: As for :func:`repair_whole`.
+
+    Returns:
+        What bias correction found, by index of the float model's op; empty where the recipe has none of this kind.
+    """
+    if "bias-sequential" not in repairs:
+        return {}
+    return bias.correct_in_sequence(model, float_model, places, kit.means(repairs), kit.samples)

@@ -1,0 +1,96 @@
+"""Scales of integer weights by the mean squared error instead of the largest weight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.quantize.repairing.weighted_ops import SkipError, known_scales, largest_bias, quantized_ops, weights_of
+from autoselect.tflite import editing
+from autoselect.tflite import flatbuffer as fb
+
+_TOP = 127
+_SHRUNK = np.linspace(1.0, 0.4, 61)
+"""Shares of the largest scale that are tried."""
+
+
+def reround(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> dict[int, str]:
+    """Give the weights of every integer op the scales with the least mean squared error, in place.
+
+    The bias of such an op follows, because its scale is that of the products. Hybrid ops stay as they are.
+
+    Args:
+        model: The built model, each operand a tensor of its own.
+        float_model: The float model that it was built from.
+        places: Where each op of the float model is in ``model``.
+
+    Returns:
+        By index of the float model's op, for each op with int8 weights that was left as it was, why.
+    """
+    skipped = {}
+    for index, op in quantized_ops(model, float_model, places):
+        try:
+            _reround_op(model, op, float_model, index)
+        except SkipError as reason:
+            skipped[index] = str(reason)
+    return skipped
+
+
+def _reround_op(model: fb.Model, op: Any, float_model: fb.Model, index: int) -> None:
+    graph = model.subgraphs[0]
+    kind, values, _ = weights_of(model, op, float_model, index)
+    source, tensor = graph.tensors[op.inputs[kind.activation]], graph.tensors[op.inputs[1]]
+    if source.type != schema.TensorType.INT8:
+        raise SkipError("it is hybrid")
+    if not np.isfinite(values).all():
+        raise SkipError("a weight of it is not a finite number")
+    axis = None if len(fb.scales(tensor)) == 1 else tensor.quantization.quantizedDimension
+    levels, scales = rounded(values, known_scales(tensor), axis)
+    if len(op.inputs) > kind.bias and op.inputs[kind.bias] >= 0:
+        product = (np.float32(known_scales(source)[0]) * scales).astype(np.float32)
+        _rescale_bias(model, graph.tensors[op.inputs[kind.bias]], product, largest_bias(levels, kind.axis))
+    tensor.buffer = editing.add_buffer(model, levels)
+    tensor.quantization.scale = scales
+
+
+def _rescale_bias(model: fb.Model, tensor: Any, scales: np.ndarray, largest: np.ndarray) -> None:
+    """Let a bias stand for the same values at other scales, in place."""
+    if not fb.is_constant(model, tensor):
+        raise SkipError("its bias is not a constant of the file")
+    old = fb.constant_values(model, tensor).astype(np.float64)
+    moved = np.rint(old * (known_scales(tensor) / scales))
+    if tensor.type != schema.TensorType.INT32 or np.any(np.abs(moved) > np.maximum(largest, np.abs(old))):
+        raise SkipError("its bias does not fit int32 at other scales")
+    tensor.buffer = editing.add_buffer(model, moved.astype(np.int32))
+    tensor.quantization.scale = scales
+
+
+def rounded(values: np.ndarray, scales: np.ndarray, axis: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Symmetric int8 levels in -127..127 at the best of some shares of the given scales.
+
+    Args:
+        values: Float weights.
+        scales: Shape (channels,) or (1,), those of the largest weight.
+        axis: Of the channels; None for one scale.
+
+    Returns:
+        Int8 levels in the shape of ``values``, and the float32 scales in that of ``scales``. A channel whose error no
+        smaller scale lowers keeps its own.
+    """
+    rows = values.reshape(1, -1) if axis is None else np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
+    tried = (scales[None, :] * _SHRUNK[:, None]).astype(np.float32).astype(np.float64)
+    errors = np.array([np.sum((_levels(rows, s) * s[:, None] - rows) ** 2, axis=1) for s in tried])
+    best = tried[np.argmin(errors, axis=0), np.arange(len(rows))]
+    levels = _levels(rows, best)
+    if axis is None:
+        return levels.reshape(values.shape).astype(np.int8), best.astype(np.float32)
+    moved = np.moveaxis(values, axis, 0).shape
+    return np.moveaxis(levels.reshape(moved), 0, axis).astype(np.int8), best.astype(np.float32)
+
+
+def _levels(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    found: np.ndarray = np.clip(np.rint(rows / scales[:, None]), -_TOP, _TOP)
+    return found

@@ -1,0 +1,227 @@
+"""Ops with weights and a bias, in float and integer models: their parts, their weights as numbers, their biases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.quantize.repairing import mean_outputs as taps
+from autoselect.tflite import editing
+from autoselect.tflite import flatbuffer as fb
+
+_INT32_TOP = 2**31 - 1
+
+_WIDEST = 255
+"""Largest distance of an int8 level from a zero point."""
+
+_BIASED_TRANSPOSE_CONV_VERSION = 3
+
+_NO_WEIGHTS = "its weights are not constants of the file"
+
+_CONSTANT_INPUT = "its input is a constant of the file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighted:
+    """An op type with weights and a bias.
+
+    Attributes:
+        activation: Position of its input.
+        bias: Position of its bias; the weights are at 1.
+        axis: Of the output channels in the weights.
+        mean: Mean output by channel from weights and taps.
+    """
+
+    activation: int
+    bias: int
+    axis: int
+    mean: Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+WEIGHTED: dict[str, Weighted] = {
+    "CONV_2D": Weighted(activation=0, bias=2, axis=0, mean=taps.convolution_mean),
+    "DEPTHWISE_CONV_2D": Weighted(activation=0, bias=2, axis=3, mean=taps.depthwise_mean),
+    "FULLY_CONNECTED": Weighted(activation=0, bias=2, axis=0, mean=taps.dense_mean),
+    "TRANSPOSE_CONV": Weighted(activation=2, bias=3, axis=0, mean=taps.convolution_mean),
+}
+"""What bias correction knows; a fused recurrent op has gates in its way, and BATCH_MATMUL no bias."""
+
+
+class SkipError(Exception):
+    """An op that a repair leaves alone, with the reason."""
+
+
+def is_weighted(model: fb.Model, op: Any) -> bool:
+    """True for an op of a known type with constant weights and a computed input."""
+    return fb.op_type(model, op) in WEIGHTED and _obstacle(model, op) is None
+
+
+def _obstacle(model: fb.Model, op: Any) -> str | None:
+    """Why the mean output of an op of a known type does not follow from its weights and taps."""
+    kind, tensors = WEIGHTED[fb.op_type(model, op)], model.subgraphs[0].tensors
+    if len(op.inputs) <= max(1, kind.activation) or not fb.is_constant(model, tensors[op.inputs[1]]):
+        return _NO_WEIGHTS
+    return _CONSTANT_INPUT if fb.is_constant(model, tensors[op.inputs[kind.activation]]) else None
+
+
+def why_untouched(op_type: str, kind: str) -> str:
+    """Why bias correction has nothing to say of a node.
+
+    Args:
+        op_type: Of the float model's op.
+        kind: What became of it: ``integer``, ``hybrid``, ``float`` or ``folded``.
+    """
+    if kind not in ("integer", "hybrid"):
+        return f"it is {kind}, so no weights of it are rounded"
+    return f"{op_type} is no op whose bias is corrected" if op_type not in WEIGHTED else "its weights are not int8"
+
+
+def quantized_ops(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> list[tuple[int, Any]]:
+    """The built ops of weighted types with int8 weights, with their index in the float model."""
+    graph, found = model.subgraphs[0], []
+    for index, op in enumerate(float_model.subgraphs[0].operators):
+        if fb.op_type(float_model, op) not in WEIGHTED or index not in places:
+            continue
+        built = graph.operators[places[index]]
+        has_weights = len(built.inputs) > 1 and built.inputs[1] >= 0
+        if has_weights and graph.tensors[built.inputs[1]].type == schema.TensorType.INT8:
+            found.append((index, built))
+    return found
+
+
+def weights_of(model: fb.Model, op: Any, float_model: fb.Model, index: int) -> tuple[Weighted, np.ndarray, np.ndarray]:
+    """The kind of an op, its float weights and what its quantized weights stand for, float64.
+
+    Raises:
+        SkipError: If they do not belong together; with the reason.
+    """
+    twin = float_model.subgraphs[0].operators[index]
+    if fb.op_type(model, op) != fb.op_type(float_model, twin):
+        raise SkipError(f"the quantizer made it a {fb.op_type(model, op)}")
+    if obstacle := _obstacle(float_model, twin):
+        raise SkipError(obstacle)
+    original = float_model.subgraphs[0].tensors[twin.inputs[1]]
+    built = model.subgraphs[0].tensors[op.inputs[1]]
+    if not fb.is_constant(model, built) or fb.shape_of(original) != fb.shape_of(built):
+        raise SkipError(_NO_WEIGHTS)
+    kind = WEIGHTED[fb.op_type(model, op)]
+    values = fb.constant_values(float_model, original).astype(np.float64)
+    return kind, values, dequantized(model, built)
+
+
+def dequantized(model: fb.Model, tensor: Any) -> np.ndarray:
+    """What the levels of a constant stand for, float64, in its shape.
+
+    Raises:
+        SkipError: If a scale is zero or no number.
+    """
+    levels: np.ndarray = fb.constant_values(model, tensor).astype(np.float64)
+    scales = known_scales(tensor)
+    shape = [1] * levels.ndim
+    if scales.size > 1:
+        shape[tensor.quantization.quantizedDimension] = scales.size
+    zero_points = np.asarray(tensor.quantization.zeroPoint, dtype=np.float64)
+    found: np.ndarray = (levels - zero_points.reshape(shape)) * scales.reshape(shape)
+    return found
+
+
+def known_scales(tensor: Any) -> np.ndarray:
+    """Scales of a quantized tensor, shape (1,) or (channels,).
+
+    Raises:
+        SkipError: If one is zero or no number.
+    """
+    scales = np.array(fb.scales(tensor))
+    if not scales.size or not np.all(np.isfinite(scales) & (scales > 0.0)):
+        raise SkipError("one of its scales is zero or no number")
+    return scales
+
+
+def add(model: fb.Model, op: Any, shift: np.ndarray) -> np.ndarray:
+    """Add to the bias; returns what its rounding let through."""
+    graph, kind = model.subgraphs[0], WEIGHTED[fb.op_type(model, op)]
+    has_bias = len(op.inputs) > kind.bias and op.inputs[kind.bias] >= 0
+    tensor = graph.tensors[op.inputs[kind.bias]] if has_bias else _new_bias(model, op, kind, shift.size)
+    if has_bias and not fb.is_constant(model, tensor):
+        raise SkipError("its bias is not a constant of the file")
+    old = fb.constant_values(model, tensor).astype(np.float64) if has_bias else np.zeros(shift.size)
+    if old.size != shift.size:
+        raise SkipError("its bias has another length than its output channels")
+    if tensor.type == schema.TensorType.FLOAT32:
+        new, added = _float_bias(old, shift)
+    else:
+        levels = fb.constant_values(model, graph.tensors[op.inputs[1]])
+        new, added = _levels(tensor, old, shift, largest_bias(levels, kind.axis))
+    if not has_bias and not new.any():
+        return added
+    tensor.buffer = editing.add_buffer(model, new)
+    if not has_bias:
+        graph.tensors.append(tensor)
+        _connect(model, op, kind, len(graph.tensors) - 1)
+    return added
+
+
+def _float_bias(old: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    new = (old + shift).astype(np.float32)
+    if not np.isfinite(new).all():
+        raise SkipError("the corrected bias is not a number")
+    return new, new - old
+
+
+def _levels(tensor: Any, old: np.ndarray, shift: np.ndarray, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """An int32 bias with the shift; refused where it does not fit."""
+    if tensor.type != schema.TensorType.INT32:
+        raise SkipError(f"its bias is of type {fb.TENSOR_DTYPES[tensor.type]}")
+    scales = known_scales(tensor)
+    steps = np.rint(shift / scales)
+    new = old + steps
+    if not np.isfinite(new).all() or np.any(np.abs(new) > np.maximum(largest, np.abs(old))):
+        raise SkipError("the corrected bias does not fit int32")
+    return new.astype(np.int32), steps * scales
+
+
+def largest_bias(levels: np.ndarray, axis: int) -> np.ndarray:
+    """The largest int32 bias beside which no sum of products overflows.
+
+    Args:
+        levels: Int8 weights.
+        axis: Of the output channels.
+
+    Returns:
+        By output channel; negative where the products alone may overflow.
+    """
+    others = tuple(i for i in range(levels.ndim) if i != axis)
+    found: np.ndarray = _INT32_TOP - _WIDEST * np.abs(levels.astype(np.int64)).sum(axis=others)
+    return found
+
+
+def _new_bias(model: fb.Model, op: Any, kind: Weighted, channels: int) -> Any:
+    """A bias for an op without one: in float where the op's input is float, else at the scale of its products."""
+    graph = model.subgraphs[0]
+    source, weights = graph.tensors[op.inputs[kind.activation]], graph.tensors[op.inputs[1]]
+    tensor = schema.TensorT()
+    tensor.name = graph.tensors[op.outputs[0]].name + b"/bias"
+    tensor.shape = np.array([channels], dtype=np.int32)
+    if source.type == schema.TensorType.FLOAT32:
+        tensor.type = schema.TensorType.FLOAT32
+        return tensor
+    tensor.type = schema.TensorType.INT32
+    tensor.quantization = schema.QuantizationParametersT()
+    tensor.quantization.scale = (known_scales(source)[0] * known_scales(weights)).astype(np.float32)
+    tensor.quantization.zeroPoint = np.zeros(tensor.quantization.scale.size, dtype=np.int64)
+    tensor.quantization.quantizedDimension = 0
+    return tensor
+
+
+def _connect(model: fb.Model, op: Any, kind: Weighted, bias: int) -> None:
+    inputs = [int(i) for i in op.inputs]
+    inputs += [-1] * (kind.bias + 1 - len(inputs))
+    inputs[kind.bias] = bias
+    op.inputs = np.array(inputs, dtype=np.int32)
+    if fb.op_type(model, op) == "TRANSPOSE_CONV":
+        code = model.operatorCodes[op.opcodeIndex]
+        code.version = max(code.version, _BIASED_TRANSPOSE_CONV_VERSION)

@@ -1,0 +1,121 @@
+"""The ops of models in graph order as strips of colour, so that float islands are seen at a glance."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.collections import PatchCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from autoselect.report.figures.drawing import BLACK, BLUE, ORANGE, VERMILION, drawable, save, sheet
+from autoselect.report.tables.model_tables import labels
+from autoselect.report.tables.strip import MARKS, WORDS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_PER_ROW = 80
+_SHORTEST_ROW = 20
+_COLORS: Mapping[str, tuple[str, str]] = {
+    "integer": (BLUE, "white"),
+    "hybrid": (ORANGE, BLACK),
+    "float": (VERMILION, "white"),
+    "boundary": (BLACK, "white"),
+    "neutral": ("#E0E0E0", BLACK),
+}
+"""Of each kind the colour of a cell and of its letter. The letters serve prints without colour."""
+_LETTERS = frozenset({"hybrid", "float"})
+_LEFT, _RIGHT, _TOP, _BOTTOM = 0.7, 0.25, 0.7, 0.15
+_ROW_INCHES, _TITLE_INCHES, _CELL_HEIGHT = 0.3, 0.5, 0.72
+
+
+def draw_islands(models: Sequence[Mapping[str, Any]], stem: Path) -> tuple[Path, Path]:
+    """Draw the ops of the main subgraph of each model and write them as PNG and SVG.
+
+    Args:
+        models: As ``autoselect.inspect`` returns them; one or more.
+        stem: Folder and name without ending.
+
+    Returns:
+        The two files.
+
+    Raises:
+        StorageError: If a file cannot be written.
+    """
+    return save(islands_figure(models), stem)
+
+
+def islands_figure(models: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw the strips; see :func:`draw_islands`.
+
+    Returns:
+        A figure 1200 dots wide with one panel a model, each as high as its strip needs.
+    """
+    kinds = [[op["kind"] for op in model["subgraphs"][0]["ops"]] for model in models]
+    per_row = min(max([_SHORTEST_ROW, *map(len, kinds)]), _PER_ROW)
+    rows = [max(-(-len(one) // per_row), 1) for one in kinds]
+    figure = sheet(_TOP + _BOTTOM + sum(_TITLE_INCHES + _ROW_INCHES * count for count in rows))
+    top = _TOP
+    for model, name, one, count in zip(models, labels([str(m["path"]) for m in models]), kinds, rows, strict=True):
+        axes = _panel(figure, top + _TITLE_INCHES, _ROW_INCHES * count)
+        _draw_strip(axes, one, per_row, count)
+        title = f"{name}: {_counts(one)}; penalty {model['fragmentation']['penalty']:.4g}"
+        axes.set_title(drawable(title), loc="left", fontsize=10.5, parse_math=False)
+        top += _TITLE_INCHES + _ROW_INCHES * count
+    _draw_heading(figure, {kind for one in kinds for kind in one})
+    return figure
+
+
+def _panel(figure: Figure, top: float, height: float) -> Axes:
+    """A panel whose upper edge is so many inches below the figure's."""
+    width, whole = figure.get_size_inches()
+    return figure.add_axes(
+        (_LEFT / width, 1.0 - (top + height) / whole, 1.0 - (_LEFT + _RIGHT) / width, height / whole)
+    )
+
+
+def _draw_strip(axes: Axes, kinds: Sequence[str], per_row: int, rows: int) -> None:
+    """Draw one op a cell, the first row on top."""
+    for kind, (color, letter_color) in _COLORS.items():
+        places = [(i % per_row, i // per_row) for i, found in enumerate(kinds) if found == kind]
+        cells = [Rectangle((x, y + (1 - _CELL_HEIGHT) / 2), 1.0, _CELL_HEIGHT) for x, y in places]
+        axes.add_collection(PatchCollection(cells, facecolor=color, edgecolor="white", linewidth=0.8, gid=kind))
+        for x, y in places if kind in _LETTERS else ():
+            axes.text(x + 0.5, y + 0.5, MARKS[kind], color=letter_color, fontsize=7, ha="center", va="center_baseline")
+    axes.set_xlim(0, per_row)
+    axes.set_ylim(rows, 0)
+    axes.set_yticks([row + 0.5 for row in range(rows)], [str(row * per_row) for row in range(rows)], fontsize=8)
+    axes.set_xticks([])
+    axes.tick_params(length=0, colors="#666666")
+    axes.spines[:].set_visible(False)
+
+
+def _draw_heading(figure: Figure, kinds: set[str]) -> None:
+    height = figure.get_figheight()
+    figure.suptitle(
+        "Ops in graph order, with the number of each row's first op",
+        x=_LEFT / figure.get_figwidth(),
+        y=1.0 - 0.15 / height,
+        ha="left",
+        va="top",
+        fontsize=13,
+    )
+    handles = [Patch(facecolor=color, label=WORDS[kind]) for kind, (color, _) in _COLORS.items() if kind in kinds]
+    figure.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=((_LEFT - 0.1) / figure.get_figwidth(), 1.0 - 0.42 / height),
+        ncols=len(_COLORS),
+        frameon=False,
+        fontsize=10,
+        handlelength=1.2,
+    )
+
+
+def _counts(kinds: Sequence[str]) -> str:
+    counts = Counter(kinds)
+    return ", ".join(f"{counts[kind]} {WORDS[kind]}" for kind in _COLORS if counts[kind]) or "no ops"

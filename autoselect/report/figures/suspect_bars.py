@@ -1,0 +1,135 @@
+"""The worst nodes as horizontal bars, with what leaving each in or out does to the outputs; computes no figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator
+
+from autoselect.domain.layers import HEALTHY_RMSE_PER_SCALE, SUSPICIOUS_RMSE_PER_SCALE
+from autoselect.report.figures import drawing
+from autoselect.report.figures.layer_bars import FAINT, color_of, opacity_of
+from autoselect.report.figures.layout import view
+from autoselect.report.tables.layer_rows import Suspect, column, is_accumulated, op_type, records, worst
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from autoselect.report.tables.layer_rows import Table
+
+_ABLATIONS = {
+    "leave_one_in": ("outputs' error with this\nnode alone in integers", "large: it harms by itself"),
+    "leave_one_out": ("outputs' error with this\nnode alone left float", "small: it is to blame"),
+}
+_PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
+_WIDE = 20.0
+"""Values farther apart than this factor are drawn in decades."""
+_NAME = 38
+_ROW_INCHES = 0.27
+
+
+def suspects_figure(table: pd.DataFrame | Table, count: int = 20) -> Figure:
+    """Draw the nodes of largest ``rmse/scale``, worst on top.
+
+    Args:
+        table: The wide layer table; with ``leave_one_in`` or ``leave_one_out`` each of these gets a panel beside.
+        count: How many nodes at most.
+
+    Returns:
+        A figure 1200 dots wide, as high as the nodes need, or with a note where no node has a figure.
+    """
+    rows = records(table)
+    suspects = worst(rows, count)
+    figure = drawing.sheet(2.0 + _ROW_INCHES * max(len(suspects), 4))
+    drawing.headline(figure, f"Largest errors in steps: {len(suspects)} of {len(rows)} nodes")
+    if not suspects:
+        return drawing.note(figure, "No node has a measured error.")
+    found = [name for name in _ABLATIONS if np.isfinite(column([s.row for s in suspects], name)).any()]
+    panels = figure.subplots(1, 1 + len(found), sharey=True, squeeze=False, width_ratios=[1.6, *(1.0 for _ in found)])
+    drawing.frame(figure, left=0.5, right=0.35, top=0.85, bottom=0.85)
+    figure.subplots_adjust(wspace=0.22)
+    _draw_errors(panels[0, 0], suspects)
+    _set_names(panels[0, 0], rows, suspects)
+    drawing.fit_names(figure, panels[0, 0])
+    for axes, name in zip(panels[0, 1:], found, strict=True):
+        _draw_ablation(axes, suspects, name)
+    _draw_key(figure, suspects)
+    return figure
+
+
+def _draw_errors(axes: Axes, suspects: Sequence[Suspect]) -> None:
+    errors = np.array([s.error for s in suspects])
+    drawing.set_values(axes, errors, (HEALTHY_RMSE_PER_SCALE, SUSPICIOUS_RMSE_PER_SCALE), along="x")
+    bars = axes.barh(np.arange(len(suspects)), errors, height=0.72, linewidth=0, zorder=2)
+    for bar, suspect in zip(bars, suspects, strict=True):
+        bar.set_facecolor(color_of(suspect.error))
+        bar.set_alpha(opacity_of(suspect.row))
+    axes.bar_label(bars, [f"{error:.3g}" for error in errors], padding=3, fontsize=8.5, zorder=4, bbox=_PAPER)
+    for value, color, text, side in (
+        (HEALTHY_RMSE_PER_SCALE, drawing.GREEN, "healthy", "right"),
+        (SUSPICIOUS_RMSE_PER_SCALE, drawing.VERMILION, "suspicious", "left"),
+    ):
+        axes.axvline(value, color=color, linestyle="--", linewidth=1.1, zorder=3, gid=f"threshold {text}")
+        axes.text(
+            value,
+            1.0,
+            f" {value:.3g}: {text} ",
+            transform=axes.get_xaxis_transform(),
+            ha=side,
+            va="bottom",
+            fontsize=9,
+            color=color,
+        )
+    low, high = axes.get_xlim()
+    axes.set_xlim(low, high * (high / low) ** 0.1 if axes.get_xscale() == "log" else high * 1.1)
+    axes.set_xlabel("error in steps (rmse/scale)", fontsize=10)
+    drawing.tidy(axes, grid="x")
+
+
+def _set_names(axes: Axes, rows: Table, suspects: Sequence[Suspect]) -> None:
+    texts = [f"{drawing.label_of(rows, s.place, _NAME)}   {drawing.drawable(op_type(s.row))}" for s in suspects]
+    axes.set_yticks(range(len(suspects)), texts, fontsize=8.5, parse_math=False)
+    axes.set_ylim(len(suspects) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+
+
+def _draw_ablation(axes: Axes, suspects: Sequence[Suspect], name: str) -> None:
+    values = column([s.row for s in suspects], name)
+    _set_view(axes, values)
+    axes.plot(
+        values,
+        np.arange(len(suspects)),
+        linestyle="none",
+        marker="o",
+        markersize=7,
+        color=drawing.BLACK,
+        gid=name,
+        clip_on=False,
+        zorder=3,
+    )
+    below, above = _ABLATIONS[name]
+    axes.set_xlabel(below, fontsize=10)
+    axes.set_title(above, fontsize=9, color="#444444", pad=4)
+    axes.tick_params(axis="y", length=0)
+    drawing.tidy(axes, grid="both")
+
+
+def _set_view(axes: Axes, values: np.ndarray) -> None:
+    """Show the dots from end to end: their order counts, not their distance from 0."""
+    positive = values[values > 0]
+    if positive.size and positive.max() / positive.min() > _WIDE:
+        drawing.set_decades(axes, positive.min() / 2, positive.max() * 2, along="x")
+        axes.xaxis.set_major_locator(LogLocator(numticks=3))
+        return
+    axes.set_xlim(*view(values[np.isfinite(values)].tolist(), (), reach=0.0))
+    axes.xaxis.set_major_locator(MaxNLocator(2))
+    drawing.set_plain_numbers(axes, along="x")
+
+
+def _draw_key(figure: Figure, suspects: Sequence[Suspect]) -> None:
+    if any(is_accumulated(s.row) for s in suspects):
+        drawing.key(figure, [("pale: error accumulated up to here", drawing.VERMILION, FAINT)])

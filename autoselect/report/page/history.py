@@ -1,0 +1,212 @@
+"""How a run went: hypervolume over evaluations, time by stage, what racing saved, how to repeat it, what to mind."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autoselect.cases.settings import declared
+from autoselect.domain.objectives import Direction, Objective, losses
+from autoselect.domain.pareto import hypervolume
+from autoselect.report.page.models import amount_of, counted
+from autoselect.report.page.nodes import THRESHOLDS
+from autoselect.report.tables.frames import cost_columns, front_rows, number, reference_rows
+from autoselect.report.tables.layer_rows import ERROR, column, name_of, records
+
+if TYPE_CHECKING:
+    from autoselect.runs.run import Run
+
+Row = dict[str, Any]
+
+_CORNER = 1.1
+"""The corner of the hypervolume lies this much beyond the worst scored candidate, as a multiple of the spread."""
+_STAGES = {
+    "model": "read the model",
+    "data": "read the samples",
+    "calibrate": "calibrate and measure layers",
+    "reference": "float model",
+    "repairs": "try repairs",
+    "probes": "try units alone",
+    "trials": "trials",
+    "heldout": "held-out check",
+    "latency": "time the front",
+    "write": "write the result",
+}
+_NAMED = 3
+_FEW_SAMPLES = 500
+
+
+def hypervolumes(run: Run) -> list[tuple[int, float]]:
+    """The hypervolume after each evaluation, as a share of the last one.
+
+    An evaluation is a candidate that was run, on all samples or on part of them; known ones cost nothing. Objectives
+    are those of the run, each scaled to the spread of the scored candidates.
+
+    Returns:
+        Pairs of evaluations so far and share 0..1, one for each evaluation; none before two candidates are scored.
+    """
+    metric = str(run.summary["metric"])
+    direction: Direction = "minimize" if run.summary.get("direction") == "minimize" else "maximize"
+    names = (metric, *cost_columns(run.summary))
+    objectives = [Objective(name=name, direction=direction if name == metric else "minimize") for name in names]
+    told = [row for row in records(run.trials) if str(row.get("reused")) != "True" and row.get("state") != "failed"]
+    known = [[number(row.get(name)) for name in names] if _counts(row) else [None] for row in told]
+    scored = [place for place, values in enumerate(known) if None not in values]
+    if len(scored) < 2:
+        return []
+    table = losses(np.array([known[place] for place in scored], dtype=np.float64), objectives)
+    low, spread = table.min(axis=0), np.ptp(table, axis=0)
+    table = (table - low) / np.where(spread > 0, spread, 1.0)
+    grown = _growing(table)
+    found, value, rows = [], 0.0, dict(zip(scored, grown, strict=True))
+    for place in range(len(told)):
+        value = rows.get(place, value)
+        found.append((place + 1, value / grown[-1] if grown[-1] else 0.0))
+    return found
+
+
+def _counts(row: Mapping[str, Any]) -> bool:
+    return row.get("state") == "complete" and str(row.get("feasible", True)) != "False"
+
+
+def _growing(table: np.ndarray) -> list[float]:
+    """The hypervolume of the first row, of the first two rows, and so on; worked out only where it grows."""
+    corner = np.full(table.shape[1], _CORNER)
+    front, found = np.zeros((0, table.shape[1])), []
+    value = 0.0
+    for row in table:
+        if not np.any(np.all(front <= row, axis=1)):
+            front = np.vstack([front[~np.all(row <= front, axis=1)], row])
+            value = hypervolume(front, corner)
+        found.append(value)
+    return found
+
+
+def stages(run: Run) -> list[Row]:
+    """Seconds by stage, in order, and as a share of the longest; none for a run that was killed."""
+    spent = {str(k): number(v) or 0.0 for k, v in (run.summary.get("seconds") or {}).items()}
+    longest = max(spent.values(), default=0.0)
+    order = [name for name in _STAGES if name in spent] + [name for name in spent if name not in _STAGES]
+    return [
+        {
+            "name": _STAGES.get(name, name),
+            "text": duration(spent[name]),
+            "share": spent[name] / longest if longest else 0,
+        }
+        for name in order
+        if spent[name] >= 0.05
+    ]
+
+
+def duration(seconds: float) -> str:
+    """``4.2 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def savings(run: Run) -> list[Row]:
+    """What was not run: figures with what they count."""
+    total = number((run.summary.get("evaluated") or {}).get("search"))
+    rows = records(run.trials)
+    fresh = [row for row in rows if str(row.get("reused")) != "True"]
+    dropped = [row for row in fresh if row.get("state") == "dropped"]
+    reused = len(rows) - len(fresh)
+    worked = sum(number(row.get("build_seconds")) or 0.0 for row in fresh)
+    scoring = sum(number(row.get("score_seconds")) or 0.0 for row in fresh)
+    found = [
+        {"value": f"{len(rows):,}", "name": "trials"},
+        {"value": f"{sum(row.get('state') == 'complete' for row in fresh):,}", "name": "scored on all samples"},
+        {"value": f"{len(dropped):,}", "name": "dropped early by racing"},
+        {"value": f"{reused:,}", "name": "known already, not run again"},
+    ]
+    if total:
+        saved = sum(max(total - (number(row.get("samples")) or 0.0), 0.0) for row in dropped)
+        share = saved / (total * max(len(fresh), 1))
+        found.append({"value": f"{saved:,.0f}", "name": f"samples saved by racing ({100 * share:.1f} %)"})
+    found.append({"value": duration(worked), "name": "spent building, over all workers"})
+    found.append({"value": duration(scoring), "name": "spent scoring, over all workers"})
+    return found
+
+
+def facts(run: Run) -> list[tuple[str, str]]:
+    """What a repetition needs: names and values."""
+    manifest, settings = run.manifest, run.manifest.get("settings") or {}
+    found = [("started", str(manifest.get("created", ""))), ("seed", str(settings.get("seed", "")))]
+    found += [(key, str(settings.get(key, ""))) for key in ("sampler", "search_space", "fallback", "io_type")]
+    found += [(f"{part} samples", f"{count:,}") for part, count in (manifest.get("counts") or {}).items()]
+    found += [(name, str(value)) for name, value in (manifest.get("versions") or {}).items()]
+    found += [(f"hash of {name}", str(value)) for name, value in (manifest.get("hashes") or {}).items()]
+    return [(name.replace("_", " "), value) for name, value in found if value]
+
+
+def replay(run: Run) -> str:
+    """The command that was typed, else the Python call that does the same."""
+    if run.manifest.get("command"):
+        return str(run.manifest["command"])
+    settings = run.manifest.get("settings") or {}
+    told = settings | {key: value for key, value in (run.manifest.get("sources") or {}).items() if key not in settings}
+    model = told.pop("model", None) or "…"
+    given = {key: value for key, value in told.items() if key in declared() and value not in (None, [], ())}
+    arguments = ",\n".join(f"    {key}={value!r}" for key, value in given.items())
+    return f"autoselect.search(\n    {model!r},\n{arguments},\n)"
+
+
+def warnings_of(run: Run) -> list[str]:
+    """What the search warned of."""
+    return [str(message) for message in run.summary.get("warnings") or []]
+
+
+def advice(run: Run) -> list[str]:
+    """What to do next, each with the figure that it is given from."""
+    return [text for text in (_unfinished(run), _suspects(run), _noise(run), _infeasible(run)) if text]
+
+
+def _unfinished(run: Run) -> str:
+    if run.status != "interrupted":
+        return ""
+    wanted = (run.manifest.get("settings") or {}).get("trials")
+    where = shlex.quote(str(run.directory))
+    return (
+        f"The search was stopped after {counted(len(run.trials), 'trial')} of {wanted}, before the held-out check. "
+        f"Continue it: autoselect resume {where}"
+    )
+
+
+def _suspects(run: Run) -> str:
+    rows = records(run.layer_statistics)
+    limit = THRESHOLDS["suspicious"]
+    errors = column(rows, ERROR)
+    worst = sorted((i for i in range(len(rows)) if errors[i] > limit), key=lambda i: -errors[i])
+    if not worst:
+        return ""
+    names = ", ".join(name_of(rows[i]).split(";")[0] for i in worst[:_NAMED])
+    more = f" and {len(worst) - _NAMED} more" if len(worst) > _NAMED else ""
+    return (
+        f"{counted(len(worst), 'node')} with rmse/scale above {limit:g}, which the Quantization Debugger's guide calls "
+        f"suspicious: {names}{more}. `autoselect diagnose` tells why and what helps."
+    )
+
+
+def _noise(run: Run) -> str:
+    picked = next((row for row in front_rows(run.front, run.summary) if "balanced" in row.picks), None)
+    whole = next((row for row in reference_rows(run.summary) if row.label == "float"), None)
+    count = number((run.summary.get("evaluated") or {}).get("heldout"))
+    if picked is None or whole is None or whole.heldout is None or not count or count >= _FEW_SAMPLES:
+        return ""
+    if picked.heldout_low is None or picked.heldout_high is None:
+        return ""
+    width = amount_of(picked.heldout_high - picked.heldout_low, run.summary)
+    return f"With {count:,.0f} held-out samples the interval of a score is {width} wide; more samples narrow it."
+
+
+def _infeasible(run: Run) -> str:
+    if run.status != "nothing_feasible":
+        return ""
+    return "No model meets all limits; the front holds those that come closest. Loosen a limit, or give more trials."

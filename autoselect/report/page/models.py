@@ -1,0 +1,290 @@
+"""The models of a run as the page shows them: trials, front, references, pick cards and the verdict."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
+from autoselect.report.tables.frames import (
+    BYTE_COLUMNS,
+    PERCENT_METRICS,
+    ModelRow,
+    cost_columns,
+    format_cost,
+    format_score,
+    format_size,
+    front_rows,
+    largest,
+    metric_label,
+    number,
+    reference_rows,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from autoselect.runs.run import Run
+
+Row = dict[str, Any]
+
+_MANY = 1e5
+_FIGURES = ("drop", "size_bytes", "penalty", "segments", "float_ops", "float_macs_share", "sqnr_db", "samples")
+
+
+def further_columns(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    """Columns of the run's objectives that not every run has."""
+    return tuple(column for column in cost_columns(summary) if column not in DEFAULT_COSTS)
+
+
+def cost_axes(summary: Mapping[str, Any]) -> list[Row]:
+    """The run's objectives but the metric, for the charts: ``key``, ``label``, ``bytes`` (in kB), ``noisy``."""
+    return [
+        {
+            "key": column,
+            "label": BY_COLUMN[column].short,
+            "bytes": column in BYTE_COLUMNS,
+            "noisy": BY_COLUMN[column].noisy,
+        }
+        for column in cost_columns(summary)
+    ]
+
+
+def model_rows(run: Run, places: Mapping[str, int]) -> list[Row]:
+    """All trials in their order, those of the front with their held-out scores and picks.
+
+    Args:
+        run: The run.
+        places: Number of each node's row, by node name; recipes become lists of these.
+
+    Returns:
+        One row a trial: ``id``, ``number``, ``state``, ``origin``, ``score``, further columns of ``trials.csv``,
+        ``heldout`` (score, low, high; or None), ``nodes``, ``picks``, ``front`` (True once for each member).
+    """
+    metric = str(run.summary["metric"])
+    members, further = {row.label: row for row in front_rows(run.front, run.summary)}, further_columns(run.summary)
+    rows, met = [], set()
+    for record in _records(run.trials):
+        row = _trial(record, metric, places, further)
+        member = members.get(row["id"])
+        if member is not None and row["state"] == "complete" and row["id"] not in met:
+            met.add(row["id"])
+            row |= {"front": True, "picks": list(member.picks), "heldout": _heldout(member)}
+            row |= {name: member.cost(name) for name in further}  # Latency was measured once more.
+        rows.append(row)
+    return rows
+
+
+def _trial(record: Mapping[str, Any], metric: str, places: Mapping[str, int], further: Sequence[str]) -> Row:
+    names = left_out(record)
+    return {
+        "id": _text(record.get("id")),
+        "number": record.get("number"),
+        "state": _text(record.get("state")),
+        "origin": _text(record.get("origin")),
+        "reused": str(record.get("reused")) == "True",
+        "feasible": str(record.get("feasible", True)) != "False" or record.get("state") != "complete",
+        "score": number(record.get(metric)),
+        **{name: number(record.get(name)) for name in (*_FIGURES, *further)},
+        "nodes": sorted(places[name] for name in names if name in places),
+        "fallback": _recipe(record).get("fallback"),
+        "error": _text(record.get("error")),
+        "front": False,
+        "picks": [],
+        "heldout": None,
+    }
+
+
+def left_out(record: Mapping[str, Any]) -> list[str]:
+    """Names of the nodes that the recipe of a trial leaves out of integers."""
+    return [str(name) for name in _recipe(record).get("denylisted_nodes", [])]
+
+
+def _recipe(record: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        found = json.loads(_text(record.get("recipe")))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def reference_points(run: Run) -> list[Row]:
+    """The references: label, score, drop, size and penalty, held-out score with its interval."""
+    return [
+        {
+            "label": row.label,
+            "score": row.score,
+            "drop": row.drop,
+            "size_bytes": row.size_bytes,
+            "penalty": row.penalty,
+            **{name: row.cost(name) for name in further_columns(run.summary)},
+            "heldout": _heldout(row),
+        }
+        for row in reference_rows(run.summary)
+    ]
+
+
+def cards(run: Run, models: Sequence[Row]) -> list[Row]:
+    """One card a picked member, in the order of the pick names; all cells are texts."""
+    references = {row.label: row for row in reference_rows(run.summary)}
+    members = {row["id"]: row for row in models if row["front"]}
+    rows = [row for row in front_rows(run.front, run.summary) if row.picks]
+    every = (*references.values(), *rows)
+    scale = largest(value for row in every for value in (row.score, row.heldout))
+    axis = _axis([*references.values(), *rows])
+    found = [_card(run, row, members.get(row.label, {}), references, scale, axis) for row in rows]
+    order = list(run.picks)
+    return sorted(found, key=lambda card: order.index(card["picks"][0]))
+
+
+def _card(
+    run: Run,
+    row: ModelRow,
+    member: Mapping[str, Any],
+    references: Mapping[str, ModelRow],
+    scale: float | None,
+    axis: tuple[float, float],
+) -> Row:
+    whole, drop = references.get("float"), row.drop
+    integers = member.get("float_macs_share")
+    return {
+        "id": row.label,
+        "picks": list(row.picks),
+        "score": spoken(row.score, run.summary, scale),
+        "drop": lost(drop, run.summary),
+        "heldout": None if row.heldout is None else spoken(row.heldout, run.summary, scale),
+        "interval": _interval(row, run.summary, scale),
+        "bar": _bar(row, whole, axis),
+        "size": format_size(row.size_bytes),
+        "size_note": "" if whole is None else f"{100 * row.size_bytes / whole.size_bytes:.0f} % of float",
+        "penalty": f"{row.penalty:.2f}" if row.penalty < _MANY else f"{row.penalty:.3g}",
+        "nodes": len(member.get("nodes", [])),
+        "segments": member.get("segments"),
+        "further": [_further(row, column) for column in further_columns(run.summary) if column != "segments"],
+        "integer_macs": "" if integers is None else f"{100 * (1 - integers):.0f} %",
+        "command": export_command(run, row.picks[0]),
+    }
+
+
+def _further(row: ModelRow, column: str) -> Row:
+    """One more objective on a card: its name, its value, and the quartiles of a latency."""
+    value, low, high = row.cost(column), row.further.get("latency_low"), row.further.get("latency_high")
+    found = {"name": BY_COLUMN[column].label, "value": format_cost(column, value), "note": ""}
+    if BY_COLUMN[column].noisy and value is not None and low is not None and high is not None:
+        found |= {"value": f"{value:.3g}", "note": f"{low:.3g} to {high:.3g}, noisy"}
+    return found
+
+
+def export_command(run: Run, name: str) -> str:
+    """The command that copies a member out of the run folder."""
+    return f"autoselect pick {shlex.quote(str(run.directory))} --name {name} -o {name}.tflite"
+
+
+def _axis(rows: Sequence[ModelRow]) -> tuple[float, float]:
+    """Ends of the little axis that the cards share, with some room."""
+    values = [v for row in rows for v in (row.score, row.heldout, row.heldout_low, row.heldout_high) if v is not None]
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    room = 0.04 * (high - low) or 0.5
+    return low - room, high + room
+
+
+def _bar(row: ModelRow, whole: ModelRow | None, axis: tuple[float, float]) -> Row | None:
+    """Places on the card's axis in per cent: held-out score, its interval, and float's score."""
+    if row.heldout is None or row.heldout_low is None or row.heldout_high is None:
+        return None
+    points = {"low": row.heldout_low, "high": row.heldout_high, "value": row.heldout}
+    if whole is not None and whole.heldout is not None:
+        points["float"] = whole.heldout
+    return {name: round(100 * (value - axis[0]) / (axis[1] - axis[0]), 2) for name, value in points.items()}
+
+
+def _interval(row: ModelRow, summary: Mapping[str, Any], scale: float | None) -> str:
+    if row.heldout_low is None or row.heldout_high is None:
+        return ""
+    low, high = (spoken(v, summary, scale, unit=False) for v in (row.heldout_low, row.heldout_high))
+    return f"{low} to {high}"
+
+
+def spoken(value: float, summary: Mapping[str, Any], scale: float | None = None, *, unit: bool = True) -> str:
+    """A score as people say it: shares as per cent, everything else as it is."""
+    if is_share(summary):
+        return f"{100 * value:.1f}{' %' if unit else ''}"
+    return format_score(value, scale=scale)
+
+
+def is_share(summary: Mapping[str, Any]) -> bool:
+    """Whether the metric is a share of samples, which people know as per cent."""
+    return str(summary["metric"]) in PERCENT_METRICS
+
+
+def lost(drop: float | None, summary: Mapping[str, Any]) -> str:
+    """A drop in words: ``loses 1.2 points``, ``gains 0.1 points``, ``loses nothing``."""
+    if drop is None:
+        return ""
+    amount = amount_of(abs(drop), summary)
+    if not any(digit in "123456789" for digit in amount.split("e")[0]):
+        return "loses nothing"
+    return f"{'loses' if drop > 0 else 'gains'} {amount}"
+
+
+def amount_of(value: float, summary: Mapping[str, Any]) -> str:
+    """A difference of scores with its unit: ``1.2 points`` of a share, else the number and the metric's name."""
+    if not is_share(summary):
+        return f"{value:.3g} {metric_label(str(summary['metric']))}"
+    points = f"{100 * value:.1f}" if value >= 0.001 or value == 0 else f"{100 * value:.2g}"
+    return f"{points} {'point' if points == '1.0' else 'points'}"
+
+
+def verdict(run: Run, models: Sequence[Row]) -> str:
+    """The run in a sentence: what all-integer loses, and what the balanced pick gives back for which price."""
+    if run.front.empty:
+        return "No candidate has been scored yet."
+    whole = {row.label: row for row in reference_rows(run.summary)}.get("all-integer")
+    balanced = next((row for row in models if row["front"] and "balanced" in row["picks"]), None)
+    parts = []
+    if whole is not None and whole.drop is not None:
+        parts.append(f"all-integer {lost(whole.drop, run.summary)}")
+    if balanced is not None and balanced["drop"] is not None:
+        parts.append(_of_balanced(balanced, whole, run.summary))
+    text = "; ".join(parts) or f"The front has {len(run.front)} models"
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _of_balanced(row: Row, whole: ModelRow | None, summary: Mapping[str, Any]) -> str:
+    if not row["nodes"]:
+        return "balanced is that same all-integer model"
+    back = None if whole is None or whole.drop is None else whole.drop - row["drop"]
+    price = f"with {counted(len(row['nodes']), 'node')} out of integers"
+    if whole is not None:
+        price += f", {100 * (row['size_bytes'] / whole.size_bytes - 1):+.1f} % size".replace("-", "−")
+    if row["segments"] is not None:
+        price += f", {counted(int(row['segments']), 'segment')}"
+    if back is None or back <= 0 or whole is None or (whole.drop or 0) <= 0:
+        return f"balanced {lost(row['drop'], summary)} {price}"
+    amount = amount_of(back, summary)
+    said = f"{amount.split()[0]} of them" if is_share(summary) else f"{amount} of it"
+    if row["drop"] <= 0:
+        said = "all of them" if is_share(summary) else "all of it"
+    return f"balanced gives back {said} {price}"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 node``, ``3 nodes``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _heldout(row: ModelRow) -> list[float] | None:
+    if row.heldout is None or row.heldout_low is None or row.heldout_high is None:
+        return None
+    return [row.heldout, row.heldout_low, row.heldout_high]
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
+    return found
+
+
+def _text(cell: object) -> str:
+    return cell if isinstance(cell, str) else ""

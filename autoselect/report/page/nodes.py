@@ -1,0 +1,247 @@
+"""Why a front is what it is, node by node: errors, how often each is left out, islands, what they buy and cost."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autoselect.domain.layers import HEALTHY_RMSE_PER_SCALE, SUSPICIOUS_RMSE_PER_SCALE
+from autoselect.errors import AutoselectError
+from autoselect.report.page.models import amount_of, left_out
+from autoselect.report.tables.frames import format_size, number
+from autoselect.report.tables.layer_rows import ERROR, Record, common_folder, cut_middle, name_of, records
+from autoselect.runs.folder import RunFolder
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+if TYPE_CHECKING:
+    from autoselect.runs.run import Run
+
+Row = dict[str, Any]
+
+_NAME_LENGTH = 38
+_KINDS = {"i": "integer", "h": "hybrid", "f": "float"}
+_LETTERS = {word: letter for letter, word in _KINDS.items()}
+_SENSITIVITY = frozenset({"tensor_name", "unit", "probe", "estimate"})
+_ISLANDS = frozenset({"id", "nodes", "size_bytes", "penalty", "id_without", "drop_without", "drop_gain"})
+_STAYS = re.compile(r"stays integer|keeps it in integers")
+"""What the builder says of a denylisted node that is an integer op all the same."""
+
+
+def node_rows(run: Run) -> list[Row]:
+    """The nodes in graph order.
+
+    Returns:
+        For each node ``index``, ``name``, ``short``, ``op_type``, ``error`` (rmse/scale), ``front`` (share of the front
+        that leaves it out, 0..1, None for an empty front), ``buys`` (share of the damage that leaving its unit out is
+        estimated to take away, 0..1, or None), ``unit`` and ``unit_size``.
+    """
+    layers = records(run.layer_statistics)
+    folder, shares = common_folder(layers), _shares(run)
+    chosen = [set(left_out(row)) for row in _front_trials(run)]
+    rows = []
+    for place, layer in enumerate(layers):
+        name = name_of(layer)
+        share = shares.get(name, {})
+        rows.append(
+            {
+                "index": int(number(layer.get("index")) or 0) if "index" in layer else place,
+                "name": name,
+                "short": short_name(name, folder),
+                "op_type": str(layer.get("op_name") or ""),
+                "error": number(layer.get(ERROR)),
+                "accumulated": str(layer.get("verified")) == "False",
+                "front": sum(name in nodes for nodes in chosen) / len(chosen) if chosen else None,
+                "buys": share.get("buys"),
+                "unit": share.get("unit"),
+                "unit_size": share.get("unit_size", 1),
+                "macs": number(layer.get("macs")),
+            }
+        )
+    return rows
+
+
+def short_name(name: str, folder: str) -> str:
+    """A name without the folder that most share and without the names that were fused into it."""
+    first = name.split(";", maxsplit=1)[0]
+    return cut_middle(first.removeprefix(folder) or first, _NAME_LENGTH)
+
+
+def has_estimates(run: Run) -> bool:
+    """Whether the surrogate's estimates are there, and not only the probes from before the first trial."""
+    return any(
+        number_of(row["estimate"]) is not None for row in _table(RunFolder(run.directory).sensitivity, _SENSITIVITY)
+    )
+
+
+def _shares(run: Run) -> dict[str, Row]:
+    """Of each node its unit and the unit's share of the sum of all units' damage."""
+    rows = _table(RunFolder(run.directory).sensitivity, _SENSITIVITY)
+    column = "estimate" if has_estimates(run) else "probe"
+    damage = {row["unit"]: number_of(row[column]) or 0.0 for row in rows}
+    total = sum(damage.values())
+    sizes: dict[str, int] = {}
+    for row in rows:
+        sizes[row["unit"]] = sizes.get(row["unit"], 0) + 1
+    return {
+        row["tensor_name"]: {
+            "buys": damage[row["unit"]] / total if total > 0 else None,
+            "unit": row["unit"],
+            "unit_size": sizes[row["unit"]],
+        }
+        for row in rows
+    }
+
+
+def _front_trials(run: Run) -> list[Record]:
+    """The first complete trial of each member of the front, in the order of ``front.csv``."""
+    first: dict[str, Record] = {}
+    for row in records(run.trials):
+        if row.get("state") == "complete":
+            first.setdefault(str(row.get("id")), row)
+    return [first[str(row.get("id"))] for row in records(run.front) if str(row.get("id")) in first]
+
+
+def strips(run: Run, nodes: Sequence[Row]) -> list[Row]:
+    """The nodes of each member of the front as runs of one kind, in graph order.
+
+    Returns:
+        For each member ``id``, ``picks``, ``runs`` (``kind``, ``start``, ``length``, ``text``) and ``text``, which says
+        the same in words.
+    """
+    found = []
+    picks = {str(row["id"]): str(row["pick"]) for row in records(run.front)}
+    for trial in _front_trials(run):
+        kinds = _kinds(run, trial, nodes)
+        runs = list(_runs(kinds, nodes))
+        name = str(trial["id"])
+        found.append({"id": name, "picks": picks.get(name, ""), "runs": runs, "text": _in_words(runs)})
+    return found
+
+
+def _kinds(run: Run, trial: Record, nodes: Sequence[Row]) -> list[str]:
+    """What each node is, from the model's file where it is there, else from recipe and fallbacks."""
+    path = run.directory / "front" / f"{trial['id']}.tflite"
+    built = _kinds_built(path)
+    return [built.get(node["name"]) or _kind_told(node["name"], trial) for node in nodes]
+
+
+def _kinds_built(path: Path) -> dict[str, str]:
+    try:
+        graph = reader.read_graph(fb.parse(fb.read_model_file(path)))
+    except AutoselectError:
+        return {}
+    return {
+        graph.tensors[op.outputs[0]].name: op.kind.value for op in graph.ops if op.outputs and op.kind.value in _LETTERS
+    }
+
+
+def _kind_told(name: str, trial: Record) -> str:
+    if name not in left_out(trial):
+        return "integer"
+    reasons = json.loads(str(trial.get("fallbacks"))) if isinstance(trial.get("fallbacks"), str) else {}
+    reason = reasons.get(name)
+    if reason is not None:
+        return "integer" if _STAYS.search(reason) else "float"
+    recipe = json.loads(str(trial.get("recipe")))
+    return "float" if recipe["fallback"] == "float" or name in recipe.get("float_nodes", []) else "hybrid"
+
+
+def _runs(kinds: Sequence[str], nodes: Sequence[Row]) -> Iterator[Row]:
+    start = 0
+    for kind, group in groupby(kinds):
+        length = len(list(group))
+        first, last = nodes[start], nodes[start + length - 1]
+        where = f"{first['index']}: {first['short']}"
+        if length > 1:
+            where = f"{first['index']} to {last['index']}: {first['short']} … {last['short']}"
+        yield {"kind": kind, "start": start, "length": length, "text": f"{WORDS[kind]}, {where}"}
+        start += length
+
+
+WORDS: Mapping[str, str] = {"integer": "int8", "hybrid": "DRQ", "float": "float"}
+"""What a reader sees for each kind of node."""
+
+
+def _in_words(runs: Sequence[Row]) -> str:
+    islands = [run for run in runs if run["kind"] != "integer"]
+    if not islands:
+        return "all nodes int8"
+    return "; ".join(run["text"] for run in islands) + "; everything else int8"
+
+
+def island_rows(run: Run, nodes: Sequence[Row]) -> list[Row]:
+    """What each float island of a pick buys and costs, in words; empty where the search did not work it out."""
+    places = {node["name"]: node for node in nodes}
+    drops = {str(row["id"]): number(row.get("drop")) for row in records(run.front)}
+    picks = {str(row["id"]): str(row["pick"]) for row in records(run.front)}
+    found = []
+    for row in _table(RunFolder(run.directory).islands, _ISLANDS):
+        members = [places[name] for name in json.loads(row["nodes"]) if name in places]
+        if not members or row["id"] not in drops:
+            continue
+        members.sort(key=lambda node: int(node["index"]))
+        found.append(
+            {
+                "id": row["id"],
+                "picks": picks[row["id"]].replace(",", ", "),
+                "where": _where(members),
+                "names": [member["name"] for member in members],
+                "count": len(members),
+                "buys": _buys(row, drops[row["id"]], run.summary),
+                "measured": bool(row["id_without"]),
+                "size": _signed(number_of(row["size_bytes"])),
+                "penalty": f"{number_of(row['penalty']) or 0.0:+.2f}".replace("-", "−"),
+            }
+        )
+    return found
+
+
+def _where(members: Sequence[Row]) -> str:
+    first, last = members[0], members[-1]
+    if len(members) == 1:
+        return f"{first['index']}: {first['short']}"
+    return f"{first['index']} to {last['index']}: {first['short']} … {last['short']}"
+
+
+def _buys(row: Mapping[str, str], drop: float | None, summary: Mapping[str, Any]) -> str:
+    """How much of the metric: measured where the pick was scored without the island, else estimated."""
+    without = number_of(row["drop_without"])
+    if without is not None and drop is not None:
+        gain = without - drop
+        return f"{'−' if gain < 0 else ''}{amount_of(abs(gain), summary)}"
+    expected = number_of(row["drop_gain"])
+    return "unknown" if expected is None else f"about {amount_of(max(expected, 0.0), summary)}"
+
+
+def _signed(size: float | None) -> str:
+    if size is None:
+        return ""
+    return f"{'−' if size < 0 else '+'}{format_size(abs(size))}"
+
+
+def _table(path: Path, columns: frozenset[str]) -> list[dict[str, str]]:
+    """The rows of a CSV file of the run folder; none where it is missing, damaged or without one of the columns."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, ValueError, csv.Error):
+        return []
+    return [row for row in rows if columns <= row.keys() and None not in row and None not in row.values()]
+
+
+def number_of(text: str) -> float | None:
+    """A cell of a CSV file as a finite number, None where it is none."""
+    try:
+        return number(float(text))
+    except ValueError:
+        return None
+
+
+THRESHOLDS = {"healthy": HEALTHY_RMSE_PER_SCALE, "suspicious": SUSPICIOUS_RMSE_PER_SCALE}
+"""Marks on the bars of rmse/scale."""

@@ -1,0 +1,126 @@
+"""Writes ``report.html``: one file, no network, made of plain rows; computes nothing and runs no model."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from autoselect._version import __version__
+from autoselect.report.page import history as page_history
+from autoselect.report.page import models as page_models
+from autoselect.report.page import nodes as page_nodes
+from autoselect.report.tables.frames import front_rows, heldout_in_words, metric_label, reference_rows
+from autoselect.report.tables.plain import plain
+from autoselect.runs.files import write_text
+
+if TYPE_CHECKING:
+    from autoselect.runs.run import Run
+
+_STATUS = {
+    "complete": "complete",
+    "interrupted": "stopped early",
+    "nothing_feasible": "complete; nothing meets the limits",
+}
+
+
+def write_page(run: Run, path: Path) -> Path:
+    """Write the page of a run.
+
+    Args:
+        run: As ``load_run`` gives it.
+        path: The file.
+
+    Returns:
+        The file, written whole or not at all.
+
+    Raises:
+        StorageError: If it cannot be written.
+    """
+    write_text(path, page_of(run))
+    return path
+
+
+def page_of(run: Run) -> str:
+    """The page of a run as HTML."""
+    environment = Environment(
+        loader=PackageLoader("autoselect.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
+    return environment.get_template("report.html.j2").render(
+        **context(run), style=_asset("report.css"), script=_asset("report.js"), plotly=_plotly()
+    )
+
+
+def context(run: Run) -> dict[str, Any]:
+    """Everything that the template shows, as plain rows; ``data`` is what the page's script works on."""
+    nodes = page_nodes.node_rows(run)
+    models = page_models.model_rows(run, {node["name"]: place for place, node in enumerate(nodes)})
+    references = page_models.reference_points(run)
+    metric = str(run.summary["metric"])
+    return {
+        "model": _model_name(run),
+        "version": __version__,
+        "directory": str(run.directory),
+        "status": _STATUS.get(run.status, run.status),
+        "counts": run.summary.get("counts") or {},
+        "evaluated": run.summary.get("evaluated") or {},
+        "metric": metric_label(metric),
+        "verdict": _unbroken(page_models.verdict(run, models)),
+        "heldout": _unbroken(
+            heldout_in_words(front_rows(run.front, run.summary), reference_rows(run.summary), run.summary)
+        ),
+        "ended_early": run.summary.get("ended_early"),
+        "cards": page_models.cards(run, models),
+        "nodes": nodes,
+        "estimated": page_nodes.has_estimates(run),
+        "thresholds": page_nodes.THRESHOLDS,
+        "strips": page_nodes.strips(run, nodes),
+        "kinds": page_nodes.WORDS,
+        "islands": page_nodes.island_rows(run, nodes),
+        "stages": page_history.stages(run),
+        "savings": page_history.savings(run),
+        "facts": page_history.facts(run),
+        "replay": page_history.replay(run),
+        "warnings": page_history.warnings_of(run),
+        "advice": page_history.advice(run),
+        "data": plain(
+            {
+                "metric": {
+                    "label": metric_label(metric),
+                    "share": page_models.is_share(run.summary),
+                    "maximize": run.summary.get("direction") != "minimize",
+                },
+                "costs": page_models.cost_axes(run.summary),
+                "command": page_models.export_command(run, "{}"),
+                "models": models,
+                "references": references,
+                "nodes": [[node["short"], node["name"]] for node in nodes],
+                "hypervolume": page_history.hypervolumes(run),
+            }
+        ),
+    }
+
+
+def _unbroken(text: str) -> str:
+    """The text with its per cent signs and units kept on the line of their numbers."""
+    return re.sub(r"(?<=\d) (?=%|kB|MB|B\b|points?\b)", "\N{NO-BREAK SPACE}", text)
+
+
+def _model_name(run: Run) -> str:
+    source = str((run.manifest.get("sources") or {}).get("model") or "")
+    return Path(source).name if source else "model"
+
+
+def _asset(name: str) -> Markup:
+    """A style sheet or script of our own: no data, so it goes into the page as it is."""
+    return Markup(files("autoselect.report").joinpath("templates", name).read_text(encoding="utf-8"))
+
+
+def _plotly() -> Markup:
+    """The plotting library's script, which holds no end tag of a script."""
+    return Markup(files("autoselect.report").joinpath("vendor", "plotly-basic.min.js").read_text(encoding="utf-8"))

@@ -1,0 +1,1 @@
+"""Plain rows and lines of text. Refuses to draw and to print."""

@@ -1,0 +1,211 @@
+"""Lines of text from a diagnosis: its facts, the suspects, the advice, the ablation; prints nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autoselect.domain.findings import Advice
+from autoselect.report.tables.frames import MISSING, format_score, number
+from autoselect.report.tables.layer_rows import (
+    ERROR,
+    Record,
+    Table,
+    column,
+    cut_middle,
+    is_accumulated,
+    name_of,
+    node_number,
+    op_type,
+    records,
+    worst,
+)
+from autoselect.report.tables.model_tables import Row, aligned, clean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_GAP = 2
+_NAME_ROOM = 26
+"""Characters that a name keeps before another column may take the room."""
+_SUBJECTS = 4
+_ACCUMULATED = "~"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    heading: str
+    cell: Callable[[Record], str]
+
+
+def _figures(name: str, heading: str) -> _Column:
+    return _Column(heading=heading, cell=lambda row: _short(number(row.get(name))))
+
+
+_OPTIONAL = (
+    ("leave_one_in", _figures("leave_one_in", "alone in")),
+    ("leave_one_out", _figures("leave_one_out", "alone out")),
+    ("bias_shift", _figures("bias_shift", "bias shift")),
+    ("range", _figures("range", "range")),
+    ("sqnr_db", _figures("sqnr_db", "SQNR dB")),
+    ("max_abs_error", _figures("max_abs_error", "max error")),
+    ("clipped_share", _figures("clipped_share", "clipped")),
+    ("weight_range_ratio", _figures("weight_range_ratio", "weights ratio")),
+    ("error_growth", _figures("error_growth", "growth")),
+    ("mean_error", _figures("mean_error", "mean error")),
+)
+"""Further columns, in the order in which they get the room that names leave."""
+
+
+def suspect_lines(table: pd.DataFrame | Table, *, count: int = 10, width: int = 80) -> tuple[str, ...]:
+    """The nodes of largest rmse/scale, worst first.
+
+    Args:
+        table: The wide layer table.
+        count: How many nodes at most.
+        width: Columns of the page; 60 or more. What is there beyond the needs of the names goes to further figures.
+
+    Returns:
+        A heading, a line a node, and where needed a line on the mark of accumulated errors; none where no node has
+        an error. Each line is at most ``width`` characters.
+    """
+    rows = records(table)
+    suspects = worst(rows, count)
+    if not suspects:
+        return ()
+    listed = [suspect.row for suspect in suspects]
+    fixed: list[Row] = [("op", "type", ERROR)]
+    for suspect in suspects:
+        mark = _ACCUMULATED if is_accumulated(suspect.row) else ""
+        place = node_number(suspect.row, suspect.place)
+        fixed.append((place, cut_middle(op_type(suspect.row), 24), f"{mark}{_short(suspect.error)}"))
+    names = [name_of(row) for row in listed]
+    wished = min(max(map(len, names)), _NAME_ROOM if width < 100 else 2 * _NAME_ROOM)
+    chosen = _chosen(listed, width - _needed(fixed) - wished)
+    cells = [(c.heading, *map(c.cell, listed)) for c in chosen]
+    figures = [(*row, *more) for row, *more in zip(fixed, *cells, strict=True)]
+    room = width - _needed(figures)
+    lines = aligned(
+        [(*row, name) for row, name in zip(figures, ("node", *(cut_middle(n, room) for n in names)), strict=True)],
+        right=(0, *range(2, 3 + len(chosen))),
+    )
+    notes = [f"{_ACCUMULATED} accumulated error: no debug model verifies this node"]
+    return (*lines, *(notes if any(map(is_accumulated, listed)) else ()))
+
+
+def _needed(rows: Sequence[Row]) -> int:
+    """Characters of the columns with a gap after each."""
+    return sum(max(map(len, cells)) + _GAP for cells in zip(*rows, strict=True))
+
+
+def _chosen(rows: Table, room: int) -> list[_Column]:
+    """The further columns that hold a figure and fit."""
+    chosen = []
+    for name, optional in _OPTIONAL:
+        if not np.isfinite(column(rows, name)).any():
+            continue
+        room -= _GAP + max(len(optional.heading), *(len(optional.cell(row)) for row in rows))
+        if room < 0:
+            break
+        chosen.append(optional)
+    return chosen
+
+
+def advice_lines(advice: Iterable[Advice], *, width: int = 80) -> tuple[str, ...]:
+    """The advice as numbered paragraphs, in its order.
+
+    Args:
+        advice: What to print.
+        width: Columns of the page; a word that is longer than a line stays whole.
+
+    Returns:
+        Lines; an empty one between paragraphs. None for no advice.
+    """
+    lines: list[str] = []
+    for place, item in enumerate(advice, start=1):
+        number_of = f"{place}. "
+        inner = " " * len(number_of)
+        lines += ["" for _ in range(place > 1)]
+        lines += _wrapped(item.title, width, first=number_of, rest=inner)
+        told = (
+            ("At", _listed(item.subjects)),
+            ("Found", item.evidence),
+            ("Held against", f"{item.threshold} ({item.source})" if item.source else item.threshold),
+            ("Do", item.action),
+        )
+        for label, text in told:
+            if text:
+                lines += _wrapped(f"{label}: {text}", width, first=inner, rest=f"{inner}  ")
+    return tuple(lines)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """A few names, and how many more there are."""
+    shown = ", ".join(names[:_SUBJECTS])
+    hidden = len(names) - _SUBJECTS
+    return f"{shown} and {hidden} more" if hidden > 0 else shown
+
+
+def _wrapped(text: str, width: int, *, first: str, rest: str) -> list[str]:
+    words = clean(" ".join(text.split()))
+    return wrap(
+        words, width, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def ablation_lines(table: pd.DataFrame | Table, *, width: int = 80) -> tuple[str, ...]:
+    """What single nodes do to the outputs: the one that harms most by itself, and the one whose absence helps most.
+
+    Returns:
+        Wrapped lines; none where nothing was measured.
+    """
+    rows = records(table)
+    lines: list[str] = []
+    for name, largest, words in (
+        ("leave_one_in", True, "With one node in integers, the outputs' error is largest for {name}: {value}"),
+        ("leave_one_out", False, "With one node left float, the outputs' error is smallest for {name}: {value}"),
+    ):
+        values = column(rows, name)
+        known = int(np.isfinite(values).sum())
+        if known:
+            best = int(np.nanargmax(values) if largest else np.nanargmin(values))
+            told = words.format(name=name_of(rows[best]), value=_short(float(values[best])))
+            lines += _wrapped(f"{told} of the signal's power ({known} measured).", width, first="", rest="  ")
+    return tuple(lines)
+
+
+def facts_line(facts: Mapping[str, Any]) -> str:
+    """What was measured on what, in one sentence; facts that are missing are left out."""
+    data = "debug samples" if facts.get("debug_data_given") else "of them"
+    weights = "per-channel" if facts.get("per_channel", True) else "per-tensor"
+    told = [
+        f"{facts['nodes']} nodes" if "nodes" in facts else "",
+        f"{weights} weights{', mixed by a recipe' if facts.get('recipe') else ''}",
+        f"calibrated on {facts['calibration_samples']} samples" if "calibration_samples" in facts else "",
+        f"measured on {facts['debug_samples']} {data}" if "debug_samples" in facts else "",
+        f"{_total(facts.get('seconds'))}",
+    ]
+    model = " ".join(str(facts.get("model") or "").split())
+    return clean(f"{model}: {', '.join(filter(None, told))}." if model else f"{', '.join(filter(None, told))}.")
+
+
+def _total(seconds: object) -> str:
+    """The stages' seconds together."""
+    if not isinstance(seconds, Mapping):
+        return ""
+    total = sum(found for value in seconds.values() if (found := number(value)) is not None)
+    return f"{total:.1f} s"
+
+
+def metric_rows(metrics: Mapping[str, float]) -> tuple[Row, ...]:
+    """The model's metrics: name, value."""
+    return tuple((clean(name), format_score(number(value))) for name, value in metrics.items())
+
+
+def _short(value: float | None) -> str:
+    """Three digits are enough to compare errors by."""
+    return MISSING if value is None else f"{value:.3g}"

@@ -1,0 +1,91 @@
+"""What a target makes of a model, as plain tables of text; computes no figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from autoselect.report.tables.frames import format_size
+from autoselect.report.tables.model_tables import clean
+
+Row = tuple[str, ...]
+
+
+def cost_rows(found: Mapping[str, Any]) -> list[Row]:
+    """The verdict, and what the penalty is made of.
+
+    Args:
+        found: As ``autoselect.inspect`` returns it.
+    """
+    target = found["target"]
+    places = Counter(one["place"] for one in target["placements"])
+    rows: list[Row] = [
+        ("verdict", clean(target["refusal"]) if target["refusal"] else "accepted"),
+        ("ops", ", ".join(f"{count} {place}" for place, count in places.items())),
+        ("segments", str(target["segments"])),
+        ("crossings", f"{target['crossing_tensors']} tensors, {format_size(target['crossing_bytes'])}"),
+        ("activations", f"{format_size(target['arena_bytes'])} at the peak"),
+        ("penalty", f"{_figure(target['penalty'])} {target['unit']}"),
+    ]
+    if target["unit"] == "points":
+        return rows
+    parts = (("accelerator", "accelerator_cost"), ("host", "host_cost"), ("crossings", "crossing_cost"))
+    return [*rows, *((f"  {name}", f"{_figure(target[key])} {target['unit']}") for name, key in parts)]
+
+
+def placement_rows(found: Mapping[str, Any]) -> list[Row]:
+    """Each op of the main subgraph: number, type, precision, place, cost and reason."""
+    ops = found["subgraphs"][0]["ops"]
+    header = ("op", "type", "precision", "place", "cost", "why")
+    body = [
+        (
+            str(i),
+            str(op["op_type"]),
+            placed["precision"] or "",
+            placed["place"],
+            _figure(placed["cost"]),
+            clean(placed["reason"]),
+        )
+        for i, (op, placed) in enumerate(zip(ops, found["target"]["placements"], strict=True))
+    ]
+    return [header, *body]
+
+
+def island_rows(found: Mapping[str, Any]) -> list[Row]:
+    """Each island: number, ops by type, their numbers, and what it costs."""
+    ops, unit = found["subgraphs"][0]["ops"], found["target"]["unit"]
+    body = []
+    for number, island in enumerate(found["target"]["islands"], start=1):
+        types = Counter(str(ops[i]["op_type"]) for i in island["ops"])
+        told = ", ".join(f"{count} {name}" if count > 1 else name for name, count in types.items())
+        body.append((str(number), told, _ranges(island["ops"]), _figure(island["gain"])))
+    return [("island", "ops", "numbers", f"costs, {unit}"), *body] if body else [("none",)]
+
+
+def advice_lines(found: Mapping[str, Any]) -> list[str]:
+    """The one island whose removal would help most, in a sentence."""
+    target = found["target"]
+    if target["best_island"] is None:
+        return []
+    gain = target["islands"][target["best_island"]]["gain"]
+    return [
+        f"Taking island {target['best_island'] + 1} into integers helps most: "
+        f"{_figure(gain)} of {_figure(target['penalty'])} {target['unit']}."
+    ]
+
+
+def _figure(value: float) -> str:
+    """Four digits, and all of them before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _ranges(numbers: list[int]) -> str:
+    """``3-5, 9`` of ascending numbers."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -1,0 +1,1 @@
+"""What the trials come to: front, picks, held-out scores, reasons, files. Refuses to propose candidates."""

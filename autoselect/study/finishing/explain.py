@@ -1,0 +1,137 @@
+"""Why the front is what it is: what each node and each float island of a pick is estimated to buy and known to cost.
+
+Size and penalty are forecasts, which are exact. What a node buys is the surrogate's estimate; what an island buys is
+measured where the search tried the pick without it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autoselect.domain.recipe import Recipe
+from autoselect.runs.folder import RunFolder
+from autoselect.runs.records import TrialRecord
+from autoselect.study.proposing.hypervolume_gain import Link, fit_link
+from autoselect.study.proposing.observations import Reader, Seen
+from autoselect.study.proposing.problem import Mask, Problem
+from autoselect.study.proposing.surrogate import Surrogate
+from autoselect.study.proposing.surrogate_proposer import learn
+
+SENSITIVITY_COLUMNS = ("tensor_name", "unit", "probe", "estimate")
+"""Of ``sensitivity.csv``. Both figures are error power over signal power of the model's outputs that the node's unit
+gives in integers: before the first trial, and as the surrogate learned it from all trials (empty until then)."""
+
+ISLAND_COLUMNS = (
+    "id",
+    "island",
+    "nodes",
+    "size_bytes",
+    "penalty",
+    "divergence",
+    "divergence_without",
+    "id_without",
+    "drop_without",
+    "drop_gain",
+)
+"""Of ``islands.csv``. Size and penalty are what the island adds to the pick. The divergences (error power over signal
+power of the outputs) and the gain (loss of the metric that the island is expected to avert) are estimates. Id and drop
+are those of the pick without the island, where it was scored."""
+
+_FEWEST = 2
+"""Candidates that a surrogate can learn from."""
+
+
+def write_explanations(
+    folder: RunFolder, problem: Problem, template: Recipe, records: Sequence[TrialRecord], picks: Mapping[str, str]
+) -> None:
+    """Write ``sensitivity.csv`` and ``islands.csv``; without records only what is known before the first trial.
+
+    Args:
+        folder: Of the run.
+        problem: What the sampler knew.
+        template: What the search's recipes have in common.
+        records: All trials.
+        picks: Front member's id by pick name.
+    """
+    told = Reader.like(template, problem).told(records)
+    learned = [seen for _, seen in told if math.isfinite(seen.log_divergence)]
+    surrogate = None
+    if len(learned) >= _FEWEST:
+        surrogate = Surrogate(problem)
+        learn(surrogate, learned)
+    folder.write_table(folder.sensitivity, SENSITIVITY_COLUMNS, sensitivity_rows(problem, surrogate))
+    folder.write_table(folder.islands, ISLAND_COLUMNS, island_rows(problem, surrogate, told, set(picks.values())))
+
+
+def sensitivity_rows(problem: Problem, surrogate: Surrogate | None) -> Iterator[dict[str, object]]:
+    """One row a node that the search may move, in graph order of its units."""
+    terms = surrogate.terms.tolist() if surrogate is not None else [""] * len(problem.atoms)
+    for unit, (atom, term) in enumerate(zip(problem.atoms, terms, strict=True)):
+        for name in sorted(atom.nodes):
+            yield {"tensor_name": name, "unit": unit, "probe": atom.sensitivity, "estimate": term}
+
+
+def island_rows(
+    problem: Problem, surrogate: Surrogate | None, told: Sequence[tuple[TrialRecord, Seen]], wanted: set[str]
+) -> Iterator[dict[str, object]]:
+    """One row an island of the wanted candidates; those that the units cannot express have none."""
+    scored = {seen.mask: record for record, seen in told if record.scores is not None}
+    oracle = _Oracle.made(surrogate, [seen for _, seen in told])
+    done: set[str] = set()
+    for record, seen in told:
+        if record.id not in wanted or record.id in done or record.recipe is None:
+            continue
+        if problem.nodes_of(seen.mask) != record.recipe.denylisted_nodes:
+            continue
+        done.add(record.id)
+        for number, island in enumerate(problem.islands(seen.mask)):
+            row = _island_row(problem, oracle, seen.mask, island, scored.get(seen.mask & ~island))
+            yield {"id": record.id, "island": number, **row}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Oracle:
+    """What is expected of candidates that were not scored."""
+
+    surrogate: Surrogate
+    link: Link
+
+    @staticmethod
+    def made(surrogate: Surrogate | None, seen: Sequence[Seen]) -> _Oracle | None:
+        """None where too little is known."""
+        known = [(s.log_divergence, s.loss) for s in seen if s.loss is not None and math.isfinite(s.log_divergence)]
+        if surrogate is None or len(known) < _FEWEST:
+            return None
+        return _Oracle(surrogate=surrogate, link=fit_link(*np.array(known, dtype=np.float64).T))
+
+    def of(self, mask: Mask, rest: Mask) -> dict[str, object]:
+        """A candidate against the same without an island."""
+        belief = self.surrogate.believe([mask, rest])
+        losses = self.link.losses(belief).mean(axis=1)
+        return {
+            "divergence": math.exp(belief.mean[0]),
+            "divergence_without": math.exp(belief.mean[1]),
+            "drop_gain": float(losses[1] - losses[0]),
+        }
+
+
+def _island_row(
+    problem: Problem, oracle: _Oracle | None, mask: Mask, island: Mask, without: TrialRecord | None
+) -> dict[str, object]:
+    rest = mask & ~island
+    whole, less = problem.forecast(mask), problem.forecast(rest)
+    row: dict[str, object] = {
+        "nodes": json.dumps(sorted(problem.nodes_of(island) - problem.pinned)),
+        "size_bytes": whole.size_bytes - less.size_bytes,
+        "penalty": whole.penalty - less.penalty,
+    }
+    if oracle is not None:
+        row |= oracle.of(mask, rest)
+    if without is not None and without.scores is not None:
+        row |= {"id_without": without.id, "drop_without": without.scores.drop}
+    return row

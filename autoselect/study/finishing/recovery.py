@@ -1,0 +1,87 @@
+"""Brings a run folder in order that a killed search left: writes what Ctrl-C would have written; scores nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autoselect.cases.events import ignore
+from autoselect.cases.files import CaseFiles
+from autoselect.cases.prepare import Case
+from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.domain.layers import COLUMNS, LayerTable
+from autoselect.domain.objectives import Objective
+from autoselect.domain.quantities import objectives_of
+from autoselect.errors import RunFolderError
+from autoselect.runs.folder import RunFolder, read_json
+from autoselect.study.finishing import result
+from autoselect.study.finishing.finish import Finish
+from autoselect.study.recording.folder_lock import locked
+from autoselect.study.recording.optuna_study import SearchStudy, read_records
+
+
+def recover(folder: RunFolder) -> bool:
+    """Write tables, front and summary of the finished trials, where the folder does not hold them already.
+
+    A folder that is in order is only read.
+
+    The run can be resumed as before: nothing that a resume needs is removed.
+
+    Returns:
+        Whether anything had to be written.
+
+    Raises:
+        RunFolderError: If the folder holds no run, or another process is working in it.
+    """
+    manifest = folder.read_manifest()
+    if not folder.study.exists() and folder.summary.exists():
+        return False
+    if _trials_told(folder) == len(read_records(folder.study)):
+        return False
+    with locked(folder):
+        settings = make_settings(**manifest["settings"])
+        metric = manifest["metric"]
+        objectives = objectives_of(tuple(settings.objectives), metric["name"], metric["direction"])
+        records = SearchStudy(folder.study, objectives).records()
+        if not folder.layer_statistics.exists():
+            folder.write_table(folder.layer_statistics, COLUMNS, ())
+        _finish(folder, manifest, settings, objectives).write(records, _float_model(folder, manifest), None, ignore)
+    return True
+
+
+def _trials_told(folder: RunFolder) -> int | None:
+    """Trials in the summary; None where it, or a table that belongs to it, is missing or damaged."""
+    if not all(path.exists() for path in (folder.trials, folder.front_table, folder.layer_statistics)):
+        return None
+    try:
+        counts = read_json(folder.summary, missing="").get("counts")
+    except RunFolderError:
+        return None
+    return counts.get("trials") if isinstance(counts, dict) else None
+
+
+def _float_model(folder: RunFolder, manifest: dict[str, Any]) -> result.Reference:
+    try:
+        return result.Reference(**manifest["float_model"])
+    except (KeyError, TypeError):
+        raise RunFolderError(
+            f"{folder.root} holds a run that was stopped before it wrote its tables, and its manifest lacks the float "
+            f"model's scores. Run `autoselect resume {folder.root}`."
+        ) from None
+
+
+def _finish(
+    folder: RunFolder, manifest: dict[str, Any], settings: SearchSettings, objectives: tuple[Objective, ...]
+) -> Finish:
+    float_model = _float_model(folder, manifest)
+    metric = objectives[0]
+    settings = result.with_demanded_score(settings, float_model, metric.name, metric.direction)
+    case = Case(
+        files=CaseFiles(root=folder.work),
+        layers=LayerTable(nodes=(), statistics=()),
+        counts=manifest["counts"],
+        hashes=manifest["hashes"],
+        has_heldout=False,
+        warnings=tuple(manifest.get("warnings", ())),
+    )
+    yardstick = result.yardstick_of(float_model, metric.direction, settings)
+    return Finish(folder=folder, case=case, settings=settings, objectives=objectives, yardstick=yardstick)

@@ -1,0 +1,1 @@
+"""What to try next: atoms, forecasts, proposers, the surrogate. Refuses to know files, workers and the loop."""

@@ -1,0 +1,76 @@
+"""What candidates cost in the objectives of a run: exact where the graph tells, learned where it is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autoselect.domain.quantities import BY_COLUMN
+from autoselect.study.proposing.observations import Seen
+from autoselect.study.proposing.problem import Mask, Problem, indicator
+
+_RIDGE = 1.0
+"""Weight of the prior that an atom costs the same on either side, in measured candidates."""
+
+
+class CostModel:
+    """Costs by column, of candidates that were built and of those that were not.
+
+    A measured column is taken for a sum of one term an atom around its mean, fitted by ridge regression: latency and
+    cycles are sums over ops. Before anything is measured it is 0 for all.
+    """
+
+    def __init__(self, problem: Problem, seen: Sequence[Seen]) -> None:
+        """Learn what the problem cannot forecast.
+
+        Args:
+            problem: With the columns of the run's objectives.
+            seen: All that is scored or dropped.
+        """
+        self._problem = problem
+        measured = [column for column in problem.costs if not BY_COLUMN[column].from_graph]
+        self._learned = {column: _fitted(column, seen, len(problem.atoms)) for column in measured}
+
+    def points(self, scored: Sequence[Seen]) -> np.ndarray:
+        """Losses and costs of scored candidates, shape (n, 1 + n_costs); measured values where there are any."""
+        columns = [[s.loss for s in scored], *(self._of_seen(scored, column) for column in self._problem.costs)]
+        return np.array(columns, dtype=np.float64).T
+
+    def _of_seen(self, scored: Sequence[Seen], column: str) -> list[float]:
+        if column in ("size_bytes", "penalty"):
+            return [getattr(s, column) for s in scored]
+        expected = self._column([s.mask for s in scored], column)
+        return [s.quantities.get(column, float(value)) for s, value in zip(scored, expected, strict=True)]
+
+    def expected(self, masks: Sequence[Mask]) -> list[np.ndarray]:
+        """For each cost the expected values of candidates, shape (n,)."""
+        return [self._column(masks, column) for column in self._problem.costs]
+
+    def _column(self, masks: Sequence[Mask], column: str) -> np.ndarray:
+        if column in self._learned:
+            mean, centre, terms, low = self._learned[column]
+            return np.maximum(mean + (indicator(masks, len(self._problem.atoms)) - centre) @ terms, low)
+        forecasts = [self._problem.forecast(mask) for mask in masks]
+        if column == "size_bytes":
+            return np.array([float(f.size_bytes) for f in forecasts])
+        return np.array([f.penalty if column == "penalty" else f.figures[column] for f in forecasts])
+
+
+_Fit = tuple[float, np.ndarray, np.ndarray, float]
+"""Mean of the measured values, centre of the candidates, a term an atom, and the least value that is believed."""
+
+
+def _fitted(column: str, seen: Sequence[Seen], count: int) -> _Fit:
+    """Fit a column to what was measured."""
+    known = [s for s in seen if column in s.quantities]
+    if not known:
+        return 0.0, np.zeros(count), np.zeros(count), 0.0
+    values = np.array([s.quantities[column] for s in known])
+    rows = indicator([s.mask for s in known], count)
+    mean, centre = float(values.mean()), rows.mean(axis=0)
+    inside = rows - centre
+    system = inside @ inside.T + _RIDGE * np.eye(len(known))
+    terms = inside.T @ np.linalg.solve(system, values - mean)
+    # A line that is drawn on far beyond what was measured says nothing; no cost is below half of the least.
+    return mean, centre, terms, 0.5 * float(values.min())

@@ -1,0 +1,76 @@
+"""Compares what is built with what was forecast of it; knows no scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autoselect.cases.build_jobs import BuildReply
+from autoselect.domain.recipe import Recipe
+from autoselect.runs.records import TrialRecord
+from autoselect.study.proposing.observations import refined
+from autoselect.study.proposing.problem import Problem
+
+
+class ForecastCheck:
+    """Tells builds that are unlike their forecasts, and keeps the sampler from taking others for their twins."""
+
+    def __init__(self, problem: Problem, template: Recipe, nodes: Sequence[str]) -> None:
+        """Check a search.
+
+        Args:
+            problem: Forecasts, and is told what it forecast wrongly.
+            template: What the search's recipes have in common. Of others, some baselines, nothing was forecast.
+            nodes: Names, in graph order.
+        """
+        self._problem, self._template, self._nodes = problem, template, nodes
+
+    def difference(self, recipe: Recipe, built: BuildReply) -> str:
+        """How a build is unlike its forecast, in words; empty where it is alike, or nothing was forecast of it.
+
+        A candidate that is unlike is :meth:`distrusted <distrust>` from then on.
+        """
+        if not self._is_forecast(recipe):
+            return ""
+        found = self._problem.forecast_of(recipe.denylisted_nodes, recipe.float_nodes)
+        kinds = zip(self._nodes, found.kinds, strict=False)
+        told = [f"{n!r} is {built.kinds[n]}, not {k}" for n, k in kinds if built.kinds.get(n, k) != k]
+        if built.size_bytes != found.size_bytes:
+            told.insert(0, f"it has {built.size_bytes} bytes, not {found.size_bytes}")
+        if told:
+            self.distrust(recipe)
+        return ", ".join([*told[:_TOLD], *([f"and {len(told) - _TOLD} more"] if len(told) > _TOLD else [])])
+
+    def distrust(self, recipe: Recipe) -> None:
+        """Let the sampler take no other candidate for a twin of this one."""
+        further = recipe.repairs != self._template.repairs
+        self._problem.distrust(self._problem.mask_of(recipe.denylisted_nodes, recipe.float_nodes, refined=further))
+
+    def _is_forecast(self, recipe: Recipe) -> bool:
+        alike = recipe.fallback == self._template.fallback or not recipe.denylisted_nodes
+        return alike and recipe.repairs in (self._template.repairs, refined(self._template.repairs))
+
+
+_TOLD = 3
+"""Differences that are named."""
+
+
+def unlike_forecasts(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The first record of each recipe that was built unlike its forecast."""
+    found: dict[str, TrialRecord] = {}
+    for record in records:
+        if record.forecast_error and record.recipe is not None:
+            found.setdefault(record.recipe.fingerprint, record)
+    return list(found.values())
+
+
+def warnings_of(records: Sequence[TrialRecord]) -> list[str]:
+    """What a user should know of them: one sentence or none."""
+    unlike = unlike_forecasts(records)
+    if not unlike:
+        return []
+    first, recipes = unlike[0], {r.recipe.fingerprint for r in records if r.recipe is not None}
+    return [
+        f"{len(unlike)} of {len(recipes)} candidates were built otherwise than forecast; trials.csv says how "
+        f"(forecast_error). The first is {first.id}: {first.forecast_error}. Their figures are those of the files. "
+        "Please report this with the model."
+    ]

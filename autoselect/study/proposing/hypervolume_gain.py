@@ -1,0 +1,231 @@
+"""What a candidate of known costs is expected to add to the hypervolume; knows numbers, no models."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+from scipy.special import ndtr, ndtri
+
+from autoselect.domain.pareto import hypervolume, non_dominated
+from autoselect.study.proposing.surrogate import Belief
+
+_QUANTILES = np.array([0.04, 0.15, 0.3, 0.5, 0.7, 0.85, 0.96])
+_LEVELS = 24
+_GRID = 64
+_NEAR = 0.15
+"""Log divergences so far apart say something of each other's losses."""
+_LONG_STEP = 4
+_INNER = (0.1, 0.9)
+_EXACT_OBJECTIVES = 3
+"""With more objectives the grid is coarse, or it would take too much memory."""
+_COARSE_EDGES = 24
+_BELOW = 3.0
+"""A divergence smaller by this much on the log scale than any seen is taken to lose nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """From log divergence to the loss of the metric: monotone, with what it leaves over."""
+
+    xs: np.ndarray
+    ys: np.ndarray
+    grid: np.ndarray
+    spreads: np.ndarray
+
+    def losses(self, belief: Belief) -> np.ndarray:
+        """Losses at fixed quantiles of the belief, shape (n, n_quantiles)."""
+        return np.asarray(np.interp(_points(belief), self.xs, self.ys))
+
+    def deviations(self, belief: Belief) -> np.ndarray:
+        """How far measured losses lie from those of :meth:`losses`, shape (n, n_quantiles).
+
+        Where all outputs are wrong, or all are right, the loss hardly varies; half way it does.
+        """
+        return np.asarray(np.interp(_points(belief), self.grid, self.spreads))
+
+
+def fit_link(log_divergences: np.ndarray, losses: np.ndarray, weights: np.ndarray | None = None) -> Link:
+    """Fit the loss of candidates as a rising function of their log divergence.
+
+    Args:
+        log_divergences: Shape (n,), n at least 1.
+        losses: Shape (n,), in the metric's unit; 0 is as good as float.
+        weights: Shape (n,), above 0: for what share of a full score each loss stands. All for one by default.
+    """
+    order = np.argsort(log_divergences, kind="stable")
+    x = np.concatenate([[log_divergences.min() - _BELOW], log_divergences[order]])
+    y = np.concatenate([[min(0.0, float(losses.min()))], losses[order]])
+    shares = np.ones(len(losses)) if weights is None else weights[order]
+    smooth = _rising(x, y, np.concatenate([[1.0], shares]))
+    xs, ys = _knots(x, smooth)
+    left = y[1:] - np.interp(x[1:], xs, ys)
+    everywhere = float(np.average(left**2, weights=shares)) if len(losses) > 2 else 0.0
+    grid = np.linspace(x[0], x[-1], _GRID)
+    near = shares * np.exp(-0.5 * ((grid[:, None] - x[None, 1:]) / _NEAR) ** 2)
+    local = (near @ left**2 + everywhere) / (near.sum(axis=1) + 1.0)
+    return Link(xs=xs, ys=ys, grid=grid, spreads=np.maximum(np.sqrt(local), max(1e-3 * float(np.ptp(losses)), 1e-9)))
+
+
+def _rising(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The rising step function of x that is nearest to y, at each x; shapes (n,)."""
+    _, place = np.unique(x, return_inverse=True)
+    together = np.bincount(place, weights)
+    steps = isotonic_regression(np.bincount(place, weights * y) / together, weights=together).x
+    return np.asarray(steps[place])
+
+
+def _points(belief: Belief) -> np.ndarray:
+    return np.asarray(belief.mean[:, None] + belief.deviation[:, None] * ndtri(_QUANTILES)[None, :])
+
+
+def _knots(x: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Long steps without their outermost points, and the middles of short ones: a staircase has no slope to go by."""
+    edges = np.flatnonzero(np.diff(steps)) + 1
+    xs, ys = [], []
+    for block in np.split(np.arange(len(x)), edges):
+        at = np.quantile(x[block], _INNER) if len(block) >= _LONG_STEP else [x[block].mean()]
+        xs += list(at)
+        ys += [steps[block[0]]] * len(at)
+    return np.array(xs), np.array(ys)
+
+
+def reference_corner(points: np.ndarray) -> np.ndarray:
+    """A little beyond the worst of each objective: up to there volumes count.
+
+    Args:
+        points: Loss and costs of candidates, shape (n, 1 + n_costs), n at least 1.
+    """
+    return np.asarray(np.maximum(1.1 * points.max(axis=0), 1e-9))
+
+
+class FrontVolume:
+    """The space that a front leaves undominated below a reference point, ready for many questions.
+
+    Objectives in order: the loss, then the costs, each in units of the reference, so that ones are the corner.
+    """
+
+    def __init__(self, front: np.ndarray) -> None:
+        """Cut the space of the costs at the front's values, for each level of loss.
+
+        Args:
+            front: Shape (n, 1 + n_costs), in units of the reference; rows beyond it are left out.
+        """
+        front = front[np.all(front < 1.0, axis=1)]
+        if front.shape[1] > _EXACT_OBJECTIVES and len(front):
+            front = front[non_dominated(front)]
+        low = min(0.0, float(front[:, 0].min())) if len(front) else 0.0
+        # Between two losses of the front nothing changes: these are the levels, with even ones between.
+        self._levels = np.unique(np.concatenate([front[:, 0], np.linspace(low, 1.0, _LEVELS)]))
+        self._edges = [_edges(column, coarse=front.shape[1] > _EXACT_OBJECTIVES) for column in front[:, 1:].T]
+        self._areas = self._undominated(front)
+        self._steps = np.diff(self._levels)
+
+    def _undominated(self, front: np.ndarray) -> np.ndarray:
+        """Undominated area beyond each grid point, for each level; zeros at the far ends."""
+        sizes = [len(edges) - 1 for edges in self._edges]
+        cells = np.ones([len(self._levels) - 1, *sizes])
+        starts = [np.searchsorted(self._levels, front[:, 0])]
+        starts += [np.searchsorted(edges, values) for edges, values in zip(self._edges, front[:, 1:].T, strict=True)]
+        for place in zip(*(start.tolist() for start in starts), strict=True):
+            cells[tuple(slice(start, None) for start in place)] = 0.0
+        for axis, edges in enumerate(self._edges, start=1):
+            widths = np.diff(edges).reshape([-1 if i == axis else 1 for i in range(cells.ndim)])
+            cells = np.flip(np.flip(cells * widths, axis).cumsum(axis), axis)
+        areas = np.zeros([len(cells), *(size + 1 for size in sizes)])
+        areas[(slice(None), *(slice(size) for size in sizes))] = cells
+        return areas
+
+    def exclusive_areas(self, *costs: np.ndarray) -> np.ndarray:
+        """Area that a point of each set of costs would add at each level of loss, shape (n, n_levels - 1).
+
+        Args:
+            costs: For each cost the points' values, shape (n,).
+        """
+        places = [_cell(edges, values) for edges, values in zip(self._edges, costs, strict=True)]
+        found = np.zeros((len(self._areas), len(costs[0])))
+        for corner in itertools.product((0, 1), repeat=len(places)):
+            steps = corner[::-1]  # The first cost changes fastest.
+            index: tuple[Any, ...] = (slice(None), *(i + step for (i, _), step in zip(places, steps, strict=True)))
+            part = self._areas[index]
+            for (_, share), step in zip(places, steps, strict=True):
+                part = part * (share if step else 1 - share)
+            found = found + part
+        beyond = np.any(np.stack(costs) >= 1.0, axis=0)
+        return np.where(beyond[:, None], 0.0, found.T)
+
+    def loss_adding(self, wanted: float, *costs: float) -> float:
+        """The loss at which a point adds so much volume.
+
+        Args:
+            wanted: At least 0.
+            costs: The point's value of each cost.
+
+        Returns:
+            In units of the reference; a point of a lesser loss adds more. Minus infinity where none would add as much.
+        """
+        areas = self.exclusive_areas(*(np.array([cost]) for cost in costs))[0]
+        gains = np.append(np.cumsum((areas * self._steps)[::-1])[::-1], 0.0)  # at each level
+        below = int(np.searchsorted(-gains, -wanted, side="left"))  # the first level at which it adds no more
+        if below == 0:
+            # Better than all: nothing is dominated there.
+            area = float(np.prod([max(1.0 - cost, 0.0) for cost in costs]))
+            return float(self._levels[0]) - (wanted - float(gains[0])) / area if area else -math.inf
+        return float(self._levels[below]) - (wanted - float(gains[below])) / float(areas[below - 1])
+
+    def expected_gain(self, losses: np.ndarray, deviations: np.ndarray, *costs: np.ndarray) -> np.ndarray:
+        """Expected growth of the dominated volume.
+
+        Args:
+            losses: Shape (n, n_quantiles), equally likely in their bins, in units of the reference.
+            deviations: Of a measured loss around each, same shape and units.
+            costs: For each cost the points' values, shape (n,), in units of the reference.
+
+        Returns:
+            Shape (n,).
+        """
+        areas = self.exclusive_areas(*costs)
+        middles = (self._levels[:-1] + self._levels[1:]) / 2
+        reached = ndtr((middles[None, None, :] - losses[:, :, None]) / np.maximum(deviations, 1e-9)[:, :, None])
+        return np.asarray(np.einsum("nk,nqk,k,q->n", areas, reached, self._steps, _quantile_weights()))
+
+
+def loss_worth(front: np.ndarray, share: float, costs: np.ndarray) -> float:
+    """The loss at which a point would add a share of the volume that a front dominates.
+
+    Args:
+        front: Shape (n, 1 + n_costs), n at least 1, in units of the reference: loss, then costs.
+        share: At least 0.
+        costs: The point's, shape (n_costs,), likewise.
+
+    Returns:
+        As :meth:`FrontVolume.loss_adding`.
+    """
+    wanted = share * hypervolume(front, np.ones(front.shape[1]))
+    # What the front dominates of the space beyond the point's own costs is all that counts, and needs few members.
+    beyond = np.column_stack([front[:, 0], np.maximum(front[:, 1:], costs)])
+    return FrontVolume(np.unique(beyond[non_dominated(beyond)], axis=0)).loss_adding(wanted, *costs.tolist())
+
+
+def _edges(values: np.ndarray, *, coarse: bool) -> np.ndarray:
+    """Where the grid is cut: at all values, or at some of them, so that the front then dominates a little less."""
+    edges = np.unique(np.concatenate([[0.0], values, [1.0]]))
+    if not coarse or len(edges) <= _COARSE_EDGES:
+        return edges
+    return np.asarray(edges[np.linspace(0, len(edges) - 1, _COARSE_EDGES).round().astype(int)])
+
+
+def _cell(edges: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    index = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+    share = (values - edges[index]) / (edges[index + 1] - edges[index])
+    return index, np.clip(share, 0.0, 1.0)
+
+
+def _quantile_weights() -> np.ndarray:
+    """What each quantile stands for: from half way to the one below to half way to the one above."""
+    borders = np.concatenate([[0.0], (_QUANTILES[:-1] + _QUANTILES[1:]) / 2, [1.0]])
+    return np.asarray(np.diff(borders))

@@ -1,0 +1,199 @@
+"""What a proposer learns of each trial: one reader of trial records for all that look at a search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from autoselect.domain.evidence import agreed
+from autoselect.domain.quantities import BY_COLUMN
+from autoselect.domain.recipe import Fallback, Recipe
+from autoselect.runs.records import Partial, Scores, TrialRecord
+from autoselect.study.proposing.problem import Mask, Problem
+
+_LOG_PER_DB = math.log(10.0) / 10.0
+_NEAREST, _FARTHEST = -25.0, 10.0
+"""Log divergences beyond these are as good as equal and as wrong as can be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One candidate that was scored, or dropped after part of the samples.
+
+    Attributes:
+        mask: What it left out.
+        loss: Loss of the metric against float; None where it was dropped.
+        estimated_loss: Of a dropped one, what the samples that were run say of its loss; NaN where unknown.
+        log_divergence: Natural log of error power over signal power of the outputs; NaN where unknown.
+        share: Share of the samples that were run, 0..1.
+        size_bytes: As built.
+        penalty: As built.
+        feasible: False where it breaks one of the user's limits.
+        quantities: What was measured of it, by column.
+        elsewhere: Whether the divergence is of other samples than the loss, as with an evaluator.
+    """
+
+    mask: Mask
+    loss: float | None
+    log_divergence: float
+    share: float
+    size_bytes: float
+    penalty: float
+    feasible: bool = True
+    quantities: Mapping[str, float] = field(default_factory=dict)
+    estimated_loss: float = math.nan
+    elsewhere: bool = False
+
+    @property
+    def likely_loss(self) -> float:
+        """The loss, or what is known of it; NaN where nothing is."""
+        return self.estimated_loss if self.loss is None else self.loss
+
+
+def refined(repairs: tuple[str, ...]) -> tuple[str, ...]:
+    """The same repairs with biases corrected node after node."""
+    return tuple("bias-sequential" if name == "bias" else name for name in repairs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """Reads records of one search as its proposer sees them.
+
+    Attributes:
+        problem: What the masks mean.
+        fallback: Of the search's recipes; candidates of another are no news. None takes any.
+        repairs: Of the search's recipes, likewise.
+    """
+
+    problem: Problem
+    fallback: Fallback | None = None
+    repairs: tuple[str, ...] | None = None
+
+    @classmethod
+    def like(cls, template: Recipe, problem: Problem) -> Reader:
+        """One for a search whose recipes have this in common."""
+        return cls(problem=problem, fallback=template.fallback, repairs=template.repairs)
+
+    def seen(self, record: TrialRecord) -> Seen | None:
+        """What one trial says; None where it says nothing of the search's own recipes."""
+        recipe = record.recipe
+        if recipe is None or not (record.scores or record.partial or record.error):
+            return None
+        if record.scores is None and record.partial is None:
+            return _of_failure(self._mask(recipe))
+        if not self._is_ours(recipe):
+            return None
+        if record.scores is not None:
+            return _of_scores(self._mask(recipe), record.scores, record.feasible)
+        assert record.partial is not None
+        return _of_partial(self._mask(recipe), record.partial)
+
+    def told(self, records: Sequence[TrialRecord]) -> list[tuple[TrialRecord, Seen]]:
+        """All candidates with scores, or part of one, in order."""
+        pairs = [(record, self.seen(record)) for record in records if record.scores or record.partial]
+        known = [(record, seen) for record, seen in pairs if seen is not None]
+        return list(zip([record for record, _ in known], with_divergences([seen for _, seen in known]), strict=True))
+
+    def _mask(self, recipe: Recipe) -> Mask:
+        further = self.repairs is not None and self.repairs != recipe.repairs == refined(self.repairs)
+        return self.problem.mask_of(recipe.denylisted_nodes, recipe.float_nodes, refined=further)
+
+    def _is_ours(self, recipe: Recipe) -> bool:
+        if self.repairs is not None and recipe.repairs not in (self.repairs, refined(self.repairs)):
+            return False
+        return self.fallback in (None, recipe.fallback) or not recipe.denylisted_nodes
+
+
+def of_losses(mask: Mask, loss: float, costs: Mapping[str, float], problem: Problem) -> Seen:
+    """A trial that somebody else told: a loss, and what was told of the costs, by column."""
+    known = problem.forecast(mask)
+    return Seen(
+        mask=mask,
+        loss=loss,
+        log_divergence=math.nan,
+        share=1.0,
+        size_bytes=costs.get("size_bytes", known.size_bytes),
+        penalty=costs.get("penalty", known.penalty),
+        feasible=True,
+        quantities={column: cost for column, cost in costs.items() if not BY_COLUMN[column].from_graph},
+    )
+
+
+def _of_failure(mask: Mask) -> Seen:
+    """Nothing is known of it but that it need not be tried again."""
+    return Seen(
+        mask=mask,
+        loss=None,
+        log_divergence=math.nan,
+        share=0.0,
+        size_bytes=math.nan,
+        penalty=math.nan,
+        feasible=False,
+    )
+
+
+def _of_scores(mask: Mask, scores: Scores, feasible: bool) -> Seen:
+    return Seen(
+        mask=mask,
+        loss=scores.drop,
+        log_divergence=_log_divergence(scores.sqnr_db),
+        share=1.0,
+        elsewhere=not scores.samples,
+        size_bytes=scores.size_bytes,
+        # Proposals are weighed by what is predicted of them, so those that were compiled are too.
+        penalty=float(scores.compiled.get("predicted_cost", scores.penalty)),
+        feasible=feasible,
+        quantities=scores.quantities,
+    )
+
+
+def _of_partial(mask: Mask, partial: Partial) -> Seen:
+    return Seen(
+        mask=mask,
+        loss=None,
+        estimated_loss=partial.drop,
+        log_divergence=_log_divergence(partial.sqnr_db),
+        share=partial.samples / partial.total,
+        size_bytes=partial.size_bytes,
+        penalty=partial.penalty,
+        quantities=partial.quantities,
+    )
+
+
+def _log_divergence(sqnr_db: float) -> float:
+    if math.isnan(sqnr_db):
+        return math.nan
+    return min(max(-sqnr_db * _LOG_PER_DB, _NEAREST), _FARTHEST)
+
+
+def with_divergences(seen: Sequence[Seen]) -> list[Seen]:
+    """The same, where an evaluator scored with losses and divergences that have learned of each other.
+
+    An evaluator shows no outputs: divergences are then of a few samples other than those that its score is of, whose
+    noise is not known. Either says something of what the other will be on samples not seen yet.
+    """
+    both = [s for s in seen if s.elsewhere and s.loss is not None and math.isfinite(s.log_divergence)]
+    if len(both) < 2:
+        return _with_losses(seen)
+    divergences = np.array([s.log_divergence for s in both])
+    losses = np.array([s.loss for s in both])
+    pairs = zip(agreed(divergences, losses).tolist(), agreed(losses, divergences).tolist(), strict=True)
+    learned = dict(zip(map(id, both), pairs, strict=True))
+    return [
+        replace(s, log_divergence=learned[id(s)][0], loss=learned[id(s)][1]) if id(s) in learned else s for s in seen
+    ]
+
+
+def _with_losses(seen: Sequence[Seen]) -> list[Seen]:
+    """The same; where no divergence is known at all (an optuna study of one's own), the loss stands in for it."""
+    losses = [s.loss for s in seen if s.loss is not None]
+    if not losses or any(not math.isnan(s.log_divergence) for s in seen):
+        return list(seen)
+    low, width = min(losses), max(losses) - min(losses)
+    return [
+        s if s.loss is None else replace(s, log_divergence=math.log((s.loss - low) / width + 0.01) if width else 0.0)
+        for s in seen
+    ]

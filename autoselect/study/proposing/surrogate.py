@@ -1,0 +1,238 @@
+"""A model of how far a candidate's outputs are from the float model's, learned from every sample scored so far.
+
+The log of the divergence (error power over signal power) is that of a sum of one positive term an atom, whose priors
+come from the debugger's statistics and a few probes: independent errors add up. Outputs that are wrong altogether grow
+no worse, so the sum ends in a cap: where several atoms each do all the damage alone, taking one of them out changes
+nothing. What that leaves over is a Gaussian process with terms for each atom, each op type and each pair of neighbours,
+and one for candidates that are alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from autoselect.study.proposing.problem import Mask, Problem, indicator
+
+_PRIOR_SD = 1.2
+"""Of the log of a term around its prior: probes on few samples are off by a factor of three now and then."""
+_HYBRID_SHARE = 0.1
+"""A hybrid atom's error power is expected to be this share of its integer form's."""
+_FLOOR = 1e-9
+_REFINING_PRIOR, _REFINING_SD, _REFINING_SPREAD = -0.2, 0.3, 0.2
+"""What further correction is expected to do to a log divergence, how sure that is, and how candidates differ."""
+_ROUNDS = 12
+_NOISE_SD = 0.08
+_UNIT_SD, _TYPE_SD, _PAIR_SD, _ALIKE_SD = 0.10, 0.10, 0.10, 0.35
+_CAPPED = (0.5, 0.75, 0.9, 1.0)
+"""Divergences may end a little above these quantiles of those seen, or nowhere."""
+_LEAST_CAP = 0.5
+"""Outputs that are wrong altogether have an error of about their own power; less than this is no end."""
+_CAP_ROOM = 1.03
+_LEAST_FREE = 0.2
+"""Beside the cap divergences vary less than elsewhere, by at most this factor."""
+_ABOVE_CAP = 30.0
+"""A probe at the cap may stand for a term of up to so many times the cap."""
+_SCALES = (0.5, 1.0, 2.0)
+_LENGTHS = (0.1, 0.3)
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What the surrogate expects of candidates: mean and standard deviation of the log divergence, shape (n,)."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+
+class Surrogate:
+    """Fits the candidates scored so far and predicts any other."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Start from the priors of the problem's atoms."""
+        self._problem = problem
+        count = len(problem.atoms)
+        self._cap = math.inf
+        self._theta = self._prior(self._cap)
+        self._starts: dict[float | None, np.ndarray] = {}  # by the quantile that is the cap; None without one
+        self._known_free = np.zeros(0)
+        self._floor = _FLOOR
+        self._types = _type_shares(problem)
+        self._pairs = np.array(
+            [(i, j) for i in range(count) for j in problem.neighbours[i] if i < j], dtype=np.int64
+        ).reshape(-1, 2)
+        self._known = np.zeros((0, 2 * count if problem.hybrid else count))
+        self._refining = (_REFINING_PRIOR, _REFINING_SD)
+        self._weights = np.zeros(0)
+        self._factor: tuple[np.ndarray, bool] | None = None
+        self._scale, self._length = 1.0, 0.3
+
+    def fit(self, masks: Sequence[Mask], log_divergences: np.ndarray, noise: np.ndarray) -> None:
+        """Learn from scored candidates.
+
+        Args:
+            masks: What each left out.
+            log_divergences: Natural logs, shape (n,).
+            noise: Standard deviation of each, shape (n,); larger for those scored on part of the samples.
+        """
+        refined = self._refined(masks)
+        self._refining = _refining(masks, log_divergences, self._problem)
+        log_divergences = log_divergences - self._refining[0] * refined
+        self._known = self._rows(masks)
+        # With everything in float no term is left: what such a candidate shows is what all others have too.
+        bare = log_divergences[self._known.sum(axis=1) == 0.0]
+        self._floor = float(np.exp(bare.mean())) if len(bare) else _FLOOR
+        seen_caps = _CAP_ROOM * np.exp(np.quantile(log_divergences, _CAPPED))
+        caps: dict[float | None, float] = {None: math.inf}
+        caps |= {q: float(cap) for q, cap in zip(_CAPPED, seen_caps, strict=True) if cap >= _LEAST_CAP}
+        uncapped = self._starts.get(None)
+        fits = {q: self._map(log_divergences, noise, cap, self._starts.get(q, uncapped)) for q, cap in caps.items()}
+        self._starts = {q: theta for q, (_, _, theta) in fits.items()}
+        _, self._cap, self._theta = max(fits.values(), key=lambda fit: fit[0])
+        mean, self._known_free = self._base(self._known)
+        self._choose_kernel(log_divergences - mean, noise)
+
+    def believe(self, masks: Sequence[Mask]) -> Belief:
+        """Predict candidates."""
+        rows, refined = self._rows(masks), self._refined(masks)
+        mean, free = self._base(rows)
+        variance = free**2 * self._prior_variance(rows)
+        if self._factor is not None:
+            cross = self._kernel(rows, self._known) * free[:, None] * self._known_free
+            mean = mean + cross @ self._weights
+            variance = variance - np.einsum("ij,ji->i", cross, cho_solve(self._factor, cross.T))
+        shift, doubt = self._refining
+        return Belief(mean + shift * refined, np.sqrt(np.maximum(variance, 1e-4) + doubt**2 * refined))
+
+    @property
+    def terms(self) -> np.ndarray:
+        """Estimated divergence that each atom gives in integers, shape (n_atoms,)."""
+        return np.asarray(np.exp(self._theta[: len(self._problem.atoms)]))
+
+    def _rows(self, masks: Sequence[Mask]) -> np.ndarray:
+        """For each atom 1 where it is integer; then, where there are such, for each atom 1 where it is hybrid."""
+        count = len(self._problem.atoms)
+        inside = indicator(masks, count)
+        if not self._problem.hybrid:
+            return inside
+        if not self._problem.mixed:
+            return np.hstack([inside, 1.0 - inside])
+        not_float = indicator([self._problem.in_float(mask) for mask in masks], count)
+        return np.hstack([inside, (1.0 - inside) * not_float])
+
+    def _refined(self, masks: Sequence[Mask]) -> np.ndarray:
+        return np.array([float(bool(mask & self._problem.refinement)) for mask in masks])
+
+    def _prior(self, cap: float) -> np.ndarray:
+        """Logs of the terms that the problem's sensitivities stand for, if divergences end in this cap."""
+        seen = np.maximum(self._problem.sensitivities, _FLOOR)
+        prior = np.log(seen / np.maximum(1.0 - seen / cap, 1.0 / _ABOVE_CAP))
+        # What is left out has a term of its own where it becomes hybrid; in float it has none.
+        return np.concatenate([prior, prior + np.log(_HYBRID_SHARE)]) if self._problem.hybrid else prior
+
+    def _base(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The log of the capped sum, and how free it is to vary: 1 far below the cap."""
+        total = rows @ np.exp(self._theta) + self._floor
+        return np.log(total) - np.log1p(total / self._cap), _free(total, self._cap)
+
+    def _map(
+        self, target: np.ndarray, noise: np.ndarray, cap: float, start: np.ndarray | None
+    ) -> tuple[float, float, np.ndarray]:
+        """The most likely terms under a cap, by Gauss-Newton steps in the space of the data, which are fewer.
+
+        Returns:
+            The log of their likelihood but for a constant, the cap, and the terms' logs.
+        """
+        design, prior = self._known, self._prior(cap)
+        theta = prior.copy() if start is None else start
+        for _ in range(_ROUNDS):
+            parts = design * np.exp(theta)
+            total = parts.sum(axis=1) + self._floor
+            slope = parts / (total * (1.0 + total / cap))[:, None]
+            residual = target - np.log(total) + np.log1p(total / cap)
+            variance = noise**2 + (_ALIKE_SD * _free(total, cap)) ** 2
+            system = _PRIOR_SD**2 * slope @ slope.T + np.diag(variance)
+            wanted = prior + _PRIOR_SD**2 * slope.T @ np.linalg.solve(system, residual + slope @ (theta - prior))
+            step = np.clip(wanted - theta, -1.0, 1.0)
+            theta = theta + step
+            if np.abs(step).max() < 1e-3:
+                break
+        total = design @ np.exp(theta) + self._floor
+        residual = target - np.log(total) + np.log1p(total / cap)
+        variance = noise**2 + (_ALIKE_SD * _free(total, cap)) ** 2
+        misfit = (residual**2 / variance + np.log(variance)).sum() + (((theta - prior) / _PRIOR_SD) ** 2).sum()
+        return -0.5 * float(misfit), cap, theta
+
+    def _choose_kernel(self, left: np.ndarray, noise: np.ndarray) -> None:
+        """The scale and the reach of likeness that explain best what the sum leaves over."""
+        best = -np.inf
+        for scale in _SCALES:
+            for length in _LENGTHS:
+                self._scale, self._length = scale, length
+                system = self._kernel(self._known, self._known) * np.outer(self._known_free, self._known_free)
+                system += np.diag(noise**2 + (_NOISE_SD * self._known_free) ** 2)
+                factor = cho_factor(system, lower=True)
+                weights = cho_solve(factor, left)
+                evidence = -0.5 * left @ weights - np.log(np.diag(factor[0])).sum()
+                if evidence > best:
+                    best, chosen = evidence, (scale, length, factor, weights)
+        self._scale, self._length, self._factor, self._weights = chosen
+
+    def _alike(self, rows: np.ndarray) -> np.ndarray:
+        """The columns by which candidates are alike: where all that is left out is hybrid, half of them say it all."""
+        return rows if self._problem.mixed else rows[:, : len(self._problem.atoms)]
+
+    def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        paired = self._paired(a) @ self._paired(b).T if len(self._pairs) else 0.0
+        a, b = self._alike(a), self._alike(b)
+        count, atoms = max(a.shape[1], 1), len(self._problem.atoms)
+        unlike = (a @ (1.0 - b).T + (1.0 - a) @ b.T) / count
+        centred_a, centred_b = a - 0.5, b - 0.5
+        kernel = _ALIKE_SD**2 * np.exp(-unlike / self._length)
+        kernel += _UNIT_SD**2 * centred_a @ centred_b.T
+        kernel += _TYPE_SD**2 * (centred_a[:, :atoms] @ self._types) @ (centred_b[:, :atoms] @ self._types).T
+        kernel += _PAIR_SD**2 * paired / np.sqrt(max(len(self._pairs), 1))
+        return np.asarray(self._scale**2 * kernel)
+
+    def _prior_variance(self, rows: np.ndarray) -> np.ndarray:
+        centred = self._alike(rows) - 0.5
+        variance = np.full(len(rows), _ALIKE_SD**2) + _UNIT_SD**2 * (centred**2).sum(axis=1)
+        variance += _TYPE_SD**2 * ((centred[:, : len(self._problem.atoms)] @ self._types) ** 2).sum(axis=1)
+        if len(self._pairs):
+            variance += _PAIR_SD**2 * (self._paired(rows) ** 2).sum(axis=1) / np.sqrt(len(self._pairs))
+        return np.asarray(self._scale**2 * variance)
+
+    def _paired(self, rows: np.ndarray) -> np.ndarray:
+        """1 where neighbours are on different sides, else 0; one column a pair."""
+        return np.asarray(np.abs(rows[:, self._pairs[:, 0]] - rows[:, self._pairs[:, 1]]))
+
+
+def _refining(masks: Sequence[Mask], log_divergences: np.ndarray, problem: Problem) -> tuple[float, float]:
+    """What correcting biases further does to a log divergence, and how sure that is, from pairs known both ways."""
+    known = dict(zip(masks, log_divergences.tolist(), strict=True))
+    pairs = [
+        known[m] - known[m ^ problem.refinement]
+        for m in masks
+        if m & problem.refinement and m ^ problem.refinement in known
+    ]
+    precision = 1.0 / _REFINING_SD**2 + len(pairs) / _REFINING_SPREAD**2
+    mean = (_REFINING_PRIOR / _REFINING_SD**2 + sum(pairs) / _REFINING_SPREAD**2) / precision
+    return mean, math.sqrt(1.0 / precision + (_REFINING_SPREAD**2 if pairs else 0.0))
+
+
+def _free(total: np.ndarray, cap: float) -> np.ndarray:
+    """How much of a change of the sum's log is left of it below the cap."""
+    return np.asarray(np.maximum(1.0 / (1.0 + total / cap), _LEAST_FREE))
+
+
+def _type_shares(problem: Problem) -> np.ndarray:
+    """Shape (n_atoms, n_types): columns sum to 1."""
+    kinds = sorted({atom.op_type for atom in problem.atoms})
+    shares = np.zeros((len(problem.atoms), len(kinds)))
+    for i, atom in enumerate(problem.atoms):
+        shares[i, kinds.index(atom.op_type)] = 1.0
+    return np.asarray(shares / np.maximum(shares.sum(axis=0), 1.0))

@@ -1,0 +1,284 @@
+"""The default proposer: the candidate that is expected to add most to the hypervolume.
+
+What a proposal costs is known exactly, or learned where it has to be measured; its loss is uncertain. Thousands of
+proposals, made by graph moves from the front and from what the surrogate expects to be one, are weighed by their
+expected gain.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from autoselect.domain.pareto import non_dominated
+from autoselect.study.proposing import mutation as moves
+from autoselect.study.proposing.costs import CostModel
+from autoselect.study.proposing.hypervolume_gain import FrontVolume, fit_link, reference_corner
+from autoselect.study.proposing.observations import Seen
+from autoselect.study.proposing.problem import Mask, Problem
+from autoselect.study.proposing.proposers import by_sensitivity, prefixes
+from autoselect.study.proposing.surrogate import Surrogate
+
+_CHILDREN = 160
+"""New proposals an ask; they stay, so that later asks choose among all of them."""
+_RUNGS = 64
+"""Prefixes of a ranking, evenly spread where it is longer."""
+_CLIMBED = 2
+_FLIPPED = 32
+"""Neighbours that are weighed at each step of a climb, drawn at random where there are more."""
+_LARGE = 256
+"""From so many atoms on half as many of all these: forecasting one proposal takes a time that grows with the graph."""
+_UNDONE = 64
+"""Islands of the front, drawn at random, that are tried without at an ask on such a graph."""
+_POOL = 1200
+"""Proposals that are weighed at an ask, at most; the better half stays when there are more."""
+_PARENTS = 40
+_PART_NOISE = 0.1
+"""Deviation of a log divergence that half of the samples gave; none where all were run."""
+_ENUMERATED = 12
+"""Up to so many atoms all sets are proposals."""
+_FAR = 1e3
+_BARRED = 2.0
+"""More than any gain, in units of the corner's volume."""
+_OPENING = (0.25, 0.5, 0.75)
+_UNDO_SHARE = 0.15
+"""Of the budget, kept for taking back float islands of the front."""
+
+
+def _one_thread() -> threadpool_limits:
+    """Matrices are small here: further threads would only take the cores from the workers."""
+    return threadpool_limits(limits=1, user_api="blas")
+
+
+def learn(surrogate: Surrogate, seen: Sequence[Seen]) -> None:
+    """Fit a surrogate to candidates whose divergences are known."""
+    divergences = np.array([s.log_divergence for s in seen])
+    noise = np.array([_PART_NOISE * math.sqrt(1.0 / max(s.share, 0.05) - 1.0) for s in seen])
+    surrogate.fit([s.mask for s in seen], divergences, noise)
+
+
+class SurrogateProposer:
+    """Proposes by expected hypervolume gain.
+
+    Until there is something to learn from, it opens with all-integer, all left out, and prefixes of the rankings from
+    both ends: leaving out the worst, and keeping only the harmless.
+    """
+
+    def __init__(self, problem: Problem, seed: int, budget: int | None = None) -> None:
+        """Start without knowledge.
+
+        Args:
+            problem: What is known before any score.
+            seed: Of all chance.
+            budget: Candidates in all, where that is known: the last of them try to take back float islands.
+        """
+        self._problem = problem
+        self._undo_from = math.inf if budget is None else (1.0 - _UNDO_SHARE) * budget
+        self._rng = np.random.default_rng(seed)
+        self._surrogate = Surrogate(problem)
+        self._pool: dict[Mask, None] = {}
+        self._promising: list[Mask] = []
+        self._large = len(problem.atoms) >= _LARGE
+        self._add(self._ladders())
+        if len(problem.atoms) <= _ENUMERATED:
+            self._add(range(1 << len(problem.atoms)))
+
+    def _most(self, proposals: int) -> int:
+        """So many proposals, or half of them on a large graph."""
+        return proposals // 2 if self._large else proposals
+
+    def _drawn(self, masks: list[Mask], most: int) -> list[Mask]:
+        """The masks, or so many of them at random."""
+        if len(masks) <= most:
+            return masks
+        return [masks[i] for i in self._rng.choice(len(masks), most, replace=False)]
+
+    def _ladders(self) -> list[Mask]:
+        ends = [0, self._problem.everything]
+        found = [*ends, *(near for end in ends for near in self._drawn(moves.single_flips(end, self._problem), _RUNGS))]
+        for ranking in [by_sensitivity(self._problem), *self._problem.ladders]:
+            found += self._rungs(ranking)
+        kinds: dict[str, Mask] = {}
+        for i, atom in enumerate(self._problem.atoms):
+            kinds[atom.op_type] = kinds.get(atom.op_type, 0) | 1 << i
+        found += list(kinds.values())
+        found += [self._problem.everything & ~mask for mask in kinds.values()]
+        return found
+
+    def _rungs(self, ranking: Sequence[int]) -> list[Mask]:
+        """Prefixes of a ranking: from one end the worst left out, from the other only the harmless in integers."""
+        steps = np.linspace(1, len(ranking), min(len(ranking), self._most(_RUNGS))).round().astype(int).tolist()
+        ladder = list(prefixes(ranking))
+        return [ladder[count] for count in steps]
+
+    def _add(self, masks: Iterable[Mask]) -> None:
+        for mask in masks:
+            self._pool.setdefault(mask)
+
+    def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
+        """The proposal of the largest expected gain; None where all sets are known."""
+        with _one_thread():
+            return self._propose(seen, pending)
+
+    def think_ahead(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> None:
+        """Work out, while a candidate is being scored, most forecasts that the next proposal needs.
+
+        A twin proposes without the score that is to come: its proposals are nearly those that will be weighed. This
+        proposer stays as it is, so that thinking changes no proposal.
+        """
+        twin = copy.copy(self)
+        twin._pool, twin._rng, twin._surrogate = dict(self._pool), copy.deepcopy(self._rng), copy.copy(self._surrogate)
+        with _one_thread():
+            twin._propose(seen, pending)
+
+    def _propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
+        taken = {s.mask for s in seen} | set(pending)
+        keys = {self._problem.forecast(mask).key for mask in taken}
+        opening = next((mask for mask in self._opening() if self._is_new(mask, taken, keys)), None)
+        learned = [s for s in seen if math.isfinite(s.log_divergence)]
+        scored = [s for s in seen if s.loss is not None]
+        if opening is not None and len(seen) + len(pending) < len(self._opening()):
+            return opening
+        if len(learned) < 2 or len(scored) < 2:
+            return opening if opening is not None else self._anything(taken, keys)
+        learn(self._surrogate, learned)
+        ask = _Ask(self, seen, pending, taken, keys)
+        if len(seen) + len(pending) >= self._undo_from and (undone := ask.best_undone()) is not None:
+            return undone
+        return ask.best()
+
+    def _opening(self) -> list[Mask]:
+        """A few candidates that span the trade-off."""
+        ranking = by_sensitivity(self._problem)
+        # Everything in float is the float model again, whose figures are known.
+        found = [0, self._problem.everything] if self._problem.hybrid else [0]
+        for share in _OPENING:
+            found.append(sum(1 << i for i in ranking[: round(share * len(ranking))]))
+        return list(dict.fromkeys(found))
+
+    def _is_new(self, mask: Mask, taken: set[Mask], keys: set[object]) -> bool:
+        """Whether the target takes it, and it is neither known nor equal to what is known once built."""
+        found = self._problem.forecast(mask)
+        return mask not in taken and found.key not in keys and found.refusal is None
+
+    def _anything(self, taken: set[Mask], keys: set[object]) -> Mask | None:
+        for mask in self._pool:
+            if self._is_new(mask, taken, keys):
+                return mask
+        for _ in range(1000):
+            mask = int.from_bytes(self._rng.bytes((len(self._problem.atoms) + 7) // 8), "little")
+            if self._is_new(mask := mask & self._problem.everything, taken, keys):
+                return mask
+        return None
+
+
+class _Ask:
+    """One question to a proposer: what all its steps look at."""
+
+    def __init__(
+        self,
+        owner: SurrogateProposer,
+        seen: Sequence[Seen],
+        pending: Sequence[Mask],
+        taken: set[Mask],
+        keys: set[object],
+    ) -> None:
+        self._owner, self._taken, self._keys = owner, taken, keys
+        self._problem, self._surrogate = owner._problem, owner._surrogate
+        scored = [s for s in seen if s.loss is not None]
+        self._costs = CostModel(owner._problem, seen)
+        self._corner = reference_corner(self._costs.points(scored))
+        # Dropped ones count as well: without them what is scored would look better than what is proposed.
+        learned = [s for s in seen if math.isfinite(s.log_divergence) and math.isfinite(s.likely_loss)]
+        self._link = fit_link(*np.array([(s.log_divergence, s.likely_loss, s.share) for s in learned]).T)
+        points = self._costs.points([s for s in scored if s.feasible]) / self._corner
+        self._parents = [s.mask for s in scored]
+        if len(points):
+            keep = non_dominated(points)
+            feasible = [s.mask for s in scored if s.feasible]
+            self._parents = [mask for mask, on_front in zip(feasible, keep, strict=True) if on_front]
+        self._volume = FrontVolume(np.vstack([points, self._believed(pending)]))
+
+    def _believed(self, masks: Sequence[Mask]) -> np.ndarray:
+        """Where the surrogate expects candidates to lie, in units of the corner."""
+        if not masks:
+            return np.zeros((0, len(self._corner)))
+        belief = self._surrogate.believe(masks)
+        losses = self._link.losses(belief).mean(axis=1)
+        return np.asarray(np.column_stack([losses, *self._costs.expected(masks)]) / self._corner)
+
+    def best(self) -> Mask | None:
+        self._breed()
+        masks, gains = self._weighed(list(self._owner._pool))
+        if not masks:
+            return self._owner._anything(self._taken, self._keys)
+        chosen, gain = masks[int(np.argmax(gains))], float(np.max(gains))
+        for _ in range(_CLIMBED):
+            near, near_gains = self._weighed(self._flips(chosen))
+            if not near or near_gains.max() <= gain:
+                break
+            chosen, gain = near[int(np.argmax(near_gains))], float(near_gains.max())
+        self._owner._pool.setdefault(chosen)
+        self._remember(masks, gains)
+        return chosen
+
+    def _flips(self, mask: Mask) -> list[Mask]:
+        return self._owner._drawn(moves.single_flips(mask, self._problem), self._owner._most(_FLIPPED))
+
+    def best_undone(self) -> Mask | None:
+        """A member of the front without one of its float islands, or with biases corrected further.
+
+        None where all of these are known.
+        """
+        tried = [mask for member in self._parents for mask in moves.without_islands(member, self._problem)]
+        if self._owner._large:
+            tried = self._owner._drawn(tried, _UNDONE)
+        if self._problem.refinable:
+            tried += [member | self._problem.refinement for member in self._parents]
+        masks, gains = self._weighed(list(dict.fromkeys(tried)))
+        return masks[int(np.argmax(gains))] if masks else None
+
+    def _breed(self) -> None:
+        """Add children of the front, and of what was promising at the last ask, and the ladder of what was learned.
+
+        Where many atoms each ruin the answer, probes alone may rank them wrongly, and no small step from the integer
+        side shows it. From the float side each candidate does, and the ladder of the terms then goes both ways.
+        """
+        self._owner._add(self._owner._rungs(np.argsort(-self._surrogate.terms, kind="stable").tolist()))
+        expected = [mask for mask in self._owner._promising if mask not in self._taken]
+        for number in range(self._owner._most(_CHILDREN)):
+            parents = self._parents if number % 2 or not expected else expected
+            if parents:
+                mask = moves.child(parents, self._problem, self._surrogate.terms, self._owner._rng)
+                self._owner._pool.setdefault(mask)
+
+    def _weighed(self, masks: Sequence[Mask]) -> tuple[list[Mask], np.ndarray]:
+        """The masks that are not known, nor equal to known ones once built, with their expected gains."""
+        fresh = [m for m in masks if self._owner._is_new(m, self._taken, self._keys)]
+        if not fresh:
+            return [], np.zeros(0)
+        belief = self._surrogate.believe(fresh)
+        losses = self._link.losses(belief)
+        limit = self._problem.constraints.max_drop
+        if limit is not None:
+            losses = np.where(losses > limit, _FAR * self._corner[0], losses)
+        costs = zip(self._costs.expected(fresh), self._corner[1:], strict=True)
+        gains = self._volume.expected_gain(
+            losses / self._corner[0],
+            self._link.deviations(belief) / self._corner[0],
+            *(cost / worst for cost, worst in costs),
+        )
+        allowed = np.array([self._problem.within_limits(mask) for mask in fresh])
+        # Behind all that keep the limits, but in order: where none does, the gain still leads somewhere.
+        return fresh, np.where(allowed, gains, gains - _BARRED)
+
+    def _remember(self, masks: Sequence[Mask], gains: np.ndarray) -> None:
+        """Keep what is worth weighing again, and what is worth breeding from."""
+        order = np.argsort(-gains, kind="stable")
+        self._owner._promising = [masks[i] for i in order[:_PARENTS]]
+        if len(self._owner._pool) > _POOL and len(self._problem.atoms) > _ENUMERATED:
+            self._owner._pool = dict.fromkeys(masks[i] for i in order[: _POOL // 2])

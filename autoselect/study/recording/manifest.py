@@ -1,0 +1,87 @@
+"""What a run folder says of the search that made it; refuses to continue one of other ingredients."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from dataclasses import asdict
+from typing import Any
+
+from autoselect.cases.prepare import Case
+from autoselect.cases.versions import versions
+from autoselect.domain.search_space import BoundSpace, Toggle
+from autoselect.errors import (
+    RunFolderError,
+)
+from autoselect.runs.folder import RunFolder
+from autoselect.study.finishing import result
+from autoselect.study.request import Request
+
+
+def manifest(request: Request, case: Case, space: BoundSpace, float_model: result.Reference) -> dict[str, Any]:
+    """What is kept of a new search, as plain values."""
+    return {
+        "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "command": request.settings.command,
+        "versions": versions(),
+        "hashes": dict(case.hashes),
+        "counts": dict(case.counts),
+        "sources": request.sources,
+        "metric": {"name": request.metric_name, "direction": request.direction},
+        "settings": request.settings.model_dump(),
+        "search_space": space_hash(space),
+        "float_model": asdict(float_model),
+        "warnings": list(case.warnings),
+    }
+
+
+def space_hash(space: BoundSpace) -> str:
+    """One hash of all dimensions: a study cannot go on in another space."""
+    plain = [
+        (d.name, sorted(d.nodes)) if isinstance(d, Toggle) else (d.name, d.ranking, d.at_most) for d in space.dimensions
+    ]
+    pins = [sorted(space.keep_float), sorted(space.keep_int)]
+    return hashlib.sha256(json.dumps([plain, space.alternatives, pins]).encode()).hexdigest()
+
+
+def refuse_other_metric(folder: RunFolder, manifest: dict[str, Any], request: Request) -> None:
+    """Refuse to continue a search with another metric.
+
+    Raises:
+        RunFolderError: If the metric is not that of the manifest.
+    """
+    before, now = manifest["metric"], {"name": request.metric_name, "direction": request.direction}
+    if before != now:
+        raise RunFolderError(
+            f"{folder.root} was made with the metric {before['name']!r} ({before['direction']}), this is "
+            f"{now['name']!r} ({now['direction']}): scores would not compare. Leave the metric out, or start a new run."
+        )
+
+
+def refuse_other_ingredients(folder: RunFolder, manifest: dict[str, Any], case: Case) -> None:
+    """Refuse to continue a search with another model, other samples or versions that decide bytes.
+
+    Raises:
+        RunFolderError: With what differs.
+    """
+    for name, digest in manifest["hashes"].items():
+        if case.hashes.get(name) != digest:
+            raise RunFolderError(
+                f"{folder.root} was made with another {name}: its content has changed since. "
+                "Bring the old one back, or start a new run in another folder."
+            )
+    counted = ("tensorflow", "tensorflow-cpu", "ai-edge-litert")
+    now = versions()
+    if manifest["versions"].get("builder") != now["builder"]:
+        raise RunFolderError(
+            f"{folder.root} was made by an older builder: its recipes still build, to files of other sizes, so that "
+            "its candidates and new ones would not compare. Start a new run; `autoselect report` and `autoselect pick` "
+            "work on this one."
+        )
+    for name in counted:
+        if manifest["versions"].get(name) != now.get(name):
+            raise RunFolderError(
+                f"{folder.root} was made with {name} {manifest['versions'].get(name)}, this is {now.get(name)}: "
+                "scores would not compare. Install that version, or start a new run."
+            )

@@ -1,0 +1,317 @@
+"""The Optuna study in a run folder: ask, tell, and read every trial back as a record."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.storages import JournalStorage
+from optuna.trial import TrialState
+
+from autoselect.domain.objectives import Direction, Objective
+from autoselect.domain.recipe import Fallback, Recipe
+from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle, Value
+from autoselect.errors import RunFolderError
+from autoselect.isolation.interrupts import held_back
+from autoselect.runs.files import storage_errors
+from autoselect.runs.records import Partial, Scores, TrialRecord
+from autoselect.study.recording import dashboard
+from autoselect.study.recording.journal import Journal
+from autoselect.study.recording.samplers import ProposerSampler
+from autoselect.study.recording.trials import attributes_of, record_of
+from autoselect.study.setup.baselines import Baseline
+
+STUDY_NAME = "autoselect"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A trial under way."""
+
+    trial: optuna.Trial
+    origin: str
+    nodes: frozenset[str]
+    fallback: Fallback | None = None
+    repairs: tuple[str, ...] | None = None
+    float_nodes: frozenset[str] = frozenset()
+
+    @property
+    def number(self) -> int:
+        """Number of the trial."""
+        return int(self.trial.number)
+
+
+class SearchStudy:
+    """One study, the only record of what was tried; every trial that is asked is told.
+
+    Attributes:
+        costs: Columns of the objectives but the first, which is the metric.
+    """
+
+    def __init__(
+        self, path: Path, objectives: Sequence[Objective], sampler: optuna.samplers.BaseSampler | None = None
+    ) -> None:
+        """Open the journal file, or start it; without a sampler nothing is asked.
+
+        Raises:
+            RunFolderError: If the journal holds a study of other objectives, or is damaged.
+        """
+        self._path = path
+        self.costs = tuple(o.name for o in objectives[1:])
+        directions = [o.direction for o in objectives]
+        with self._using():
+            _repair(path)
+            self._journal = Journal(str(path))
+            self._study = self._load(directions, sampler)
+            names = [o.name for o in objectives]
+            if self._study.metric_names != names:
+                self._study.set_metric_names(names)
+
+    def _load(self, directions: list[Direction], sampler: optuna.samplers.BaseSampler | None) -> optuna.Study:
+        with _damage_told(self._path):
+            storage = JournalStorage(self._journal)
+            study = _study_in(storage, sampler)
+            if study is None:
+                study = optuna.create_study(
+                    storage=storage, study_name=STUDY_NAME, directions=directions, sampler=sampler
+                )
+        if [d.name.lower() for d in study.directions] != directions:
+            raise RunFolderError(f"{self._path} holds a study of other objectives. Choose another --output.")
+        return study
+
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[None]:
+        """Within it the storage is used: a full disk is told, and an interrupt waits until its files agree again."""
+        with held_back(), storage_errors(self._path), _quiet():
+            yield
+
+    def ask(self, space: BoundSpace, *, origin: str) -> Asked | None:
+        """Let the sampler propose a setting of the space; None where it has nothing left to try."""
+        sampler = self._study.sampler
+        if isinstance(sampler, ProposerSampler):
+            with _quiet():  # It may think for long: an interrupt need not wait.
+                if not sampler.prepare(self._study):
+                    return None
+        with self._using():
+            trial = self._study.ask()
+            with self._journal.together():
+                values = _suggest(trial, space)
+                repairs = sampler.suggest_repairs(trial) if isinstance(sampler, ProposerSampler) else None
+        nodes, float_nodes = space.decode(values), space.decode_float(values)
+        return Asked(trial=trial, origin=origin, nodes=nodes, float_nodes=float_nodes, repairs=repairs)
+
+    def think_ahead(self) -> None:
+        """Let the sampler use the time until a candidate is scored."""
+        sampler = self._study.sampler
+        if isinstance(sampler, ProposerSampler):
+            with _quiet():
+                sampler.think_ahead(self._study)
+
+    def open_baseline(self, space: BoundSpace, baseline: Baseline) -> Asked:
+        """Start a trial with given nodes; its parameters are set where the space can express them."""
+        alike = baseline.fallback is None and baseline.repairs is None
+        setting = space.encode(baseline.nodes) if alike else None
+        with self._using():
+            self._study.enqueue_trial(setting or {})
+            trial = self._study.ask()
+            if setting is not None:
+                with self._journal.together():
+                    _suggest(trial, space)
+        return Asked(
+            trial=trial,
+            origin=f"baseline:{baseline.name}",
+            nodes=baseline.nodes,
+            fallback=baseline.fallback,
+            repairs=baseline.repairs,
+        )
+
+    def tell_scores(
+        self,
+        asked: Asked,
+        recipe: Recipe,
+        scores: Scores,
+        *,
+        reused: bool,
+        violations: Mapping[str, float],
+        forecast_error: str = "",
+    ) -> TrialRecord:
+        """Finish a trial with its scores."""
+        with self._using(), self._journal.together():
+            for name, violation in violations.items():
+                asked.trial.set_constraint(name, violation)
+        record = TrialRecord(
+            number=asked.number,
+            origin=asked.origin,
+            recipe=recipe,
+            scores=scores,
+            reused=reused,
+            violations=violations,
+            forecast_error=forecast_error,
+        )
+        return self._tell(asked, record, values=[scores.metric, *(scores.costs[column] for column in self.costs)])
+
+    def tell_dropped(
+        self, asked: Asked, recipe: Recipe, partial: Partial, *, reused: bool, forecast_error: str = ""
+    ) -> TrialRecord:
+        """Finish a trial that adds too little to the front, without a score."""
+        record = TrialRecord(
+            number=asked.number,
+            origin=asked.origin,
+            recipe=recipe,
+            reused=reused,
+            partial=partial,
+            forecast_error=forecast_error,
+        )
+        return self._tell(asked, record, state=TrialState.PRUNED)
+
+    def tell_failure(self, asked: Asked, recipe: Recipe | None, error: str) -> TrialRecord:
+        """Finish a trial that has no scores."""
+        record = TrialRecord(number=asked.number, origin=asked.origin, recipe=recipe, error=error)
+        return self._tell(asked, record, state=TrialState.FAIL)
+
+    def _tell(
+        self,
+        asked: Asked,
+        record: TrialRecord,
+        *,
+        values: Sequence[float] | None = None,
+        state: TrialState | None = None,
+    ) -> TrialRecord:
+        with self._using():
+            with self._journal.together():
+                self._note(asked, record)
+                for name, value in attributes_of(record).items():
+                    asked.trial.set_user_attr(name, value)
+            self._study.tell(asked.trial, values, state=state)
+        return record
+
+    def _note(self, asked: Asked, record: TrialRecord) -> None:
+        """Say in the dashboard what came of a trial; before it is told, so that a told trial is complete."""
+        self._set_attributes(dashboard.note_attributes(asked.trial._trial_id, dashboard.note_of(record)))
+
+    def _set_attributes(self, attributes: Mapping[str, Any]) -> None:
+        storage, study_id = self._study._storage, self._study._study_id
+        with self._using():
+            for key, value in attributes.items():
+                storage.set_study_system_attr(study_id, key, value)
+
+    def publish(self, front: Path, artifacts: Path, note: str) -> None:
+        """Show the result in optuna-dashboard: a note on the study, and its files at each trial of the front.
+
+        Args:
+            front: Folder of the members' models.
+            artifacts: Folder for files under the names that the dashboard asks for; what else is in it is removed.
+            note: On the study, in Markdown.
+
+        Raises:
+            StorageError: If a file cannot be written.
+        """
+        attributes: dict[str, int | str] = {}
+        for trial in self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+            record = record_of(trial)
+            if record and record.recipe is not None and (front / f"{record.id}.tflite").exists():
+                attributes |= dashboard.attach(trial._trial_id, record.id, record.recipe, front, artifacts)
+        before = self._study._storage.get_study_system_attrs(self._study._study_id)
+        former = dashboard.taken_back(before, attributes, artifacts)
+        self._set_attributes({**former, **attributes, **dashboard.study_note(before, note)})
+
+    def drop(self, asked: Asked) -> None:
+        """Fail a trial that the end of the search cut off; it leaves no record, so a resumed search makes up for it."""
+        with self._using():
+            self._study.tell(asked.trial, state=TrialState.FAIL)
+
+    def close_abandoned(self) -> int:
+        """Fail what an earlier process asked and never told; returns how many there were."""
+        abandoned = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING, TrialState.WAITING))
+        with self._using():
+            for frozen in abandoned:
+                trial = self._study.ask() if frozen.state == TrialState.WAITING else None
+                number = frozen.number if trial is None else trial
+                self._study.tell(number, state=TrialState.FAIL)
+        return len(abandoned)
+
+    def records(self) -> list[TrialRecord]:
+        """All trials that were finished, in order; those abandoned by a killed process are left out."""
+        return _records(self._study)
+
+
+def read_records(path: Path) -> list[TrialRecord]:
+    """The records of a journal file, as :meth:`SearchStudy.records` gives them; nothing is written.
+
+    Returns:
+        None of them where the file is missing or empty. A last line that a killed process did not finish is left out.
+
+    Raises:
+        RunFolderError: If the file is damaged.
+    """
+    if not path.exists():
+        return []
+    with _quiet(), _damage_told(path):
+        study = _study_in(JournalStorage(Journal(str(path))))
+        return [] if study is None else _records(study)
+
+
+def _study_in(storage: JournalStorage, sampler: optuna.samplers.BaseSampler | None = None) -> optuna.Study | None:
+    known = [study.study_name for study in storage.get_all_studies()]
+    return optuna.load_study(study_name=STUDY_NAME, storage=storage, sampler=sampler) if STUDY_NAME in known else None
+
+
+@contextlib.contextmanager
+def _damage_told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError) as exc:
+        raise RunFolderError(f"{path} is damaged: {exc}.") from exc
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Optuna logs each trial and warns of experimental parts; autoselect reports itself."""
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(level)
+
+
+def _records(study: optuna.Study) -> list[TrialRecord]:
+    found = (record_of(trial) for trial in study.get_trials(deepcopy=False) if trial.state.is_finished())
+    return [record for record in found if record is not None]
+
+
+def _suggest(trial: optuna.Trial, space: BoundSpace) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    dimensions = space.dimensions
+    if space.alternatives:
+        dimensions = space.of_alternative(
+            str(trial.suggest_categorical(ALTERNATIVE, [name for name, _ in space.alternatives]))
+        )
+    for dimension in dimensions:
+        if isinstance(dimension, Toggle):
+            values[dimension.name] = bool(trial.suggest_categorical(dimension.name, [False, True]))
+        else:
+            values[dimension.name] = trial.suggest_int(dimension.name, 0, dimension.at_most)
+    for toggle in space.float_toggles:
+        values[toggle.name] = bool(trial.suggest_categorical(toggle.name, [False, True]))
+    return values
+
+
+def _repair(path: Path) -> None:
+    """Cut off a last line that a killed process did not finish, and remove the lock that it left."""
+    for lock in path.parent.glob(f"{path.name}.lock*"):
+        lock.unlink(missing_ok=True)
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    end = content.rfind(b"\n") + 1
+    if end != len(content):
+        with path.open("r+b") as file:
+            file.truncate(end)

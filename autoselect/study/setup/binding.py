@@ -1,0 +1,55 @@
+"""Binds a search space to a prepared case, with the pins of the user and of the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from autoselect.cases.events import Listener, Warned
+from autoselect.cases.prepare import Case
+from autoselect.cases.settings import SearchSettings, declared
+from autoselect.domain.layers import LayerTable
+from autoselect.domain.recipe import match_nodes, match_op_type
+from autoselect.domain.search_space import BoundSpace
+from autoselect.errors import (
+    RecipeError,
+    UsageError,
+)
+from autoselect.study.setup.problem import units_of
+from autoselect.study.setup.space_file import SearchSpaceFile, bind
+from autoselect.study.setup.target_rules import pins_of
+
+
+def bind_case(
+    space_file: SearchSpaceFile, case: Case, settings: SearchSettings, listener: Listener
+) -> tuple[BoundSpace, Case]:
+    """Bind the space, with the pins of the user and of the target; the case then warns of the latter."""
+    keep_float = _pinned(settings.keep_float, case.layers, declared()["keep_float"].names)
+    keep_int = _pinned(settings.keep_int, case.layers, declared()["keep_int"].names)
+    decided = pins_of(case, settings, keep_float=keep_float, keep_int=keep_int)
+    for message in decided.messages:
+        listener(Warned(message=message))
+    space = bind(
+        space_file,
+        case.layers,
+        keep_float=keep_float | decided.keep_float,
+        keep_int=keep_int | decided.keep_int,
+        units=units_of(case),
+    )
+    space = replace(space, mixed=settings.fallback == "search")
+    return space, replace(case, warnings=(*case.warnings, *decided.messages))
+
+
+def _pinned(patterns: Iterable[str], layers: LayerTable, option: str) -> frozenset[str]:
+    """Nodes that the user's names, globs and op types cover."""
+    found: set[str] = set()
+    for pattern in patterns:
+        if pattern in layers.op_types.values():
+            found.update(match_op_type(pattern, layers.op_types))
+            continue
+        try:
+            found.update(match_nodes(pattern, layers.op_types))
+        except RecipeError as exc:
+            kinds = sorted(set(layers.op_types.values()))
+            raise UsageError(f"{option}: {exc} Op types of this model: {', '.join(kinds)}.") from exc
+    return frozenset(found)

@@ -1,0 +1,241 @@
+"""Decides before the first trial which repairs the candidates of a search carry."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import TypeVar
+
+import numpy as np
+
+from autoselect.cases import build_jobs, score_jobs
+from autoselect.cases.divergence import error_shares, spread_rows
+from autoselect.cases.events import Listener, StageStarted, StepFinished
+from autoselect.cases.prepare import Case
+from autoselect.cases.settings import SearchSettings
+from autoselect.domain.layers import LayerTable
+from autoselect.domain.objectives import Direction
+from autoselect.domain.recipe import node_ranges, split_repair
+from autoselect.errors import TrialError
+from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.quantize.repairing import ranges
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+_WEIGHTS: tuple[tuple[str, ...], ...] = (("bias",), ("equalization",), ("bias", "equalization"))
+_RANGES: tuple[tuple[str, ...], ...] = tuple((name,) for name in ranges.METHODS)
+"""Narrower ranges cost a few samples much and give the others a little, and wider ones the other way around: a mean of
+divergences does not say which counts. So where scores tell, they decide."""
+TRIED = (_WEIGHTS, _RANGES, _WEIGHTS)
+"""Steps of the decision, each with its alternatives. The first takes out the largest errors, behind which those of the
+ranges are seen; its two repairs may each do harm alone and help together. What did not help then is tried again with
+the ranges that were chosen."""
+
+DECIDING_SAMPLES = 16
+_WORTH = 0.95
+"""A repair must leave no more than this share of the divergence: less is within what other samples would say."""
+
+_SURE = 2.0
+"""Standard errors of a paired difference by which a score must rise for the rise to be beyond doubt."""
+
+_LEFT_OUT = (0.0, 0.5)
+"""Shares of the nodes, by rmse/scale, that the models leave out by which repairs are judged. What ruins the all-integer
+model may hide what a repair does for all others."""
+_LEFT_OUT_NEAR_FLOAT = 0.75
+"""The same by SQNR, for candidates near float: where several nodes each ruin the answer alone, all models with many
+integer nodes are wrong, and nothing can be seen on them."""
+
+_NOTHING = 1e-12
+"""A share of error below which a sample counts as right."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Score:
+    """What a model scores, larger is better, and its hash."""
+
+    value: float
+    sha256: str
+
+
+_FAILED = _Score(-math.inf, "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trier:
+    """Tries repairs on models that stand for all candidates."""
+
+    case: Case
+    settings: SearchSettings
+    pool: WorkerPool
+    direction: Direction
+    stand_ins: Sequence[frozenset[str]]
+    scores: dict[tuple[str, ...], list[_Score]] = field(default_factory=dict)
+    known: dict[tuple[str, ...], float] = field(default_factory=dict)
+
+    def divergences(self, candidates: Sequence[tuple[str, ...]]) -> list[float]:
+        """Of the outputs from the float model's; infinite where a repair failed or nothing is known.
+
+        The geometric mean over samples, as the search's SQNR in dB, and over models: one that is bad does not outvote
+        the others.
+        """
+        samples, rows = _few_samples(self.case)
+        futures = {
+            repairs: [
+                self._submit(error_shares, nodes, samples, rows, self.settings.per_channel, repairs)
+                for nodes in self.stand_ins
+            ]
+            for repairs in candidates
+            if repairs not in self.known
+        }
+        for repairs, own in futures.items():
+            self.known[repairs] = math.prod(self._value(future) for future in own) ** (1 / len(own))
+        return [self.known[repairs] for repairs in candidates]
+
+    def harms_none(self, repairs: tuple[str, ...], instead_of: tuple[str, ...]) -> bool:
+        """Whether no model scores worse on all search samples than with other repairs, beyond the noise.
+
+        Each of them stands for candidates of its own, so that a gain of one does not outweigh the loss of another. The
+        all-integer one stands for itself, and a search tries that without repairs too: it counts where there is no
+        other.
+        """
+        self._score_all([instead_of, repairs])
+        judged = list(zip(self.stand_ins, self.scores[repairs], self.scores[instead_of], strict=True))
+        judged = [one for one in judged if one[0]] or judged
+        return all(after.value >= before.value - self._noise(after, before) for _, after, before in judged)
+
+    def raising_most(
+        self, candidates: Sequence[tuple[str, ...]], instead_of: tuple[str, ...]
+    ) -> tuple[str, ...] | None:
+        """Of the repairs that harm none those that raise the scores most, beyond doubt; None where none does."""
+        self._score_all([instead_of, *candidates])
+        gains = {repairs: self._gain(repairs, instead_of) for repairs in candidates}
+        raising = [repairs for repairs in candidates if gains[repairs] > 0.0 and self.harms_none(repairs, instead_of)]
+        return max(raising, key=gains.__getitem__, default=None)
+
+    def _gain(self, repairs: tuple[str, ...], instead_of: tuple[str, ...]) -> float:
+        """By how much scores rise in all, of the models whose own rises beyond doubt; unknown noise leaves doubt."""
+        found = 0.0
+        for after, before in zip(self.scores[repairs], self.scores[instead_of], strict=True):
+            rise, noise = after.value - before.value, self._noise(after, before)
+            if 0.0 < noise * _SURE < rise:
+                found += rise
+        return found
+
+    def _score_all(self, candidates: Sequence[tuple[str, ...]]) -> None:
+        """Score all models of several, side by side."""
+        new = [(repairs, nodes) for repairs in candidates if repairs not in self.scores for nodes in self.stand_ins]
+        built = self._finished({one: self._submit_build(*one) for one in new})
+        scored = self._finished({one: self._submit_scoring(reply.sha256) for one, reply in built.items()})
+        sign = 1.0 if self.direction == "maximize" else -1.0
+        found = {one: _Score(sign * reply.value, built[one].sha256) for one, reply in scored.items()}
+        for repairs in dict.fromkeys(repairs for repairs, _ in new):
+            self.scores[repairs] = [found.get((repairs, nodes), _FAILED) for nodes in self.stand_ins]
+
+    def _noise(self, after: _Score, before: _Score) -> float:
+        """Standard error of what two models' scores differ by; 0 where the samples' own scores are not known."""
+        if after.value == before.value or not math.isfinite(before.value - after.value):
+            return 0.0
+        try:
+            return result_of(self._submit(score_jobs.paired_noise, after.sha256, before.sha256))
+        except TrialError:
+            return 0.0
+
+    def _submit_build(self, repairs: tuple[str, ...], nodes: frozenset[str]) -> Future[build_jobs.BuildReply]:
+        template = self.settings.template
+        recipe = replace(template, repairs=repairs, denylisted_nodes=template.denylisted_nodes | nodes)
+        return self._submit(build_jobs.build, recipe.to_json())
+
+    def _submit_scoring(self, sha256: str) -> Future[score_jobs.ScoreReply]:
+        return self._submit(score_jobs.score, sha256, "search", False)
+
+    def _submit(self, job: Callable[..., T], *arguments: object) -> Future[T]:
+        root, limit = self.case.files.root, self.settings.trial_timeout
+        return self.pool.submit(job, root, *arguments, timeout_seconds=limit)
+
+    def _finished(self, running: Mapping[K, Future[T]]) -> dict[K, T]:
+        """Replies of those that did not fail."""
+        found = {}
+        for key, future in running.items():
+            with contextlib.suppress(TrialError):
+                found[key] = result_of(future)
+        return found
+
+    def _value(self, future: Future[list[float]]) -> float:
+        try:
+            shares = result_of(future)
+        except TrialError:
+            return math.inf
+        return math.exp(fmean(math.log(max(share, _NOTHING)) for share in shares)) if shares else math.inf
+
+
+def with_repairs(
+    case: Case, settings: SearchSettings, direction: Direction, pool: WorkerPool, listener: Listener
+) -> SearchSettings:
+    """The settings with the repairs of all candidates by name, so that the manifest holds what was decided.
+
+    Where they are left to the search, three models stand for all candidates: the all-integer one, that without the
+    half of the nodes with the largest rmse/scale, and one with only the quarter of the nodes with the best SQNR in
+    integers. Each step keeps the alternative that lowers the divergence of their outputs on a few search samples most
+    and lowers the score of none of them that leaves nodes out on all search samples, beyond the noise: outputs may come
+    nearer to float where the decision does not depend on them. Other ranges are first judged by the scores alone.
+
+    Raises:
+        RecipeError: If repairs are given by name, and name a node that the model does not have, or one twice.
+    """
+    if settings.repairs is not True:
+        _check_nodes(case, tuple(settings.repairs or ()))
+        return settings.model_copy(update={"repairs": settings.repairs or ()})
+    listener(StageStarted(stage="repairs", total=len(TRIED)))
+    settings = settings.model_copy(update={"repairs": ()})
+    trier = _Trier(case=case, settings=settings, pool=pool, direction=direction, stand_ins=_stand_ins(case.layers))
+    chosen: tuple[str, ...] = ()
+    [least] = trier.divergences([chosen])
+    for step in TRIED:
+        candidates = list(dict.fromkeys(tuple(sorted({*chosen, *names})) for names in step))
+        found = zip(trier.divergences(candidates), candidates, strict=True)
+        better = sorted(pair for pair in found if pair[0] < _WORTH * least)
+        harmless = (repairs for _, repairs in better if trier.harms_none(repairs, chosen))
+        raising = trier.raising_most(candidates, chosen) if step is _RANGES else None
+        chosen = raising or next(harmless, chosen)
+        [least] = trier.divergences([chosen])
+        listener(StepFinished(stage="repairs"))
+    return settings.model_copy(update={"repairs": chosen, "refining": "bias" in chosen})
+
+
+def _stand_ins(layers: LayerTable) -> list[frozenset[str]]:
+    """What the models leave out by which repairs are judged."""
+    everything = {node.name for node in layers.nodes}
+
+    def worst(statistic: str, share: float, sign: float) -> frozenset[str]:
+        ranked = np.argsort(-sign * np.nan_to_num(layers.statistic(statistic)), kind="stable").tolist()
+        names = [layers.nodes[i].name for i in ranked]
+        return frozenset(names[: round(share * len(names))])
+
+    by_error = [worst("rmse_per_scale", share, 1.0) for share in _LEFT_OUT]
+    found = dict.fromkeys([*by_error, worst("sqnr_db", _LEFT_OUT_NEAR_FLOAT, -1.0)])
+    return [nodes for nodes in found if not nodes or nodes < everything]
+
+
+def _check_nodes(case: Case, repairs: Sequence[str]) -> None:
+    """Refuse names of nodes that the model does not have, before the first trial."""
+    if any(split_repair(name)[1] is not None for name in repairs):
+        inputs = reader.input_specs(fb.parse(case.files.float_model.read_bytes()))
+        node_ranges(repairs, [*(spec.name for spec in inputs), *case.layers.op_types])
+
+
+def _few_samples(case: Case) -> tuple[str, list[int]]:
+    """A folder of samples and a few of the search part in it; of calibration where there is no such part."""
+    path = case.files.split("search")
+    if not path.exists():
+        return "calibration", spread_rows(case.counts["calibration"], DECIDING_SAMPLES)
+    split = json.loads(path.read_text(encoding="utf-8"))
+    indices = range(case.counts["search"]) if split["indices"] is None else split["indices"]
+    return str(split["samples"]), [indices[i] for i in spread_rows(len(indices), DECIDING_SAMPLES)]
