@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from autoselect.domain.recipe import Recipe
+from autoselect.quantize import names
 from autoselect.quantize.building.build import Builder, CalibratedModel
 from autoselect.quantize.building.nodes import find_nodes
 from autoselect.quantize.building.wholes import make_wholes
-from autoselect.quantize.preparing import converter, names, normalise
+from autoselect.quantize.preparing import converter, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader

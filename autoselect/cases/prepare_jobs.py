@@ -17,13 +17,14 @@ from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, ScoreError
+from autoselect.quantize import names
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.blueprint import Blueprint
 from autoselect.quantize.building.build import Builder, CalibratedModel
 from autoselect.quantize.building.nodes import find_nodes
 from autoselect.quantize.building.wholes import integer_model, whole_builds
 from autoselect.quantize.diagnosing.statistics import layer_table
-from autoselect.quantize.preparing import adoption, calibration, names, normalise
+from autoselect.quantize.preparing import adoption, calibration, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.scoring import evaluate

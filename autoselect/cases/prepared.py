@@ -10,8 +10,8 @@ from typing import Any
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable, table_from_rows
 from autoselect.isolation.worker import kept
+from autoselect.quantize import names
 from autoselect.quantize.building.build import CalibratedModel
-from autoselect.quantize.preparing import names
 from autoselect.runs.files import write_bytes, write_json
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autoselect.quantize.preparing.names import NameMap
+from autoselect.quantize.names import NameMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,8 @@ from autoselect.runs.cache import cache_directory
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.runs.records import Scores
 from autoselect.scoring.target_file import read_target
-from autoselect.study.finishing import front_files, result
+from autoselect.study import references
+from autoselect.study.finishing import front_files
 from autoselect.study.finishing.explain import write_explanations
 from autoselect.study.finishing.finish import Finish
 from autoselect.study.loop import SearchLoop, Stop
@@ -152,14 +153,14 @@ def _search(
     folder: RunFolder,
     case: Case,
     space: BoundSpace,
-    float_model: result.Reference,
+    float_model: references.Reference,
     pool: WorkerPool,
     listener: StageClock,
 ) -> str:
     settings = request.settings
     folder.write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
     objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
-    yardstick = result.yardstick_of(float_model, request.direction, settings)
+    yardstick = references.yardstick_of(float_model, request.direction, settings)
     problem = make_problem(case, space, settings, pool, listener) if settings.sampler in PROPOSERS else None
     unsuited = (_UNSUITED.format(settings.sampler),) if settings.sampler in PROPOSERS else ()
     case = _remarked(case, folder, unsuited if problem is None else problem.remarks, listener)
@@ -258,8 +259,8 @@ def _racing(request: Request) -> Racing | None:
     return Racing(confidence=settings.confidence, min_gain=settings.min_gain, seed=settings.seed)
 
 
-def _demanding(request: Request, float_model: result.Reference) -> Request:
-    settings = result.with_demanded_score(request.settings, float_model, request.metric_name, request.direction)
+def _demanding(request: Request, float_model: references.Reference) -> Request:
+    settings = references.with_demanded_score(request.settings, float_model, request.metric_name, request.direction)
     return replace(request, settings=settings)
 
 
@@ -297,13 +298,13 @@ _UNSUITED = (
 )
 
 
-def _float_reference(case: Case, pool: WorkerPool, timeout_seconds: float) -> result.Reference:
+def _float_reference(case: Case, pool: WorkerPool, timeout_seconds: float) -> references.Reference:
     try:
         described = pool.call(build_jobs.describe_float, case.files.root)
         scored = pool.call(score_jobs.score_float, case.files.root, timeout_seconds=timeout_seconds)
     except TrialError as exc:
         raise PreparationError(f"The float model itself could not be scored. {exc}") from exc
-    return result.Reference(
+    return references.Reference(
         name="float",
         sha256=FLOAT,
         metric=scored.value,

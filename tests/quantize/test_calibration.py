@@ -13,7 +13,8 @@ import zoo
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import PreparationError
-from autoselect.quantize.preparing import calibration, converter, names
+from autoselect.quantize import names
+from autoselect.quantize.preparing import calibration, converter
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner

@@ -11,9 +11,10 @@ import zoo
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
+from autoselect.quantize import names
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.wholes import make_wholes
-from autoselect.quantize.preparing import converter, names
+from autoselect.quantize.preparing import converter
 from autoselect.quantize.preparing.normalise import normalise, same_outputs
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb

@@ -1,8 +1,9 @@
 """What candidates are put together from, and how: every op and every tensor in each of its forms, and what each takes.
 
-A candidate takes each op from one of several whole builds. A value is computed once, in the form of its op; readers of
-another form share one conversion. :meth:`Blueprint.plan` says which parts that makes, for a forecast and for a file
-alike: :mod:`~.parts` reads the blueprint from whole builds, :mod:`~.stitch` writes what is planned. Holds plain values only, so that any process can forecast; refuses to know files and accuracy.
+A candidate takes each op from one of several whole builds. A value is computed once, in the form of its op; readers
+of another form share one conversion. :meth:`Blueprint.plan` says which parts that makes, for a forecast and for a
+file alike: :mod:`~.parts` reads the blueprint from whole builds, :mod:`~.stitch` writes what is planned. Holds plain
+values only, so that any process can forecast; refuses to know files and accuracy.
 
 A *slot* is a value in one form: as the float model has it, or quantized with one scale.
 """

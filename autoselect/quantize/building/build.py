@@ -12,12 +12,12 @@ from autoselect.domain.graph import Graph
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe, resolve
 from autoselect.errors import BuildError
+from autoselect.quantize import names
 from autoselect.quantize.building.blueprint import Blueprint, Plan
 from autoselect.quantize.building.parts import Stock, read_parts
 from autoselect.quantize.building.stitch import stitch
 from autoselect.quantize.building.wholes import Whole, Wholes, whole_builds
 from autoselect.quantize.calibrated import CalibratedModel
-from autoselect.quantize.preparing import names
 from autoselect.quantize.repairing.bias import Shift
 from autoselect.quantize.repairing.repairs import RepairKit, repair_candidate
 from autoselect.quantize.repairing.weighted_ops import why_untouched

@@ -14,8 +14,8 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import IoType
+from autoselect.quantize import names
 from autoselect.quantize.building.wholes import Wholes, form_of
-from autoselect.quantize.preparing import names
 from autoselect.tflite import flatbuffer as fb
 
 _SIGNED_TO_UNSIGNED = 128

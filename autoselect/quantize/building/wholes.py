@@ -14,9 +14,10 @@ from typing import Any
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
+from autoselect.quantize import names
 from autoselect.quantize.building import dynamic_range
 from autoselect.quantize.calibrated import CalibratedModel
-from autoselect.quantize.preparing import adoption, converter, names
+from autoselect.quantize.preparing import adoption, converter
 from autoselect.quantize.repairing.bias import Shift
 from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing, repair_whole
 from autoselect.tflite import editing, reader

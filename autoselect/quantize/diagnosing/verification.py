@@ -16,8 +16,9 @@ from typing import Any
 
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
+from autoselect.quantize import names
 from autoselect.quantize.building.build import Builder, CalibratedModel, denied_nodes
-from autoselect.quantize.preparing import converter, names
+from autoselect.quantize.preparing import converter
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import flatbuffer as fb
 

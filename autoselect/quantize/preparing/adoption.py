@@ -12,7 +12,7 @@ from statistics import median
 import numpy as np
 
 from autoselect.errors import ModelError
-from autoselect.quantize.preparing import names
+from autoselect.quantize import names
 from autoselect.quantize.preparing.alignment import align, same_shape, similarity
 from autoselect.quantize.preparing.kept_dims import keep_dimensions
 from autoselect.tflite import flatbuffer as fb

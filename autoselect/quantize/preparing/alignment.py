@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from autoselect.domain.units import MOVERS
-from autoselect.quantize.preparing import names
+from autoselect.quantize import names
 from autoselect.tflite import flatbuffer as fb
 
 _FEWEST_WEIGHTS = 8

@@ -17,7 +17,8 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError
-from autoselect.quantize.preparing import converter, names
+from autoselect.quantize import names
+from autoselect.quantize.preparing import converter
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner

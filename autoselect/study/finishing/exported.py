@@ -14,7 +14,7 @@ from autoselect.exports.model_explorer import choices_data, names_in, statistics
 from autoselect.exports.plain_tensorflow import build_script
 from autoselect.quantize.building.build import CalibratedModel, denied_nodes
 from autoselect.quantize.building.kinds import node_kinds
-from autoselect.quantize.preparing.names import canonical_name
+from autoselect.quantize.names import canonical_name
 from autoselect.quantize.repairing.repairs import before_quantizing
 from autoselect.runs.files import write_bytes, write_json, write_text
 from autoselect.runs.folder import RunFolder

@@ -14,6 +14,7 @@ from autoselect.isolation.pool import WorkerPool
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.scoring.target_file import read_target
+from autoselect.study import references
 from autoselect.study.finishing import front_files, front_members, rescoring, result
 from autoselect.study.finishing.explain import write_explanations
 from autoselect.study.finishing.exported import export
@@ -50,7 +51,7 @@ class Finish:
     def write(
         self,
         records: list[TrialRecord],
-        float_model: result.Reference,
+        float_model: references.Reference,
         pool: WorkerPool | None,
         listener: Listener,
         *,
@@ -103,7 +104,7 @@ class Finish:
         self,
         status: str,
         records: list[TrialRecord],
-        references: list[result.Reference],
+        references: list[references.Reference],
         heldout: dict[str, result.Heldout],
         front: list[TrialRecord],
         picks: dict[str, str],
@@ -136,8 +137,8 @@ def _whole_baselines(records: list[TrialRecord]) -> dict[str, TrialRecord]:
     return found
 
 
-def _reference(name: str, scores: Scores) -> result.Reference:
-    return result.Reference(
+def _reference(name: str, scores: Scores) -> references.Reference:
+    return references.Reference(
         name=name,
         sha256=scores.sha256,
         metric=scores.metric,
@@ -162,7 +163,7 @@ def _counts(records: list[TrialRecord]) -> dict[str, int]:
 
 def _verdict(
     status: str,
-    references: list[result.Reference],
+    references: list[references.Reference],
     front: list[TrialRecord],
     picks: dict[str, str],
     yardstick: Yardstick,

@@ -13,7 +13,7 @@ from autoselect.domain.objectives import Objective
 from autoselect.domain.quantities import objectives_of
 from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder, read_json
-from autoselect.study.finishing import result
+from autoselect.study import references
 from autoselect.study.finishing.finish import Finish
 from autoselect.study.recording.folder_lock import locked
 from autoselect.study.recording.optuna_study import SearchStudy, read_records
@@ -59,9 +59,9 @@ def _trials_told(folder: RunFolder) -> int | None:
     return counts.get("trials") if isinstance(counts, dict) else None
 
 
-def _float_model(folder: RunFolder, manifest: dict[str, Any]) -> result.Reference:
+def _float_model(folder: RunFolder, manifest: dict[str, Any]) -> references.Reference:
     try:
-        return result.Reference(**manifest["float_model"])
+        return references.Reference(**manifest["float_model"])
     except (KeyError, TypeError):
         raise RunFolderError(
             f"{folder.root} holds a run that was stopped before it wrote its tables, and its manifest lacks the float "
@@ -74,7 +74,7 @@ def _finish(
 ) -> Finish:
     float_model = _float_model(folder, manifest)
     metric = objectives[0]
-    settings = result.with_demanded_score(settings, float_model, metric.name, metric.direction)
+    settings = references.with_demanded_score(settings, float_model, metric.name, metric.direction)
     case = Case(
         files=CaseFiles(root=folder.work),
         layers=LayerTable(nodes=(), statistics=()),
@@ -83,5 +83,5 @@ def _finish(
         has_heldout=False,
         warnings=tuple(manifest.get("warnings", ())),
     )
-    yardstick = result.yardstick_of(float_model, metric.direction, settings)
+    yardstick = references.yardstick_of(float_model, metric.direction, settings)
     return Finish(folder=folder, case=case, settings=settings, objectives=objectives, yardstick=yardstick)

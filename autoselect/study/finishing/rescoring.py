@@ -15,7 +15,8 @@ from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.runs.records import (
     TrialRecord,
 )
-from autoselect.study.finishing.result import Heldout, Reference
+from autoselect.study.finishing.result import Heldout
+from autoselect.study.references import Reference
 
 
 def score_heldout(

@@ -15,11 +15,11 @@ from autoselect.errors import (
     RunFolderError,
 )
 from autoselect.runs.folder import RunFolder
-from autoselect.study.finishing import result
+from autoselect.study import references
 from autoselect.study.request import Request
 
 
-def manifest(request: Request, case: Case, space: BoundSpace, float_model: result.Reference) -> dict[str, Any]:
+def manifest(request: Request, case: Case, space: BoundSpace, float_model: references.Reference) -> dict[str, Any]:
     """What is kept of a new search, as plain values."""
     return {
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),

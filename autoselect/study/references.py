@@ -1,0 +1,59 @@
+"""The models that candidates are compared with, and the yardstick that the float model gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autoselect.cases.settings import SearchSettings
+from autoselect.domain.objectives import Direction, drop_from
+from autoselect.errors import UsageError
+from autoselect.study.yardstick import Yardstick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A model that the front is compared with: float, all-integer or all-DRQ.
+
+    Attributes:
+        quantities: Values of further objectives by column, as far as they are known.
+    """
+
+    name: str
+    sha256: str
+    metric: float
+    size_bytes: int
+    penalty: float
+    quantities: Mapping[str, float] = field(default_factory=dict)
+
+
+def with_demanded_score(
+    settings: SearchSettings, float_model: Reference, metric: str, direction: Direction
+) -> SearchSettings:
+    """The settings with the score that they demand as a largest drop from the float model's.
+
+    Raises:
+        UsageError: If the float model itself falls short of it.
+    """
+    if settings.min_score is None:
+        return settings
+    allowed = drop_from(float_model.metric, settings.min_score, direction)
+    if allowed < 0.0:
+        raise UsageError(
+            f"The float model itself scores {float_model.metric:.4g} {metric} on the search samples, and falls "
+            f"short of the demanded {settings.min_score:.4g}: no quantized model can be expected to reach it. "
+            "Lower --min-score, or bring a better float model."
+        )
+    smallest = allowed if settings.max_drop is None else min(allowed, settings.max_drop)
+    return settings.model_copy(update={"max_drop": smallest})
+
+
+def yardstick_of(float_model: Reference, direction: Direction, settings: SearchSettings) -> Yardstick:
+    """What the candidates of a run are compared with."""
+    return Yardstick(
+        float_score=float_model.metric,
+        float_size_bytes=float_model.size_bytes,
+        float_penalty=float_model.penalty,
+        direction=direction,
+        constraints=settings.constraints,
+    )
