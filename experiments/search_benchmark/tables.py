@@ -23,6 +23,8 @@ from autoselect.runs.run import Run, load_run
 MARKS = (20, 40, 60, 100)
 INFORMED = 60
 """Candidates that :func:`informed_share` may choose."""
+FIRST_BUILDER = "1"
+"""Of runs that do not name theirs."""
 UNIT = np.ones(len(OBJECTIVES))
 _ROUNDING = 1e-9
 
@@ -47,10 +49,12 @@ class Curve:
     Attributes:
         volumes: Shape (n_marks,); carried on after the run's end.
         spent: Full evaluations that the run cost in all.
+        builder: Version of what made the candidates' bytes.
     """
 
     sampler: str
     seed: int
+    builder: str
     volumes: np.ndarray
     spent: float
 
@@ -99,6 +103,7 @@ def curve_of(run: Run, note: Mapping[str, Any], reference: Reference, whole: flo
     return Curve(
         sampler=note["sampler"],
         seed=note["seed"],
+        builder=note["versions"].get("builder", FIRST_BUILDER),
         volumes=volumes / whole,
         spent=float(spent[-1]),
     )
@@ -183,8 +188,33 @@ def summary_rows(case: str, curves: Sequence[Curve], whole: float) -> list[dict[
             row |= {f"share_{name}": round(float(value), 4) for name, value in figures.items()}
             row |= {f"hypervolume_{name}": round(float(value) * whole, 5) for name, value in figures.items()}
             row["spent_median"] = round(float(np.median([c.spent for c in own])), 1)
+            row["builder"] = "/".join(sorted({c.builder for c in own}))
             rows.append(row)
     return rows
+
+
+def replaced(runs: Path, results: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows and reference fronts of earlier results, and new rows for the cases and samplers that have new runs.
+
+    New rows take the place of those of the same builder; those of other builders stay beside them. The volumes of the
+    reference fronts stay as they are: the candidates that they are of need not be at hand.
+    """
+    before = pd.read_csv(results / "hypervolume.csv", dtype={"builder": str})
+    if "builder" not in before:
+        before["builder"] = FIRST_BUILDER
+    figures = pd.read_csv(results / "reference_fronts.csv").to_dict("records")
+    rows: list[dict[str, Any]] = []
+    for about in figures:
+        case, whole = all_cases({})[about["case"]], about["hypervolume"]
+        if case.reference is None:
+            raise SystemExit(f"{case.name} has results, but no reference point in cases.py: add the one they are of.")
+        curves = [curve_of(run, note, case.reference, whole) for note, run in finished_runs(runs, case.name)]
+        new = summary_rows(case.name, curves, whole)
+        measured = {(row["sampler"], row["builder"]) for row in new}
+        kept = before[before["case"] == case.name].to_dict("records")
+        own = [*(row for row in kept if (row["sampler"], row["builder"]) not in measured), *new]
+        rows += sorted(own, key=lambda row: (_place(row["sampler"]), row["builder"], row["evaluations"]))
+    return rows, figures
 
 
 def _place(sampler: str) -> tuple[int, str]:
@@ -203,14 +233,14 @@ def markdown(rows: Sequence[dict[str, object]], figures: Sequence[dict[str, obje
             f"hypervolume {case['hypervolume']:.4f}; {swept}; "
             f"{INFORMED} candidates chosen by their SQNR reach {100 * float(str(case['informed_share'])):.1f} %",
             "",
-            "| sampler | seeds | " + " | ".join(f"at {mark}, %" for mark in MARKS) + " | evaluations spent |",
-            "|---" * (len(MARKS) + 3) + "|",
+            "| sampler | builder | seeds | " + " | ".join(f"at {mark}, %" for mark in MARKS) + " | evaluations spent |",
+            "|---" * (len(MARKS) + 4) + "|",
         ]
         own = [r for r in rows if r["case"] == case["case"]]
-        for sampler in dict.fromkeys(r["sampler"] for r in own):
-            marks = [r for r in own if r["sampler"] == sampler]
+        for sampler, builder in dict.fromkeys((r["sampler"], r["builder"]) for r in own):
+            marks = [r for r in own if (r["sampler"], r["builder"]) == (sampler, builder)]
             last = marks[-1]
-            cells = [sampler, last["seeds"], *map(_cell, marks), last["spent_median"]]
+            cells = [sampler, builder, last["seeds"], *map(_cell, marks), last["spent_median"]]
             lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
         lines.append("")
     return "\n".join(lines)
@@ -256,18 +286,12 @@ def draw(case: str, curves: Sequence[Curve], path: Path) -> None:
     figure.savefig(path)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write hypervolume.csv, reference_fronts.csv, tables.md and a picture for each case with finished runs."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=Path, required=True, help="--output of bench.py.")
-    parser.add_argument("--sweeps", type=Path, required=True, help="--output of sweep.py.")
-    parser.add_argument("--earlier", type=Path, help="Runs of other versions: their candidates are known, no more.")
-    parser.add_argument("--case", action="append", default=[], help="A case; repeat it. All with runs by default.")
-    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent / "results")
-    options = parser.parse_args(arguments)
-    options.output.mkdir(parents=True, exist_ok=True)
-    rows: list[dict[str, object]] = []
-    figures: list[dict[str, object]] = []
+def _measured(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows and reference fronts of all finished runs; draws a picture for each case."""
+    if options.sweeps is None:
+        raise SystemExit("--sweeps names the folder of the sweeps, which count for the reference fronts.")
+    rows: list[dict[str, Any]] = []
+    figures: list[dict[str, Any]] = []
     for case in all_cases({}).values():
         if not finished_runs(options.runs, case.name) or (options.case and case.name not in options.case):
             continue
@@ -275,6 +299,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         figures.append(about)
         rows += summary_rows(case.name, curves, float(str(about["hypervolume"])))
         draw(case.name, curves, options.output / f"{case.name}.png")
+    return rows, figures
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write hypervolume.csv, reference_fronts.csv, tables.md and a picture for each case with finished runs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=Path, required=True, help="--output of bench.py.")
+    parser.add_argument("--sweeps", type=Path, help="--output of sweep.py; not needed with --replace.")
+    parser.add_argument("--earlier", type=Path, help="Runs of other versions: their candidates are known, no more.")
+    parser.add_argument("--case", action="append", default=[], help="A case; repeat it. All with runs by default.")
+    parser.add_argument("--replace", action="store_true", help="Keep the other rows in --output; draw nothing.")
+    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent / "results")
+    options = parser.parse_args(arguments)
+    options.output.mkdir(parents=True, exist_ok=True)
+    rows, figures = replaced(options.runs, options.output) if options.replace else _measured(options)
     if not figures:
         raise SystemExit(f"{options.runs} holds no finished run of these cases.")
     pd.DataFrame(rows).to_csv(options.output / "hypervolume.csv", index=False)
