@@ -31,6 +31,7 @@ from autoselect.runs.records import metric_column
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target
+from autoselect.scoring.value_metrics import SignalToQuantizationNoise
 from autoselect.study import request
 from autoselect.study import run as study_run
 
@@ -215,7 +216,8 @@ def _request(
         ),
         settings=settings,
         sources=sources,
-        metric_name=metric_column(name),
+        # The metric sqnr_db is what the column of that name holds.
+        metric_name=name if isinstance(chosen, SignalToQuantizationNoise) else metric_column(name),
         direction=direction,
     )
 

@@ -195,7 +195,7 @@ class WorkerPool:
 
 
 def _place(number: int, log: Path) -> worker.Place:
-    return worker.Place(number=number, log=str(log), folder=os.getcwd(), path=tuple(sys.path))
+    return worker.Place(number=number, log=str(log.absolute()), folder=os.getcwd(), path=tuple(sys.path))
 
 
 _shared: list[WorkerPool] = []

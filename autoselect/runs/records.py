@@ -183,7 +183,7 @@ def trial_columns(metric: str, costs: Sequence[str] = ()) -> tuple[str, ...]:
     """Columns of ``trials.csv``, for the columns of a run's objectives."""
     head = ("number", "id", "state", "origin", "reused", metric, *_SCORE_COLUMNS, *measured_columns(costs), "samples")
     tail = ("feasible", "on_front", "fingerprint", "sha256", *_TIME_COLUMNS, "error", *_LAST_COLUMNS)
-    return head + tail
+    return tuple(dict.fromkeys(head + tail))
 
 
 def trial_row(record: TrialRecord, metric: str, front: Sequence[str], costs: Sequence[str] = ()) -> dict[str, object]:
@@ -224,7 +224,8 @@ def _measured(found: Scores | Partial | None, costs: Sequence[str]) -> dict[str,
 def front_columns(metric: str, costs: Sequence[str] = ()) -> tuple[str, ...]:
     """Columns of ``front.csv``, for the columns of a run's objectives."""
     heldout = (f"heldout_{metric}", "heldout_low", "heldout_high")
-    return ("id", metric, *_SCORE_COLUMNS, *measured_columns(costs), *heldout, "sha256", "pick", "origin", "file")
+    columns = ("id", metric, *_SCORE_COLUMNS, *measured_columns(costs), *heldout, "sha256", "pick", "origin", "file")
+    return tuple(dict.fromkeys(columns))
 
 
 def metric_column(name: str) -> str:
