@@ -1,1 +1,4 @@
-"""The command line: parse, call one function of ``autoselect.api``, print. Only this room prints."""
+"""The command line: parse, call one function of ``autoselect.api``, print.
+
+It refuses to know how anything is done; nothing else prints.
+"""

@@ -1,1 +1,4 @@
-"""Frozen values and pure functions; numpy only."""
+"""Frozen values and pure functions.
+
+It refuses to know files, processes and every package but NumPy.
+"""

@@ -1,4 +1,7 @@
-"""The embedded case: a small pump monitor that full-integer quantization harms, and its data."""
+"""The embedded case: a small pump monitor that full-integer quantization harms, and its data.
+
+It refuses to know the tool: it is a model and samples like those that a user brings.
+"""
 
 from autoselect.embedded.data import (
     CHANNEL_NAMES,

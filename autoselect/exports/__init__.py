@@ -1,1 +1,4 @@
-"""What other tools read: recipes, scripts and node data, as plain values and text; writes no file and runs no model."""
+"""What other tools read: recipes, scripts and node data, as plain values and text.
+
+It refuses to write files and to run models.
+"""

@@ -1,1 +1,4 @@
-"""What a run found, first as plain rows, then drawn; runs no model."""
+"""What a run found, first as plain rows, then drawn.
+
+It refuses to know workers and to run a model.
+"""

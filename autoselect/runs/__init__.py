@@ -1,1 +1,4 @@
-"""The run folder: manifest, records, candidates, and reading it all back."""
+"""The run folder: manifest, records, candidates, cache, and reading it all back.
+
+It refuses to know what the figures in it mean.
+"""

@@ -1,1 +1,4 @@
-"""Accuracy, size and fragmentation of built models."""
+"""Accuracy, size and fragmentation of built models.
+
+It refuses to know how a model was built.
+"""

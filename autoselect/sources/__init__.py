@@ -1,4 +1,4 @@
-"""From what a user brings to one float TFLite model; knows files and frameworks, not what the model is for.
+"""From what a user brings to one float TFLite model.
 
 It refuses to know calibration and quantization: it runs a model only to learn shapes and to prove that outputs stay.
 """

@@ -1,4 +1,4 @@
-"""The search itself: ask, build, score, tell, archive; samplers and baselines. The only importer of Optuna.
+"""The search itself: ask, build, score, tell; what is tried, recorded and chosen. The only importer of Optuna.
 
-It is called ``study``, not ``search``: ``autoselect.search`` is the function.
+It refuses to know pages and pictures. It is called ``study``, not ``search``: ``autoselect.search`` is the function.
 """

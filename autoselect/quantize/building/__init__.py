@@ -1,1 +1,4 @@
-"""From a recipe to bytes and their forecast: whole builds, parts, the stitcher. Refuses to know samples and scores."""
+"""From a recipe to bytes and their forecast: whole builds, parts, the stitcher.
+
+It refuses to know samples and scores.
+"""

@@ -1,1 +1,4 @@
-"""How far each node is from float, measured in one place. Refuses to give advice."""
+"""How far each node is from float, measured in one place.
+
+It refuses to give advice.
+"""

@@ -1,1 +1,4 @@
-"""From a float model to one that can be built from: names, normal form, ranges, nodes. Refuses to know recipes."""
+"""From a float model to one that can be built from: names, normal form, ranges, nodes.
+
+It refuses to know recipes.
+"""

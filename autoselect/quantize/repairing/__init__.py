@@ -1,1 +1,4 @@
-"""What makes integers more accurate at no float op: ranges, scales, biases. Refuses to judge what it made."""
+"""What makes integers more accurate at no float op: ranges, scales, biases.
+
+It refuses to judge what it made.
+"""

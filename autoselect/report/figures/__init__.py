@@ -1,1 +1,4 @@
-"""The pictures, for files and notebooks. Refuses to know where their numbers come from."""
+"""The pictures, for files and notebooks.
+
+It refuses to know where their numbers come from.
+"""

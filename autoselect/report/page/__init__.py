@@ -1,1 +1,4 @@
-"""The page ``report.html`` from plain rows. Refuses to compute figures of merit, or to run a model."""
+"""The page ``report.html`` from plain rows.
+
+It refuses to compute figures of merit, or to run a model.
+"""

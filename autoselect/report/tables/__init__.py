@@ -1,1 +1,4 @@
-"""Plain rows and lines of text. Refuses to draw and to print."""
+"""Plain rows and lines of text.
+
+It refuses to draw and to print.
+"""

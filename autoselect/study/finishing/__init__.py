@@ -1,1 +1,4 @@
-"""What the trials come to: front, picks, held-out scores, reasons, files. Refuses to propose candidates."""
+"""What the trials come to: front, picks, held-out scores, reasons, files.
+
+It refuses to propose candidates.
+"""

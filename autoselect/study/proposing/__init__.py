@@ -1,1 +1,4 @@
-"""What to try next: atoms, forecasts, proposers, the surrogate. Refuses to know files, workers and the loop."""
+"""What to try next: atoms, forecasts, proposers, the surrogate.
+
+It refuses to know files, workers and the loop.
+"""

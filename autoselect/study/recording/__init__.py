@@ -1,1 +1,4 @@
-"""What was tried: the Optuna study, its journal, each trial as a record. Refuses to know why it was proposed."""
+"""What was tried: the Optuna study, its journal, each trial as a record.
+
+It refuses to know why it was proposed.
+"""

@@ -1,1 +1,4 @@
-"""What is settled before the first trial: space, target, baselines, repairs. Refuses to know what trials find."""
+"""What is settled before the first trial: space, target, baselines, repairs.
+
+It refuses to know what trials find.
+"""
