@@ -67,13 +67,12 @@ def main() -> None:
     ]
     options.output.mkdir(parents=True, exist_ok=True)
     for name in chosen:
-        row = examined(name, options)
+        row = write(options, name, examined(name, options))
         print(tables.line(name, row), flush=True)
-        write(options, name, row)
 
 
-def write(options: argparse.Namespace, name: str, row: dict[str, Any]) -> None:
-    """Put a row into both files; other processes may have written theirs meanwhile."""
+def write(options: argparse.Namespace, name: str, row: dict[str, Any]) -> dict[str, Any]:
+    """Put a row into both files, with what was not found anew; other processes may have written theirs meanwhile."""
     path = options.output / "zoo.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     rows = before["models"] if before.get("amounts") == _amounts(options) else {}
@@ -82,6 +81,7 @@ def write(options: argparse.Namespace, name: str, row: dict[str, Any]) -> None:
     content = json.dumps({"amounts": _amounts(options), "models": found}, indent=1)
     path.write_text(content + "\n", encoding="utf-8")
     (options.output / "table.md").write_text(tables.table(found), encoding="utf-8")
+    return rows[name]
 
 
 def _amounts(options: argparse.Namespace) -> dict[str, int]:
