@@ -22,6 +22,7 @@ STAGES: Mapping[str, str] = {
     "repairs": "trying repairs",
     "probes": "trying units alone",
     "trials": "trials",
+    "repeats": "checking that outputs repeat",
     "heldout": "held-out check",
     "latency": "timing the front",
     "write": "writing the run",

@@ -117,16 +117,21 @@ def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
 
 
 def _pool(request: Request, folder: RunFolder) -> contextlib.AbstractContextManager[WorkerPool]:
-    """Where candidates are built and scored, which needs TensorFlow only for repairs."""
-    warm_up = converter.import_tensorflow if request.settings.workers == 1 else None
+    """Where candidates are built and scored."""
+    warm_up = converter.import_tensorflow if _all_need_tensorflow(request.settings) else None
     return open_pool(request.settings.workers, log=folder.log, warm_up=warm_up)
 
 
+def _all_need_tensorflow(settings: SearchSettings) -> bool:
+    """Repairs calibrate anew; candidates without them are put together from what is there."""
+    return settings.workers == 1 or settings.repairs is not False
+
+
 def _quantizer(request: Request, folder: RunFolder, pool: WorkerPool) -> contextlib.AbstractContextManager[WorkerPool]:
-    """Where TensorFlow converts, calibrates and quantizes: one of several processes, so that others need not wait."""
-    if request.settings.workers == 1 or is_shared(pool):
+    """Where TensorFlow converts, calibrates and quantizes: a process of its own where the others can do without it."""
+    if _all_need_tensorflow(request.settings) or is_shared(pool):
         return contextlib.nullcontext(pool)
-    return open_pool(1, log=folder.log, warm_up=converter.import_tensorflow)
+    return WorkerPool(1, log=folder.log, warm_up=converter.import_tensorflow)
 
 
 def _prepare(request: Request, folder: RunFolder, pool: WorkerPool, listener: Listener) -> Case:

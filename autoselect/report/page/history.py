@@ -31,6 +31,7 @@ _STAGES = {
     "repairs": "try repairs",
     "probes": "try units alone",
     "trials": "trials",
+    "repeats": "check that outputs repeat",
     "heldout": "held-out check",
     "latency": "time the front",
     "write": "write the result",

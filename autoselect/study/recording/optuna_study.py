@@ -141,9 +141,6 @@ class SearchStudy:
         forecast_error: str = "",
     ) -> TrialRecord:
         """Finish a trial with its scores."""
-        with self._using(), self._journal.together():
-            for name, violation in violations.items():
-                asked.trial.set_constraint(name, violation)
         record = TrialRecord(
             number=asked.number,
             origin=asked.origin,
@@ -185,6 +182,8 @@ class SearchStudy:
         with self._using():
             with self._journal.together():
                 self._note(asked, record)
+                for name, violation in record.violations.items():
+                    asked.trial.set_constraint(name, violation)
                 for name, value in attributes_of(record).items():
                     asked.trial.set_user_attr(name, value)
             self._study.tell(asked.trial, values, state=state)

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from autoselect.cases import build_jobs, repeat_jobs
-from autoselect.cases.events import Listener, Warned
+from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 
-_SECONDS, _SECONDS_IN_ALL = 1.0, 8.0
-"""Of a worker's time, for each model and for all models of one check."""
+_SECONDS, _SECONDS_IN_ALL = 0.3, 2.0
+"""Of a worker's time, for each model and for all models of one check: less than scoring a few candidates takes."""
 
 _WARNING = (
     "{} gave other outputs for the same inputs when it was run again: LiteRT's delegates are not deterministic on it. "
@@ -46,6 +46,7 @@ def warn_of_unrepeated(case: Case, names: Mapping[str, str], pool: WorkerPool, l
     Returns:
         The warnings. What cannot be run is none of them: scoring it says why.
     """
+    listener(StageStarted(stage="repeats", total=len(names)))
     seconds = min(_SECONDS, _SECONDS_IN_ALL / max(len(names), 1))
     running = {n: pool.submit(repeat_jobs.check, case.files.root, sha256, seconds) for sha256, n in names.items()}
     messages = []
@@ -54,6 +55,8 @@ def warn_of_unrepeated(case: Case, names: Mapping[str, str], pool: WorkerPool, l
             repeated = result_of(future)
         except TrialError:
             continue
+        finally:
+            listener(StepFinished(stage="repeats"))
         if not repeated:
             messages.append(_WARNING.format(name))
     for message in messages:
