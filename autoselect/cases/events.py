@@ -10,9 +10,9 @@ from dataclasses import dataclass
 class StageStarted:
     """A stage begins; ``total`` counts its steps where they are known.
 
-    Stages of a search in order: ``model``, ``data``, ``calibrate``, ``reference``, ``repeats``, ``repairs``, ``probes``,
-    ``trials``, ``repeats``, ``heldout``, ``write``; of a diagnosis: ``model``, ``data``, ``calibrate``, ``build``, ``measure``,
-    ``ablation``, ``figures``.
+    Stages of a search in order: ``model``, ``data``, ``calibrate``, ``reference``, ``repeats``, ``repairs``,
+    ``probes``, ``trials``, ``repeats``, ``heldout``, ``write``; of a diagnosis: ``model``, ``data``, ``calibrate``,
+    ``build``, ``measure``, ``ablation``, ``figures``.
     """
 
     stage: str
