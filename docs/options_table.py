@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from autoselect.cases.settings import declared
+from autoselect.cases.declared import declared
 from autoselect.cli.config_file import Key, keys_of
 from autoselect.cli.search import search
 

@@ -18,9 +18,10 @@ from autoselect.api.source import (
 )
 from autoselect.api.told import explained, takes
 from autoselect.cases import prepare as preparation
+from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener, ignore
 from autoselect.cases.ingredients import Ingredients
-from autoselect.cases.settings import SearchSettings, declared, make_settings
+from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.data.bundled import lasting
 from autoselect.data.specs import load_object
 from autoselect.domain.quantities import chosen_objectives

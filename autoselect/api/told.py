@@ -9,7 +9,8 @@ import textwrap
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from autoselect.cases.settings import SearchSettings, declared, told_of
+from autoselect.cases.declared import declared, told_of
+from autoselect.cases.settings import SearchSettings
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

@@ -6,17 +6,13 @@ all read off :class:`SearchSettings`. Nothing else in the package says what a se
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from functools import cache as computed_once
+from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetPydanticSchema, SkipValidation, ValidationError
-from pydantic.fields import FieldInfo
 
 from autoselect.cases.events import Listener, ignore
 from autoselect.cases.option import Bytes, Option
@@ -30,10 +26,13 @@ Sampler = Literal["surrogate", "tpe", "nsga2", "random", "prefix", "greedy", "he
 """Names of the samplers."""
 
 _data = partial(Option, panel="Data and metric")
+
 _candidates = partial(Option, panel="Candidates")
+
 _limit = partial(Option, panel="Limits of what is acceptable")
 
 _T = TypeVar("_T")
+
 Given = Annotated[_T, SkipValidation(), Field(exclude=True)]
 """What is taken as it is and not kept in the manifest, which holds plain values: data, files, who listens."""
 
@@ -340,43 +339,3 @@ def make_settings(**values: object) -> SearchSettings:
         first = exc.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         raise UsageError(f"{name}: {first['msg']}, got {first.get('input')!r}.") from exc
-
-
-@computed_once
-def declared() -> Mapping[str, Option]:
-    """The settings that users may set, by name, in the order of their declaration."""
-    types = get_type_hints(SearchSettings)
-    return {
-        name: _filled_in(option, name, types[name], field)
-        for name, field in SearchSettings.model_fields.items()
-        for option in field.metadata
-        if isinstance(option, Option)
-    }
-
-
-def _filled_in(option: Option, name: str, kind: Any, field: FieldInfo) -> Option:
-    """What an option says by default is what its field says."""
-    low, high = (next((getattr(i, w) for i in field.metadata if hasattr(i, w)), None) for w in ("ge", "le"))
-    word = name.replace("_", "-")
-    return replace(
-        option,
-        names=option.names or (f"--{word}/--no-{word}" if field.default is True else f"--{word}"),
-        kind=option.kind or (str if option.live else kind),
-        low=low if option.low is None else option.low,
-        high=None if option.high == inf else high if option.high is None else option.high,
-        name=name,
-        type=kind,
-        default=field.default,
-        kept=not field.exclude,
-    )
-
-
-def told_of(name: str, *, in_python: bool = False) -> str:
-    """What users read of a setting: the short help of the command line, or Python's documentation."""
-    option = declared()[name]
-    if not in_python:
-        repeatable = " Repeatable." if option.kind in (list[str], Shapes) else ""
-        spelt = {other: re.split("[ /]", one.names)[0] for other, one in declared().items()}
-        return option.help.format_map(spelt) + repeatable
-    text = f"{option.help} {option.more}".rstrip().format_map({other: f"``{other}``" for other in declared()})
-    return f"If False: {text[0].lower()}{text[1:]}" if option.turns_off else text

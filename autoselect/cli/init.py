@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from autoselect.cases.settings import declared
+from autoselect.cases.declared import declared
 from autoselect.cli.config_file import Key, keys_of
 from autoselect.cli.console import reported, results_only_on_stdout
 from autoselect.cli.options import Debug, Model, ShapeTexts, Signature

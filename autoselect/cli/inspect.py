@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from autoselect.cases.settings import declared, told_of
+from autoselect.cases.declared import declared, told_of
 from autoselect.cli.console import out, reported, results_only_on_stdout, warn
 from autoselect.cli.options import AsJson, Debug, option_of
 from autoselect.domain.objectives import Direction

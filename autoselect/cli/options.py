@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from autoselect.cases.declared import declared, told_of
 from autoselect.cases.option import Bytes, Option
-from autoselect.cases.settings import declared, told_of
 from autoselect.sources.wishes import Shapes
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from autoselect.cases.declared import declared
 from autoselect.cases.option import Option
-from autoselect.cases.settings import declared
 from autoselect.cli.console import reported, watching
 from autoselect.cli.options import AsJsonLines, Debug, NoCache, Quiet, option_of, parameter_of, with_settings
 

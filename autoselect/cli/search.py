@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from autoselect.cases.declared import declared, told_of
 from autoselect.cases.option import Option
-from autoselect.cases.settings import declared, told_of
 from autoselect.cli.config_file import read_config
 from autoselect.cli.console import reported, watching
 from autoselect.cli.options import (

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 import autoselect
 from autoselect import errors
+from autoselect.cases.declared import told_of
 from autoselect.cases.events import StageStarted, StepFinished, TrialFinished, Warned
-from autoselect.cases.settings import told_of
 from autoselect.cli import options
 from autoselect.cli.console import Watcher
 from autoselect.cli.main import app

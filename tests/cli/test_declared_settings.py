@@ -16,7 +16,8 @@ import typer
 
 import autoselect
 from autoselect.cases import settings
-from autoselect.cases.settings import SearchSettings, declared, make_settings, told_of
+from autoselect.cases.declared import declared, told_of
+from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.cli.config_file import keys_of
 from autoselect.cli.init import config_text
 from autoselect.cli.main import app

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autoselect.cases.settings import declared
+from autoselect.cases.declared import declared
 from autoselect.domain.objectives import Direction, Objective, losses
 from autoselect.domain.pareto import hypervolume
 from autoselect.report.page.models import amount_of, counted

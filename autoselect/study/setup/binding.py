@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener, Warned
 from autoselect.cases.prepare import Case
-from autoselect.cases.settings import SearchSettings, declared
+from autoselect.cases.settings import SearchSettings
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import match_nodes, match_op_type
 from autoselect.domain.search_space import BoundSpace

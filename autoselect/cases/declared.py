@@ -1,0 +1,56 @@
+"""The declared settings as other rooms read them: one option each, with its words filled in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache as computed_once
+from math import inf
+from typing import Any, get_type_hints
+
+from pydantic.fields import FieldInfo
+
+from autoselect.cases.option import Option
+from autoselect.cases.settings import SearchSettings
+from autoselect.sources.wishes import Shapes
+
+
+@computed_once
+def declared() -> Mapping[str, Option]:
+    """The settings that users may set, by name, in the order of their declaration."""
+    types = get_type_hints(SearchSettings)
+    return {
+        name: _filled_in(option, name, types[name], field)
+        for name, field in SearchSettings.model_fields.items()
+        for option in field.metadata
+        if isinstance(option, Option)
+    }
+
+
+def _filled_in(option: Option, name: str, kind: Any, field: FieldInfo) -> Option:
+    """What an option says by default is what its field says."""
+    low, high = (next((getattr(i, w) for i in field.metadata if hasattr(i, w)), None) for w in ("ge", "le"))
+    word = name.replace("_", "-")
+    return replace(
+        option,
+        names=option.names or (f"--{word}/--no-{word}" if field.default is True else f"--{word}"),
+        kind=option.kind or (str if option.live else kind),
+        low=low if option.low is None else option.low,
+        high=None if option.high == inf else high if option.high is None else option.high,
+        name=name,
+        type=kind,
+        default=field.default,
+        kept=not field.exclude,
+    )
+
+
+def told_of(name: str, *, in_python: bool = False) -> str:
+    """What users read of a setting: the short help of the command line, or Python's documentation."""
+    option = declared()[name]
+    if not in_python:
+        repeatable = " Repeatable." if option.kind in (list[str], Shapes) else ""
+        spelt = {other: re.split("[ /]", one.names)[0] for other, one in declared().items()}
+        return option.help.format_map(spelt) + repeatable
+    text = f"{option.help} {option.more}".rstrip().format_map({other: f"``{other}``" for other in declared()})
+    return f"If False: {text[0].lower()}{text[1:]}" if option.turns_off else text
