@@ -44,8 +44,9 @@ BUFFER_ENTRY = 8
 class SteadyBuilder(flatbuffers.Builder):  # type: ignore[misc]
     """Writes each part of a model in as many bytes wherever it comes to lie, so that a file's size is a sum.
 
-    What needs more than 4-byte alignment goes first, in blocks of its own: the data of buffers, then the zero points,
-    equal ones once. All that follows begins and ends at a multiple of 4.
+    What needs more than 4-byte alignment goes first, in blocks of its own: the data of buffers, then the zero
+    points, equal ones once. All that follows begins and ends at a multiple of 4. It uses what flatbuffers does not
+    promise: the builder's ``Bytes``, ``head`` and ``vtables``.
     """
 
     def __init__(self, size: int) -> None:
@@ -73,6 +74,11 @@ class SteadyBuilder(flatbuffers.Builder):  # type: ignore[misc]
         An op so takes as many bytes whichever op types there are beside its own.
         """
         super().PrependUint32Slot(o, x, None if o == 0 else d)
+
+    @property
+    def layouts(self) -> list[tuple[int, ...]]:
+        """Of the tables so far: for each kind of table, where its fields lie."""
+        return list(self.vtables)
 
     def write_data(self, data: bytes) -> int:
         """Write a buffer with its data, aligned, and return its place."""

@@ -112,7 +112,7 @@ def _packed(part: Any, model: Any) -> Footprint:
     part.Pack(builder)
     before = builder.Offset()
     part.Pack(builder)
-    items: dict[Hashable, int] = {("layout", key): _round_up(2 * (len(key) + 1), 4) for key in builder.vtables}
+    items: dict[Hashable, int] = {("layout", key): _round_up(2 * (len(key) + 1), 4) for key in builder.layouts}
     items.update({("zero points", data): len(data) + 8 for data in fb.zero_points(model)})
     return Footprint(own=builder.Offset() - before, items=items)
 

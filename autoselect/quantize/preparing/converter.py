@@ -1,4 +1,4 @@
-"""The seam to TensorFlow's converter: calibrate and quantize, with its errors mapped.
+"""The seam to TensorFlow's converter: calibrate and quantize, with its errors mapped; these parts are not public.
 
 Everything that this module calls is native code and may kill the process, so callers run it in a worker.
 """

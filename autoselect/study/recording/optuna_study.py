@@ -1,4 +1,8 @@
-"""The Optuna study in a run folder: ask, tell, and read every trial back as a record."""
+"""The Optuna study in a run folder: ask, tell, and read every trial back as a record.
+
+The one place that uses private parts of Optuna: system attributes of a study, which optuna-dashboard reads, need its
+storage and its numbers.
+"""
 
 from __future__ import annotations
 
