@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import importlib
+import inspect
 import pkgutil
 import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import CodeType, ModuleType
+from typing import Any, cast
 
 from autoselect.errors import DataError, UsageError
 
@@ -35,6 +37,25 @@ def load_object(spec: str, *, purpose: str) -> Any:
     for name in attribute.split("."):
         found = _member(found, name, spec, purpose)
     return found
+
+
+def code_hash(function: object) -> str | None:
+    """A hash of the code of a user's function: of the file that it lies in, with all that it calls there.
+
+    Returns:
+        SHA-256, hex, where there is such a file, else of the function's own bytecode; None where it has neither.
+    """
+    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
+    try:
+        return hashlib.sha256(Path(inspect.getfile(cast(Any, function))).read_bytes()).hexdigest()
+    except (TypeError, OSError):  # typed into a session, or built in
+        return None if code is None else hashlib.sha256(repr(_instructions(code)).encode()).hexdigest()
+
+
+def _instructions(code: CodeType) -> tuple[object, ...]:
+    """What a function does, without where it was written."""
+    constants = [_instructions(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return (code.co_code, code.co_names, constants)
 
 
 def _parts(spec: str, purpose: str) -> tuple[str, str]:

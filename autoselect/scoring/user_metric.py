@@ -44,12 +44,13 @@ class UserMetric(Metric):
         self._source = source
         self.direction = direction
         self.name = source if isinstance(source, str) else getattr(source, "__qualname__", repr(source))
-        self._function()
+        self.function()
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         return _packed(target_array(target, self.name), self.scored(outputs)[0])
 
-    def _function(self) -> UserFunction:
+    def function(self) -> UserFunction:
+        """The user's function itself."""
         function = self._source
         if isinstance(function, str):
             function = load_object(function, purpose="metric")
@@ -62,7 +63,7 @@ class UserMetric(Metric):
 
     def _score(self, rows: np.ndarray) -> object:
         y_true, y_pred = _unpacked(rows, self.name)
-        function = self._function()
+        function = self.function()
         try:
             return function(y_true, y_pred)
         except Exception as exc:  # The user's function may raise anything.

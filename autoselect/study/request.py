@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.settings import SearchSettings
+from autoselect.data.specs import code_hash
 from autoselect.domain.objectives import Direction
+from autoselect.scoring.user_metric import UserMetric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +28,11 @@ class Request:
     sources: dict[str, str | None]
     metric_name: str
     direction: Direction
+
+    @property
+    def user_code(self) -> str | None:
+        """A hash of the code of the user's metric or evaluator; None for a metric of the catalogue."""
+        metric, evaluator = self.ingredients.metric, self.ingredients.evaluator
+        if isinstance(metric, UserMetric):
+            return code_hash(metric.function())
+        return None if evaluator is None else code_hash(evaluator)

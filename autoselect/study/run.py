@@ -35,7 +35,13 @@ from autoselect.study.loop import SearchLoop, Stop
 from autoselect.study.proposing.forecast_check import ForecastCheck
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.recording.folder_lock import locked
-from autoselect.study.recording.manifest import manifest, refuse_other_ingredients, refuse_other_metric, space_hash
+from autoselect.study.recording.manifest import (
+    changed_code,
+    manifest,
+    refuse_other_ingredients,
+    refuse_other_metric,
+    space_hash,
+)
 from autoselect.study.recording.optuna_study import SearchStudy
 from autoselect.study.recording.samplers import PROPOSERS, check_sampler, make_sampler
 from autoselect.study.request import Request
@@ -95,7 +101,9 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
                     f"{folder.root} was made with another search space: the file {request.settings.search_space!r} has "
                     "changed since. Bring the old one back, or start a new run in another folder."
                 )
-            case = _repeating(case, request.settings, pool, clock)
+            for message in (changed := changed_code(manifest, request)):
+                clock(Warned(message=message))
+            case = _repeating(replace(case, warnings=(*case.warnings, *changed)), request.settings, pool, clock)
             request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
             float_model = _float_reference(case, pool, request.settings.trial_timeout)
         except BaseException:

@@ -562,6 +562,31 @@ def test_a_run_is_resumed_from_any_folder_whatever_files_it_was_started_with(
     assert (settings["search_space"], settings["target"]) == (str(start / "space.toml"), str(start / "target.toml"))
 
 
+SPREAD = """
+import numpy as np
+def spread(runner):
+    window = np.full((1, *runner.inputs[0].shape[1:]), 0.5, np.float32)
+    return {factor} * float(next(iter(runner(window).values())).max())
+"""
+
+
+def test_changed_code_of_an_evaluator_is_told_by_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "spread_of_answers.py"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module.write_text(SPREAD.format(factor=1))
+    made = {"metric": "accuracy", "evaluation": None, "heldout": None, "evaluator": "spread_of_answers:spread"}
+    pump.search(tmp_path / "run", **made, sampler="random", trials=4, early_exit=False, repairs=False)
+    told: list[str] = []
+    for factor in (1, 1.0):
+        module.write_text(SPREAD.format(factor=factor))
+        monkeypatch.delitem(sys.modules, "spread_of_answers")
+        run = autoselect.resume(tmp_path / "run", trials=5)
+        told.append(" ".join(run.summary["warnings"]))
+    assert "has changed since this run began" not in told[0]
+    assert "The code of spread has changed since this run began" in told[1]
+
+
 def error(runner: Any) -> float:
     """An evaluator called like a column of trials.csv: mean absolute difference of the answers from one another."""
     windows = pump.SEARCH[0][:20]

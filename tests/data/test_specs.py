@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from autoselect.data.specs import load_object
+from autoselect.data.specs import code_hash, load_object
 from autoselect.errors import AutoselectError, DataError, UsageError
 
 GOOD = """
@@ -68,3 +68,27 @@ def test_refuses(spec: str, kind: type[AutoselectError], words: str) -> None:
     assert type(caught.value) is kind
     assert words in str(caught.value)
     assert str(caught.value).startswith("scoring data: ")
+
+
+def test_the_hash_of_code_is_that_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for number, text in enumerate(
+        ("def f():\n    return g()\ndef g():\n    return 1\n",) * 2 + ("def f():\n    return 2\n",)
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "of_the_user.py").write_text(text)
+        namespace: dict[str, object] = {}
+        exec(compile(text, folder / "of_the_user.py", "exec"), namespace)
+        found.append(code_hash(namespace["f"]))
+    assert found[0] == found[1] != found[2]
+
+
+def test_the_hash_of_code_without_a_file_is_that_of_what_it_does() -> None:
+    made: list[object] = []
+    for place, factor in (("<cell 1>", 2), ("<cell 2>", 2), ("<cell 3>", 3)):
+        namespace: dict[str, object] = {}
+        exec(compile(f"def f(x):\n    return [{factor} * y for y in x]\n", place, "exec"), namespace)
+        made.append(code_hash(namespace["f"]))
+    assert made[0] == made[1] != made[2]
+    assert code_hash(len) is None

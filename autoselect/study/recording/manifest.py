@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -29,6 +30,7 @@ def manifest(request: Request, case: Case, space: BoundSpace, float_model: refer
         "counts": dict(case.counts),
         "sources": request.sources,
         "metric": {"name": request.metric_name, "direction": request.direction},
+        "user_code": request.user_code,
         "settings": request.settings.model_dump(),
         "search_space": space_hash(space),
         "float_model": asdict(float_model),
@@ -85,3 +87,14 @@ def refuse_other_ingredients(folder: RunFolder, manifest: dict[str, Any], case: 
                 f"{folder.root} was made with {name} {manifest['versions'].get(name)}, this is {now.get(name)}: "
                 "scores would not compare. Install that version, or start a new run."
             )
+
+
+def changed_code(manifest: Mapping[str, Any], request: Request) -> tuple[str, ...]:
+    """A warning where the code of the user's metric or evaluator is not what it was when the run began."""
+    before, now = manifest.get("user_code"), request.user_code
+    if before is None or before == now:
+        return ()
+    return (
+        f"The code of {request.metric_name} has changed since this run began: scores from before and from now on may "
+        "not compare. If the change matters to them, start a new run in another folder.",
+    )
