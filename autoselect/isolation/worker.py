@@ -94,7 +94,8 @@ def _settle(place: Place) -> None:
 
 def _modules_of_the_user() -> list[str]:
     """Modules that lie where people write code: one of the same name may be another one by now."""
-    installed = (sys.prefix, sys.base_prefix, site.getuserbase(), str(sys.modules["autoselect"].__path__[0]))
+    folders = (sys.prefix, sys.base_prefix, site.getuserbase(), str(sys.modules["autoselect"].__path__[0]))
+    installed = tuple(os.path.join(folder, "") for folder in folders)
     files = {name: getattr(module, "__file__", None) for name, module in sys.modules.items() if name != "__main__"}
     return [name for name, file in files.items() if file and file.endswith(".py") and not file.startswith(installed)]
 

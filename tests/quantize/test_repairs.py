@@ -16,8 +16,7 @@ from autoselect.domain.recipe import REPAIRS, Recipe
 from autoselect.errors import BuildError
 from autoselect.quantize.building.build import Builder, Candidate
 from autoselect.quantize.building.wholes import Whole, make_wholes
-from autoselect.quantize.repairing import bias, weighted_ops
-from autoselect.quantize.repairing import weight_scales as rounding
+from autoselect.quantize.repairing import bias, weight_scales, weighted_ops
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
@@ -367,7 +366,7 @@ def test_weights_that_cannot_have_other_scales_keep_theirs_with_the_reason(
     spoil(assembly, float_model, {})
     tensors, op = assembly.model.subgraphs[0].tensors, first_weighted(assembly)
     before = [(tensors[i].buffer, _described(assembly.model, tensors[i])) for i in op.inputs]
-    skipped = rounding.reround(assembly.model, float_model, assembly.places)
+    skipped = weight_scales.reround(assembly.model, float_model, assembly.places)
     assert [reason in why for why in skipped.values()] == [True]
     assert [(tensors[i].buffer, _described(assembly.model, tensors[i])) for i in op.inputs] == before
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autoselect.quantize.repairing import mean_outputs as taps
+from autoselect.quantize.repairing import mean_outputs
 
 
 def tf() -> Any:
@@ -40,8 +40,10 @@ def test_convolutions(kernel: int, stride: int, dilation: int, padding: str, dep
     x = image(4)
     weights = np.random.default_rng(1).normal(size=(6, kernel, kernel, depth)).astype(np.float32)
     output = tf().nn.conv2d(x, weights.transpose(1, 2, 3, 0), stride, padding, dilations=dilation).numpy()
-    found = taps.convolution_taps(x, geometry(kernel, stride, padding, output, dilation))
-    np.testing.assert_allclose(taps.convolution_mean(weights, found), output.mean(axis=(0, 1, 2)), rtol=1e-4, atol=1e-4)
+    found = mean_outputs.convolution_taps(x, geometry(kernel, stride, padding, output, dilation))
+    np.testing.assert_allclose(
+        mean_outputs.convolution_mean(weights, found), output.mean(axis=(0, 1, 2)), rtol=1e-4, atol=1e-4
+    )
 
 
 DEPTHWISE = {"one each": (1, 1, "SAME"), "multiplier 3": (3, 1, "VALID"), "stride 2": (2, 2, "SAME")}
@@ -52,8 +54,8 @@ def test_depthwise_convolutions(multiplier: int, stride: int, padding: str) -> N
     x = image(4)
     weights = np.random.default_rng(1).normal(size=(3, 3, 4, multiplier)).astype(np.float32)
     output = tf().nn.depthwise_conv2d(x, weights, [1, stride, stride, 1], padding).numpy()
-    found = taps.depthwise_mean(
-        weights.reshape(1, 3, 3, -1), taps.convolution_taps(x, geometry(3, stride, padding, output))
+    found = mean_outputs.depthwise_mean(
+        weights.reshape(1, 3, 3, -1), mean_outputs.convolution_taps(x, geometry(3, stride, padding, output))
     )
     np.testing.assert_allclose(found, output.mean(axis=(0, 1, 2)), rtol=1e-4, atol=1e-4)
 
@@ -71,19 +73,21 @@ def test_transposed_convolutions(kernel: int, stride: int, padding: str, size: t
     x = image(4)
     weights = np.random.default_rng(1).normal(size=(6, kernel, kernel, 4)).astype(np.float32)
     output = tf().nn.conv2d_transpose(x, weights.transpose(1, 2, 0, 3), (1, *size, 6), stride, padding).numpy()
-    found = taps.transposed_taps(x, geometry(kernel, stride, padding, output))
-    np.testing.assert_allclose(taps.convolution_mean(weights, found), output.mean(axis=(0, 1, 2)), rtol=1e-4, atol=1e-4)
+    found = mean_outputs.transposed_taps(x, geometry(kernel, stride, padding, output))
+    np.testing.assert_allclose(
+        mean_outputs.convolution_mean(weights, found), output.mean(axis=(0, 1, 2)), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_dense_layers_average_over_all_rows() -> None:
     x = np.random.default_rng(0).normal(1.0, 1.0, (2, 3, 5)).astype(np.float32)
     weights = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
     expected = (x @ weights.T).mean(axis=(0, 1))
-    np.testing.assert_allclose(taps.dense_mean(weights, taps.dense_taps(x, 5)), expected, rtol=1e-5)
+    np.testing.assert_allclose(mean_outputs.dense_mean(weights, mean_outputs.dense_taps(x, 5)), expected, rtol=1e-5)
 
 
-def geometry(kernel: int, stride: int, padding: str, output: np.ndarray, dilation: int = 1) -> taps.Geometry:
-    return taps.Geometry(
+def geometry(kernel: int, stride: int, padding: str, output: np.ndarray, dilation: int = 1) -> mean_outputs.Geometry:
+    return mean_outputs.Geometry(
         kernel=(kernel, kernel),
         strides=(stride, stride),
         dilations=(dilation, dilation),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import chain_of
 
-from autoselect.study.proposing import mutation as moves
+from autoselect.study.proposing import mutation
 from autoselect.study.proposing.problem import Mask, bits
 
 SIX = chain_of([0.1] * 6)
@@ -25,14 +25,14 @@ TERMS = {
 @pytest.mark.parametrize("terms", TERMS.values(), ids=TERMS)
 @given(parents=st.lists(MASKS, min_size=1, max_size=4), seed=SEEDS)
 def test_children_stay_within_the_atoms(terms: np.ndarray, parents: list[Mask], seed: int) -> None:
-    found = moves.child(parents, SIX, terms, np.random.default_rng(seed))
+    found = mutation.child(parents, SIX, terms, np.random.default_rng(seed))
     assert isinstance(found, int)
     assert 0 <= found <= SIX.everything
 
 
 @given(parent=st.integers(0, 1), seed=SEEDS)
 def test_children_of_a_single_atom_are_one_of_two(parent: Mask, seed: int) -> None:
-    found = moves.child([parent], chain_of([0.1]), np.array([0.1]), np.random.default_rng(seed))
+    found = mutation.child([parent], chain_of([0.1]), np.array([0.1]), np.random.default_rng(seed))
     assert found in (0, 1)
 
 
@@ -40,49 +40,49 @@ def test_children_of_a_single_atom_are_one_of_two(parent: Mask, seed: int) -> No
 def test_children_reach_far_and_repeat_with_the_seed(parent: Mask) -> None:
     terms = np.full(6, 0.1)
     rng, again = np.random.default_rng(3), np.random.default_rng(3)
-    found = [moves.child([parent], SIX, terms, rng) for _ in range(300)]
-    assert found == [moves.child([parent], SIX, terms, again) for _ in range(300)]
+    found = [mutation.child([parent], SIX, terms, rng) for _ in range(300)]
+    assert found == [mutation.child([parent], SIX, terms, again) for _ in range(300)]
     assert len(set(found)) > 20
-    assert set(moves.single_flips(parent, SIX)) <= set(found)
+    assert set(mutation.single_flips(parent, SIX)) <= set(found)
 
 
 def test_a_crossing_is_the_first_up_to_some_place_and_then_the_second() -> None:
     """The first takes at least one atom, and all of them at most."""
-    found = {moves._crossed(0b111111, 0, SIX, np.random.default_rng(seed)) for seed in range(100)}
+    found = {mutation._crossed(0b111111, 0, SIX, np.random.default_rng(seed)) for seed in range(100)}
     assert found == {0b1, 0b11, 0b111, 0b1111, 0b11111, 0b111111}
 
 
 @given(MASKS)
 def test_single_flips_differ_in_one_atom(mask: Mask) -> None:
-    found = moves.single_flips(mask, SIX)
+    found = mutation.single_flips(mask, SIX)
     assert [bits(m ^ mask) for m in found] == [[i] for i in range(6)]
 
 
 @given(MASKS)
 def test_without_islands_removes_one_island_each(mask: Mask) -> None:
-    removed = [mask & ~m for m in moves.without_islands(mask, SIX)]
+    removed = [mask & ~m for m in mutation.without_islands(mask, SIX)]
     assert removed == SIX.islands(mask)
     assert sum(removed) == mask
-    assert all(m & ~mask == 0 for m in moves.without_islands(mask, SIX))
+    assert all(m & ~mask == 0 for m in mutation.without_islands(mask, SIX))
 
 
 Move = Callable[..., Mask]
 BY_HAND: dict[str, tuple[Move, Mask, set[Mask]]] = {
-    "grow: to either side": (moves._grow, 0b000100, {0b000110, 0b001100}),
-    "grow: from an end": (moves._grow, 0b000001, {0b000011}),
-    "grow: nothing to grow from": (moves._grow, 0, {0}),
-    "grow: all is left out": (moves._grow, 0b111111, {0b111111}),
-    "shrink: from either side": (moves._shrink, 0b001110, {0b001100, 0b000110}),
-    "shrink: the graph's own ends are no edge": (moves._shrink, 0b000111, {0b000011}),
-    "shrink: nothing left out": (moves._shrink, 0, {0}),
-    "drop an island": (moves._drop_island, 0b110010, {0b110000, 0b000010}),
-    "drop an island: none": (moves._drop_island, 0, {0}),
-    "close a gap": (moves._close_gap, 0b010100, {0b011100}),
-    "close a gap: one of two": (moves._close_gap, 0b010101, {0b010111, 0b011101}),
-    "close a gap: too wide": (moves._close_gap, 0b001001, {0b001001}),
-    "swap": (moves._swap, 0b111110, {0b111111 & ~(1 << i) for i in range(1, 6)}),
-    "swap: all for one of all": (moves._swap, 0b111111, {0b111111 & ~(1 << i) for i in range(6)}),
-    "flip any": (moves._flip_any, 0, {1 << i for i in range(6)}),
+    "grow: to either side": (mutation._grow, 0b000100, {0b000110, 0b001100}),
+    "grow: from an end": (mutation._grow, 0b000001, {0b000011}),
+    "grow: nothing to grow from": (mutation._grow, 0, {0}),
+    "grow: all is left out": (mutation._grow, 0b111111, {0b111111}),
+    "shrink: from either side": (mutation._shrink, 0b001110, {0b001100, 0b000110}),
+    "shrink: the graph's own ends are no edge": (mutation._shrink, 0b000111, {0b000011}),
+    "shrink: nothing left out": (mutation._shrink, 0, {0}),
+    "drop an island": (mutation._drop_island, 0b110010, {0b110000, 0b000010}),
+    "drop an island: none": (mutation._drop_island, 0, {0}),
+    "close a gap": (mutation._close_gap, 0b010100, {0b011100}),
+    "close a gap: one of two": (mutation._close_gap, 0b010101, {0b010111, 0b011101}),
+    "close a gap: too wide": (mutation._close_gap, 0b001001, {0b001001}),
+    "swap": (mutation._swap, 0b111110, {0b111111 & ~(1 << i) for i in range(1, 6)}),
+    "swap: all for one of all": (mutation._swap, 0b111111, {0b111111 & ~(1 << i) for i in range(6)}),
+    "flip any": (mutation._flip_any, 0, {1 << i for i in range(6)}),
 }
 
 
@@ -94,7 +94,7 @@ def test_moves_by_hand(move: Move, mask: Mask, expected: set[Mask]) -> None:
 
 def test_flips_by_rank_leave_out_what_harms_and_take_back_what_does_not() -> None:
     terms = np.array([1e-4, 1.0, 1e-4, 1e-4, 1.0, 1e-4])
-    found = [moves._flip_by_rank(0b000011, SIX, terms, np.random.default_rng(seed)) for seed in range(400)]
+    found = [mutation._flip_by_rank(0b000011, SIX, terms, np.random.default_rng(seed)) for seed in range(400)]
     left_out = [bits(m & ~0b000011)[0] for m in found if m & ~0b000011]
     taken_back = [bits(0b000011 & ~m)[0] for m in found if not m & ~0b000011]
     assert left_out.count(4) > 0.9 * len(left_out) > 100
@@ -105,13 +105,13 @@ def test_flips_by_rank_leave_out_what_harms_and_take_back_what_does_not() -> Non
 def test_children_of_a_mixed_search_mean_something(parents: list[Mask], seed: int) -> None:
     problem = chain_of([1.0] * 6, hybrid=True, mixed=True, refinable=True)
     rng = np.random.default_rng(seed)
-    children = [moves.child([problem.canonical(p) for p in parents], problem, np.ones(6), rng) for _ in range(20)]
+    children = [mutation.child([problem.canonical(p) for p in parents], problem, np.ones(6), rng) for _ in range(20)]
     assert all(problem.canonical(mask) == mask and not mask & problem.refinement for mask in children)
 
 
 def test_children_of_a_mixed_search_change_between_float_and_hybrid() -> None:
     problem, rng = chain_of([1.0] * 6, hybrid=True, mixed=True), np.random.default_rng(0)
-    children = [moves.child([0b011110], problem, np.ones(6), rng) for _ in range(200)]
+    children = [mutation.child([0b011110], problem, np.ones(6), rng) for _ in range(200)]
     assert any(problem.in_float(mask) for mask in children)
     assert any(problem.left_out(mask) and not problem.in_float(mask) for mask in children)
 
@@ -119,4 +119,4 @@ def test_children_of_a_mixed_search_change_between_float_and_hybrid() -> None:
 def test_single_flips_of_a_mixed_search_by_hand() -> None:
     problem = chain_of([1.0] * 3, hybrid=True, mixed=True)
     # The second and third atom are left out, the third in float.
-    assert set(moves.single_flips(0b100_110, problem)) == {0b100_111, 0b100_100, 0b000_010, 0b110_110, 0b000_110}
+    assert set(mutation.single_flips(0b100_110, problem)) == {0b100_111, 0b100_100, 0b000_010, 0b110_110, 0b000_110}

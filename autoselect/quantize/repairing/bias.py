@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.quantize.repairing import mean_outputs as taps
+from autoselect.quantize.repairing import mean_outputs
 from autoselect.quantize.repairing.weighted_ops import WEIGHTED, SkipError, add, is_weighted, quantized_ops, weights_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
@@ -44,15 +44,15 @@ def taps_of(model: fb.Model, op: Any, mean: np.ndarray) -> np.ndarray:
     name, options = fb.op_type(model, op), op.builtinOptions
     weights = fb.shape_of(tensors[op.inputs[1]])
     if name == "FULLY_CONNECTED":
-        return taps.dense_taps(mean, weights[-1])
-    geometry = taps.Geometry(
+        return mean_outputs.dense_taps(mean, weights[-1])
+    geometry = mean_outputs.Geometry(
         kernel=(weights[1], weights[2]),
         strides=(int(options.strideH), int(options.strideW)),
         dilations=(int(getattr(options, "dilationHFactor", 1)), int(getattr(options, "dilationWFactor", 1))),
         same=options.padding == schema.Padding.SAME,
         output=(fb.shape_of(tensors[op.outputs[0]])[1], fb.shape_of(tensors[op.outputs[0]])[2]),
     )
-    compute = taps.transposed_taps if name == "TRANSPOSE_CONV" else taps.convolution_taps
+    compute = mean_outputs.transposed_taps if name == "TRANSPOSE_CONV" else mean_outputs.convolution_taps
     return compute(mean, geometry)
 
 

@@ -19,8 +19,7 @@ import numpy as np
 from autoselect.domain.recipe import node_ranges, split_repair
 from autoselect.errors import BuildError
 from autoselect.quantize.calibrated import CalibratedModel
-from autoselect.quantize.repairing import bias, equalize, ranges
-from autoselect.quantize.repairing import weight_scales as rounding
+from autoselect.quantize.repairing import bias, equalize, ranges, weight_scales
 from autoselect.quantize.repairing.bias import Shift
 from autoselect.tflite import flatbuffer as fb
 
@@ -218,7 +217,7 @@ def repair_whole(
     """
     skipped: dict[str, Mapping[int, str]] = kit.skipped(repairs)
     if "weights-mse" in repairs:
-        skipped["weights-mse"] = rounding.reround(model, float_model, places)
+        skipped["weights-mse"] = weight_scales.reround(model, float_model, places)
     shifts: Mapping[int, Shift] = {}
     if "bias" in repairs:
         shifts = bias.correct(model, float_model, places, kit.means(repairs))

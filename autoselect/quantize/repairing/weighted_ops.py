@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.quantize.repairing import mean_outputs as taps
+from autoselect.quantize.repairing import mean_outputs
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
@@ -43,10 +43,10 @@ class Weighted:
 
 
 WEIGHTED: dict[str, Weighted] = {
-    "CONV_2D": Weighted(activation=0, bias=2, axis=0, mean=taps.convolution_mean),
-    "DEPTHWISE_CONV_2D": Weighted(activation=0, bias=2, axis=3, mean=taps.depthwise_mean),
-    "FULLY_CONNECTED": Weighted(activation=0, bias=2, axis=0, mean=taps.dense_mean),
-    "TRANSPOSE_CONV": Weighted(activation=2, bias=3, axis=0, mean=taps.convolution_mean),
+    "CONV_2D": Weighted(activation=0, bias=2, axis=0, mean=mean_outputs.convolution_mean),
+    "DEPTHWISE_CONV_2D": Weighted(activation=0, bias=2, axis=3, mean=mean_outputs.depthwise_mean),
+    "FULLY_CONNECTED": Weighted(activation=0, bias=2, axis=0, mean=mean_outputs.dense_mean),
+    "TRANSPOSE_CONV": Weighted(activation=2, bias=3, axis=0, mean=mean_outputs.convolution_mean),
 }
 """What bias correction knows; a fused recurrent op has gates in its way, and BATCH_MATMUL no bias."""
 

@@ -15,7 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from autoselect.domain.pareto import non_dominated
-from autoselect.study.proposing import mutation as moves
+from autoselect.study.proposing import mutation
 from autoselect.study.proposing.costs import CostModel
 from autoselect.study.proposing.hypervolume_gain import FrontVolume, fit_link, reference_corner
 from autoselect.study.proposing.observations import Seen
@@ -99,7 +99,10 @@ class SurrogateProposer:
 
     def _ladders(self) -> list[Mask]:
         ends = [0, self._problem.everything]
-        found = [*ends, *(near for end in ends for near in self._drawn(moves.single_flips(end, self._problem), _RUNGS))]
+        found = [
+            *ends,
+            *(near for end in ends for near in self._drawn(mutation.single_flips(end, self._problem), _RUNGS)),
+        ]
         for ranking in [by_sensitivity(self._problem), *self._problem.ladders]:
             found += self._rungs(ranking)
         kinds: dict[str, Mask] = {}
@@ -227,14 +230,14 @@ class _Ask:
         return chosen
 
     def _flips(self, mask: Mask) -> list[Mask]:
-        return self._owner._drawn(moves.single_flips(mask, self._problem), self._owner._most(_FLIPPED))
+        return self._owner._drawn(mutation.single_flips(mask, self._problem), self._owner._most(_FLIPPED))
 
     def best_undone(self) -> Mask | None:
         """A member of the front without one of its float islands, or with biases corrected further.
 
         None where all of these are known.
         """
-        tried = [mask for member in self._parents for mask in moves.without_islands(member, self._problem)]
+        tried = [mask for member in self._parents for mask in mutation.without_islands(member, self._problem)]
         if self._owner._large:
             tried = self._owner._drawn(tried, _UNDONE)
         if self._problem.refinable:
@@ -253,7 +256,7 @@ class _Ask:
         for number in range(self._owner._most(_CHILDREN)):
             parents = self._parents if number % 2 or not expected else expected
             if parents:
-                mask = moves.child(parents, self._problem, self._surrogate.terms, self._owner._rng)
+                mask = mutation.child(parents, self._problem, self._surrogate.terms, self._owner._rng)
                 self._owner._pool.setdefault(mask)
 
     def _weighed(self, masks: Sequence[Mask]) -> tuple[list[Mask], np.ndarray]:
