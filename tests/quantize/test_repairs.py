@@ -139,6 +139,21 @@ def single(name: str) -> zoo.Prepared:
     return skewed(zoo.from_function(SINGLE[name], (1, 8, 8, 16)).float_model)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5], ids=["all integer", "half left out"])
+@pytest.mark.parametrize("name", ["all types", *SINGLE])
+def test_biases_corrected_in_sequence_take_the_bytes_that_are_forecast(name: str, share: float) -> None:
+    prepared = biased() if name == "all types" else single(name)
+    nodes = [node.name for node in prepared.nodes]
+    left_out = frozenset(nodes[: round(share * len(nodes))])
+    one_by_one, in_sequence = (Recipe(denylisted_nodes=left_out, repairs=(r,)) for r in ("bias", "bias-sequential"))
+    built = prepared.builder.build(in_sequence)
+    assert len(built.content) == prepared.builder.plan(one_by_one).size_bytes
+    names = {bytes(tensor.name) for tensor in fb.parse(built.content).subgraphs[0].tensors}
+    parsed = fb.parse(prepared.builder.build(one_by_one).content)
+    assert names == {bytes(tensor.name) for tensor in parsed.subgraphs[0].tensors}
+    assert not any(name.startswith(b"op_0") for name in names)
+
+
 CORRECTED = {
     "per channel": Recipe(repairs=("bias",)),
     "per tensor": Recipe(per_channel=False, repairs=("bias",)),

@@ -34,7 +34,7 @@ __all__ = [
     "float_nodes",
 ]
 
-BUILDER_VERSION = "2"
+BUILDER_VERSION = "3"
 """Raised when equal recipes give other bytes than before. Builder 1 had the quantizer build each candidate."""
 
 

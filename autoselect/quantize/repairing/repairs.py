@@ -19,7 +19,8 @@ import numpy as np
 from autoselect.domain.recipe import node_ranges, split_repair
 from autoselect.errors import BuildError
 from autoselect.quantize.calibrated import CalibratedModel
-from autoselect.quantize.repairing import bias, equalize, ranges, weight_scales
+from autoselect.quantize.names import NameMap
+from autoselect.quantize.repairing import bias, equalize, ranges, weight_scales, weighted_ops
 from autoselect.quantize.repairing.bias import Shift
 from autoselect.tflite import flatbuffer as fb
 
@@ -77,6 +78,11 @@ class RepairKit:
         self._ranges: dict[bool, dict[str, dict[int, ranges.Range]]] = {}
         self._left: dict[tuple[str, bool], dict[int, str]] = {}
         self._remembered: OrderedDict[Hashable, Any] = OrderedDict()
+
+    @property
+    def names(self) -> NameMap:
+        """The key to the float model's names."""
+        return self._plain.names
 
     def remember(self, key: Hashable, make: Callable[[], T]) -> T:
         """What was made under a key, made now where nothing is; the least recently used is forgotten."""
@@ -221,6 +227,7 @@ def repair_whole(
     shifts: Mapping[int, Shift] = {}
     if "bias" in repairs:
         shifts = bias.correct(model, float_model, places, kit.means(repairs))
+        weighted_ops.name_new_biases(model, kit.names, places)
     return Repaired(shifts=shifts, skipped=skipped)
 
 
@@ -241,4 +248,6 @@ def repair_candidate(
     """
     if "bias-sequential" not in repairs:
         return {}
-    return bias.correct_in_sequence(model, float_model, places, kit.means(repairs), kit.samples)
+    shifts = bias.correct_in_sequence(model, float_model, places, kit.means(repairs), kit.samples)
+    weighted_ops.name_new_biases(model, kit.names, places)
+    return shifts

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.quantize.names import NameMap
 from autoselect.quantize.repairing import mean_outputs
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
@@ -204,7 +205,7 @@ def _new_bias(model: fb.Model, op: Any, kind: Weighted, channels: int) -> Any:
     graph = model.subgraphs[0]
     source, weights = graph.tensors[op.inputs[kind.activation]], graph.tensors[op.inputs[1]]
     tensor = schema.TensorT()
-    tensor.name = graph.tensors[op.outputs[0]].name + b"/bias"
+    tensor.name = _new_name(graph.tensors, op)
     tensor.shape = np.array([channels], dtype=np.int32)
     if source.type == schema.TensorType.FLOAT32:
         tensor.type = schema.TensorType.FLOAT32
@@ -215,6 +216,28 @@ def _new_bias(model: fb.Model, op: Any, kind: Weighted, channels: int) -> Any:
     tensor.quantization.zeroPoint = np.zeros(tensor.quantization.scale.size, dtype=np.int64)
     tensor.quantization.quantizedDimension = 0
     return tensor
+
+
+def name_new_biases(model: fb.Model, names: NameMap, places: Mapping[int, int]) -> None:
+    """Name biases that were added after the outputs that their ops have in the float model, in place.
+
+    Whatever the outputs are called while the model is made: a candidate takes the same bytes either way.
+
+    Args:
+        model: A model whose biases were corrected.
+        names: The key to the float model's names.
+        places: Where each op of the float model is in ``model``.
+    """
+    tensors, outputs = model.subgraphs[0].tensors, names.unique_outputs()
+    for index, place in places.items():
+        op = model.subgraphs[0].operators[place]
+        for tensor in (tensors[i] for i in op.inputs if i >= 0):
+            if tensor.name == _new_name(tensors, op):
+                tensor.name = f"{outputs[index][0]}/bias".encode()
+
+
+def _new_name(tensors: Sequence[Any], op: Any) -> bytes:
+    return bytes(tensors[op.outputs[0]].name + b"/bias")
 
 
 def _connect(model: fb.Model, op: Any, kind: Weighted, bias: int) -> None:
