@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
 import loaders
 
 import autoselect
+from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 
 SIDE, CHANNELS = 4, 8
@@ -59,7 +60,7 @@ def asks(**search: object) -> tuple[int, list[float]]:
     seconds: list[float] = []
     original = SurrogateProposer.propose
 
-    def timed(self: SurrogateProposer, *arguments: object) -> int | None:
+    def timed(self: SurrogateProposer, *arguments: object) -> Mask | None:
         begun = time.process_time()
         chosen = original(self, *arguments)  # type: ignore[arg-type]
         seconds.append(time.process_time() - begun)

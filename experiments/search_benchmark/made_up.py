@@ -19,8 +19,8 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "study"))
 from synthetic import Synthetic, synthetic, volume
 
+from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
-from autoselect.study.proposing.problem import Mask
 from autoselect.study.recording.samplers import PROPOSERS
 
 MARKS = (20, 40, 60, 100)
@@ -57,7 +57,7 @@ def seen_of(sampler: str, truth: Synthetic, seed: int) -> list[Seen]:
 
     def objective(trial: optuna.Trial) -> tuple[float, float, float]:
         bits = [trial.suggest_categorical(f"n{i}", [False, True]) for i in range(len(truth.problem.atoms))]
-        mask: Mask = sum(1 << i for i, on in enumerate(bits) if on)
+        mask = Mask(sum(1 << i for i, on in enumerate(bits) if on))
         found.append(truth.seen(mask))
         return float(found[-1].loss or 0.0), found[-1].size_bytes, found[-1].penalty
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.pareto import hypervolume
+from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
-from autoselect.study.proposing.problem import Atom, Forecast, Mask, Problem
+from autoselect.study.proposing.problem import Atom, Forecast, Problem
 from autoselect.study.proposing.proposers import Proposer
 
 CORNER = np.array([1.0, 450.0, 3.0])
@@ -69,12 +70,12 @@ class Synthetic:
     left: np.ndarray
 
     def log_divergence(self, mask: Mask) -> float:
-        left_out = np.array([mask >> i & 1 for i in range(len(self.terms))], dtype=bool)
+        left_out = np.array([mask.left_out >> i & 1 for i in range(len(self.terms))], dtype=bool)
         return math.log(float(np.where(left_out, self.left, self.terms).sum()) + 1e-6)
 
     def seen(self, mask: Mask) -> Seen:
         """Score one candidate; what a measurement adds by chance depends on the candidate alone."""
-        chance = np.random.default_rng(mask).normal(0.0, 0.03)
+        chance = np.random.default_rng(mask.left_out).normal(0.0, 0.03)
         divergence = self.log_divergence(mask) + chance
         found = self.problem.forecast(mask)
         loss = 0.8 / (1.0 + math.exp(-1.5 * (divergence + 2.0)))

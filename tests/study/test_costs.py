@@ -10,8 +10,9 @@ import pytest
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.pareto import non_dominated
 from autoselect.study.proposing.costs import CostModel
+from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen
-from autoselect.study.proposing.problem import Atom, Forecast, Mask, Problem
+from autoselect.study.proposing.problem import Atom, Forecast, Problem
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 
 NODES = 8
@@ -35,9 +36,10 @@ def problem_of(costs: tuple[str, ...]) -> Problem:
     )
 
 
-def seen(problem: Problem, mask: Mask, **quantities: float) -> Seen:
+def seen(problem: Problem, left_out: Atoms, **quantities: float) -> Seen:
+    mask = Mask(left_out)
     found = problem.forecast(mask)
-    share = 1.0 - bin(mask).count("1") / NODES
+    share = 1.0 - left_out.bit_count() / NODES
     return Seen(
         mask=mask,
         loss=share,
@@ -52,18 +54,18 @@ def seen(problem: Problem, mask: Mask, **quantities: float) -> Seen:
 def test_what_the_graph_tells_is_exact() -> None:
     problem = problem_of(("size_bytes", "segments"))
     model = CostModel(problem, [])
-    assert [column.tolist() for column in model.expected([0, 0b1110])] == [[100.0, 130.0], [0.0, 2.0]]
+    assert [column.tolist() for column in model.expected([Mask(), Mask(0b1110)])] == [[100.0, 130.0], [0.0, 2.0]]
     assert model.points([seen(problem, 0b1110)]).tolist() == [[1 - 3 / 8, 130.0, 2.0]]
 
 
 def test_before_anything_is_measured_all_candidates_are_alike() -> None:
-    (found,) = CostModel(problem_of(("latency_ms",)), []).expected([0, 1, 255])
+    (found,) = CostModel(problem_of(("latency_ms",)), []).expected([Mask(), Mask(1), Mask(255)])
     assert found.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_one_measurement_stands_for_all() -> None:
     problem = problem_of(("npu_cycles",))
-    (found,) = CostModel(problem, [seen(problem, 3, npu_cycles=500.0)]).expected([0, 3, 255])
+    (found,) = CostModel(problem, [seen(problem, 3, npu_cycles=500.0)]).expected([Mask(), Mask(3), Mask(255)])
     assert found.tolist() == [500.0, 500.0, 500.0]
 
 
@@ -71,13 +73,13 @@ def test_sums_over_atoms_are_learned() -> None:
     """Each atom that is left out takes its number in milliseconds more; 40 of 256 candidates are measured."""
     problem = problem_of(("latency_ms",))
 
-    def latency(mask: Mask) -> float:
-        return 20.0 + sum(i + 1 for i in range(NODES) if mask >> i & 1)
+    def latency(left_out: Atoms) -> float:
+        return 20.0 + sum(i + 1 for i in range(NODES) if left_out >> i & 1)
 
     rng = np.random.default_rng(0)
     known = [int(mask) for mask in rng.choice(256, 40, replace=False)]
     model = CostModel(problem, [seen(problem, mask, latency_ms=latency(mask)) for mask in known])
-    (found,) = model.expected(range(256))
+    (found,) = model.expected(list(map(Mask, range(256))))
     truth = np.array([latency(mask) for mask in range(256)])
     assert np.corrcoef(found, truth)[0, 1] > 0.99
     assert np.abs(found - truth).mean() < 1.5
@@ -90,7 +92,7 @@ def test_measured_values_are_taken_as_they_are_and_none_falls_below_half_of_the_
     points = model.points(measured)
     assert points[:2, 1].tolist() == [10.0, 90.0]
     assert 10.0 < points[2, 1] < 90.0
-    assert model.expected(range(256))[0].min() >= 5.0
+    assert model.expected(list(map(Mask, range(256))))[0].min() >= 5.0
 
 
 OBJECTIVES = [("segments",), ("size_bytes", "segments"), ("size_bytes", "penalty", "latency_ms")]
@@ -104,8 +106,9 @@ def test_the_surrogate_finds_the_front_of_any_objectives(costs: tuple[str, ...])
     for _ in range(30):
         mask = proposer.propose(told, [])
         assert mask is not None
-        told.append(seen(problem, mask, **({"latency_ms": 1.0 + mask % 5} if "latency_ms" in costs else {})))
+        left_out = mask.left_out
+        told.append(seen(problem, left_out, **({"latency_ms": 1.0 + left_out % 5} if "latency_ms" in costs else {})))
     points = CostModel(problem, told).points(told)
     front = [s.mask for s, kept in zip(told, non_dominated(points), strict=True) if kept]
     assert len({s.mask for s in told}) == 30
-    assert 0b01010101 in front if costs == ("segments",) else len(front) > 3
+    assert Mask(0b01010101) in front if costs == ("segments",) else len(front) > 3

@@ -16,18 +16,19 @@ from autoselect.domain.recipe import Recipe
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.study.finishing.explain import ISLAND_COLUMNS, SENSITIVITY_COLUMNS, write_explanations
+from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.stage_clock import StageClock, earlier_seconds
 
 PRIORS = [0.4, 0.01, 0.01, 0.2]
 
 
-def record(problem: Problem, mask: int, drop: float, repairs: tuple[str, ...] = ()) -> TrialRecord:
+def record(problem: Problem, left_out: Atoms, drop: float, repairs: tuple[str, ...] = ()) -> TrialRecord:
     """A scored candidate; its divergence is the sum of what it keeps in integers, and a little."""
-    forecast = problem.forecast(mask)
-    divergence = 1e-3 + sum(p for i, p in enumerate(PRIORS) if not mask >> i & 1)
+    forecast = problem.forecast(Mask(left_out))
+    divergence = 1e-3 + sum(p for i, p in enumerate(PRIORS) if not left_out >> i & 1)
     scores = Scores(
-        sha256=f"{mask:064x}"[::-1],
+        sha256=f"{left_out:064x}"[::-1],
         metric=0.9 - drop,
         drop=drop,
         drop_noise=0.0,
@@ -35,7 +36,7 @@ def record(problem: Problem, mask: int, drop: float, repairs: tuple[str, ...] = 
         size_bytes=forecast.size_bytes,
         penalty=forecast.penalty,
         segments=1,
-        float_ops=mask.bit_count(),
+        float_ops=left_out.bit_count(),
         crossing_tensors=0,
         crossing_bytes=0,
         float_macs_share=0.0,
@@ -45,9 +46,9 @@ def record(problem: Problem, mask: int, drop: float, repairs: tuple[str, ...] = 
         inference_seconds=0.0,
     )
     return TrialRecord(
-        number=mask,
+        number=left_out,
         origin="surrogate",
-        recipe=Recipe(denylisted_nodes=problem.nodes_of(mask), repairs=repairs),
+        recipe=Recipe(denylisted_nodes=problem.nodes_of(Mask(left_out)), repairs=repairs),
         scores=scores,
         reused=False,
         error=None,
@@ -72,18 +73,18 @@ def test_before_the_first_trial_only_the_probes_are_known(tmp_path: Path) -> Non
 def test_islands_cost_what_the_forecasts_say_and_buy_what_was_measured(tmp_path: Path) -> None:
     problem = chain_of(PRIORS)
     drops = {0b0000: 0.3, 0b1111: 0.0, 0b1001: 0.01, 0b0001: 0.1}
-    records = [record(problem, mask, drop) for mask, drop in drops.items()]
+    records = [record(problem, left_out, drop) for left_out, drop in drops.items()]
     pick = records[2]
     write_explanations(RunFolder(tmp_path), problem, Recipe(), records, {"balanced": pick.id, "integer": pick.id})
     sensitivity, islands = written(RunFolder(tmp_path))
     assert sensitivity["estimate"].idxmax() == 0
     assert islands["id"].nunique() == 1
     assert [set(json.loads(nodes)) for nodes in islands["nodes"]] == [
-        problem.nodes_of(0b0001),
-        problem.nodes_of(0b1000),
+        problem.nodes_of(Mask(0b0001)),
+        problem.nodes_of(Mask(0b1000)),
     ]
     for row, rest in zip(islands.itertuples(), (0b1000, 0b0001), strict=True):
-        whole, less = problem.forecast(0b1001), problem.forecast(rest)
+        whole, less = problem.forecast(Mask(0b1001)), problem.forecast(Mask(rest))
         assert row.size_bytes == whole.size_bytes - less.size_bytes
         assert row.penalty == pytest.approx(whole.penalty - less.penalty)
         assert row.divergence_without > row.divergence
@@ -96,7 +97,7 @@ def test_islands_cost_what_the_forecasts_say_and_buy_what_was_measured(tmp_path:
 
 def test_a_pick_whose_biases_were_corrected_further_is_explained_and_taught(tmp_path: Path) -> None:
     problem, template = chain_of(PRIORS), Recipe(repairs=("bias",))
-    records = [record(problem, mask, drop, ("bias",)) for mask, drop in {0b0000: 0.3, 0b1111: 0.0}.items()]
+    records = [record(problem, left_out, drop, ("bias",)) for left_out, drop in {0b0000: 0.3, 0b1111: 0.0}.items()]
     pick = record(problem, 0b1001, 0.01, ("bias-sequential",))
     write_explanations(RunFolder(tmp_path), problem, template, [*records, pick], {"balanced": pick.id})
     with_pick, islands = written(RunFolder(tmp_path))

@@ -12,6 +12,7 @@ from test_loop import NODES, Search
 from autoselect.cases.build_jobs import BuildReply
 from autoselect.domain.recipe import Recipe
 from autoselect.study.proposing.forecast_check import ForecastCheck, unlike_forecasts, warnings_of
+from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.problem import Atom, Forecast, Problem
 from autoselect.study.proposing.proposers import Seen
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
@@ -91,14 +92,14 @@ def test_recipes_of_which_nothing_was_forecast_are_not_compared(recipe: Recipe) 
     assert check_of(problem_of(frozenset("b"))).difference(recipe, reply({})) == ""
 
 
-def seen(problem: Problem, mask: int) -> Seen:
+def seen(problem: Problem, mask: Mask) -> Seen:
     found = problem.forecast(mask)
     return Seen(
         mask=mask,
         loss=0.1,
         size_bytes=float(found.size_bytes),
         penalty=found.penalty,
-        log_divergence=-3.0 - mask,
+        log_divergence=-3.0 - mask.left_out,
         share=1.0,
     )
 
@@ -107,10 +108,10 @@ def test_what_was_built_otherwise_has_no_twins_any_more() -> None:
     """The second atom is idle by the forecasts: each candidate seems to have a twin."""
     problem = chain_of([0.5, 0.1], idle=frozenset({1}))
     proposer = SurrogateProposer(problem, seed=0)
-    known = [seen(problem, mask) for mask in (0b00, 0b01)]
+    known = [seen(problem, mask) for mask in (Mask(0b00), Mask(0b01))]
     assert proposer.propose(known, []) is None
-    problem.distrust(0b00)
-    assert proposer.propose(known, []) == 0b10
+    problem.distrust(Mask(0b00))
+    assert proposer.propose(known, []) == Mask(0b10)
 
 
 def test_a_resumed_search_distrusts_what_it_did(path: Path) -> None:

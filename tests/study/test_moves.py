@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from synthetic import chain_of
 
 from autoselect.study.proposing import mutation
-from autoselect.study.proposing.problem import Mask, bits
+from autoselect.study.proposing.mask import Atoms, Mask, bits
 
 SIX = chain_of([0.1] * 6)
-MASKS = st.integers(0, SIX.everything)
+SETS = st.integers(0, SIX.everything)
+MASKS = SETS.map(Mask)
 SEEDS = st.integers(0, 2**32 - 1)
 TERMS = {
     "equal": np.full(6, 0.1),
@@ -26,17 +27,16 @@ TERMS = {
 @given(parents=st.lists(MASKS, min_size=1, max_size=4), seed=SEEDS)
 def test_children_stay_within_the_atoms(terms: np.ndarray, parents: list[Mask], seed: int) -> None:
     found = mutation.child(parents, SIX, terms, np.random.default_rng(seed))
-    assert isinstance(found, int)
-    assert 0 <= found <= SIX.everything
+    assert found == Mask(found.left_out & SIX.everything)
 
 
-@given(parent=st.integers(0, 1), seed=SEEDS)
+@given(parent=st.integers(0, 1).map(Mask), seed=SEEDS)
 def test_children_of_a_single_atom_are_one_of_two(parent: Mask, seed: int) -> None:
     found = mutation.child([parent], chain_of([0.1]), np.array([0.1]), np.random.default_rng(seed))
-    assert found in (0, 1)
+    assert found in (Mask(0), Mask(1))
 
 
-@pytest.mark.parametrize("parent", [0, 0b111111, 0b010110])
+@pytest.mark.parametrize("parent", [Mask(), Mask(0b111111), Mask(0b010110)], ids=str)
 def test_children_reach_far_and_repeat_with_the_seed(parent: Mask) -> None:
     terms = np.full(6, 0.1)
     rng, again = np.random.default_rng(3), np.random.default_rng(3)
@@ -55,19 +55,20 @@ def test_a_crossing_is_the_first_up_to_some_place_and_then_the_second() -> None:
 @given(MASKS)
 def test_single_flips_differ_in_one_atom(mask: Mask) -> None:
     found = mutation.single_flips(mask, SIX)
-    assert [bits(m ^ mask) for m in found] == [[i] for i in range(6)]
+    assert [bits(m.left_out ^ mask.left_out) for m in found] == [[i] for i in range(6)]
 
 
 @given(MASKS)
 def test_without_islands_removes_one_island_each(mask: Mask) -> None:
-    removed = [mask & ~m for m in mutation.without_islands(mask, SIX)]
-    assert removed == SIX.islands(mask)
-    assert sum(removed) == mask
-    assert all(m & ~mask == 0 for m in mutation.without_islands(mask, SIX))
+    rests = [m.left_out for m in mutation.without_islands(mask, SIX)]
+    removed = [mask.left_out & ~rest for rest in rests]
+    assert removed == SIX.islands(mask.left_out)
+    assert sum(removed) == mask.left_out
+    assert all(rest & ~mask.left_out == 0 for rest in rests)
 
 
-Move = Callable[..., Mask]
-BY_HAND: dict[str, tuple[Move, Mask, set[Mask]]] = {
+Move = Callable[..., Atoms]
+BY_HAND: dict[str, tuple[Move, Atoms, set[Atoms]]] = {
     "grow: to either side": (mutation._grow, 0b000100, {0b000110, 0b001100}),
     "grow: from an end": (mutation._grow, 0b000001, {0b000011}),
     "grow: nothing to grow from": (mutation._grow, 0, {0}),
@@ -86,10 +87,10 @@ BY_HAND: dict[str, tuple[Move, Mask, set[Mask]]] = {
 }
 
 
-@pytest.mark.parametrize(("move", "mask", "expected"), BY_HAND.values(), ids=BY_HAND)
-def test_moves_by_hand(move: Move, mask: Mask, expected: set[Mask]) -> None:
+@pytest.mark.parametrize(("move", "atoms", "expected"), BY_HAND.values(), ids=BY_HAND)
+def test_moves_by_hand(move: Move, atoms: Atoms, expected: set[Atoms]) -> None:
     """Of a hundred seeds each outcome is met at least once, and no other."""
-    assert {move(mask, SIX, np.full(6, 0.1), np.random.default_rng(seed)) for seed in range(100)} == expected
+    assert {move(atoms, SIX, np.full(6, 0.1), np.random.default_rng(seed)) for seed in range(100)} == expected
 
 
 def test_flips_by_rank_leave_out_what_harms_and_take_back_what_does_not() -> None:
@@ -101,22 +102,24 @@ def test_flips_by_rank_leave_out_what_harms_and_take_back_what_does_not() -> Non
     assert taken_back.count(0) > 0.9 * len(taken_back) > 100
 
 
-@given(parents=st.lists(st.integers(0, (1 << 13) - 1), min_size=1, max_size=4), seed=st.integers(0, 1000))
+@given(parents=st.lists(st.builds(Mask, SETS, SETS, st.booleans()), min_size=1, max_size=4), seed=SEEDS)
 def test_children_of_a_mixed_search_mean_something(parents: list[Mask], seed: int) -> None:
     problem = chain_of([1.0] * 6, hybrid=True, mixed=True, refinable=True)
     rng = np.random.default_rng(seed)
-    children = [mutation.child([problem.canonical(p) for p in parents], problem, np.ones(6), rng) for _ in range(20)]
-    assert all(problem.canonical(mask) == mask and not mask & problem.refinement for mask in children)
+    children = [mutation.child(parents, problem, np.ones(6), rng) for _ in range(20)]
+    assert all(not mask.in_float & ~mask.left_out and not mask.refined for mask in children)
 
 
 def test_children_of_a_mixed_search_change_between_float_and_hybrid() -> None:
     problem, rng = chain_of([1.0] * 6, hybrid=True, mixed=True), np.random.default_rng(0)
-    children = [mutation.child([0b011110], problem, np.ones(6), rng) for _ in range(200)]
-    assert any(problem.in_float(mask) for mask in children)
-    assert any(problem.left_out(mask) and not problem.in_float(mask) for mask in children)
+    children = [mutation.child([Mask(0b011110)], problem, np.ones(6), rng) for _ in range(200)]
+    assert any(mask.in_float for mask in children)
+    assert any(mask.left_out and not mask.in_float for mask in children)
 
 
 def test_single_flips_of_a_mixed_search_by_hand() -> None:
     problem = chain_of([1.0] * 3, hybrid=True, mixed=True)
     # The second and third atom are left out, the third in float.
-    assert set(mutation.single_flips(0b100_110, problem)) == {0b100_111, 0b100_100, 0b000_010, 0b110_110, 0b000_110}
+    found = mutation.single_flips(Mask(0b110, 0b100), problem)
+    expected = {(0b111, 0b100), (0b100, 0b100), (0b010, 0), (0b110, 0b110), (0b110, 0)}
+    assert set(found) == {Mask(*states) for states in expected}

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import pytest
 from fakes import table
 from hypothesis import given
@@ -14,10 +13,8 @@ from autoselect.domain.layers import LayerTable, Node
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.search_space import BoundSpace, Cut, Toggle
 from autoselect.study.proposing import problem as problem_module
-from autoselect.study.proposing.problem import Atom, Forecast, Problem, atoms_of, bits, indicator, neighbours_of
-
-MASKS = st.integers(0, (1 << 70) - 1)
-"""More atoms than a machine word has bits."""
+from autoselect.study.proposing.mask import Atoms, Mask, bits
+from autoselect.study.proposing.problem import Atom, Forecast, Problem, atoms_of, neighbours_of
 
 
 def problem_of(groups: list[str], links: list[tuple[int, int]], pinned: str = "") -> Problem:
@@ -37,26 +34,11 @@ def problem_of(groups: list[str], links: list[tuple[int, int]], pinned: str = ""
     )
 
 
-@given(MASKS)
-def test_bits_are_the_set_bits_in_order(mask: int) -> None:
-    found = bits(mask)
-    assert found == sorted(set(found))
-    assert sum(1 << i for i in found) == mask
-
-
-@given(st.lists(MASKS, max_size=5))
-def test_an_indicator_has_a_0_for_each_atom_left_out(masks: list[int]) -> None:
-    found = indicator(masks, 70)
-    assert found.shape == (len(masks), 70)
-    assert set(np.unique(found)) <= {0.0, 1.0}
-    assert [np.flatnonzero(row == 0.0).tolist() for row in found] == [bits(m) for m in masks]
-
-
-@given(st.integers(0, 31))
-def test_masks_and_nodes_say_the_same(mask: int) -> None:
+@given(st.integers(0, 31).map(Mask))
+def test_masks_and_nodes_say_the_same(mask: Mask) -> None:
     problem = problem_of(["a", "bc", "d", "efg", "h"], [], pinned="x")
     nodes = problem.nodes_of(mask)
-    assert nodes == {"x"} | {c for i in bits(mask) for c in ["a", "bc", "d", "efg", "h"][i]}
+    assert nodes == {"x"} | {c for i in bits(mask.left_out) for c in ["a", "bc", "d", "efg", "h"][i]}
     assert problem.mask_of(nodes) == mask
 
 
@@ -70,9 +52,9 @@ HALVES = {
 }
 
 
-@pytest.mark.parametrize(("nodes", "mask"), HALVES.values(), ids=HALVES)
-def test_an_atom_is_left_out_where_more_than_half_of_it_is(nodes: str, mask: int) -> None:
-    assert problem_of(["f", "ab", "cde"], []).mask_of(nodes) == mask
+@pytest.mark.parametrize(("nodes", "left_out"), HALVES.values(), ids=HALVES)
+def test_an_atom_is_left_out_where_more_than_half_of_it_is(nodes: str, left_out: Atoms) -> None:
+    assert problem_of(["f", "ab", "cde"], []).mask_of(nodes) == Mask(left_out)
 
 
 DIAMOND = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)]
@@ -88,9 +70,9 @@ ISLANDS = {
 }
 
 
-@pytest.mark.parametrize(("mask", "islands"), ISLANDS.values(), ids=ISLANDS)
-def test_islands_by_hand(mask: int, islands: list[int]) -> None:
-    assert problem_of(list("abcde"), DIAMOND).islands(mask) == islands
+@pytest.mark.parametrize(("atoms", "islands"), ISLANDS.values(), ids=ISLANDS)
+def test_islands_by_hand(atoms: Atoms, islands: list[Atoms]) -> None:
+    assert problem_of(list("abcde"), DIAMOND).islands(atoms) == islands
 
 
 def test_a_forecast_is_worked_out_once() -> None:
@@ -101,8 +83,8 @@ def test_a_forecast_is_worked_out_once() -> None:
         return Forecast(len(nodes), 0.5, nodes)
 
     problem = Problem([], [], forecast, pinned=frozenset("x"))
-    assert problem.forecast(0) is problem.forecast(0)
-    assert (problem.forecast(0).size_bytes, asked) == (1, [{"x"}])
+    assert problem.forecast(Mask()) is problem.forecast(Mask())
+    assert (problem.forecast(Mask()).size_bytes, asked) == (1, [{"x"}])
 
 
 LIMITS = {
@@ -115,10 +97,10 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize(("constraints", "mask", "kept"), LIMITS.values(), ids=LIMITS)
-def test_limits_of_size_and_penalty(constraints: Constraints, mask: int, kept: bool) -> None:
+@pytest.mark.parametrize(("constraints", "left_out", "kept"), LIMITS.values(), ids=LIMITS)
+def test_limits_of_size_and_penalty(constraints: Constraints, left_out: Atoms, kept: bool) -> None:
     """All three atoms of a chain left out make 400 bytes; one makes one island of three atoms: 1/3 + 3/3."""
-    assert chain_of([0.1] * 3, constraints=constraints).within_limits(mask) is kept
+    assert chain_of([0.1] * 3, constraints=constraints).within_limits(Mask(left_out)) is kept
 
 
 LAYERS = table(
@@ -228,22 +210,20 @@ def test_neighbours_by_hand(graph: Graph, names: dict[int, str], groups: str, ex
     assert ["".join(sorted(first[j] for j in near)) for near in found] == expected
 
 
-@given(st.integers(0, (1 << 13) - 1))
-def test_masks_of_a_mixed_search_say_what_is_float_and_what_is_refined(raw: int) -> None:
+SETS = st.integers(0, (1 << 6) - 1)
+
+
+@given(st.builds(Mask, SETS, SETS, st.booleans()))
+def test_masks_of_a_mixed_search_say_what_is_float_and_what_is_refined(mask: Mask) -> None:
     problem = chain_of([1.0] * 6, hybrid=True, mixed=True, refinable=True)
-    mask = problem.canonical(raw)
-    assert problem.canonical(mask) == mask
-    assert problem.float_nodes_of(mask) <= problem.nodes_of(mask)
-    assert problem.nodes_of(mask) == {f"n{i}" for i in range(6) if raw >> i & 1}
-    assert problem.float_nodes_of(mask) == {f"n{i}" for i in range(6) if raw >> i & raw >> (i + 6) & 1}
-    refined = bool(raw >> 12 & 1)
-    assert problem.mask_of(problem.nodes_of(mask), problem.float_nodes_of(mask), refined=refined) == mask
-    assert problem.islands(mask) == problem.islands(problem.left_out(mask))
+    assert problem.nodes_of(mask) == {f"n{i}" for i in bits(mask.left_out)}
+    assert problem.float_nodes_of(mask) == {f"n{i}" for i in bits(mask.in_float)}
+    assert problem.mask_of(problem.nodes_of(mask), problem.float_nodes_of(mask), refined=mask.refined) == mask
 
 
 def test_what_is_refined_costs_the_same_and_is_another_candidate() -> None:
     problem = chain_of([1.0] * 4, refinable=True)
-    plain, refined = problem.forecast(0b0110), problem.forecast(0b0110 | problem.refinement)
+    plain, refined = problem.forecast(Mask(0b0110)), problem.forecast(Mask(0b0110, refined=True))
     assert (plain.size_bytes, plain.penalty) == (refined.size_bytes, refined.penalty)
     assert refined.key == (plain.key, "refined")
 
@@ -258,8 +238,8 @@ def test_forecasts_are_remembered_but_not_all_of_them(monkeypatch: pytest.Monkey
 
     atoms = [Atom(nodes=frozenset({f"n{i}"}), op_type="ADD", position=i, sensitivity=0.1) for i in range(10)]
     problem = Problem(atoms, [frozenset()] * 10, forecast)
-    first = [problem.forecast(mask) for mask in range(200)]
-    assert [problem.forecast(mask) for mask in range(150, 200)] == first[150:]
+    first = [problem.forecast(Mask(i)) for i in range(200)]
+    assert [problem.forecast(Mask(i)) for i in range(150, 200)] == first[150:]
     assert len(asked) == 200
-    assert [problem.forecast(mask) for mask in range(150)] == first[:150]
+    assert [problem.forecast(Mask(i)) for i in range(150)] == first[:150]
     assert len(asked) == 350

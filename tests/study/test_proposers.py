@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 import pytest
 from synthetic import chain_of
 
+from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen
-from autoselect.study.proposing.problem import Mask, Problem
+from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import Greedy, Proposer, by_sensitivity, exhaustive, heuristic, prefix
 from autoselect.study.proposing.proposers import random_masks as random_proposer
 
@@ -22,20 +23,21 @@ FACTORIES: dict[str, Callable[[Problem, int], Proposer]] = {
 }
 
 
-def scored(mask: Mask, loss: float | None = 0.5) -> Seen:
-    return Seen(mask=mask, loss=loss, log_divergence=0.0, share=1.0, size_bytes=100, penalty=1.0)
+def scored(left_out: Atoms, loss: float | None = 0.5) -> Seen:
+    return Seen(mask=Mask(left_out), loss=loss, log_divergence=0.0, share=1.0, size_bytes=100, penalty=1.0)
 
 
-def told(proposer: Proposer, losses: Mapping[Mask, float | None], known: tuple[Mask, ...] = ()) -> list[Mask]:
+def told(proposer: Proposer, losses: Mapping[Atoms, float | None], known: tuple[Atoms, ...] = ()) -> list[Atoms]:
     """What it proposes one after the other until it ends, told the losses; others lose 0.5."""
-    seen = [scored(mask, losses.get(mask, 0.5)) for mask in known]
+    seen = [scored(left_out, losses.get(left_out, 0.5)) for left_out in known]
     found = []
     for _ in range(100):
         mask = proposer.propose(seen, [])
         if mask is None:
             return found
-        found.append(mask)
-        seen.append(scored(mask, losses.get(mask, 0.5)))
+        assert mask == Mask(mask.left_out)
+        found.append(mask.left_out)
+        seen.append(scored(mask.left_out, losses.get(mask.left_out, 0.5)))
     raise AssertionError("no end")
 
 
@@ -58,7 +60,7 @@ SEQUENCES = {
 
 @pytest.mark.parametrize(("make", "problem", "known", "expected"), SEQUENCES.values(), ids=SEQUENCES)
 def test_sequences_by_hand(
-    make: Callable[[Problem, int], Proposer], problem: Problem, known: tuple[Mask, ...], expected: list[Mask]
+    make: Callable[[Problem, int], Proposer], problem: Problem, known: tuple[Atoms, ...], expected: list[Atoms]
 ) -> None:
     assert told(make(problem, 0), {}, known) == expected
 
@@ -87,7 +89,9 @@ GREEDY = {
 
 
 @pytest.mark.parametrize(("losses", "known", "expected"), GREEDY.values(), ids=GREEDY)
-def test_greedy_steps_by_hand(losses: dict[Mask, float | None], known: tuple[Mask, ...], expected: list[Mask]) -> None:
+def test_greedy_steps_by_hand(
+    losses: dict[Atoms, float | None], known: tuple[Atoms, ...], expected: list[Atoms]
+) -> None:
     """The ranking of the three atoms is 1, 0, 2."""
     assert told(Greedy(THREE, 0), losses, known) == expected
 
@@ -95,11 +99,11 @@ def test_greedy_steps_by_hand(losses: dict[Mask, float | None], known: tuple[Mas
 def test_greedy_looks_ahead_while_its_step_is_under_way() -> None:
     greedy = Greedy(THREE, 0)
     seen = [scored(0, 0.9)]
-    assert greedy.propose(seen, []) == 0b010
-    assert greedy.propose(seen, [0b010]) == 0b011
-    assert greedy.propose(seen, [0b010, 0b011]) == 0b111
+    assert greedy.propose(seen, []) == Mask(0b010)
+    assert greedy.propose(seen, [Mask(0b010)]) == Mask(0b011)
+    assert greedy.propose(seen, [Mask(0b010), Mask(0b011)]) == Mask(0b111)
     # The step did not help: the next goes on from all-integer with the next atom.
-    assert greedy.propose([*seen, scored(0b010, 0.95)], [0b011, 0b111]) == 0b001
+    assert greedy.propose([*seen, scored(0b010, 0.95)], [Mask(0b011), Mask(0b111)]) == Mask(0b001)
 
 
 def test_random_masks_follow_from_the_seed() -> None:
@@ -107,17 +111,17 @@ def test_random_masks_follow_from_the_seed() -> None:
     first, again, other = (told_some(random_proposer(many, seed), 30) for seed in (1, 1, 2))
     assert first == again
     assert first != other
-    sizes = [mask.bit_count() for mask in first]
+    sizes = [left_out.bit_count() for left_out in first]
     assert min(sizes) < 5 < 15 < max(sizes)
 
 
-def told_some(proposer: Proposer, count: int) -> list[Mask]:
+def told_some(proposer: Proposer, count: int) -> list[Atoms]:
     seen: list[Seen] = []
     for _ in range(count):
         mask = proposer.propose(seen, [])
         assert mask is not None
-        seen.append(scored(mask))
-    return [s.mask for s in seen]
+        seen.append(scored(mask.left_out))
+    return [s.mask.left_out for s in seen]
 
 
 @pytest.mark.parametrize("make", FACTORIES.values(), ids=FACTORIES)
@@ -136,11 +140,11 @@ def test_nothing_known_or_under_way_is_proposed_and_there_is_an_end(
             break
         if mask is not None:
             assert mask not in {s.mask for s in seen} | set(pending)
-            assert 0 <= mask <= FOUR.everything
+            assert mask == Mask(mask.left_out & FOUR.everything)
             pending.append(mask)
             found.append(mask)
         if mask is None or len(pending) > ahead:
-            done = pending.pop(0)
+            done = pending.pop(0).left_out
             seen.append(scored(done, 0.1 * (done % 7)))
     assert len(found) == len(set(found))
     assert proposer.propose(seen, []) is None

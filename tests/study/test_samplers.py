@@ -14,8 +14,9 @@ from autoselect.domain.recipe import Fallback, Recipe
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Cut, Toggle
 from autoselect.errors import UsageError
 from autoselect.runs.records import Partial, Scores
+from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen
-from autoselect.study.proposing.problem import Mask, Problem
+from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import exhaustive
 from autoselect.study.recording.samplers import PROPOSERS, SAMPLERS, ProposerSampler, check_sampler, make_sampler
 
@@ -132,7 +133,7 @@ class Recorder:
 
     def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
         self.seen, self.pending = list(seen), list(pending)
-        return 0b10101
+        return Mask(0b10101)
 
 
 def told(
@@ -188,9 +189,9 @@ def partial(**changed: Any) -> dict[str, Any]:
     ).to_dict()
 
 
-def seen(mask: Mask, loss: float | None, divergence: float, size: float, penalty: float, **more: Any) -> Seen:
+def seen(left_out: Atoms, loss: float | None, divergence: float, size: float, penalty: float, **more: Any) -> Seen:
     shared: dict[str, Any] = {"share": 1.0} | more
-    return Seen(mask=mask, loss=loss, log_divergence=divergence, size_bytes=size, penalty=penalty, **shared)
+    return Seen(mask=Mask(left_out), loss=loss, log_divergence=divergence, size_bytes=size, penalty=penalty, **shared)
 
 
 FROM_SCORES = {
@@ -216,7 +217,9 @@ FROM_SCORES = {
 def test_history_from_scores(attributes: dict[str, Any], expected: Seen) -> None:
     (found,) = told([trial_of("01", user_attrs=attributes)]).seen
     assert found.log_divergence == pytest.approx(expected.log_divergence)
-    assert found == seen(expected.mask, expected.loss, found.log_divergence, 300, 1.5, feasible=expected.feasible)
+    assert found == seen(
+        expected.mask.left_out, expected.loss, found.log_divergence, 300, 1.5, feasible=expected.feasible
+    )
 
 
 def test_history_from_dropped_candidates() -> None:
@@ -263,11 +266,11 @@ def recipe_attributes(fallback: Fallback, *nodes: str, repairs: tuple[str, ...] 
 
 
 FALLBACKS: dict[str, tuple[Fallback | None, Fallback, tuple[str, ...], list[Mask]]] = {
-    "the same": ("drq", "drq", ("n0",), [0b00001]),
+    "the same": ("drq", "drq", ("n0",), [Mask(0b00001)]),
     "another": ("drq", "float", ("n0",), []),
     "another, the other way": ("float", "drq", ("n0", "n1"), []),
-    "another, but nothing falls back": ("float", "drq", (), [0b00000]),
-    "none is asked for": (None, "float", ("n1",), [0b00010]),
+    "another, but nothing falls back": ("float", "drq", (), [Mask()]),
+    "none is asked for": (None, "float", ("n1",), [Mask(0b00010)]),
 }
 
 
@@ -280,10 +283,10 @@ def test_candidates_of_another_fallback_are_no_news(
 
 
 REPAIRED: dict[str, tuple[tuple[str, ...], tuple[str, ...], list[Mask]]] = {
-    "none": ((), (), [0b00001]),
-    "the same": (("ranges-mse",), ("ranges-mse",), [0b00001]),
-    "biases corrected": (("bias",), ("bias",), [0b00001]),
-    "biases corrected further": (("bias",), ("bias-sequential",), [0b00001 | FIVE.refinement]),
+    "none": ((), (), [Mask(0b00001)]),
+    "the same": (("ranges-mse",), ("ranges-mse",), [Mask(0b00001)]),
+    "biases corrected": (("bias",), ("bias",), [Mask(0b00001)]),
+    "biases corrected further": (("bias",), ("bias-sequential",), [Mask(0b00001, refined=True)]),
     "others": (("bias",), (), []),
 }
 
@@ -297,11 +300,11 @@ def test_candidates_of_other_repairs_are_no_news(
 
 
 STATES = {
-    "running": (TrialState.RUNNING, [], [0b01000]),
+    "running": (TrialState.RUNNING, [], [Mask(0b01000)]),
     "failed": (TrialState.FAIL, [], []),
     "waiting": (TrialState.WAITING, [], []),
     "dropped without a word": (TrialState.PRUNED, [], []),
-    "complete": (TrialState.COMPLETE, [0b01000], []),
+    "complete": (TrialState.COMPLETE, [Mask(0b01000)], []),
 }
 
 

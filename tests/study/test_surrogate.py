@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 from synthetic import Synthetic, chain_of, synthetic
 
-from autoselect.study.proposing.problem import Mask
+from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.surrogate import Surrogate
 
 
@@ -17,7 +17,7 @@ def masks_of(count: int, atoms: int, seed: int) -> list[Mask]:
     found: dict[Mask, None] = {}
     while len(found) < count:
         chosen = np.flatnonzero(rng.random(atoms) < rng.random())
-        found.setdefault(sum(1 << int(i) for i in chosen))
+        found.setdefault(Mask(sum(1 << int(i) for i in chosen)))
     return list(found)
 
 
@@ -37,7 +37,7 @@ def test_without_candidates_the_priors_add_up() -> None:
     """In float what is left out has no error; as hybrid it has a tenth of what it has in integers."""
     priors = [0.5, 0.25, 0.125]
     for hybrid, expected in ((False, [0.875, 0.375, 0.125]), (True, [0.875, 0.425, 0.2])):
-        belief = Surrogate(chain_of(priors, hybrid=hybrid)).believe([0b000, 0b001, 0b011])
+        belief = Surrogate(chain_of(priors, hybrid=hybrid)).believe([Mask(0b000), Mask(0b001), Mask(0b011)])
         assert np.exp(belief.mean) == pytest.approx(expected, rel=1e-6)
         assert (belief.deviation > 0.2).all()
 
@@ -73,8 +73,8 @@ def test_it_learns_that_several_atoms_each_ruin_the_model(seed: int) -> None:
     others = masks_of(30, 20, seed)
     model = learned(truth, others)
     unseen = [m for m in masks_of(60, 20, seed + 100) if m not in others]
-    saved = [m | ruinous for m in unseen]
-    ruined = [m & ~(ruinous & -ruinous) | (ruinous & (ruinous - 1)) for m in unseen]
+    saved = [Mask(m.left_out | ruinous) for m in unseen]
+    ruined = [m.without(ruinous & -ruinous) for m in saved]
     gap = model.believe(ruined).mean - model.believe(saved).mean
     truly = np.array([truth.log_divergence(a) - truth.log_divergence(b) for a, b in zip(ruined, saved, strict=True)])
     assert truly.min() > 1.0
@@ -87,8 +87,8 @@ def test_it_is_sure_near_what_it_has_seen() -> None:
     known = masks_of(20, 30, 0)
     model = learned(truth, known)
     before = Surrogate(truth.problem).believe(known).deviation
-    at, near = model.believe(known), model.believe([m ^ 1 for m in known])
-    far = model.believe([m ^ ((1 << 30) - 1) for m in known])
+    at, near = model.believe(known), model.believe([Mask(m.left_out ^ 1) for m in known])
+    far = model.believe([Mask(m.left_out ^ ((1 << 30) - 1)) for m in known])
     assert (at.deviation < before).all()
     assert at.deviation.mean() < near.deviation.mean() < far.deviation.mean()
     expected = np.array([truth.log_divergence(m) for m in known])
@@ -117,45 +117,45 @@ ODD = {
 
 
 @pytest.mark.parametrize("hybrid", [False, True], ids=["float", "hybrid"])
-@pytest.mark.parametrize(("priors", "masks"), ODD.values(), ids=ODD)
-def test_odd_problems_are_believed_all_the_same(priors: list[float], masks: list[Mask], hybrid: bool) -> None:
+@pytest.mark.parametrize(("priors", "known"), ODD.values(), ids=ODD)
+def test_odd_problems_are_believed_all_the_same(priors: list[float], known: list[Atoms], hybrid: bool) -> None:
     """What was seen is believed; a candidate in which nothing is in integers may be far from any sum."""
     model = Surrogate(chain_of(priors, hybrid=hybrid))
-    model.fit(masks, np.full(len(masks), math.log(0.2)), np.zeros(len(masks)))
-    belief = model.believe(range(1 << len(priors)))
+    model.fit(list(map(Mask, known)), np.full(len(known), math.log(0.2)), np.zeros(len(known)))
+    belief = model.believe(list(map(Mask, range(1 << len(priors)))))
     assert np.isfinite(belief.mean).all()
     assert (belief.deviation > 0).all()
-    assert belief.mean[masks[0]] == pytest.approx(math.log(0.2), abs=1.0)
+    assert belief.mean[known[0]] == pytest.approx(math.log(0.2), abs=1.0)
 
 
 def test_it_learns_what_further_correction_does() -> None:
     """Every candidate is better by half corrected further: so is one that was not tried that way."""
     problem = chain_of([0.01, 0.02, 0.03, 0.04, 0.05], refinable=True)
-    masks = [0b00001, 0b00110, 0b01100, 0b11000]
+    masks = list(map(Mask, [0b00001, 0b00110, 0b01100, 0b11000]))
     plain = np.log([0.14, 0.10, 0.08, 0.06])
     surrogate = Surrogate(problem)
-    before = surrogate.believe([0b00011, 0b00011 | problem.refinement])
+    before = surrogate.believe([Mask(0b00011), Mask(0b00011, refined=True)])
     assert before.mean[1] < before.mean[0]
     assert before.deviation[1] > before.deviation[0]
-    refined = [mask | problem.refinement for mask in masks]
+    refined = [mask._replace(refined=True) for mask in masks]
     surrogate.fit([*masks, *refined], np.concatenate([plain, plain + np.log(0.5)]), np.zeros(8))
-    after = surrogate.believe([0b00011, 0b00011 | problem.refinement])
+    after = surrogate.believe([Mask(0b00011), Mask(0b00011, refined=True)])
     assert after.mean[1] - after.mean[0] == pytest.approx(np.log(0.5), abs=0.1)
 
 
 def test_what_is_float_has_no_term_of_its_own() -> None:
     problem = chain_of([0.5, 0.5], hybrid=True, mixed=True)
-    integer, hybrid, in_float = Surrogate(problem).believe([0b00_00, 0b00_11, 0b11_11]).mean
+    integer, hybrid, in_float = Surrogate(problem).believe([Mask(), Mask(0b11), Mask(0b11, 0b11)]).mean
     assert in_float < hybrid < integer
 
 
 def test_beside_the_cap_one_atom_of_many_changes_nothing() -> None:
     """Ten atoms of which each gives three times what outputs can be wrong by."""
     problem = chain_of([0.75] * 10)
-    known = [0, 1, 2, 4, 1023 & ~1, 1023 & ~3, 1023 & ~7]
+    known = list(map(Mask, [0, 1, 2, 4, 1023 & ~1, 1023 & ~3, 1023 & ~7]))
     surrogate = Surrogate(problem)
-    total = np.array([3.0 * (10 - mask.bit_count()) for mask in known])
+    total = np.array([3.0 * (10 - mask.left_out.bit_count()) for mask in known])
     surrogate.fit(known, np.log(total / (1.0 + total)), np.zeros(len(known)))
-    believed = surrogate.believe([0b1000, 0b11_1111_0111])
+    believed = surrogate.believe([Mask(0b1000), Mask(0b11_1111_0111)])
     assert believed.mean.tolist() == pytest.approx(np.log([27 / 28, 3 / 4]).tolist(), abs=0.08)
     assert believed.deviation[0] < 0.1

@@ -17,8 +17,9 @@ from autoselect.domain.recipe import Recipe
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import TrialRecord
 from autoselect.study.proposing.hypervolume_gain import Link, fit_link
+from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Reader, Seen
-from autoselect.study.proposing.problem import Mask, Problem
+from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.surrogate import Surrogate
 from autoselect.study.proposing.surrogate_proposer import learn
 
@@ -89,8 +90,8 @@ def island_rows(
         if problem.nodes_of(seen.mask) != record.recipe.denylisted_nodes:
             continue
         done.add(record.id)
-        for number, island in enumerate(problem.islands(seen.mask)):
-            row = _island_row(problem, oracle, seen.mask, island, scored.get(seen.mask & ~island))
+        for number, island in enumerate(problem.islands(seen.mask.left_out)):
+            row = _island_row(problem, oracle, seen.mask, island, scored.get(seen.mask.without(island)))
             yield {"id": record.id, "island": number, **row}
 
 
@@ -121,12 +122,12 @@ class _Oracle:
 
 
 def _island_row(
-    problem: Problem, oracle: _Oracle | None, mask: Mask, island: Mask, without: TrialRecord | None
+    problem: Problem, oracle: _Oracle | None, mask: Mask, island: Atoms, without: TrialRecord | None
 ) -> dict[str, object]:
-    rest = mask & ~island
+    rest = mask.without(island)
     whole, less = problem.forecast(mask), problem.forecast(rest)
     row: dict[str, object] = {
-        "nodes": json.dumps(sorted(problem.nodes_of(island) - problem.pinned)),
+        "nodes": json.dumps(sorted(problem.nodes_of(Mask(island)) - problem.pinned)),
         "size_bytes": whole.size_bytes - less.size_bytes,
         "penalty": whole.penalty - less.penalty,
     }

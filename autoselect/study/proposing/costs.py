@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from autoselect.domain.quantities import BY_COLUMN
+from autoselect.study.proposing.mask import Mask, indicator
 from autoselect.study.proposing.observations import Seen
-from autoselect.study.proposing.problem import Mask, Problem, indicator
+from autoselect.study.proposing.problem import Problem
 
 _RIDGE = 1.0
 """Weight of the prior that an atom costs the same on either side, in measured candidates."""
@@ -50,7 +51,8 @@ class CostModel:
     def _column(self, masks: Sequence[Mask], column: str) -> np.ndarray:
         if column in self._learned:
             mean, centre, terms, low = self._learned[column]
-            return np.maximum(mean + (indicator(masks, len(self._problem.atoms)) - centre) @ terms, low)
+            inside = indicator([mask.left_out for mask in masks], len(self._problem.atoms))
+            return np.maximum(mean + (inside - centre) @ terms, low)
         forecasts = [self._problem.forecast(mask) for mask in masks]
         if column == "size_bytes":
             return np.array([float(f.size_bytes) for f in forecasts])
@@ -67,7 +69,7 @@ def _fitted(column: str, seen: Sequence[Seen], count: int) -> _Fit:
     if not known:
         return 0.0, np.zeros(count), np.zeros(count), 0.0
     values = np.array([s.quantities[column] for s in known])
-    rows = indicator([s.mask for s in known], count)
+    rows = indicator([s.mask.left_out for s in known], count)
     mean, centre = float(values.mean()), rows.mean(axis=0)
     inside = rows - centre
     system = inside @ inside.T + _RIDGE * np.eye(len(known))

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autoselect.study.proposing.problem import Mask, Problem, bits
+from autoselect.study.proposing.mask import Atoms, Mask, bits
+from autoselect.study.proposing.problem import Problem
 
 
 def child(parents: Sequence[Mask], problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Mask:
@@ -19,94 +20,93 @@ def child(parents: Sequence[Mask], problem: Problem, terms: np.ndarray, rng: np.
         rng: Source of chance.
     """
     parent = parents[int(rng.integers(len(parents)))]
-    parents = [problem.left_out(mask) for mask in parents]
-    mask, in_float = problem.left_out(parent), problem.in_float(parent)
+    atoms, in_float = parent.left_out, parent.in_float
     if len(parents) > 1 and rng.random() < 0.25:
-        mask = _crossed(mask, parents[int(rng.integers(len(parents)))], problem, rng)
+        atoms = _crossed(atoms, parents[int(rng.integers(len(parents)))].left_out, problem, rng)
     moves = (_flip_by_rank, _grow, _shrink, _drop_island, _close_gap, _flip_any, _swap)
     for _ in range(1 + int(rng.geometric(0.6))):
-        mask = moves[int(rng.integers(len(moves)))](mask, problem, terms, rng)
+        atoms = moves[int(rng.integers(len(moves)))](atoms, problem, terms, rng)
     if problem.mixed and rng.random() < 0.5:
-        in_float ^= _island_or_atom(mask, problem, rng)
-    return problem.with_float(mask, in_float)
+        in_float ^= _island_or_atom(atoms, problem, rng)
+    return Mask(atoms, in_float)
 
 
 def single_flips(mask: Mask, problem: Problem) -> list[Mask]:
     """All masks that differ in one atom."""
-    found = [problem.canonical(mask ^ (1 << i)) for i in range(len(problem.atoms))]
+    found = [mask._replace(left_out=mask.left_out ^ 1 << i) for i in range(len(problem.atoms))]
     if problem.mixed:
-        found += [problem.with_float(mask, problem.in_float(mask) ^ (1 << i)) for i in bits(problem.left_out(mask))]
+        found += [mask._replace(in_float=mask.in_float ^ 1 << i) for i in bits(mask.left_out)]
     return found
 
 
 def without_islands(mask: Mask, problem: Problem) -> list[Mask]:
     """The mask without each of its float islands in turn."""
-    return [problem.canonical(mask & ~island) for island in problem.islands(mask)]
+    return [mask.without(island) for island in problem.islands(mask.left_out)]
 
 
-def _crossed(first: Mask, second: Mask, problem: Problem, rng: np.random.Generator) -> Mask:
+def _crossed(first: Atoms, second: Atoms, problem: Problem, rng: np.random.Generator) -> Atoms:
     """The first up to some place of the graph, then the second."""
     low = (1 << int(rng.integers(1, len(problem.atoms) + 1))) - 1
     return (first & low) | (second & ~low)
 
 
-def _flip_by_rank(mask: Mask, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Mask:
+def _flip_by_rank(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
     """Leave out an atom that harms, or take back one that does not."""
     outside = rng.random() < 0.5
-    chosen = bits(problem.everything & ~mask if outside else mask)
+    chosen = bits(problem.everything & ~atoms if outside else atoms)
     if not chosen:
-        return mask
+        return atoms
     harm = terms[chosen]
     weights = harm if outside else 1.0 / np.maximum(harm, 1e-12)
     weights = np.sqrt(np.maximum(weights, 1e-12))
-    return mask ^ (1 << chosen[int(rng.choice(len(chosen), p=weights / weights.sum()))])
+    return atoms ^ (1 << chosen[int(rng.choice(len(chosen), p=weights / weights.sum()))])
 
 
-def _grow(mask: Mask, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Mask:
+def _grow(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
     """Leave out an atom at an island's edge."""
-    return mask | _one_of(_edge_outside(mask, problem), rng)
+    return atoms | _one_of(_edge_outside(atoms, problem), rng)
 
 
-def _shrink(mask: Mask, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Mask:
+def _shrink(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
     """Take back an atom at an island's edge."""
-    edge = sum(1 << i for i in bits(mask) if any(not mask >> j & 1 for j in problem.neighbours[i]))
-    return mask & ~_one_of(edge, rng)
+    edge = sum(1 << i for i in bits(atoms) if any(not atoms >> j & 1 for j in problem.neighbours[i]))
+    return atoms & ~_one_of(edge, rng)
 
 
-def _drop_island(mask: Mask, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Mask:
-    islands = problem.islands(mask)
-    return mask & ~islands[int(rng.integers(len(islands)))] if islands else mask
+def _drop_island(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
+    islands = problem.islands(atoms)
+    return atoms & ~islands[int(rng.integers(len(islands)))] if islands else atoms
 
 
-def _close_gap(mask: Mask, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Mask:
+def _close_gap(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
     """Leave out an integer atom between two that are left out."""
-    gaps = [i for i in bits(_edge_outside(mask, problem)) if sum(mask >> j & 1 for j in problem.neighbours[i]) > 1]
-    return mask | (1 << gaps[int(rng.integers(len(gaps)))]) if gaps else mask
+    gaps = [i for i in bits(_edge_outside(atoms, problem)) if sum(atoms >> j & 1 for j in problem.neighbours[i]) > 1]
+    return atoms | (1 << gaps[int(rng.integers(len(gaps)))]) if gaps else atoms
 
 
-def _flip_any(mask: Mask, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Mask:
-    return mask ^ (1 << int(rng.integers(len(problem.atoms))))
+def _flip_any(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
+    return atoms ^ (1 << int(rng.integers(len(problem.atoms))))
 
 
-def _swap(mask: Mask, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Mask:
+def _swap(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
     """Leave out one atom instead of another."""
-    return mask & ~_one_of(mask, rng) | _one_of(problem.everything & ~mask, rng)
+    return atoms & ~_one_of(atoms, rng) | _one_of(problem.everything & ~atoms, rng)
 
 
-def _island_or_atom(mask: Mask, problem: Problem, rng: np.random.Generator) -> Mask:
+def _island_or_atom(atoms: Atoms, problem: Problem, rng: np.random.Generator) -> Atoms:
     """What changes between float and hybrid together."""
-    islands = problem.islands(mask)
-    return islands[int(rng.integers(len(islands)))] if islands and rng.random() < 0.5 else _one_of(mask, rng)
+    islands = problem.islands(atoms)
+    return islands[int(rng.integers(len(islands)))] if islands and rng.random() < 0.5 else _one_of(atoms, rng)
 
 
-def _edge_outside(mask: Mask, problem: Problem) -> Mask:
+def _edge_outside(atoms: Atoms, problem: Problem) -> Atoms:
     reached = 0
-    for i in bits(mask):
+    for i in bits(atoms):
         for j in problem.neighbours[i]:
             reached |= 1 << j
-    return reached & ~mask
+    return reached & ~atoms
 
 
-def _one_of(mask: Mask, rng: np.random.Generator) -> Mask:
-    chosen = bits(mask)
+def _one_of(atoms: Atoms, rng: np.random.Generator) -> Atoms:
+    chosen = bits(atoms)
     return 1 << chosen[int(rng.integers(len(chosen)))] if chosen else 0

@@ -12,7 +12,8 @@ from autoselect.domain.evidence import agreed
 from autoselect.domain.quantities import BY_COLUMN
 from autoselect.domain.recipe import Fallback, Recipe
 from autoselect.runs.records import Partial, Scores, TrialRecord
-from autoselect.study.proposing.problem import Mask, Problem
+from autoselect.study.proposing.mask import Mask
+from autoselect.study.proposing.problem import Problem
 
 _LOG_PER_DB = math.log(10.0) / 10.0
 _NEAREST, _FARTHEST = -25.0, 10.0

@@ -16,15 +16,12 @@ from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.quantities import DEFAULT_COSTS
 from autoselect.domain.search_space import BoundSpace, Toggle
+from autoselect.study.proposing.mask import Atoms, Mask, bits
 
 NO_LIMITS = Constraints()
 
 FORECASTS_KEPT = 4096
 """More than a sampler looks at from one ask to the next: its pool, and all that it has seen."""
-
-Mask = int
-"""A candidate as bits. Bit i is set where atom i is left out of integers. In a mixed search as many more bits follow,
-set where an atom that is left out is float rather than hybrid. One more: biases are corrected further."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,48 +122,26 @@ class Problem:
         self._distrusted: set[Mask] = set()
 
     @cached_property
-    def everything(self) -> Mask:
-        """All atoms left out."""
+    def everything(self) -> Atoms:
+        """All atoms."""
         return (1 << len(self.atoms)) - 1
-
-    @cached_property
-    def refinement(self) -> Mask:
-        """The bit of a mask whose biases are corrected further."""
-        return 1 << 2 * len(self.atoms)
-
-    def left_out(self, mask: Mask) -> Mask:
-        """The atoms that a mask leaves out, and nothing else of it."""
-        return mask & self.everything
-
-    def in_float(self, mask: Mask) -> Mask:
-        """The atoms that are float where others are hybrid."""
-        return mask >> len(self.atoms) & self.left_out(mask)
-
-    def with_float(self, mask: Mask, atoms: Mask) -> Mask:
-        """The mask with these of its atoms float, where they are left out, and the others hybrid."""
-        return self.left_out(mask) | (atoms & self.left_out(mask)) << len(self.atoms) | mask & self.refinement
-
-    def canonical(self, mask: Mask) -> Mask:
-        """The mask without what means nothing: float atoms that are not left out."""
-        return self.with_float(mask, self.in_float(mask))
 
     def nodes_of(self, mask: Mask) -> frozenset[str]:
         """The nodes that a mask leaves out, with the pinned ones."""
-        return self.pinned | self._nodes(self.left_out(mask))
+        return self.pinned | self._nodes(mask.left_out)
 
     def float_nodes_of(self, mask: Mask) -> frozenset[str]:
         """Of the nodes that a mask leaves out those that are float where others are hybrid."""
-        return self._nodes(self.in_float(mask))
+        return self._nodes(mask.in_float)
 
-    def _nodes(self, atoms: Mask) -> frozenset[str]:
+    def _nodes(self, atoms: Atoms) -> frozenset[str]:
         return frozenset().union(*(self.atoms[i].nodes for i in bits(atoms)))
 
     def mask_of(self, nodes: Iterable[str], float_nodes: Iterable[str] = (), *, refined: bool = False) -> Mask:
         """The atoms of which more than half is left out; exact for what the atoms can express."""
-        found = self.with_float(self._atoms(nodes), self._atoms(float_nodes))
-        return found | self.refinement if refined else found
+        return Mask(self._atoms(nodes), self._atoms(float_nodes), refined)
 
-    def _atoms(self, nodes: Iterable[str]) -> Mask:
+    def _atoms(self, nodes: Iterable[str]) -> Atoms:
         chosen = frozenset(nodes)
         return sum(1 << i for i, atom in enumerate(self.atoms) if 2 * len(atom.nodes & chosen) > len(atom.nodes))
 
@@ -177,7 +152,7 @@ class Problem:
 
     def _worked_out(self, mask: Mask) -> Forecast:
         found = self.forecast_of(self.nodes_of(mask), self.float_nodes_of(mask))
-        return replace(found, key=(found.key, "refined")) if mask & self.refinement else found
+        return replace(found, key=(found.key, "refined")) if mask.refined else found
 
     def distrust(self, mask: Mask) -> None:
         """Take a candidate for unlike any other from now on: it was built otherwise than forecast."""
@@ -198,42 +173,21 @@ class Problem:
         """Of the atoms, shape (n_atoms,)."""
         return np.array([atom.sensitivity for atom in self.atoms])
 
-    def islands(self, mask: Mask) -> list[Mask]:
-        """The connected groups of atoms that a mask leaves out, in graph order."""
-        left, found = self.left_out(mask), []
-        while left:
-            island = frontier = left & -left
+    def islands(self, atoms: Atoms) -> list[Atoms]:
+        """The connected groups of these atoms, in graph order."""
+        found = []
+        while atoms:
+            island = frontier = atoms & -atoms
             while frontier:
                 reached = 0
                 for i in bits(frontier):
                     for j in self.neighbours[i]:
                         reached |= 1 << j
-                frontier = reached & left & ~island
+                frontier = reached & atoms & ~island
                 island |= frontier
             found.append(island)
-            left &= ~island
+            atoms &= ~island
         return found
-
-
-def bits(mask: Mask) -> list[int]:
-    """Indices of the set bits, ascending."""
-    found = []
-    while mask:
-        low = mask & -mask
-        found.append(low.bit_length() - 1)
-        mask ^= low
-    return found
-
-
-def indicator(masks: Sequence[Mask], count: int) -> np.ndarray:
-    """Float rows, shape (n_masks, count): 1 where the atom is in integers, 0 where it is left out."""
-    masks = [mask & (1 << count) - 1 for mask in masks]
-    if not masks:
-        return np.zeros((0, count))
-    size = (count + 7) // 8
-    raw = np.frombuffer(b"".join(mask.to_bytes(size, "little") for mask in masks), dtype=np.uint8)
-    left_out = np.unpackbits(raw.reshape(len(masks), size), axis=1, bitorder="little")[:, :count]
-    return 1.0 - left_out.astype(np.float64)
 
 
 def atoms_of(space: BoundSpace, layers: LayerTable, sensitivities: Mapping[str, float]) -> tuple[Atom, ...]:

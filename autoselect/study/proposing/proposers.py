@@ -9,8 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
+from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen
-from autoselect.study.proposing.problem import Mask, Problem
+from autoselect.study.proposing.problem import Problem
 
 
 class Proposer(Protocol):
@@ -44,17 +45,17 @@ class Listed:
 
 def prefix(problem: Problem, seed: int) -> Proposer:
     """A fixed ranking, one more atom left out in each step: from all-integer to all left out, as SeQTO does."""
-    return Listed(filter(problem.accepts, prefixes(by_sensitivity(problem))))
+    return Listed(filter(problem.accepts, map(Mask, prefixes(by_sensitivity(problem)))))
 
 
 def heuristic(problem: Problem, seed: int) -> Proposer:
     """The Quantization Debugger guide: nodes above 0.7, and the first five; nothing more."""
-    return Listed(filter(problem.accepts, [0, problem.mask_of(problem.heuristic)]))
+    return Listed(filter(problem.accepts, [Mask(), problem.mask_of(problem.heuristic)]))
 
 
 def exhaustive(problem: Problem, seed: int) -> Proposer:
     """Every set of atoms, smallest sets first."""
-    return Listed(filter(problem.accepts, _all_masks(len(problem.atoms))))
+    return Listed(filter(problem.accepts, map(Mask, _all_sets(len(problem.atoms)))))
 
 
 class Greedy:
@@ -67,7 +68,7 @@ class Greedy:
     def __init__(self, problem: Problem, seed: int) -> None:
         """Rank by what each atom did alone in integers on few samples."""
         self._ranking = by_sensitivity(problem)
-        self._kept: Mask = 0
+        self._kept = Mask()
         self._tried: Mask | None = None
         self._refused: list[int] = []
         self._accepts = problem.accepts
@@ -89,10 +90,10 @@ class Greedy:
     def _settle(self, known: dict[Mask, Seen]) -> None:
         assert self._tried is not None
         before, after = known.get(self._kept), known[self._tried]
-        step = (self._tried ^ self._kept).bit_length() - 1
+        step = (self._tried.left_out ^ self._kept.left_out).bit_length() - 1
         if before is None or _loss(after) < _loss(before):
             self._kept = self._tried
-            self._ranking = [i for i in [*self._ranking, *self._refused] if not self._kept >> i & 1]
+            self._ranking = [i for i in [*self._ranking, *self._refused] if not self._kept.left_out >> i & 1]
             self._refused = []
         elif step >= 0:
             self._ranking = [i for i in self._ranking if i != step]
@@ -101,13 +102,13 @@ class Greedy:
 
     def _next(self) -> Mask | None:
         """The first step of the ranking that the target takes."""
-        return next(filter(self._accepts, (self._kept | 1 << i for i in self._ranking)), None)
+        return next(filter(self._accepts, (Mask(self._kept.left_out | 1 << i) for i in self._ranking)), None)
 
     def _ahead(self, taken: set[Mask]) -> Mask | None:
         """What would come next if the steps under way are kept."""
         mask = self._kept
         for i in self._ranking:
-            mask |= 1 << i
+            mask = Mask(mask.left_out | 1 << i)
             if mask not in taken and self._accepts(mask):
                 return mask
         return None
@@ -122,16 +123,16 @@ def by_sensitivity(problem: Problem) -> list[int]:
     return sorted(range(len(problem.atoms)), key=lambda i: (-problem.atoms[i].sensitivity, i))
 
 
-def prefixes(ranking: Sequence[int]) -> Iterator[Mask]:
-    """Masks of the first 0, 1, 2, ... atoms of a ranking."""
-    mask = 0
-    yield mask
+def prefixes(ranking: Sequence[int]) -> Iterator[Atoms]:
+    """The first 0, 1, 2, ... atoms of a ranking."""
+    atoms = 0
+    yield atoms
     for i in ranking:
-        mask |= 1 << i
-        yield mask
+        atoms |= 1 << i
+        yield atoms
 
 
-def _all_masks(count: int) -> Iterator[Mask]:
+def _all_sets(count: int) -> Iterator[Atoms]:
     for size in range(count + 1):
         for chosen in itertools.combinations(range(count), size):
             yield sum(1 << i for i in chosen)
@@ -143,14 +144,14 @@ def random_masks(problem: Problem, seed: int) -> Proposer:
 
     def draws() -> Iterator[Mask]:
         count = len(problem.atoms)
-        drawn: set[Mask] = set()
+        drawn: set[Atoms] = set()
         while len(drawn) < 1 << count:
             chosen = np.flatnonzero(rng.random(count) < rng.random())
-            mask = sum(1 << int(i) for i in chosen)
-            if mask not in drawn:
-                drawn.add(mask)
+            atoms = sum(1 << int(i) for i in chosen)
+            if atoms not in drawn:
+                drawn.add(atoms)
                 in_float = int.from_bytes(rng.bytes((count + 7) // 8), "little") if problem.mixed else 0
-                yield problem.with_float(mask, in_float)
+                yield Mask(atoms, in_float)
 
     return Listed(filter(problem.accepts, draws()))
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from autoselect.study.proposing.problem import Mask, Problem, indicator
+from autoselect.study.proposing.mask import Mask, indicator
+from autoselect.study.proposing.problem import Problem
 
 _PRIOR_SD = 1.2
 """Of the log of a term around its prior: probes on few samples are off by a factor of three now and then."""
@@ -79,8 +80,8 @@ class Surrogate:
             log_divergences: Natural logs, shape (n,).
             noise: Standard deviation of each, shape (n,); larger for those scored on part of the samples.
         """
-        refined = self._refined(masks)
-        self._refining = _refining(masks, log_divergences, self._problem)
+        refined = _refined(masks)
+        self._refining = _refining(masks, log_divergences)
         log_divergences = log_divergences - self._refining[0] * refined
         self._known = self._rows(masks)
         # With everything in float no term is left: what such a candidate shows is what all others have too.
@@ -98,7 +99,7 @@ class Surrogate:
 
     def believe(self, masks: Sequence[Mask]) -> Belief:
         """Predict candidates."""
-        rows, refined = self._rows(masks), self._refined(masks)
+        rows, refined = self._rows(masks), _refined(masks)
         mean, free = self._base(rows)
         variance = free**2 * self._prior_variance(rows)
         if self._factor is not None:
@@ -116,16 +117,13 @@ class Surrogate:
     def _rows(self, masks: Sequence[Mask]) -> np.ndarray:
         """For each atom 1 where it is integer; then, where there are such, for each atom 1 where it is hybrid."""
         count = len(self._problem.atoms)
-        inside = indicator(masks, count)
+        inside = indicator([mask.left_out for mask in masks], count)
         if not self._problem.hybrid:
             return inside
         if not self._problem.mixed:
             return np.hstack([inside, 1.0 - inside])
-        not_float = indicator([self._problem.in_float(mask) for mask in masks], count)
+        not_float = indicator([mask.in_float for mask in masks], count)
         return np.hstack([inside, (1.0 - inside) * not_float])
-
-    def _refined(self, masks: Sequence[Mask]) -> np.ndarray:
-        return np.array([float(bool(mask & self._problem.refinement)) for mask in masks])
 
     def _prior(self, cap: float) -> np.ndarray:
         """Logs of the terms that the problem's sensitivities stand for, if divergences end in this cap."""
@@ -211,14 +209,16 @@ class Surrogate:
         return np.asarray(np.abs(rows[:, self._pairs[:, 0]] - rows[:, self._pairs[:, 1]]))
 
 
-def _refining(masks: Sequence[Mask], log_divergences: np.ndarray, problem: Problem) -> tuple[float, float]:
+def _refined(masks: Sequence[Mask]) -> np.ndarray:
+    """1 where biases are corrected further, shape (n_masks,)."""
+    return np.array([float(mask.refined) for mask in masks])
+
+
+def _refining(masks: Sequence[Mask], log_divergences: np.ndarray) -> tuple[float, float]:
     """What correcting biases further does to a log divergence, and how sure that is, from pairs known both ways."""
     known = dict(zip(masks, log_divergences.tolist(), strict=True))
-    pairs = [
-        known[m] - known[m ^ problem.refinement]
-        for m in masks
-        if m & problem.refinement and m ^ problem.refinement in known
-    ]
+    both = [(m, m._replace(refined=False)) for m in masks if m.refined]
+    pairs = [known[m] - known[plain] for m, plain in both if plain in known]
     precision = 1.0 / _REFINING_SD**2 + len(pairs) / _REFINING_SPREAD**2
     mean = (_REFINING_PRIOR / _REFINING_SD**2 + sum(pairs) / _REFINING_SPREAD**2) / precision
     return mean, math.sqrt(1.0 / precision + (_REFINING_SPREAD**2 if pairs else 0.0))

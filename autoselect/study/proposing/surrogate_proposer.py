@@ -18,8 +18,9 @@ from autoselect.domain.pareto import non_dominated
 from autoselect.study.proposing import mutation
 from autoselect.study.proposing.costs import CostModel
 from autoselect.study.proposing.hypervolume_gain import FrontVolume, fit_link, reference_corner
+from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen
-from autoselect.study.proposing.problem import Mask, Problem
+from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import by_sensitivity, prefixes
 from autoselect.study.proposing.surrogate import Surrogate
 
@@ -85,7 +86,7 @@ class SurrogateProposer:
         self._large = len(problem.atoms) >= _LARGE
         self._add(self._ladders())
         if len(problem.atoms) <= _ENUMERATED:
-            self._add(range(1 << len(problem.atoms)))
+            self._add(map(Mask, range(1 << len(problem.atoms))))
 
     def _most(self, proposals: int) -> int:
         """So many proposals, or half of them on a large graph."""
@@ -98,25 +99,25 @@ class SurrogateProposer:
         return [masks[i] for i in self._rng.choice(len(masks), most, replace=False)]
 
     def _ladders(self) -> list[Mask]:
-        ends = [0, self._problem.everything]
+        ends = [Mask(), Mask(self._problem.everything)]
         found = [
             *ends,
             *(near for end in ends for near in self._drawn(mutation.single_flips(end, self._problem), _RUNGS)),
         ]
         for ranking in [by_sensitivity(self._problem), *self._problem.ladders]:
             found += self._rungs(ranking)
-        kinds: dict[str, Mask] = {}
+        kinds: dict[str, Atoms] = {}
         for i, atom in enumerate(self._problem.atoms):
             kinds[atom.op_type] = kinds.get(atom.op_type, 0) | 1 << i
-        found += list(kinds.values())
-        found += [self._problem.everything & ~mask for mask in kinds.values()]
+        found += map(Mask, kinds.values())
+        found += [ends[1].without(atoms) for atoms in kinds.values()]
         return found
 
     def _rungs(self, ranking: Sequence[int]) -> list[Mask]:
         """Prefixes of a ranking: from one end the worst left out, from the other only the harmless in integers."""
         steps = np.linspace(1, len(ranking), min(len(ranking), self._most(_RUNGS))).round().astype(int).tolist()
         ladder = list(prefixes(ranking))
-        return [ladder[count] for count in steps]
+        return [Mask(ladder[count]) for count in steps]
 
     def _add(self, masks: Iterable[Mask]) -> None:
         for mask in masks:
@@ -158,9 +159,9 @@ class SurrogateProposer:
         """A few candidates that span the trade-off."""
         ranking = by_sensitivity(self._problem)
         # Everything in float is the float model again, whose figures are known.
-        found = [0, self._problem.everything] if self._problem.hybrid else [0]
+        found = [Mask(), Mask(self._problem.everything)] if self._problem.hybrid else [Mask()]
         for share in _OPENING:
-            found.append(sum(1 << i for i in ranking[: round(share * len(ranking))]))
+            found.append(Mask(sum(1 << i for i in ranking[: round(share * len(ranking))])))
         return list(dict.fromkeys(found))
 
     def _is_new(self, mask: Mask, taken: set[Mask], keys: set[object]) -> bool:
@@ -173,8 +174,8 @@ class SurrogateProposer:
             if self._is_new(mask, taken, keys):
                 return mask
         for _ in range(1000):
-            mask = int.from_bytes(self._rng.bytes((len(self._problem.atoms) + 7) // 8), "little")
-            if self._is_new(mask := mask & self._problem.everything, taken, keys):
+            drawn = int.from_bytes(self._rng.bytes((len(self._problem.atoms) + 7) // 8), "little")
+            if self._is_new(mask := Mask(drawn & self._problem.everything), taken, keys):
                 return mask
         return None
 
@@ -241,7 +242,7 @@ class _Ask:
         if self._owner._large:
             tried = self._owner._drawn(tried, _UNDONE)
         if self._problem.refinable:
-            tried += [member | self._problem.refinement for member in self._parents]
+            tried += [member._replace(refined=True) for member in self._parents]
         masks, gains = self._weighed(list(dict.fromkeys(tried)))
         return masks[int(np.argmax(gains))] if masks else None
 

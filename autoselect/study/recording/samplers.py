@@ -13,8 +13,9 @@ from optuna.trial import FrozenTrial, TrialState
 from autoselect.domain.recipe import Fallback
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle
 from autoselect.errors import UsageError
+from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Reader, Seen, of_losses, refined, with_divergences
-from autoselect.study.proposing.problem import Mask, Problem
+from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import Greedy, Proposer, exhaustive, heuristic, prefix, random_masks
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 from autoselect.study.recording.trials import record_of
@@ -156,7 +157,7 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         if setting is None:
             return {}
         in_float = self._space.encode_float(nodes, self._problem.float_nodes_of(mask))
-        further = {name: _CORRECTIONS[bool(mask & self._problem.refinement)] for name in self._extra}
+        further = dict.fromkeys(self._extra, _CORRECTIONS[mask.refined])
         return {**setting, **in_float, **further}
 
     def suggest_repairs(self, trial: optuna.Trial) -> tuple[str, ...] | None:
