@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import csv
 import importlib
+import importlib.util
 import json
 import math
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
+import pandas as pd
 import pytest
+
+from autoselect.study.proposing import constants
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "repairs.md"
@@ -74,3 +80,50 @@ def test_the_table_of_the_zoo_is_what_was_measured(monkeypatch: pytest.MonkeyPat
             assert {name: f["first"] for name, f in row["forecasts"].items() if f["exact"] < f["of"]} == {}
             assert (row["all_float"], row["all_int8"]) == ("", "")
             assert [kind for kind in row["mixes"]["classes"] if not kind.startswith(("equal", "the quantizer "))] == []
+
+
+CONSTANTS = ROOT / "experiments" / "surrogate_constants"
+
+
+@pytest.fixture
+def sensitivity(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """experiments/surrogate_constants/run.py, whose name others have as well."""
+    for folder in (ROOT / "tests" / "study", ROOT / "experiments" / "search_benchmark"):
+        monkeypatch.syspath_prepend(str(folder))
+    spec = importlib.util.spec_from_file_location("surrogate_constants", CONSTANTS / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_each_constant_is_halved_and_doubled_and_then_as_it_was(sensitivity: ModuleType) -> None:
+    before = {name: getattr(constants, name) for name in sensitivity.NAMES}
+    with sensitivity.changed("POOL", 0.5), sensitivity.changed("OPENING", 2.0), sensitivity.changed("CLIMBED", 0.25):
+        assert (constants.POOL, constants.OPENING, constants.CLIMBED) == (600, (0.5, 1.0, 1.0), 1)
+    for name in sensitivity.NAMES:
+        for factor in sensitivity.FACTORS:
+            with sensitivity.changed(name, factor):
+                assert getattr(constants, name) != before[name]
+    assert before == {name: getattr(constants, name) for name in sensitivity.NAMES}
+
+
+def test_replayed_searches_give_a_row_each_and_a_change_of_nothing_is_none(sensitivity: ModuleType) -> None:
+    synthetic = importlib.import_module("synthetic")
+    truth = synthetic.synthetic(14, 0, hybrid=True)
+    rows = pd.DataFrame(sensitivity.rows_of("made up", truth, synthetic.CORNER, ["RIDGE", "CHILDREN"], 2, 9))
+    assert len(rows) == 2 * (1 + 2 * 2)
+    assert rows["hypervolume"].between(0.0, 1.0, inclusive="neither").all()
+    ridge, children = sensitivity.table(rows).splitlines()[4:6]
+    # No cost of this search is measured, so that the ridge says nothing.
+    assert ridge == "| `RIDGE` | 1.0 | +0.00 (+0.00 to +0.00) | +0.00 (+0.00 to +0.00) |"
+    assert children.startswith("| `CHILDREN` | 160 |")
+
+
+@pytest.mark.skipif(not (CONSTANTS / "results" / "runs.csv").exists(), reason="its run.py has not been run")
+def test_the_table_of_constants_is_what_was_measured(sensitivity: ModuleType) -> None:
+    rows = pd.read_csv(CONSTANTS / "results" / "runs.csv", keep_default_na=False)
+    assert sensitivity.table(rows) == (CONSTANTS / "results" / "table.md").read_text(encoding="utf-8")
+    assert set(rows["constant"]) == {"", *sensitivity.NAMES}

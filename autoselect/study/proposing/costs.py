@@ -7,12 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from autoselect.domain.quantities import BY_COLUMN
+from autoselect.study.proposing import constants
 from autoselect.study.proposing.mask import Mask, indicator
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
-
-_RIDGE = 1.0
-"""Weight of the prior that an atom costs the same on either side, in measured candidates."""
 
 
 class CostModel:
@@ -72,7 +70,7 @@ def _fitted(column: str, seen: Sequence[Seen], count: int) -> _Fit:
     rows = indicator([s.mask.left_out for s in known], count)
     mean, centre = float(values.mean()), rows.mean(axis=0)
     inside = rows - centre
-    system = inside @ inside.T + _RIDGE * np.eye(len(known))
+    system = inside @ inside.T + constants.RIDGE * np.eye(len(known))
     terms = inside.T @ np.linalg.solve(system, values - mean)
-    # A line that is drawn on far beyond what was measured says nothing; no cost is below half of the least.
-    return mean, centre, terms, 0.5 * float(values.min())
+    # A line that is drawn on far beyond what was measured says nothing; no cost is far below the least that was measured.
+    return mean, centre, terms, constants.LEAST_COST * float(values.min())

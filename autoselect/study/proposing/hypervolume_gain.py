@@ -12,20 +12,16 @@ from scipy.optimize import isotonic_regression
 from scipy.special import ndtr, ndtri
 
 from autoselect.domain.pareto import hypervolume, non_dominated
+from autoselect.study.proposing import constants
 from autoselect.study.proposing.surrogate import Belief
 
 _QUANTILES = np.array([0.04, 0.15, 0.3, 0.5, 0.7, 0.85, 0.96])
 _LEVELS = 24
 _GRID = 64
-_NEAR = 0.15
-"""Log divergences so far apart say something of each other's losses."""
-_LONG_STEP = 4
 _INNER = (0.1, 0.9)
 _EXACT_OBJECTIVES = 3
 """With more objectives the grid is coarse, or it would take too much memory."""
 _COARSE_EDGES = 24
-_BELOW = 3.0
-"""A divergence smaller by this much on the log scale than any seen is taken to lose nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +54,7 @@ def fit_link(log_divergences: np.ndarray, losses: np.ndarray, weights: np.ndarra
         weights: Shape (n,), above 0: for what share of a full score each loss stands. All for one by default.
     """
     order = np.argsort(log_divergences, kind="stable")
-    x = np.concatenate([[log_divergences.min() - _BELOW], log_divergences[order]])
+    x = np.concatenate([[log_divergences.min() - constants.BELOW], log_divergences[order]])
     y = np.concatenate([[min(0.0, float(losses.min()))], losses[order]])
     shares = np.ones(len(losses)) if weights is None else weights[order]
     smooth = _rising(x, y, np.concatenate([[1.0], shares]))
@@ -66,7 +62,7 @@ def fit_link(log_divergences: np.ndarray, losses: np.ndarray, weights: np.ndarra
     left = y[1:] - np.interp(x[1:], xs, ys)
     everywhere = float(np.average(left**2, weights=shares)) if len(losses) > 2 else 0.0
     grid = np.linspace(x[0], x[-1], _GRID)
-    near = shares * np.exp(-0.5 * ((grid[:, None] - x[None, 1:]) / _NEAR) ** 2)
+    near = shares * np.exp(-0.5 * ((grid[:, None] - x[None, 1:]) / constants.NEAR) ** 2)
     local = (near @ left**2 + everywhere) / (near.sum(axis=1) + 1.0)
     return Link(xs=xs, ys=ys, grid=grid, spreads=np.maximum(np.sqrt(local), max(1e-3 * float(np.ptp(losses)), 1e-9)))
 
@@ -88,7 +84,7 @@ def _knots(x: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     edges = np.flatnonzero(np.diff(steps)) + 1
     xs, ys = [], []
     for block in np.split(np.arange(len(x)), edges):
-        at = np.quantile(x[block], _INNER) if len(block) >= _LONG_STEP else [x[block].mean()]
+        at = np.quantile(x[block], _INNER) if len(block) >= constants.LONG_STEP else [x[block].mean()]
         xs += list(at)
         ys += [steps[block[0]]] * len(at)
     return np.array(xs), np.array(ys)

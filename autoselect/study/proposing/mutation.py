@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from autoselect.study.proposing import constants
 from autoselect.study.proposing.mask import Atoms, Mask, bits
 from autoselect.study.proposing.problem import Problem
 
@@ -21,12 +22,12 @@ def child(parents: Sequence[Mask], problem: Problem, terms: np.ndarray, rng: np.
     """
     parent = parents[int(rng.integers(len(parents)))]
     atoms, in_float = parent.left_out, parent.in_float
-    if len(parents) > 1 and rng.random() < 0.25:
+    if len(parents) > 1 and rng.random() < constants.CROSSED_SHARE:
         atoms = _crossed(atoms, parents[int(rng.integers(len(parents)))].left_out, problem, rng)
     moves = (_flip_by_rank, _grow, _shrink, _drop_island, _close_gap, _flip_any, _swap)
-    for _ in range(1 + int(rng.geometric(0.6))):
+    for _ in range(1 + int(rng.geometric(constants.LAST_MOVE))):
         atoms = moves[int(rng.integers(len(moves)))](atoms, problem, terms, rng)
-    if problem.mixed and rng.random() < 0.5:
+    if problem.mixed and rng.random() < constants.FLOAT_SHARE:
         in_float ^= _island_or_atom(atoms, problem, rng)
     return Mask(atoms, in_float)
 
@@ -96,7 +97,11 @@ def _swap(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Gene
 def _island_or_atom(atoms: Atoms, problem: Problem, rng: np.random.Generator) -> Atoms:
     """What changes between float and hybrid together."""
     islands = problem.islands(atoms)
-    return islands[int(rng.integers(len(islands)))] if islands and rng.random() < 0.5 else _one_of(atoms, rng)
+    return (
+        islands[int(rng.integers(len(islands)))]
+        if islands and rng.random() < constants.ISLAND_SHARE
+        else _one_of(atoms, rng)
+    )
 
 
 def _edge_outside(atoms: Atoms, problem: Problem) -> Atoms:

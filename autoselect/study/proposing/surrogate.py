@@ -16,30 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from autoselect.study.proposing import constants
 from autoselect.study.proposing.mask import Mask, indicator
 from autoselect.study.proposing.problem import Problem
 
-_PRIOR_SD = 1.2
-"""Of the log of a term around its prior: probes on few samples are off by a factor of three now and then."""
-_HYBRID_SHARE = 0.1
-"""A hybrid atom's error power is expected to be this share of its integer form's."""
 _FLOOR = 1e-9
-_REFINING_PRIOR, _REFINING_SD, _REFINING_SPREAD = -0.2, 0.3, 0.2
-"""What further correction is expected to do to a log divergence, how sure that is, and how candidates differ."""
 _ROUNDS = 12
-_NOISE_SD = 0.08
-_UNIT_SD, _TYPE_SD, _PAIR_SD, _ALIKE_SD = 0.10, 0.10, 0.10, 0.35
-_CAPPED = (0.5, 0.75, 0.9, 1.0)
-"""Divergences may end a little above these quantiles of those seen, or nowhere."""
-_LEAST_CAP = 0.5
-"""Outputs that are wrong altogether have an error of about their own power; less than this is no end."""
-_CAP_ROOM = 1.03
-_LEAST_FREE = 0.2
-"""Beside the cap divergences vary less than elsewhere, by at most this factor."""
-_ABOVE_CAP = 30.0
-"""A probe at the cap may stand for a term of up to so many times the cap."""
-_SCALES = (0.5, 1.0, 2.0)
-_LENGTHS = (0.1, 0.3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +49,7 @@ class Surrogate:
             [(i, j) for i in range(count) for j in problem.neighbours[i] if i < j], dtype=np.int64
         ).reshape(-1, 2)
         self._known = np.zeros((0, 2 * count if problem.hybrid else count))
-        self._refining = (_REFINING_PRIOR, _REFINING_SD)
+        self._refining = (constants.REFINING_PRIOR, constants.REFINING_SD)
         self._weights = np.zeros(0)
         self._factor: tuple[np.ndarray, bool] | None = None
         self._scale, self._length = 1.0, 0.3
@@ -87,9 +69,11 @@ class Surrogate:
         # With everything in float no term is left: what such a candidate shows is what all others have too.
         bare = log_divergences[self._known.sum(axis=1) == 0.0]
         self._floor = float(np.exp(bare.mean())) if len(bare) else _FLOOR
-        seen_caps = _CAP_ROOM * np.exp(np.quantile(log_divergences, _CAPPED))
+        seen_caps = constants.CAP_ROOM * np.exp(np.quantile(log_divergences, constants.CAPPED))
         caps: dict[float | None, float] = {None: math.inf}
-        caps |= {q: float(cap) for q, cap in zip(_CAPPED, seen_caps, strict=True) if cap >= _LEAST_CAP}
+        caps |= {
+            q: float(cap) for q, cap in zip(constants.CAPPED, seen_caps, strict=True) if cap >= constants.LEAST_CAP
+        }
         uncapped = self._starts.get(None)
         fits = {q: self._map(log_divergences, noise, cap, self._starts.get(q, uncapped)) for q, cap in caps.items()}
         self._starts = {q: theta for q, (_, _, theta) in fits.items()}
@@ -128,9 +112,9 @@ class Surrogate:
     def _prior(self, cap: float) -> np.ndarray:
         """Logs of the terms that the problem's sensitivities stand for, if divergences end in this cap."""
         seen = np.maximum(self._problem.sensitivities, _FLOOR)
-        prior = np.log(seen / np.maximum(1.0 - seen / cap, 1.0 / _ABOVE_CAP))
+        prior = np.log(seen / np.maximum(1.0 - seen / cap, 1.0 / constants.ABOVE_CAP))
         # What is left out has a term of its own where it becomes hybrid; in float it has none.
-        return np.concatenate([prior, prior + np.log(_HYBRID_SHARE)]) if self._problem.hybrid else prior
+        return np.concatenate([prior, prior + np.log(constants.HYBRID_SHARE)]) if self._problem.hybrid else prior
 
     def _base(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The log of the capped sum, and how free it is to vary: 1 far below the cap."""
@@ -152,27 +136,29 @@ class Surrogate:
             total = parts.sum(axis=1) + self._floor
             slope = parts / (total * (1.0 + total / cap))[:, None]
             residual = target - np.log(total) + np.log1p(total / cap)
-            variance = noise**2 + (_ALIKE_SD * _free(total, cap)) ** 2
-            system = _PRIOR_SD**2 * slope @ slope.T + np.diag(variance)
-            wanted = prior + _PRIOR_SD**2 * slope.T @ np.linalg.solve(system, residual + slope @ (theta - prior))
+            variance = noise**2 + (constants.ALIKE_SD * _free(total, cap)) ** 2
+            system = constants.PRIOR_SD**2 * slope @ slope.T + np.diag(variance)
+            wanted = prior + constants.PRIOR_SD**2 * slope.T @ np.linalg.solve(
+                system, residual + slope @ (theta - prior)
+            )
             step = np.clip(wanted - theta, -1.0, 1.0)
             theta = theta + step
             if np.abs(step).max() < 1e-3:
                 break
         total = design @ np.exp(theta) + self._floor
         residual = target - np.log(total) + np.log1p(total / cap)
-        variance = noise**2 + (_ALIKE_SD * _free(total, cap)) ** 2
-        misfit = (residual**2 / variance + np.log(variance)).sum() + (((theta - prior) / _PRIOR_SD) ** 2).sum()
+        variance = noise**2 + (constants.ALIKE_SD * _free(total, cap)) ** 2
+        misfit = (residual**2 / variance + np.log(variance)).sum() + (((theta - prior) / constants.PRIOR_SD) ** 2).sum()
         return -0.5 * float(misfit), cap, theta
 
     def _choose_kernel(self, left: np.ndarray, noise: np.ndarray) -> None:
         """The scale and the reach of likeness that explain best what the sum leaves over."""
         best = -np.inf
-        for scale in _SCALES:
-            for length in _LENGTHS:
+        for scale in constants.SCALES:
+            for length in constants.LENGTHS:
                 self._scale, self._length = scale, length
                 system = self._kernel(self._known, self._known) * np.outer(self._known_free, self._known_free)
-                system += np.diag(noise**2 + (_NOISE_SD * self._known_free) ** 2)
+                system += np.diag(noise**2 + (constants.NOISE_SD * self._known_free) ** 2)
                 factor = cho_factor(system, lower=True)
                 weights = cho_solve(factor, left)
                 evidence = -0.5 * left @ weights - np.log(np.diag(factor[0])).sum()
@@ -190,18 +176,18 @@ class Surrogate:
         count, atoms = max(a.shape[1], 1), len(self._problem.atoms)
         unlike = (a @ (1.0 - b).T + (1.0 - a) @ b.T) / count
         centred_a, centred_b = a - 0.5, b - 0.5
-        kernel = _ALIKE_SD**2 * np.exp(-unlike / self._length)
-        kernel += _UNIT_SD**2 * centred_a @ centred_b.T
-        kernel += _TYPE_SD**2 * (centred_a[:, :atoms] @ self._types) @ (centred_b[:, :atoms] @ self._types).T
-        kernel += _PAIR_SD**2 * paired / np.sqrt(max(len(self._pairs), 1))
+        kernel = constants.ALIKE_SD**2 * np.exp(-unlike / self._length)
+        kernel += constants.UNIT_SD**2 * centred_a @ centred_b.T
+        kernel += constants.TYPE_SD**2 * (centred_a[:, :atoms] @ self._types) @ (centred_b[:, :atoms] @ self._types).T
+        kernel += constants.PAIR_SD**2 * paired / np.sqrt(max(len(self._pairs), 1))
         return np.asarray(self._scale**2 * kernel)
 
     def _prior_variance(self, rows: np.ndarray) -> np.ndarray:
         centred = self._alike(rows) - 0.5
-        variance = np.full(len(rows), _ALIKE_SD**2) + _UNIT_SD**2 * (centred**2).sum(axis=1)
-        variance += _TYPE_SD**2 * ((centred[:, : len(self._problem.atoms)] @ self._types) ** 2).sum(axis=1)
+        variance = np.full(len(rows), constants.ALIKE_SD**2) + constants.UNIT_SD**2 * (centred**2).sum(axis=1)
+        variance += constants.TYPE_SD**2 * ((centred[:, : len(self._problem.atoms)] @ self._types) ** 2).sum(axis=1)
         if len(self._pairs):
-            variance += _PAIR_SD**2 * (self._paired(rows) ** 2).sum(axis=1) / np.sqrt(len(self._pairs))
+            variance += constants.PAIR_SD**2 * (self._paired(rows) ** 2).sum(axis=1) / np.sqrt(len(self._pairs))
         return np.asarray(self._scale**2 * variance)
 
     def _paired(self, rows: np.ndarray) -> np.ndarray:
@@ -219,14 +205,14 @@ def _refining(masks: Sequence[Mask], log_divergences: np.ndarray) -> tuple[float
     known = dict(zip(masks, log_divergences.tolist(), strict=True))
     both = [(m, m._replace(refined=False)) for m in masks if m.refined]
     pairs = [known[m] - known[plain] for m, plain in both if plain in known]
-    precision = 1.0 / _REFINING_SD**2 + len(pairs) / _REFINING_SPREAD**2
-    mean = (_REFINING_PRIOR / _REFINING_SD**2 + sum(pairs) / _REFINING_SPREAD**2) / precision
-    return mean, math.sqrt(1.0 / precision + (_REFINING_SPREAD**2 if pairs else 0.0))
+    precision = 1.0 / constants.REFINING_SD**2 + len(pairs) / constants.REFINING_SPREAD**2
+    mean = (constants.REFINING_PRIOR / constants.REFINING_SD**2 + sum(pairs) / constants.REFINING_SPREAD**2) / precision
+    return mean, math.sqrt(1.0 / precision + (constants.REFINING_SPREAD**2 if pairs else 0.0))
 
 
 def _free(total: np.ndarray, cap: float) -> np.ndarray:
     """How much of a change of the sum's log is left of it below the cap."""
-    return np.asarray(np.maximum(1.0 / (1.0 + total / cap), _LEAST_FREE))
+    return np.asarray(np.maximum(1.0 / (1.0 + total / cap), constants.LEAST_FREE))
 
 
 def _type_shares(problem: Problem) -> np.ndarray:

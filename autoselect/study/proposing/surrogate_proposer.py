@@ -15,7 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from autoselect.domain.pareto import non_dominated
-from autoselect.study.proposing import mutation
+from autoselect.study.proposing import constants, mutation
 from autoselect.study.proposing.costs import CostModel
 from autoselect.study.proposing.hypervolume_gain import FrontVolume, fit_link, reference_corner
 from autoselect.study.proposing.mask import Atoms, Mask
@@ -24,30 +24,9 @@ from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import by_sensitivity, prefixes
 from autoselect.study.proposing.surrogate import Surrogate
 
-_CHILDREN = 160
-"""New proposals an ask; they stay, so that later asks choose among all of them."""
-_RUNGS = 64
-"""Prefixes of a ranking, evenly spread where it is longer."""
-_CLIMBED = 2
-_FLIPPED = 32
-"""Neighbours that are weighed at each step of a climb, drawn at random where there are more."""
-_LARGE = 256
-"""From so many atoms on half as many of all these: forecasting one proposal takes a time that grows with the graph."""
-_UNDONE = 64
-"""Islands of the front, drawn at random, that are tried without at an ask on such a graph."""
-_POOL = 1200
-"""Proposals that are weighed at an ask, at most; the better half stays when there are more."""
-_PARENTS = 40
-_PART_NOISE = 0.1
-"""Deviation of a log divergence that half of the samples gave; none where all were run."""
-_ENUMERATED = 12
-"""Up to so many atoms all sets are proposals."""
 _FAR = 1e3
 _BARRED = 2.0
 """More than any gain, in units of the corner's volume."""
-_OPENING = (0.25, 0.5, 0.75)
-_UNDO_SHARE = 0.15
-"""Of the budget, kept for taking back float islands of the front."""
 
 
 def _one_thread() -> threadpool_limits:
@@ -58,7 +37,7 @@ def _one_thread() -> threadpool_limits:
 def learn(surrogate: Surrogate, seen: Sequence[Seen]) -> None:
     """Fit a surrogate to candidates whose divergences are known."""
     divergences = np.array([s.log_divergence for s in seen])
-    noise = np.array([_PART_NOISE * math.sqrt(1.0 / max(s.share, 0.05) - 1.0) for s in seen])
+    noise = np.array([constants.PART_NOISE * math.sqrt(1.0 / max(s.share, 0.05) - 1.0) for s in seen])
     surrogate.fit([s.mask for s in seen], divergences, noise)
 
 
@@ -78,14 +57,14 @@ class SurrogateProposer:
             budget: Candidates in all, where that is known: the last of them try to take back float islands.
         """
         self._problem = problem
-        self._undo_from = math.inf if budget is None else (1.0 - _UNDO_SHARE) * budget
+        self._undo_from = math.inf if budget is None else (1.0 - constants.UNDO_SHARE) * budget
         self._rng = np.random.default_rng(seed)
         self._surrogate = Surrogate(problem)
         self._pool: dict[Mask, None] = {}
         self._promising: list[Mask] = []
-        self._large = len(problem.atoms) >= _LARGE
+        self._large = len(problem.atoms) >= constants.LARGE
         self._add(self._ladders())
-        if len(problem.atoms) <= _ENUMERATED:
+        if len(problem.atoms) <= constants.ENUMERATED:
             self._add(map(Mask, range(1 << len(problem.atoms))))
 
     def _most(self, proposals: int) -> int:
@@ -102,7 +81,7 @@ class SurrogateProposer:
         ends = [Mask(), Mask(self._problem.everything)]
         found = [
             *ends,
-            *(near for end in ends for near in self._drawn(mutation.single_flips(end, self._problem), _RUNGS)),
+            *(near for end in ends for near in self._drawn(mutation.single_flips(end, self._problem), constants.RUNGS)),
         ]
         for ranking in [by_sensitivity(self._problem), *self._problem.ladders]:
             found += self._rungs(ranking)
@@ -115,7 +94,9 @@ class SurrogateProposer:
 
     def _rungs(self, ranking: Sequence[int]) -> list[Mask]:
         """Prefixes of a ranking: from one end the worst left out, from the other only the harmless in integers."""
-        steps = np.linspace(1, len(ranking), min(len(ranking), self._most(_RUNGS))).round().astype(int).tolist()
+        steps = (
+            np.linspace(1, len(ranking), min(len(ranking), self._most(constants.RUNGS))).round().astype(int).tolist()
+        )
         ladder = list(prefixes(ranking))
         return [Mask(ladder[count]) for count in steps]
 
@@ -160,7 +141,7 @@ class SurrogateProposer:
         ranking = by_sensitivity(self._problem)
         # Everything in float is the float model again, whose figures are known.
         found = [Mask(), Mask(self._problem.everything)] if self._problem.hybrid else [Mask()]
-        for share in _OPENING:
+        for share in constants.OPENING:
             found.append(Mask(sum(1 << i for i in ranking[: round(share * len(ranking))])))
         return list(dict.fromkeys(found))
 
@@ -221,7 +202,7 @@ class _Ask:
         if not masks:
             return self._owner._anything(self._taken, self._keys)
         chosen, gain = masks[int(np.argmax(gains))], float(np.max(gains))
-        for _ in range(_CLIMBED):
+        for _ in range(constants.CLIMBED):
             near, near_gains = self._weighed(self._flips(chosen))
             if not near or near_gains.max() <= gain:
                 break
@@ -231,7 +212,7 @@ class _Ask:
         return chosen
 
     def _flips(self, mask: Mask) -> list[Mask]:
-        return self._owner._drawn(mutation.single_flips(mask, self._problem), self._owner._most(_FLIPPED))
+        return self._owner._drawn(mutation.single_flips(mask, self._problem), self._owner._most(constants.FLIPPED))
 
     def best_undone(self) -> Mask | None:
         """A member of the front without one of its float islands, or with biases corrected further.
@@ -240,7 +221,7 @@ class _Ask:
         """
         tried = [mask for member in self._parents for mask in mutation.without_islands(member, self._problem)]
         if self._owner._large:
-            tried = self._owner._drawn(tried, _UNDONE)
+            tried = self._owner._drawn(tried, constants.UNDONE)
         if self._problem.refinable:
             tried += [member._replace(refined=True) for member in self._parents]
         masks, gains = self._weighed(list(dict.fromkeys(tried)))
@@ -254,7 +235,7 @@ class _Ask:
         """
         self._owner._add(self._owner._rungs(np.argsort(-self._surrogate.terms, kind="stable").tolist()))
         expected = [mask for mask in self._owner._promising if mask not in self._taken]
-        for number in range(self._owner._most(_CHILDREN)):
+        for number in range(self._owner._most(constants.CHILDREN)):
             parents = self._parents if number % 2 or not expected else expected
             if parents:
                 mask = mutation.child(parents, self._problem, self._surrogate.terms, self._owner._rng)
@@ -283,6 +264,6 @@ class _Ask:
     def _remember(self, masks: Sequence[Mask], gains: np.ndarray) -> None:
         """Keep what is worth weighing again, and what is worth breeding from."""
         order = np.argsort(-gains, kind="stable")
-        self._owner._promising = [masks[i] for i in order[:_PARENTS]]
-        if len(self._owner._pool) > _POOL and len(self._problem.atoms) > _ENUMERATED:
-            self._owner._pool = dict.fromkeys(masks[i] for i in order[: _POOL // 2])
+        self._owner._promising = [masks[i] for i in order[: constants.PARENTS]]
+        if len(self._owner._pool) > constants.POOL and len(self._problem.atoms) > constants.ENUMERATED:
+            self._owner._pool = dict.fromkeys(masks[i] for i in order[: constants.POOL // 2])

@@ -1,0 +1,93 @@
+"""The numbers that the default proposer was tuned by. Knows no model and no search.
+
+All were chosen by hand on ``experiments/search_benchmark``; ``experiments/surrogate_constants`` halves and doubles them.
+They are read where they are used, as ``constants.NAME``, so that they can be changed in one place.
+"""
+
+from __future__ import annotations
+
+# The surrogate of the divergence (surrogate).
+PRIOR_SD = 1.2
+"""Deviation of the log of a term around its prior: probes on few samples are off by a factor of three now and then."""
+HYBRID_SHARE = 0.1
+"""A hybrid atom's error power is expected to be this share of its integer form's."""
+REFINING_PRIOR = -0.2
+"""What further correction of biases is expected to do to a log divergence."""
+REFINING_SD = 0.3
+"""How unsure that is, as a deviation."""
+REFINING_SPREAD = 0.2
+"""How much candidates differ in it, as a deviation."""
+NOISE_SD = 0.08
+"""Deviation of log divergences that no term of the Gaussian process explains."""
+UNIT_SD = 0.10
+"""Deviation that each atom's term of the Gaussian process gives."""
+TYPE_SD = 0.10
+"""Deviation that each op type's term gives."""
+PAIR_SD = 0.10
+"""Deviation that pairs of neighbours on different sides give."""
+ALIKE_SD = 0.35
+"""Deviation of the term that candidates share that are alike."""
+SCALES = (0.5, 1.0, 2.0)
+"""Factors of the four deviations above; the likeliest is taken."""
+LENGTHS = (0.1, 0.3)
+"""Share of the atoms that differ at which candidates are no longer alike; the likeliest is taken."""
+CAPPED = (0.5, 0.75, 0.9, 1.0)
+"""Divergences may end a little above these quantiles of those seen, or nowhere."""
+LEAST_CAP = 0.5
+"""Outputs that are wrong altogether have an error of about their own power; less than this is no end."""
+CAP_ROOM = 1.03
+"""How far above the quantile the end lies, as a factor."""
+LEAST_FREE = 0.2
+"""Beside the cap divergences vary less than elsewhere, by at most this factor."""
+ABOVE_CAP = 30.0
+"""A probe at the cap may stand for a term of up to so many times the cap."""
+
+# The link from divergence to loss (hypervolume_gain).
+NEAR = 0.15
+"""Log divergences so far apart say something of each other's losses."""
+LONG_STEP = 4
+"""From so many candidates on a step of the rising function keeps both its ends."""
+BELOW = 3.0
+"""A divergence smaller by this much on the log scale than any seen is taken to lose nothing."""
+
+# The proposer (surrogate_proposer).
+CHILDREN = 160
+"""New proposals an ask; they stay, so that later asks choose among all of them."""
+RUNGS = 64
+"""Prefixes of a ranking, evenly spread where it is longer."""
+CLIMBED = 2
+"""Steps of a climb from the best proposal, at most."""
+FLIPPED = 32
+"""Neighbours that are weighed at each step of a climb, drawn at random where there are more."""
+LARGE = 256
+"""From so many atoms on half as many of all these: forecasting one proposal takes a time that grows with the graph."""
+UNDONE = 64
+"""Islands of the front, drawn at random, that are tried without at an ask on such a graph."""
+POOL = 1200
+"""Proposals that are weighed at an ask, at most; the better half stays when there are more."""
+PARENTS = 40
+"""Proposals of the last ask that are bred from."""
+PART_NOISE = 0.1
+"""Deviation of a log divergence that half of the samples gave; none where all were run."""
+ENUMERATED = 12
+"""Up to so many atoms all sets are proposals."""
+OPENING = (0.25, 0.5, 0.75)
+"""Shares of the atoms, most sensitive first, that the first candidates leave out."""
+UNDO_SHARE = 0.15
+"""Share of the budget that is kept for taking back float islands of the front."""
+
+# Moves from one proposal to another (mutation).
+CROSSED_SHARE = 0.25
+"""Share of the children that are crossed from two parents."""
+LAST_MOVE = 0.6
+"""Probability that no further move follows one; two are made at least."""
+FLOAT_SHARE = 0.5
+"""Share of a mixed search's children in which something changes between float and hybrid."""
+ISLAND_SHARE = 0.5
+"""Share of these in which a whole island changes rather than one atom."""
+
+# Costs that are measured (costs).
+RIDGE = 1.0
+"""Weight of the prior that an atom costs the same on either side, in measured candidates."""
+LEAST_COST = 0.5
+"""No candidate is believed to cost less than this share of the least cost that was measured."""
