@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,15 @@ def test_islands_cost_what_the_forecasts_say_and_buy_what_was_measured(tmp_path:
     assert islands["drop_without"].isna().tolist() == [True, False]
     assert islands.loc[1, "drop_without"] == 0.1
     assert islands.loc[1, "id_without"] == records[3].id
+
+
+def test_in_a_mixed_search_an_island_in_float_is_compared_with_what_was_scored_without_it(tmp_path: Path) -> None:
+    problem = chain_of(PRIORS, hybrid=True, mixed=True)
+    whole, without = record(problem, 0b1001, 0.01), record(problem, 0b0001, 0.1)
+    pick = replace(whole, recipe=Recipe(denylisted_nodes=frozenset({"n0", "n3"}), float_nodes=frozenset({"n3"})))
+    write_explanations(RunFolder(tmp_path), problem, Recipe(), [without, pick], {"balanced": pick.id})
+    _, islands = written(RunFolder(tmp_path))
+    assert islands["id_without"].tolist()[1] == without.id
 
 
 def test_a_pick_whose_biases_were_corrected_further_is_explained_and_taught(tmp_path: Path) -> None:
