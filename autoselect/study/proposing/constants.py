@@ -1,6 +1,6 @@
 """The numbers that the default proposer was tuned by. Knows no model and no search.
 
-All were chosen by hand on ``experiments/search_benchmark``; ``experiments/surrogate_constants`` halves and doubles them.
+All were chosen by hand on ``experiments/search_benchmark``; ``experiments/surrogate_constants`` tries others.
 They are read where they are used, as ``constants.NAME``, so that they can be changed in one place.
 """
 

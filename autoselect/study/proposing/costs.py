@@ -72,5 +72,5 @@ def _fitted(column: str, seen: Sequence[Seen], count: int) -> _Fit:
     inside = rows - centre
     system = inside @ inside.T + constants.RIDGE * np.eye(len(known))
     terms = inside.T @ np.linalg.solve(system, values - mean)
-    # A line that is drawn on far beyond what was measured says nothing; no cost is far below the least that was measured.
+    # A line that is drawn on far beyond what was measured says nothing; nor is a cost far below the least of these.
     return mean, centre, terms, constants.LEAST_COST * float(values.min())
