@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -57,7 +56,7 @@ def activation_statistics(
 class _Observer:
     """The float outputs of one node: their tensors, what calibration saw, and what has been seen since."""
 
-    def __init__(self, graph: Any, node: Node, limits: tuple[float, float] | None) -> None:
+    def __init__(self, graph: fb.SubGraph, node: Node, limits: tuple[float, float] | None) -> None:
         outputs = [int(i) for i in graph.operators[node.index].outputs]
         self.tensors = [i for i in outputs if fb.TENSOR_DTYPES[graph.tensors[i].type] == "float32"]
         self._calibrated = [_calibrated_range(graph.tensors[i]) for i in self.tensors]
@@ -106,7 +105,7 @@ class _Observer:
         )
 
 
-def _calibrated_range(tensor: Any) -> tuple[float, float]:
+def _calibrated_range(tensor: fb.Tensor) -> tuple[float, float]:
     """What calibration wrote down; NaN for a tensor that it did not see."""
     parameters = tensor.quantization
     if parameters is None or parameters.min is None or parameters.max is None or len(parameters.min) == 0:

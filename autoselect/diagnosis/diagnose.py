@@ -30,7 +30,7 @@ from autoselect.domain.findings import Ablation, ActivationStatistics, Findings,
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.errors import DataError, PreparationError, TrialError
 from autoselect.isolation.pool import WorkerPool, open_pool, result_of
-from autoselect.quantize.building.build import denied_nodes
+from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.diagnosing.statistics import NO_METRICS, LayerMetrics, table
 from autoselect.quantize.diagnosing.verification import Plan
 from autoselect.quantize.preparing import converter
@@ -138,8 +138,7 @@ def _choose_samples(desk: _Desk, started: Started) -> None:
 
 
 def _say_what_is_left(desk: _Desk, nodes: Sequence[Node]) -> None:
-    denied = denied_nodes(desk.request.recipe, nodes)
-    if len(denied) == len(nodes):
+    if len(left_out(desk.request.recipe, nodes).nodes) == len(nodes):
         desk.warn(
             f"The recipe denylists all {len(nodes)} nodes, so nothing of this model is quantized to integers. The "
             "figures compare each node's output with the float model's; leave some nodes out of the denylist to see "

@@ -19,7 +19,7 @@ from autoselect.isolation.worker import kept
 from autoselect.quantize.building.build import corrects_biases
 from autoselect.quantize.diagnosing import verification
 from autoselect.quantize.diagnosing.statistics import LayerMetrics, measure, scalar_of
-from autoselect.quantize.repairing.bias import Shift
+from autoselect.quantize.repairing.built import Shift
 from autoselect.runs.files import write_bytes
 from autoselect.tflite.runner import Runner
 

@@ -12,7 +12,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
 from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS
 from autoselect.quantize.diagnosing.statistics import LayerMetrics
-from autoselect.quantize.repairing.bias import Shift
+from autoselect.quantize.repairing.built import Shift
 from autoselect.sources.wishes import Shapes
 
 

@@ -53,12 +53,12 @@ def weight_statistics(
         op = model.subgraphs[0].operators[node.index]
         operands = _weight_operands(model, op)
         if operands:
-            twin = built.subgraphs[0].operators[places[node.index]] if node.index in places else None
-            found[node.name] = _statistics(model, op, operands, _quantization(built, twin, operands))
+            rows = _quantization(built, places[node.index], operands) if node.index in places else ([], [])
+            found[node.name] = _statistics(model, op, operands, rows)
     return found
 
 
-def _weight_operands(model: fb.Model, op: Any) -> dict[int, np.ndarray]:
+def _weight_operands(model: fb.Model, op: fb.Operator) -> dict[int, np.ndarray]:
     """Float constants of at least one element among the weight operands, by position."""
     tensors = model.subgraphs[0].tensors
     found = {}
@@ -71,7 +71,7 @@ def _weight_operands(model: fb.Model, op: Any) -> dict[int, np.ndarray]:
     return found
 
 
-def _channels(values: np.ndarray, op_type: str, op: Any) -> np.ndarray:
+def _channels(values: np.ndarray, op_type: str, op: fb.Operator) -> np.ndarray:
     """The weights as rows, one a channel: shape (channels, weights of each)."""
     axis = _CHANNEL_AXIS.get(op_type, 0)
     if op_type == "BATCH_MATMUL":
@@ -79,11 +79,10 @@ def _channels(values: np.ndarray, op_type: str, op: Any) -> np.ndarray:
     return np.moveaxis(np.atleast_1d(values), axis, 0).reshape(values.shape[axis] if values.ndim else 1, -1)
 
 
-def _quantization(built: fb.Model, op: Any, positions: Mapping[int, np.ndarray]) -> tuple[list[float], list[int]]:
+def _quantization(built: fb.Model, place: int, positions: Mapping[int, np.ndarray]) -> tuple[list[float], list[int]]:
     """Scales and zero points of the quantized operands of a built op, one after the other."""
-    scales: list[float] = []
-    zero_points: list[int] = []
-    for position in positions if op is not None else ():
+    op, scales, zero_points = built.subgraphs[0].operators[place], list[float](), list[int]()
+    for position in positions:
         if position >= len(op.inputs) or op.inputs[position] < 0:
             continue
         tensor = built.subgraphs[0].tensors[op.inputs[position]]
@@ -100,7 +99,7 @@ def _listed(values: Any) -> list[Any]:
 
 
 def _statistics(
-    model: fb.Model, op: Any, operands: Mapping[int, np.ndarray], quantization: tuple[list[float], list[int]]
+    model: fb.Model, op: fb.Operator, operands: Mapping[int, np.ndarray], quantization: tuple[list[float], list[int]]
 ) -> WeightStatistics:
     rows = [_channels(values, fb.op_type(model, op), op) for values in operands.values()]
     everything = np.concatenate([r.reshape(-1) for r in rows]).astype(np.float64)

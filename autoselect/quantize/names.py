@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -67,7 +66,7 @@ def op_index_of(name: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def op_index(model: fb.Model, op: Any) -> int | None:
+def op_index(model: fb.Model, op: fb.Operator) -> int | None:
     """Index of the op that an op of a built model is called after; None for one that is called otherwise."""
     if fb.op_type(model, op) in BOUNDARY_OPS or len(op.outputs) == 0:
         return None
@@ -144,7 +143,7 @@ def hide_unused_outputs(model: fb.Model, names: NameMap) -> None:
         editing.drop_unread_conversions(model)
 
 
-def _unname_constants(model: fb.Model, op: Any) -> None:
+def _unname_constants(model: fb.Model, op: fb.Operator) -> None:
     for tensor in (model.subgraphs[0].tensors[i] for i in op.inputs if i >= 0):
         if fb.is_constant(model, tensor):
             tensor.name = b""
@@ -221,11 +220,13 @@ def unshare_operands(model: fb.Model) -> None:
         list(_unshared(graph, op, written, taken))
 
 
-def _written(graph: Any) -> set[int]:
+def _written(graph: fb.SubGraph) -> set[int]:
     return {int(i) for op in graph.operators for i in op.outputs} | {int(i) for i in graph.inputs}
 
 
-def _unshared(graph: Any, op: Any, written: set[int], taken: set[int]) -> Iterator[tuple[int, Any]]:
+def _unshared(
+    graph: fb.SubGraph, op: fb.Operator, written: set[int], taken: set[int]
+) -> Iterator[tuple[int, fb.Tensor]]:
     """Position and tensor of each constant and variable that an op reads; a copy of a constant that is taken."""
     op.inputs = np.array(op.inputs, dtype=np.int32)
     for position, index in enumerate(map(int, op.inputs)):
@@ -238,21 +239,21 @@ def _unshared(graph: Any, op: Any, written: set[int], taken: set[int]) -> Iterat
         yield position, graph.tensors[op.inputs[position]]
 
 
-def _constant_name(wanted: str, tensor: Any, *, shared: bool) -> str:
+def _constant_name(wanted: str, tensor: fb.Tensor, *, shared: bool) -> str:
     scales = None if tensor.quantization is None else tensor.quantization.scale
     if not shared or scales is None:
         return wanted
     return f"{wanted}_{fb.TENSOR_DTYPES[tensor.type]}_{zlib.crc32(np.asarray(scales, '<f4').tobytes()):08x}"
 
 
-def _own_name(graph: Any, op: Any, position: int, outputs: Sequence[Sequence[str]]) -> str | None:
+def _own_name(graph: fb.SubGraph, op: fb.Operator, position: int, outputs: Sequence[Sequence[str]]) -> str | None:
     index = op_index_of(fb.tensor_name(graph.tensors[op.outputs[position]]))
     if index is None or index >= len(outputs) or position >= len(outputs[index]):
         return None
     return outputs[index][position]
 
 
-def _source_name(graph: Any, op: Any, tensor: Any) -> str:
+def _source_name(graph: fb.SubGraph, op: fb.Operator, tensor: fb.Tensor) -> str:
     source = fb.tensor_name(graph.tensors[op.inputs[0]])
     return f"{source}_{fb.TENSOR_DTYPES[tensor.type]}"
 
@@ -267,7 +268,7 @@ def free_name(wanted: str, taken: set[str]) -> str:
     return name
 
 
-def _free(wanted: str, tensor: Any, taken: Counter[str]) -> str:
+def _free(wanted: str, tensor: fb.Tensor, taken: Counter[str]) -> str:
     """A name no other tensor has: ``wanted`` itself, else with the dtype, else with a count."""
     name = wanted
     if taken[name]:

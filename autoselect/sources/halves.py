@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -47,16 +46,15 @@ def widen(model: fb.Model) -> int:
                 "model to float32."
             )
     if count:
-        editing.drop_unused_buffers(model)
-        editing.order_operator_codes(model)
+        editing.tidy(model)
     return count
 
 
-def _is_widening(model: fb.Model, graph: Any, op: Any) -> bool:
+def _is_widening(model: fb.Model, graph: fb.SubGraph, op: fb.Operator) -> bool:
     return fb.op_type(model, op) in _WIDENING and bool(graph.tensors[op.outputs[0]].type == _FLOAT32)
 
 
-def _widen_tensor(model: fb.Model, tensor: Any, widened: dict[int, int]) -> None:
+def _widen_tensor(model: fb.Model, tensor: fb.Tensor, widened: dict[int, int]) -> None:
     """Give a tensor a float32 buffer; tensors that share a buffer go on sharing."""
     if tensor.buffer not in widened:
         values = fb.constant_values(model, tensor)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from autoselect.errors import ModelError, UsageError
 from autoselect.tflite import editing
@@ -48,7 +47,9 @@ def choose(model: fb.Model, key: str | None) -> str | None:
         return None
     taken = key if key is not None else next(iter(keys))
     _make_main(model, keys[taken])
-    model.signatureDefs = [s for s in model.signatureDefs if (key is None or _key(s) == key) and s.subgraphIndex == 0]
+    model.signatureDefs = [
+        s for s in model.signatureDefs or [] if (key is None or _key(s) == key) and s.subgraphIndex == 0
+    ]
     return taken if len(keys) > 1 and key is not None else None
 
 
@@ -67,7 +68,7 @@ def unknown(key: str, keys: Sequence[str]) -> str:
     return f"--signature: the model has no signature {key!r}. Its signatures: {', '.join(keys)}."
 
 
-def reached_subgraphs(op: Any) -> Iterator[int]:
+def reached_subgraphs(op: fb.Operator) -> Iterator[int]:
     """Indices of the subgraphs that an op runs."""
     for options in (getattr(op, name) for name in _OPTIONS):
         for name in _ONE:
@@ -77,7 +78,7 @@ def reached_subgraphs(op: Any) -> Iterator[int]:
             yield from (int(i) for i in getattr(options, name, None) or ())
 
 
-def _key(signature: Any) -> str:
+def _key(signature: fb.SignatureDef) -> str:
     return (signature.signatureKey or b"").decode("utf-8", "replace")
 
 
@@ -93,14 +94,13 @@ def _make_main(model: fb.Model, main: int) -> None:
     for graph in model.subgraphs:
         for op in graph.operators or []:
             _rewrite(op, place)
-    model.signatureDefs = [s for s in model.signatureDefs if (s.subgraphIndex or 0) in place]
+    model.signatureDefs = [s for s in model.signatureDefs or [] if (s.subgraphIndex or 0) in place]
     for signature in model.signatureDefs:
         signature.subgraphIndex = place[signature.subgraphIndex or 0]
-    editing.drop_unused_buffers(model)
-    editing.order_operator_codes(model)
+    editing.tidy(model)
 
 
-def _rewrite(op: Any, place: dict[int, int]) -> None:
+def _rewrite(op: fb.Operator, place: dict[int, int]) -> None:
     for options in (getattr(op, name) for name in _OPTIONS):
         for name in _ONE:
             if (index := getattr(options, name, None)) is not None and index >= 0:

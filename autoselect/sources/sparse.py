@@ -41,12 +41,11 @@ def densify(model: fb.Model) -> int:
             editing.drop_unused_tensors(model, place)
         count += len(found)
     if count:
-        editing.drop_unused_buffers(model)
-        editing.order_operator_codes(model)
+        editing.tidy(model)
     return count
 
 
-def _dense_values(model: fb.Model, tensor: Any) -> np.ndarray:
+def _dense_values(model: fb.Model, tensor: fb.Tensor) -> np.ndarray:
     try:
         stored = np.asarray(model.buffers[tensor.buffer].data, dtype=np.uint8).view(fb.TENSOR_DTYPES[tensor.type])
         dense = np.zeros(fb.shape_of(tensor), dtype=stored.dtype)
@@ -62,7 +61,7 @@ def _dense_values(model: fb.Model, tensor: Any) -> np.ndarray:
     return dense
 
 
-def _coordinates(tensor: Any) -> tuple[np.ndarray, ...]:
+def _coordinates(tensor: fb.Tensor) -> tuple[np.ndarray, ...]:
     """Where the stored values belong, along each axis, in the order in which they are stored.
 
     The axes are walked in ``traversalOrder``, those inside of blocks last: the schema counts them on from the tensor's

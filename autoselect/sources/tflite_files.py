@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
 
@@ -79,7 +78,7 @@ def free_inputs(model: fb.Model) -> tuple[FreeInput, ...]:
     )
 
 
-def _sizes(tensor: Any) -> tuple[int | None, ...]:
+def _sizes(tensor: fb.Tensor) -> tuple[int | None, ...]:
     row = fb.shape_of(tensor) if tensor.shapeSignature is None else tensor.shapeSignature
     return tuple(None if size < 0 else int(size) for size in row)
 
@@ -93,7 +92,7 @@ def _refuse_damaged(model: fb.Model, size: int) -> None:
         ops = graph.operators or []
         reached += [index for op in ops for index in signatures.reached_subgraphs(op)]
         rows = [graph.inputs, graph.outputs, *(row for op in ops for row in (op.inputs, op.outputs))]
-        places = [int(i) for row in rows if row is not None for i in row]
+        places = [i for row in rows for i in fb.indices(row)]
         is_whole = is_whole and all(-1 <= place < len(graph.tensors or []) for place in places)
     if not is_whole or not all(index in known for index in reached):
         raise ModelError(
@@ -122,11 +121,10 @@ def _refuse_quantized(model: fb.Model) -> None:
 
 def _refuse_empty(model: fb.Model) -> None:
     graph = model.subgraphs[0]
-    if graph.operators is None or not len(graph.operators):
+    if not graph.operators:
         raise ModelError("The model has no ops, so there is nothing to quantize.")
     for side in ("inputs", "outputs"):
-        row = getattr(graph, side)
-        if row is None or not len(row):
+        if not fb.indices(getattr(graph, side)):
             raise ModelError(f"The model has no {side}, so it cannot be calibrated. Convert the whole model.")
 
 

@@ -230,7 +230,7 @@ def _analyse(model: fb.Model, size_bytes: int) -> ModelAnalysis:
     )
 
 
-def _length(buffer: Any) -> int:
+def _length(buffer: fb.Buffer) -> int:
     return 0 if buffer.data is None else len(buffer.data)
 
 
@@ -274,13 +274,13 @@ def _check(graph: Graph) -> None:
             raise _damaged(f"op {i} reads a tensor that is not written yet")
 
 
-def _tensor(model: fb.Model, index: int, raw: Any, known: Tensor) -> TensorAnalysis:
+def _tensor(model: fb.Model, index: int, raw: fb.Tensor, known: Tensor) -> TensorAnalysis:
     return TensorAnalysis(
         index=index,
         name=known.name,
         dtype=known.dtype,
         shape=known.shape,
-        shape_signature=None if raw.shapeSignature is None else _ints(raw.shapeSignature),
+        shape_signature=None if raw.shapeSignature is None else fb.indices(raw.shapeSignature),
         size_bytes=_length(model.buffers[raw.buffer]) if known.is_constant else known.size_bytes,
         is_constant=known.is_constant,
         is_variable=bool(raw.isVariable),
@@ -289,10 +289,10 @@ def _tensor(model: fb.Model, index: int, raw: Any, known: Tensor) -> TensorAnaly
     )
 
 
-def _quantization(raw: Any) -> Quantization | None:
+def _quantization(raw: fb.Quantization | None) -> Quantization | None:
     if raw is None or raw.scale is None or len(raw.scale) == 0:
         return None
-    zero_points = _ints(raw.zeroPoint)
+    zero_points = fb.indices(raw.zeroPoint)
     return Quantization(
         scale_count=len(raw.scale),
         scale=float(raw.scale[0]),
@@ -301,18 +301,18 @@ def _quantization(raw: Any) -> Quantization | None:
     )
 
 
-def _op(index: int, raw: Any, known: Op) -> OpAnalysis:
+def _op(index: int, raw: fb.Operator, known: Op) -> OpAnalysis:
     return OpAnalysis(
         index=index,
         op_type=known.op_type,
         kind=known.kind,
-        inputs=tuple(max(tensor, -1) for tensor in _ints(raw.inputs)),
+        inputs=tuple(max(tensor, -1) for tensor in fb.indices(raw.inputs)),
         outputs=known.outputs,
         macs=known.macs,
     )
 
 
-def _signature(raw: Any, subgraphs: tuple[SubgraphAnalysis, ...]) -> SignatureAnalysis:
+def _signature(raw: fb.SignatureDef, subgraphs: tuple[SubgraphAnalysis, ...]) -> SignatureAnalysis:
     graph = subgraphs[raw.subgraphIndex or 0]
     return SignatureAnalysis(
         key=_text(raw.signatureKey),
@@ -320,10 +320,6 @@ def _signature(raw: Any, subgraphs: tuple[SubgraphAnalysis, ...]) -> SignatureAn
         inputs={_text(entry.name): graph.tensors[entry.tensorIndex].index for entry in raw.inputs or []},
         outputs={_text(entry.name): graph.tensors[entry.tensorIndex].index for entry in raw.outputs or []},
     )
-
-
-def _ints(values: Any) -> tuple[int, ...]:
-    return () if values is None else tuple(int(value) for value in values)
 
 
 def _text(raw: bytes | None) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.tflite.flatbuffer import CONVERSIONS, OP_TYPES, TENSOR_LISTS, Model, buffer_bytes, op_type, shape_of
+from autoselect.tflite.flatbuffer import CONVERSIONS, OP_TYPES, TENSOR_LISTS, buffer_bytes, indices, op_type, shape_of
+from autoselect.tflite.schema_types import Model, Operator, OperatorCode, Quantization, SubGraph, Tensor
 
 
 def add_buffer(model: Model, values: np.ndarray) -> int:
@@ -17,6 +17,15 @@ def add_buffer(model: Model, values: np.ndarray) -> int:
     buffer.data = np.frombuffer(np.ascontiguousarray(values).tobytes(), dtype=np.uint8)
     model.buffers.append(buffer)
     return len(model.buffers) - 1
+
+
+def symmetric(scales: np.ndarray, axis: int = 0) -> Quantization:
+    """Parameters with these scales along an axis, and zero points of zero."""
+    parameters: Quantization = schema.QuantizationParametersT()
+    parameters.scale = scales
+    parameters.zeroPoint = np.zeros(scales.size, dtype=np.int64)
+    parameters.quantizedDimension = axis
+    return parameters
 
 
 def drop_unread_conversions(model: Model) -> None:
@@ -32,7 +41,7 @@ def drop_unread_conversions(model: Model) -> None:
     drop_unused_tensors(model)
 
 
-def drop_copies(model: Model, graph: Any, sources: Collection[int], is_copy: Callable[[Any], bool]) -> None:
+def drop_copies(model: Model, graph: SubGraph, sources: Collection[int], is_copy: Callable[[Operator], bool]) -> None:
     """Remove the ops of a subgraph that only copy some tensors, in place: who reads a copy then reads the tensor.
 
     Args:
@@ -44,14 +53,15 @@ def drop_copies(model: Model, graph: Any, sources: Collection[int], is_copy: Cal
     same: dict[int, int] = {}
     kept = []
     for op in graph.operators or []:
-        source = int(op.inputs[0]) if op.inputs is not None and len(op.inputs) else -1
+        source = next(iter(indices(op.inputs)), -1)
         if source in sources and is_copy(op):
             same[int(op.outputs[0])] = source
         else:
             kept.append(op)
     graph.operators = kept
     for op in kept:
-        op.inputs = None if op.inputs is None else np.array([same.get(int(i), int(i)) for i in op.inputs], np.int32)
+        if op.inputs is not None:  # a file may leave it out
+            op.inputs = np.array([same.get(int(i), int(i)) for i in op.inputs], np.int32)
     graph.outputs = np.array([same.get(int(i), int(i)) for i in graph.outputs], dtype=np.int32)
     for signature in model.signatureDefs or []:
         if model.subgraphs[signature.subgraphIndex or 0] is graph:
@@ -62,9 +72,8 @@ def drop_copies(model: Model, graph: Any, sources: Collection[int], is_copy: Cal
 def drop_unused_tensors(model: Model, subgraph: int = 0) -> None:
     """Remove the tensors of a subgraph, the main one by default, that no op reads or writes; inputs, outputs stay."""
     graph = model.subgraphs[subgraph]
-    rows = [graph.inputs, graph.outputs]
-    rows += [row for op in graph.operators for row in (op.inputs, op.outputs, op.intermediates)]
-    order = sorted({int(i) for row in rows if row is not None for i in row if i >= 0})
+    rows = [graph.inputs, graph.outputs, *(getattr(op, name) for op in graph.operators for name in TENSOR_LISTS)]
+    order = sorted({i for row in rows for i in indices(row) if i >= 0})
     if len(order) == len(graph.tensors):
         return
     place = {-1: -1, **{old: new for new, old in enumerate(order)}}
@@ -78,6 +87,12 @@ def drop_unused_tensors(model: Model, subgraph: int = 0) -> None:
         if (signature.subgraphIndex or 0) == subgraph:
             for entry in (*(signature.inputs or []), *(signature.outputs or [])):
                 entry.tensorIndex = place[int(entry.tensorIndex)]
+
+
+def tidy(model: Model) -> None:
+    """Leave nothing that the order of edits could tell: unused buffers go, op codes are in order, in place."""
+    drop_unused_buffers(model)
+    order_operator_codes(model)
 
 
 def drop_unused_buffers(model: Model) -> None:
@@ -118,7 +133,7 @@ def share_equal_constants(model: Model) -> None:
     drop_unused_tensors(model)
 
 
-def constant_key(tensor: Any) -> tuple[object, ...]:
+def constant_key(tensor: Tensor) -> tuple[object, ...]:
     """What tells constants of equal bytes apart: name, type, shape, scales, zero points and their axis."""
     quantization = tensor.quantization
     parameters: tuple[object, ...] = ()
@@ -135,7 +150,7 @@ def order_operator_codes(model: Model) -> None:
     Conversions come last, the rest in order of their code.
     """
     ops = [op for graph in model.subgraphs for op in graph.operators]
-    codes: dict[tuple[bool, int, bytes], Any] = {}
+    codes: dict[tuple[bool, int, bytes], OperatorCode] = {}
     rank = {index: _rank(model.operatorCodes[index]) for index in {int(op.opcodeIndex) for op in ops}}
     for index, found in rank.items():
         code = model.operatorCodes[index]
@@ -146,5 +161,5 @@ def order_operator_codes(model: Model) -> None:
     model.operatorCodes = [codes[found] for found in order]
 
 
-def _rank(code: Any) -> tuple[bool, int, bytes]:
+def _rank(code: OperatorCode) -> tuple[bool, int, bytes]:
     return (OP_TYPES.get(code.builtinCode) in CONVERSIONS, code.builtinCode, code.customCode or b"")

@@ -11,9 +11,17 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError
+from autoselect.tflite import schema_types
 
-Model = Any
-"""A ``schema.ModelT``; the generated module has no types."""
+Model = schema_types.Model
+SubGraph = schema_types.SubGraph
+Operator = schema_types.Operator
+OperatorCode = schema_types.OperatorCode
+Tensor = schema_types.Tensor
+Buffer = schema_types.Buffer
+Quantization = schema_types.Quantization
+SignatureDef = schema_types.SignatureDef
+Indices = schema_types.Indices
 
 FILE_IDENTIFIER = b"TFL3"
 
@@ -155,7 +163,7 @@ def parse(content: bytes) -> Model:
     """
     _check_identifier(content)
     try:
-        model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(content, 0))
+        model: Model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(content, 0))
         _check_whole(model)
         _bring_in(model, content)
     except (struct.error, ValueError, TypeError, IndexError, OverflowError, MemoryError) as exc:
@@ -176,8 +184,9 @@ def parse_interface(content: bytes) -> Model:
     _check_identifier(content)
     try:
         raw = schema.Model.GetRootAs(content, 0)
-        graph, model = raw.Subgraphs(0), schema.ModelT()
-        main = schema.SubGraphT()
+        graph = raw.Subgraphs(0)
+        model: Model = schema.ModelT()
+        main: SubGraph = schema.SubGraphT()
         main.inputs, main.outputs = (
             [row(i) for i in range(count)]
             for row, count in ((graph.Inputs, graph.InputsLength()), (graph.Outputs, graph.OutputsLength()))
@@ -193,10 +202,8 @@ def parse_interface(content: bytes) -> Model:
     return model
 
 
-def _glance(tensor: Any, *, in_full: bool) -> Any:
-    if in_full:
-        return schema.TensorT.InitFromObj(tensor)
-    found = schema.TensorT()
+def _glance(tensor: Any, *, in_full: bool) -> Tensor:
+    found: Tensor = schema.TensorT.InitFromObj(tensor) if in_full else schema.TensorT()
     found.isVariable = tensor.IsVariable()
     return found
 
@@ -272,7 +279,7 @@ def ready_to_pack(model: Model) -> None:
                 quantization.zeroPoint = np.asarray(quantization.zeroPoint, dtype=np.int64)
 
 
-def op_type(model: Model, op: Any) -> str:
+def op_type(model: Model, op: Operator) -> str:
     """Name of an op's type: ``CONV_2D``; for a custom op its own name."""
     code = model.operatorCodes[op.opcodeIndex]
     if code.builtinCode == schema.BuiltinOperator.CUSTOM:
@@ -280,17 +287,17 @@ def op_type(model: Model, op: Any) -> str:
     return OP_TYPES.get(code.builtinCode, f"BUILTIN_{code.builtinCode}")
 
 
-def tensor_name(tensor: Any) -> str:
+def tensor_name(tensor: Tensor) -> str:
     """Name of a tensor, empty if it has none."""
     return (tensor.name or b"").decode("utf-8", "replace")
 
 
-def shape_of(tensor: Any) -> tuple[int, ...]:
+def shape_of(tensor: Tensor) -> tuple[int, ...]:
     """Static shape of a tensor; a scalar has the empty shape."""
-    return () if tensor.shape is None else tuple(int(size) for size in tensor.shape)
+    return indices(tensor.shape)
 
 
-def scales(tensor: Any) -> tuple[float, ...]:
+def scales(tensor: Tensor) -> tuple[float, ...]:
     """Scales of a tensor; none for one that is not quantized."""
     quantization = tensor.quantization
     if quantization is None or quantization.scale is None:
@@ -298,19 +305,36 @@ def scales(tensor: Any) -> tuple[float, ...]:
     return tuple(float(scale) for scale in quantization.scale)
 
 
-def is_constant(model: Model, tensor: Any) -> bool:
+def zero_points_of(tensor: Tensor) -> tuple[int, ...]:
+    """Zero points of a tensor; none for one that is not quantized."""
+    quantization = tensor.quantization
+    return () if quantization is None else indices(quantization.zeroPoint)
+
+
+def parameters(tensor: Tensor) -> Quantization:
+    """How a tensor is quantized that is known to be."""
+    assert tensor.quantization is not None
+    return tensor.quantization
+
+
+def indices(row: Indices | None) -> tuple[int, ...]:
+    """Whole numbers of a vector as plain ones; none where the file leaves it out."""
+    return () if row is None else tuple(int(i) for i in row)
+
+
+def is_constant(model: Model, tensor: Tensor) -> bool:
     """True where the tensor's values lie in the file."""
     data = model.buffers[tensor.buffer].data
     return tensor.buffer != 0 and data is not None and len(data) > 0
 
 
-def constant_values(model: Model, tensor: Any) -> np.ndarray:
+def constant_values(model: Model, tensor: Tensor) -> np.ndarray:
     """Values of a constant tensor, in its own shape and dtype (a view, not a copy)."""
     dtype = np.dtype(TENSOR_DTYPES[tensor.type])
     raw = np.asarray(model.buffers[tensor.buffer].data, dtype=np.uint8)
     return raw.view(dtype).reshape(shape_of(tensor))
 
 
-def buffer_bytes(buffer: Any) -> bytes:
+def buffer_bytes(buffer: Buffer) -> bytes:
     """The data of a buffer; none for an activation's."""
     return b"" if buffer.data is None else np.asarray(buffer.data, dtype=np.uint8).tobytes()

@@ -65,7 +65,7 @@ def frame(model: fb.Model) -> Footprint:
     return total([_packed(shell, shell), *(_buffer(model, index) for index in sorted(entries))])
 
 
-def tensor_footprint(model: fb.Model, tensor: Any, *, is_constant: bool) -> Footprint:
+def tensor_footprint(model: fb.Model, tensor: fb.Tensor, *, is_constant: bool) -> Footprint:
     """A tensor of the main subgraph with its buffer, which a constant shares with those of equal bytes."""
     part = _packed(tensor, _holder(tensor)) + Footprint(own=_SLOT)
     if tensor.buffer == 0:
@@ -82,12 +82,12 @@ def data_digest(model: fb.Model, buffer: int) -> str:
     return hashlib.sha256(fb.buffer_bytes(model.buffers[buffer])).hexdigest()
 
 
-def op_footprint(model: fb.Model, op: Any) -> Footprint:
+def op_footprint(model: fb.Model, op: fb.Operator) -> Footprint:
     """An op of the main subgraph with its op type; the tensors are parts of their own."""
     return _packed(op, _holder()) + Footprint(own=_SLOT) + op_code_footprint(model, op)
 
 
-def op_code_footprint(model: fb.Model, op: Any) -> Footprint:
+def op_code_footprint(model: fb.Model, op: fb.Operator) -> Footprint:
     """The op type of an op, which is there once for all that have it."""
     code = copy(model.operatorCodes[op.opcodeIndex])
     packed = _packed(code, _holder(code=code))
@@ -104,7 +104,7 @@ def _buffer(model: fb.Model, index: int) -> Footprint:
     return _packed(entry, _holder()) + Footprint(own=_SLOT)
 
 
-def _packed(part: Any, model: Any) -> Footprint:
+def _packed(part: Any, model: fb.Model) -> Footprint:
     """Pack a part twice: the second time everything that can be shared is there, and only its own bytes are new."""
     builder = fb.SteadyBuilder(1 << 12)
     fb.ready_to_pack(model)
@@ -117,10 +117,10 @@ def _packed(part: Any, model: Any) -> Footprint:
     return Footprint(own=builder.Offset() - before, items=items)
 
 
-def _holder(tensor: Any = None, code: Any = None) -> Any:
+def _holder(tensor: fb.Tensor | None = None, code: fb.OperatorCode | None = None) -> fb.Model:
     """A model that holds nothing but the part."""
-    shell = schema.ModelT()
-    graph = schema.SubGraphT()
+    shell: fb.Model = schema.ModelT()
+    graph: fb.SubGraph = schema.SubGraphT()
     graph.tensors = [] if tensor is None else [tensor]
     shell.subgraphs, shell.operatorCodes = [graph], [] if code is None else [code]
     return shell

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -31,11 +30,11 @@ def read_graph(model: fb.Model, index: int = 0) -> Graph:
     return Graph(tensors=tensors, ops=ops, inputs=_indices(subgraph.inputs), outputs=_indices(subgraph.outputs))
 
 
-def _indices(values: Any) -> tuple[int, ...]:
-    return () if values is None else tuple(int(v) for v in values if v >= 0)
+def _indices(values: fb.Indices | None) -> tuple[int, ...]:
+    return tuple(i for i in fb.indices(values) if i >= 0)
 
 
-def read_tensor(model: fb.Model, tensor: Any) -> Tensor:
+def read_tensor(model: fb.Model, tensor: fb.Tensor) -> Tensor:
     """Read one tensor of a parsed model."""
     dtype, shape = fb.TENSOR_DTYPES[tensor.type], fb.shape_of(tensor)
     item = _ITEM_BYTES[dtype] if dtype in _ITEM_BYTES else np.dtype(dtype).itemsize
@@ -48,7 +47,7 @@ def read_tensor(model: fb.Model, tensor: Any) -> Tensor:
     )
 
 
-def _op(model: fb.Model, op: Any, tensors: tuple[Tensor, ...], computed: set[int]) -> Op:
+def _op(model: fb.Model, op: fb.Operator, tensors: tuple[Tensor, ...], computed: set[int]) -> Op:
     """One op; a variable is no activation of it, and neither is a constant of no elements, which has no data."""
     name = fb.op_type(model, op)
     inputs = _indices(op.inputs)
@@ -144,7 +143,7 @@ def output_specs(model: fb.Model) -> tuple[TensorSpec, ...]:
     return _specs(model, model.subgraphs[0].outputs, "outputs")
 
 
-def _specs(model: fb.Model, indices: Any, side: str) -> tuple[TensorSpec, ...]:
+def _specs(model: fb.Model, indices: fb.Indices, side: str) -> tuple[TensorSpec, ...]:
     keys: dict[int, str] = {}
     for signature in model.signatureDefs or []:
         if (signature.subgraphIndex or 0) == 0:

@@ -8,7 +8,7 @@ from typing import Any
 
 from autoselect.diagnosis.result import wide_rows
 from autoselect.domain.layers import LayerTable, Node
-from autoselect.quantize.repairing.bias import Shift
+from autoselect.quantize.repairing.built import Shift
 
 NODES = tuple(
     Node(index=i, name=name, op_type=op_type, outputs=(name,))

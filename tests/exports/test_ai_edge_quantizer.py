@@ -13,6 +13,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.exports.ai_edge_quantizer import aeq_recipe
 from autoselect.exports.member_ops import MemberOp, member_ops
 from autoselect.quantize.building.kinds import node_kinds
+from autoselect.quantize.building.left_out import left_out
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -43,7 +44,7 @@ def test_the_same_ops_are_integer_but_for_those_that_it_cannot_do(
         denied = frozenset(node.name for node in prepared.nodes if rng.random() < share)
         recipe = Recipe(denylisted_nodes=denied)
         built = prepared.builder.build(recipe)
-        kinds = node_kinds(recipe, prepared.nodes, built.fallbacks)
+        kinds = node_kinds(left_out(recipe, prepared.nodes), prepared.nodes, built.fallbacks)
         tool = quantizer.Quantizer(
             bytes(source.float_model), aeq_recipe(member_ops(graph, names, prepared.nodes, kinds, denied), recipe)
         )

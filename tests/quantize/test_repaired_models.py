@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoselect.domain.recipe import REPAIRS, Recipe
-from autoselect.quantize.repairing import bias, weighted_ops
+from autoselect.quantize.repairing import bias, input_means, weighted_ops
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
@@ -275,8 +275,8 @@ def test_layers_whose_shapes_are_not_the_files_are_not_measured() -> None:
     prepared = two_layers("the same everywhere")
     model = fb.parse(prepared.calibrated.content)
     model.subgraphs[0].tensors[model.subgraphs[0].operators[-1].outputs[0]].shape = np.array([1, 1, 1, 8])
-    assert len(bias.measure_means(prepared.calibrated.content, prepared.fed())) == 2
-    assert len(bias.measure_means(fb.serialise(model), prepared.fed())) == 1
+    assert len(input_means.measure_means(prepared.calibrated.content, prepared.fed())) == 2
+    assert len(input_means.measure_means(fb.serialise(model), prepared.fed())) == 1
 
 
 BIASES = {"to the limit": (10, None), "beyond it": (11, "does not fit int32")}

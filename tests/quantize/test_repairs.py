@@ -15,8 +15,9 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.domain.recipe import REPAIRS, Recipe
 from autoselect.errors import BuildError
 from autoselect.quantize.building.build import Builder, Candidate
-from autoselect.quantize.building.wholes import Whole, make_wholes
+from autoselect.quantize.building.wholes import make_wholes
 from autoselect.quantize.repairing import bias, weight_scales, weighted_ops
+from autoselect.quantize.repairing.built import Built, Shift
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
@@ -188,7 +189,7 @@ def test_what_is_left_of_a_shift_is_less_than_what_was_there() -> None:
     assert all(shift.after < 0.05 for shift in shifts)
 
 
-def corrected(candidate: Candidate) -> list[bias.Shift]:
+def corrected(candidate: Candidate) -> list[Shift]:
     return [shift for shift in candidate.shifts.values() if shift.reason is None]
 
 
@@ -254,60 +255,60 @@ def test_every_repair_gives_a_model_that_runs_with_no_float_op(name: str) -> Non
 # ------------------------------------------------------------------------------------------------- bad input
 
 
-def assembled(prepared: zoo.Prepared) -> tuple[Whole, Any]:
+def assembled(prepared: zoo.Prepared) -> tuple[Built, Any]:
     return make_wholes(prepared.kit, Recipe()).integer, fb.parse(prepared.calibrated.content)
 
 
-def first_weighted(assembly: Whole) -> Any:
+def first_weighted(assembly: Built) -> Any:
     ops = assembly.model.subgraphs[0].operators
     return next(op for op in ops if fb.op_type(assembly.model, op) == "CONV_2D")
 
 
-def nan_means(_assembly: Whole, _float_model: Any, means: dict[int, np.ndarray]) -> None:
+def nan_means(_assembly: Built, _float_model: Any, means: dict[int, np.ndarray]) -> None:
     index = min(means)
     means[index] = np.full_like(means[index], np.nan)
 
 
-def no_means(_assembly: Whole, _float_model: Any, means: dict[int, np.ndarray]) -> None:
+def no_means(_assembly: Built, _float_model: Any, means: dict[int, np.ndarray]) -> None:
     del means[min(means)]
 
 
-def zero_scale(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def zero_scale(assembly: Built, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
     op = first_weighted(assembly)
     quantization = assembly.model.subgraphs[0].tensors[op.inputs[1]].quantization
     quantization.scale = np.zeros_like(quantization.scale)
 
 
-def full_bias(assembly: Whole, _float_model: Any, means: dict[int, np.ndarray]) -> None:
+def full_bias(assembly: Built, _float_model: Any, means: dict[int, np.ndarray]) -> None:
     model, op = assembly.model, first_weighted(assembly)
     tensor = model.subgraphs[0].tensors[op.inputs[2]]
     tensor.buffer = editing.add_buffer(model, np.full(32, np.iinfo(np.int32).max, dtype=np.int32))
     means[min(means)] = means[min(means)] * 1e6
 
 
-def computed_bias(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def computed_bias(assembly: Built, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
     first_weighted(assembly).inputs[2] = first_weighted(assembly).outputs[0]
 
 
-def constant_input(_assembly: Whole, float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def constant_input(_assembly: Built, float_model: Any, _means: dict[int, np.ndarray]) -> None:
     op = next(op for op in float_model.subgraphs[0].operators if fb.op_type(float_model, op) == "CONV_2D")
     float_model.subgraphs[0].tensors[op.inputs[0]].buffer = editing.add_buffer(
         float_model, np.zeros((1, 8, 8, 3), "f4")
     )
 
 
-def computed_weights(assembly: Whole, float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def computed_weights(assembly: Built, float_model: Any, _means: dict[int, np.ndarray]) -> None:
     for model in (assembly.model, float_model):
         op = next(op for op in model.subgraphs[0].operators if fb.op_type(model, op) == "CONV_2D")
         model.subgraphs[0].tensors[op.inputs[1]].buffer = 0
 
 
-def other_weights(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def other_weights(assembly: Built, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
     tensor = assembly.model.subgraphs[0].tensors[first_weighted(assembly).inputs[1]]
     tensor.shape = np.array([32, 27, 1, 1], dtype=np.int32)
 
 
-def wide_bias(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def wide_bias(assembly: Built, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
     model, op = assembly.model, first_weighted(assembly)
     tensor = model.subgraphs[0].tensors[op.inputs[2]]
     tensor.type, tensor.buffer = schema.TensorType.INT64, editing.add_buffer(model, np.zeros(32, dtype=np.int64))
@@ -328,7 +329,7 @@ BAD = {
 
 @pytest.mark.parametrize(("spoil", "reason"), BAD.values(), ids=BAD)
 def test_what_cannot_be_corrected_is_left_as_it_was_with_the_reason(
-    spoil: Callable[[Whole, Any, dict[int, np.ndarray]], None], reason: str
+    spoil: Callable[[Built, Any, dict[int, np.ndarray]], None], reason: str
 ) -> None:
     prepared = biased()
     assembly, float_model = assembled(prepared)
@@ -344,7 +345,7 @@ def test_what_cannot_be_corrected_is_left_as_it_was_with_the_reason(
     assert [s.reason for s in shifts.values()].count(None) == 4
 
 
-def nan_weights(_assembly: Whole, float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def nan_weights(_assembly: Built, float_model: Any, _means: dict[int, np.ndarray]) -> None:
     op = next(op for op in float_model.subgraphs[0].operators if fb.op_type(float_model, op) == "CONV_2D")
     tensor = float_model.subgraphs[0].tensors[op.inputs[1]]
     values = fb.constant_values(float_model, tensor).copy()
@@ -352,12 +353,12 @@ def nan_weights(_assembly: Whole, float_model: Any, _means: dict[int, np.ndarray
     tensor.buffer = editing.add_buffer(float_model, values)
 
 
-def no_input_scale(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def no_input_scale(assembly: Built, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
     tensors = assembly.model.subgraphs[0].tensors
     tensors[first_weighted(assembly).inputs[0]].quantization.scale = np.array([np.inf], dtype=np.float32)
 
 
-def full_coarse_bias(assembly: Whole, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
+def full_coarse_bias(assembly: Built, _float_model: Any, _means: dict[int, np.ndarray]) -> None:
     """Twice as much at the scale of the products."""
     full_bias(assembly, _float_model, {0: np.zeros(1)})
     quantization = assembly.model.subgraphs[0].tensors[first_weighted(assembly).inputs[2]].quantization
@@ -375,7 +376,7 @@ BAD_TO_REROUND = {
 
 @pytest.mark.parametrize(("spoil", "reason"), BAD_TO_REROUND.values(), ids=BAD_TO_REROUND)
 def test_weights_that_cannot_have_other_scales_keep_theirs_with_the_reason(
-    spoil: Callable[[Whole, Any, dict[int, np.ndarray]], None], reason: str
+    spoil: Callable[[Built, Any, dict[int, np.ndarray]], None], reason: str
 ) -> None:
     assembly, float_model = assembled(biased())
     spoil(assembly, float_model, {})

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import Node
-from autoselect.domain.recipe import Recipe, resolve
+from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError
-from autoselect.quantize import names
+from autoselect.quantize.building import passes
 from autoselect.quantize.building.blueprint import Blueprint, Plan
+from autoselect.quantize.building.left_out import LeftOut, left_out
 from autoselect.quantize.building.parts import Stock, read_parts
 from autoselect.quantize.building.stitch import stitch
-from autoselect.quantize.building.wholes import Whole, Wholes, whole_builds
+from autoselect.quantize.building.wholes import Wholes, whole_builds
 from autoselect.quantize.calibrated import CalibratedModel
-from autoselect.quantize.repairing.bias import Shift
-from autoselect.quantize.repairing.repairs import RepairKit, repair_candidate
+from autoselect.quantize.repairing.built import Built, Shift
+from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.quantize.repairing.weighted_ops import why_untouched
-from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
 
 __all__ = [
     "BUILDER_VERSION",
@@ -30,8 +31,6 @@ __all__ = [
     "CalibratedModel",
     "Candidate",
     "corrects_biases",
-    "denied_nodes",
-    "float_nodes",
 ]
 
 BUILDER_VERSION = "3"
@@ -79,10 +78,11 @@ class Builder:
             RecipeError: If the recipe names what the model does not have.
             BuildError: If the quantizer refuses the model.
         """
-        plan = self.plan(recipe)
-        wholes, (_, stock) = self._whole_builds(recipe), self._pieces(recipe)
-        model = stitch(plan, stock)
-        sequential = self._repaired(model, plan, recipe)
+        chosen = left_out(recipe, self._nodes)
+        wholes, (blueprint, stock) = self._whole_builds(recipe), self._pieces(recipe)
+        plan = self._plan(blueprint, chosen)
+        built = Built(model=stitch(plan, stock), places=plan.places, repairs=recipe.repairs)
+        model = passes.run(passes.CANDIDATE, built, self._kit).model
         content = fb.serialise(model)
         kinds = {node.name: kind for node, kind in zip(self._nodes, plan.kinds, strict=True)}
         return Candidate(
@@ -90,9 +90,9 @@ class Builder:
             sha256=hashlib.sha256(content).hexdigest(),
             graph=reader.read_graph(model),
             kinds=kinds,
-            fallbacks=self._fallbacks(recipe, kinds, wholes),
+            fallbacks=_fallbacks(chosen, kinds, wholes),
             places=plan.places,
-            shifts=self._shifts(kinds, wholes, sequential) if corrects_biases(recipe) else {},
+            shifts=self._shifts(kinds, wholes, built.shifts) if corrects_biases(recipe) else {},
             skipped={node.name: _skipped(node.index, wholes.of(kinds[node.name])) for node in self._nodes},
         )
 
@@ -103,11 +103,11 @@ class Builder:
             RecipeError: If the recipe names what the model does not have.
             BuildError: If the quantizer refuses the model.
         """
-        denied, in_float = denied_nodes(recipe, self._nodes), float_nodes(recipe, self._nodes)
-        place = {node.index: i for i, node in enumerate(self._nodes)}
-        positions = [place[index] for index in denied]
-        blueprint, _ = self._pieces(recipe)
-        return blueprint.plan(positions, recipe.fallback, {i for i in positions if self._nodes[i].name in in_float})
+        return self._plan(self._pieces(recipe)[0], left_out(recipe, self._nodes))
+
+    def _plan(self, blueprint: Blueprint, chosen: LeftOut) -> Plan:
+        denied = [place for place, node in enumerate(self._nodes) if node.index in chosen.nodes]
+        return blueprint.plan(denied, in_float=[i for i in denied if self._nodes[i].name in chosen.in_float])
 
     def blueprint(self, recipe: Recipe) -> Blueprint:
         """What the candidates of a recipe's granularity, interface and repairs are put together from.
@@ -129,38 +129,14 @@ class Builder:
         make = partial(read_parts, self._whole_builds(key), self._nodes, key.io_type)
         return self._kit.remember(("parts", self._nodes, key), make)
 
-    def _repaired(self, model: fb.Model, plan: Plan, recipe: Recipe) -> Mapping[int, Shift]:
-        if "bias-sequential" not in recipe.repairs:
-            return {}
-        _, float_model = self._kit.calibrated(recipe.repairs)
-        names.unshare_operands(model)
-        found = repair_candidate(model, float_model, plan.places, recipe.repairs, self._kit)
-        editing.share_equal_constants(model)
-        editing.drop_unused_buffers(model)
-        editing.order_operator_codes(model)
-        return found
-
-    def _fallbacks(self, recipe: Recipe, kinds: Mapping[str, str], wholes: Wholes) -> dict[str, str]:
-        """Why denylisted nodes are float where the recipe wants them hybrid."""
-        if recipe.fallback == "float":
-            return {}
-        in_float = float_nodes(recipe, self._nodes)
-        found = {}
-        for index, node in denied_nodes(recipe, self._nodes).items():
-            if kinds[node.name] == "integer":
-                raise BuildError(f"The node {node.name!r} is denylisted, but the candidate has it in integers.")
-            if kinds[node.name] == "float" and node.name not in in_float:
-                found[node.name] = wholes.kept_float[index]
-        return found
-
-    def _shifts(self, kinds: Mapping[str, str], wholes: Wholes, sequential: Mapping[int, Shift]) -> dict[str, Shift]:
+    def _shifts(self, kinds: Mapping[str, str], wholes: Wholes, of_candidate: Mapping[int, Shift]) -> dict[str, Shift]:
         """What bias correction found at each node, or why there is nothing."""
         found = {}
         for node in self._nodes:
             kind = kinds[node.name]
             whole = wholes.of(kind).shifts
             nothing = Shift(before=math.nan, after=math.nan, reason=why_untouched(node.op_type, kind))
-            found[node.name] = sequential.get(node.index) or whole.get(node.index) or nothing
+            found[node.name] = of_candidate.get(node.index) or whole.get(node.index) or nothing
         return found
 
 
@@ -169,26 +145,16 @@ def corrects_biases(recipe: Recipe) -> bool:
     return bool({"bias", "bias-sequential"} & set(recipe.repairs))
 
 
-def _skipped(index: int, whole: Whole) -> dict[str, str]:
+def _fallbacks(chosen: LeftOut, kinds: Mapping[str, str], wholes: Wholes) -> dict[str, str]:
+    """Why denylisted nodes are float where the recipe wants them hybrid."""
+    found = {}
+    for index, node in chosen.nodes.items():
+        if kinds[node.name] == "integer":
+            raise BuildError(f"The node {node.name!r} is denylisted, but the candidate has it in integers.")
+        if kinds[node.name] == "float" and node.name not in chosen.in_float:
+            found[node.name] = wholes.hybrid.kept_float[index]
+    return found
+
+
+def _skipped(index: int, whole: Built) -> dict[str, str]:
     return {name: reasons[index] for name, reasons in whole.skipped.items() if index in reasons}
-
-
-def denied_nodes(recipe: Recipe, nodes: Sequence[Node]) -> dict[int, Node]:
-    """The nodes that a recipe leaves out of integers, by index, in graph order.
-
-    Raises:
-        RecipeError: If the recipe names what the model does not have.
-    """
-    chosen = resolve(recipe, {node.name: node.op_type for node in nodes}).denylisted_nodes
-    return {node.index: node for node in nodes if node.name in chosen}
-
-
-def float_nodes(recipe: Recipe, nodes: Sequence[Node]) -> frozenset[str]:
-    """The denylisted nodes that stay float where the others become hybrid.
-
-    Raises:
-        RecipeError: If the recipe names what the model does not have, or what is not denylisted.
-    """
-    if not recipe.float_nodes:
-        return frozenset()
-    return resolve(recipe, {node.name: node.op_type for node in nodes}).float_nodes

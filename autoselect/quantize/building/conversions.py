@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import BuildError
 from autoselect.quantize.building.blueprint import Conversion
+from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import footprint as fp
 
 _VERSIONS = {"QUANTIZE": 1, "DEQUANTIZE": 2}
@@ -19,7 +19,7 @@ _VERSIONS = {"QUANTIZE": 1, "DEQUANTIZE": 2}
 @cache
 def conversion_footprint(op_type: str) -> fp.Footprint:
     """What one takes in a file, its tensors aside."""
-    shell = schema.ModelT()
+    shell: fb.Model = schema.ModelT()
     shell.operatorCodes = [conversion_code(op_type, [])]
     return fp.op_footprint(shell, conversion_op(0, 0, 0))
 
@@ -37,16 +37,16 @@ def sorted_chain(chain: Iterable[Conversion], own: int) -> list[Conversion]:
     return found
 
 
-def conversion_code(op_type: str, tensors: Iterable[Any]) -> Any:
+def conversion_code(op_type: str, tensors: Iterable[fb.Tensor]) -> fb.OperatorCode:
     """The op type of a conversion between tensors."""
-    code = schema.OperatorCodeT()
+    code: fb.OperatorCode = schema.OperatorCodeT()
     code.builtinCode = getattr(schema.BuiltinOperator, op_type)
     code.version = _VERSIONS[op_type] + any(t.type == schema.TensorType.INT16 for t in tensors)
     return code
 
 
-def conversion_op(code: int, source: int, result: int) -> Any:
+def conversion_op(code: int, source: int, result: int) -> fb.Operator:
     """A QUANTIZE or DEQUANTIZE."""
-    op = schema.OperatorT()
+    op: fb.Operator = schema.OperatorT()
     op.opcodeIndex, op.inputs, op.outputs = code, [source], [result]
     return op

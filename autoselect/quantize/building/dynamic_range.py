@@ -9,13 +9,14 @@ kernels, and hybrid ops run on the host.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.quantize.repairing.built import Built
+from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
@@ -58,20 +59,15 @@ HYBRID_KERNELS: dict[str, HybridKernel] = {
 _GROUPED_CONV_VERSION = 6
 
 
-def to_hybrid(model: fb.Model, op_indices: Collection[int]) -> dict[int, str]:
-    """Turn float ops of the main subgraph into hybrid ops, in place.
+def make_hybrid(built: Built, _kit: RepairKit) -> None:
+    """Pass: turn the float ops of the main subgraph into hybrid ones.
 
-    Args:
-        model: A parsed model; buffers that nothing uses any more are left to the caller to drop.
-        op_indices: Ops to turn.
-
-    Returns:
-        For each op that had to stay float, why.
+    Needs a float model. Gives hybrid ops wherever there are kernels, ``kept_float``, and buffers that nothing uses.
     """
+    model = built.model
     kept: dict[int, str] = {}
     turned: dict[int, HybridKernel] = {}
-    for index in sorted(op_indices):
-        op = model.subgraphs[0].operators[index]
+    for index, op in enumerate(model.subgraphs[0].operators):
         kernel = HYBRID_KERNELS.get(fb.op_type(model, op))
         reason = "no hybrid kernel" if kernel is None else _obstacle(model, op, kernel)
         if kernel is None or reason:
@@ -80,14 +76,14 @@ def to_hybrid(model: fb.Model, op_indices: Collection[int]) -> dict[int, str]:
             turned[index] = kernel
     for index, kernel in turned.items():
         _turn(model, model.subgraphs[0].operators[index], kernel, set(turned))
-    return kept
+    built.kept_float = kept
 
 
-def _weight_positions(op: Any, kernel: HybridKernel) -> list[int]:
+def _weight_positions(op: fb.Operator, kernel: HybridKernel) -> list[int]:
     return [p for p in kernel.weights if p < len(op.inputs) and op.inputs[p] >= 0]
 
 
-def _obstacle(model: fb.Model, op: Any, kernel: HybridKernel) -> str:
+def _obstacle(model: fb.Model, op: fb.Operator, kernel: HybridKernel) -> str:
     """Why the op cannot become hybrid; empty if it can."""
     tensors = [model.subgraphs[0].tensors[op.inputs[p]] for p in _weight_positions(op, kernel)]
     if not tensors or not all(fb.is_constant(model, t) for t in tensors):
@@ -99,7 +95,7 @@ def _obstacle(model: fb.Model, op: Any, kernel: HybridKernel) -> str:
     return ""
 
 
-def _turn(model: fb.Model, op: Any, kernel: HybridKernel, turned: set[int]) -> None:
+def _turn(model: fb.Model, op: fb.Operator, kernel: HybridKernel, turned: set[int]) -> None:
     op.inputs = np.array(op.inputs)
     for position in _weight_positions(op, kernel):
         op.inputs[position] = _quantized_tensor(model, int(op.inputs[position]), kernel.axis, turned)
@@ -111,7 +107,7 @@ def _turn(model: fb.Model, op: Any, kernel: HybridKernel, turned: set[int]) -> N
     code.version = max(code.version, version)
 
 
-def _is_grouped(model: fb.Model, op: Any) -> bool:
+def _is_grouped(model: fb.Model, op: fb.Operator) -> bool:
     tensors = model.subgraphs[0].tensors
     return bool(fb.shape_of(tensors[op.inputs[0]])[3] != fb.shape_of(tensors[op.inputs[1]])[3])
 
@@ -125,28 +121,14 @@ def _quantized_tensor(model: fb.Model, index: int, axis: int | None, turned: set
     readers = {i for i, op in enumerate(graph.operators) if index in op.inputs}
     levels, scales = quantize_weights(fb.constant_values(model, tensor), axis)
     if not readers <= turned:
-        tensor = _copy(tensor)
+        tensor = copy(tensor)
+        tensor.name = (tensor.name or b"") + b"_int8"
         graph.tensors.append(tensor)
         index = len(graph.tensors) - 1
     tensor.type = schema.TensorType.INT8
     tensor.buffer = editing.add_buffer(model, levels)
-    tensor.quantization = _parameters(scales, axis or 0)
+    tensor.quantization = editing.symmetric(scales, axis or 0)
     return index
-
-
-def _copy(tensor: Any) -> Any:
-    twin = schema.TensorT()
-    vars(twin).update(vars(tensor))
-    twin.name = tensor.name + b"_int8"
-    return twin
-
-
-def _parameters(scales: np.ndarray, axis: int) -> Any:
-    parameters = schema.QuantizationParametersT()
-    parameters.scale = scales
-    parameters.zeroPoint = np.zeros(scales.size, dtype=np.int64)
-    parameters.quantizedDimension = axis
-    return parameters
 
 
 def quantize_weights(weights: np.ndarray, axis: int | None) -> tuple[np.ndarray, np.ndarray]:

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.layers import Node
-from autoselect.domain.recipe import Recipe
-from autoselect.quantize.building.build import denied_nodes, float_nodes
+from autoselect.quantize.building.left_out import LeftOut
 
 _KEPT_INTEGER = frozenset(
     {
@@ -19,20 +18,16 @@ _KEPT_INTEGER = frozenset(
 """Reasons in runs of builder 1, which could not take such a node out of integers."""
 
 
-def node_kinds(recipe: Recipe, nodes: Sequence[Node], fallbacks: Mapping[str, str]) -> dict[str, str]:
+def node_kinds(chosen: LeftOut, nodes: Sequence[Node], fallbacks: Mapping[str, str]) -> dict[str, str]:
     """Say of each node whether it is ``integer``, ``hybrid`` or ``float``.
 
     Args:
-        recipe: Of the candidate.
+        chosen: Of the candidate's recipe.
         nodes: All nodes of the model.
         fallbacks: As :class:`autoselect.quantize.building.build.Candidate` has them.
-
-    Raises:
-        RecipeError: If the recipe names what the model does not have.
     """
-    denied = {node.name for node in denied_nodes(recipe, nodes).values()}
-    in_float = denied if recipe.fallback == "float" else float_nodes(recipe, nodes)
-    return {n.name: _kind(n.name in denied, n.name in in_float, fallbacks.get(n.name)).value for n in nodes}
+    denied = chosen.names
+    return {n.name: _kind(n.name in denied, n.name in chosen.in_float, fallbacks.get(n.name)).value for n in nodes}
 
 
 def _kind(denied: bool, in_float: bool, reason: str | None) -> OpKind:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
 
 from autoselect.domain.graph import Op, OpKind
 from autoselect.domain.layers import Node
@@ -17,7 +16,8 @@ from autoselect.errors import BuildError
 from autoselect.quantize.building.blueprint import Blueprint, Choice, Conversion, Cost, Part
 from autoselect.quantize.building.conversions import conversion_footprint, sorted_chain
 from autoselect.quantize.building.slots import Slots
-from autoselect.quantize.building.wholes import Whole, Wholes
+from autoselect.quantize.building.wholes import Wholes
+from autoselect.quantize.repairing.built import Built
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import footprint as fp
@@ -34,8 +34,8 @@ class Piece:
         intermediates: Constants likewise.
     """
 
-    op: Any
-    code: Any
+    op: fb.Operator
+    code: fb.OperatorCode
     inputs: tuple[int | None, ...]
     intermediates: tuple[int, ...]
 
@@ -55,10 +55,10 @@ class Stock:
 
     frame: fb.Model
     pieces: Mapping[tuple[str, int], Piece]
-    tensors: Sequence[Any]
+    tensors: Sequence[fb.Tensor]
     value_of: Sequence[int]
     names: tuple[Sequence[str], Sequence[str]]
-    constants: Sequence[tuple[Any, Any]]
+    constants: Sequence[tuple[fb.Tensor, fb.Buffer]]
 
 
 def is_node(float_op: Op, integer_op: Op) -> bool:
@@ -124,7 +124,7 @@ class _Reader:
         self._slots = Slots(wholes, io_type)
         self._book = _Book()
         self._pieces: dict[tuple[str, int], Piece] = {}
-        self._constants: list[tuple[Any, Any]] = []
+        self._constants: list[tuple[fb.Tensor, fb.Buffer]] = []
         self._constant_at: dict[Hashable, int] = {}
         self._constant_footprints: dict[int, fp.Footprint] = {}
         self._graphs = {
@@ -194,7 +194,7 @@ class _Reader:
                 forms["integer"] = self._draft(index, "integer", twins[index])
             if not is_twin or index in node_at:
                 forms["float"] = self._draft(index, "float", index)
-            if index in node_at and index not in self._wholes.kept_float:
+            if index in node_at and index not in self._wholes.hybrid.kept_float:
                 forms["hybrid"] = self._draft(index, "hybrid", index)
             raw = self._wholes.in_float.model.subgraphs[0].operators[index]
             values = tuple(self._slots.value_of[self._slots.of_float[int(t)]] for t in raw.outputs)
@@ -233,7 +233,7 @@ class _Reader:
         self._book.add(owner, footprint)
         return _Draft(owner, footprint, Part(source, position, reads, writes, Cost(0, 0), record))
 
-    def _constant(self, whole: Whole, tensor: int, source: str) -> int:
+    def _constant(self, whole: Built, tensor: int, source: str) -> int:
         """Number of a constant, behind those of the slots; equal ones of all builds are one."""
         made = whole.model.subgraphs[0].tensors[tensor]
         key: Hashable = (source, tensor)
@@ -330,7 +330,7 @@ def _frame(model: fb.Model) -> fp.Footprint:
     return fp.total([fp.frame(model), *codes])
 
 
-def _constant_footprint(model: fb.Model, tensor: Any, key: Hashable) -> fp.Footprint:
+def _constant_footprint(model: fb.Model, tensor: fb.Tensor, key: Hashable) -> fp.Footprint:
     """A constant, which is there once for all that need it."""
     is_constant = fb.is_constant(model, tensor) and not tensor.isVariable
     if not is_constant:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -65,7 +64,7 @@ class Slots:
         """
         self._float, self._integer = wholes.in_float, wholes.integer
         self.values: list[Value] = []
-        self.tensors: list[Any] = []
+        self.tensors: list[fb.Tensor] = []
         self.value_of: list[int] = []
         self.of_float: dict[int, int] = {}
         self.of_integer: dict[int, int] = {}
@@ -122,7 +121,7 @@ class Slots:
                     name = fb.tensor_name(graph.tensors[tensor])
                     self.of_integer[tensor] = self._new_value(name, graph.tensors[tensor])
 
-    def _converts(self, model: fb.Model, op: Any) -> bool:
+    def _converts(self, model: fb.Model, op: fb.Operator) -> bool:
         return fb.op_type(model, op) in fb.CONVERSIONS and int(op.inputs[0]) in self.of_integer
 
     def _convert(self, source: int, result: int) -> None:
@@ -142,13 +141,13 @@ class Slots:
             self.values[value].in_integer = slot
         return slot
 
-    def _new_value(self, name: str, tensor: Any, *, is_constant: bool = False) -> int:
+    def _new_value(self, name: str, tensor: fb.Tensor, *, is_constant: bool = False) -> int:
         self.values.append(Value(name=name))
         slot = self.slot(len(self.values) - 1, tensor, is_constant=is_constant)
         self.values[-1].own.add(slot)
         return slot
 
-    def slot(self, value: int, tensor: Any, *, is_constant: bool = False) -> int:
+    def slot(self, value: int, tensor: fb.Tensor, *, is_constant: bool = False) -> int:
         """The slot of a value in the form of a tensor, a new one if there is none."""
         form = form_of(tensor)
         slots = self.values[value].slots
@@ -230,8 +229,8 @@ class Slots:
             return slot
         twin = copy(tensor)
         twin.type = schema.TensorType.UINT8
-        twin.quantization = copy(tensor.quantization)
-        twin.quantization.zeroPoint = np.asarray(tensor.quantization.zeroPoint) + _SIGNED_TO_UNSIGNED
+        twin.quantization = copy(fb.parameters(tensor))
+        twin.quantization.zeroPoint = np.asarray(fb.zero_points_of(tensor)) + _SIGNED_TO_UNSIGNED
         return self.slot(self.value_of[slot], twin)
 
     def parent(self, own: int, slot: int) -> int:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy, deepcopy
-from typing import Any
 
 import numpy as np
 
 from autoselect.quantize.building.blueprint import Conversion, Part, Plan
 from autoselect.quantize.building.conversions import conversion_code, conversion_op
 from autoselect.quantize.building.parts import Piece, Stock
-from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
 
@@ -27,7 +25,7 @@ def stitch(plan: Plan, stock: Stock) -> fb.Model:
 
     Returns:
         An editable model that shares nothing with the stock that an edit in place could reach. Equal constants are one
-        tensor.
+        tensor; buffers of the frame that nothing uses are still there.
     """
     return _Stitcher(plan, stock).model()
 
@@ -40,7 +38,7 @@ class _Stitcher:
         self._model.buffers = [copy(buffer) for buffer in frame.buffers]
         self._model.operatorCodes = [copy(code) for code in frame.operatorCodes]
         self._model.metadata = [copy(entry) for entry in frame.metadata or []] or None
-        self._tensors: list[Any] = []
+        self._tensors: list[fb.Tensor] = []
         self._at: dict[int, int] = {}
         self._buffers: dict[int, int] = {}
         self._by_data: dict[bytes, int] = {}
@@ -57,8 +55,6 @@ class _Stitcher:
         main.outputs = self._places(plan.graph.outputs)
         main.tensors = self._tensors
         self._model.signatureDefs = self._signatures()
-        editing.drop_unused_buffers(self._model)
-        editing.order_operator_codes(self._model)
         return self._model
 
     def _places(self, slots: Iterable[int | None]) -> np.ndarray:
@@ -75,7 +71,7 @@ class _Stitcher:
             self._tensors.append(self._tensor(slot))
         return self._at[slot]
 
-    def _tensor(self, slot: int) -> Any:
+    def _tensor(self, slot: int) -> fb.Tensor:
         stock = self._stock
         behind = slot - len(stock.tensors)
         if behind >= 0:
@@ -89,7 +85,7 @@ class _Stitcher:
         tensor.name = stock.names[0 if is_own else 1][slot].encode()
         return tensor
 
-    def _buffer(self, buffer: Any) -> int:
+    def _buffer(self, buffer: fb.Buffer) -> int:
         """Index of a buffer; those of equal data are one."""
         if buffer.data is None or len(buffer.data) == 0:
             return 0
@@ -101,7 +97,7 @@ class _Stitcher:
             self._buffers[id(buffer)] = self._by_data[data]
         return self._buffers[id(buffer)]
 
-    def _op(self, step: Part | Conversion) -> Any:
+    def _op(self, step: Part | Conversion) -> fb.Operator:
         if isinstance(step, Conversion):
             ends = [self._stock.tensors[slot] for slot in (step.reads, step.writes)]
             code = self._code(conversion_code(step.record.op_type, ends))
@@ -116,7 +112,7 @@ class _Stitcher:
         op.intermediates = self._places(piece.intermediates) if piece.intermediates else None
         return op
 
-    def _code(self, wanted: Any) -> int:
+    def _code(self, wanted: fb.OperatorCode) -> int:
         """Index of an op type, of the highest version that an op of it has."""
         key = (wanted.builtinCode, wanted.customCode or b"")
         if key not in self._codes:
@@ -126,7 +122,7 @@ class _Stitcher:
         code.version = max(code.version, wanted.version)
         return self._codes[key]
 
-    def _signatures(self) -> Any:
+    def _signatures(self) -> list[fb.SignatureDef] | None:
         """The float model's, with the candidate's inputs and outputs."""
         frame, main = self._stock.frame, self._model.subgraphs[0]
         float_graph = frame.subgraphs[0]

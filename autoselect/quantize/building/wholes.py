@@ -6,60 +6,39 @@ Knows how each is made and which op of one is which of the other; refuses to kno
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize import names
-from autoselect.quantize.building import dynamic_range
-from autoselect.quantize.calibrated import CalibratedModel
+from autoselect.quantize.building import passes
 from autoselect.quantize.preparing import adoption, converter
-from autoselect.quantize.repairing.bias import Shift
-from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing, repair_whole
-from autoselect.tflite import editing, reader
+from autoselect.quantize.repairing.built import Built, Pass
+from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
 from autoselect.tflite import flatbuffer as fb
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
-    """A whole build under canonical names; each operand is a tensor of its own and has the float model's name.
-
-    Attributes:
-        model: The editable model.
-        places: For each op of the float model, as far as it has a twin here, the place of that.
-        shifts: What bias correction found, by op of the float model.
-        skipped: By name of a repair, why it left an op alone that it is there for.
-    """
-
-    model: fb.Model
-    places: Mapping[int, int]
-    shifts: Mapping[int, Shift]
-    skipped: Mapping[str, Mapping[int, str]]
+from autoselect.tflite import reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wholes:
-    """The whole builds of one model.
+    """The whole builds of one model, under canonical names; each operand is a tensor of its own.
 
     Attributes:
         names: The key to the canonical names.
         in_float: The float model, without what calibration wrote into it.
         hybrid: The same with every op hybrid that can be.
         integer: What the quantizer makes of all of it, or what another one made of it.
-        kept_float: For each op of the float model that cannot be hybrid why.
     """
 
     names: names.NameMap
-    in_float: Whole
-    hybrid: Whole
-    integer: Whole
-    kept_float: Mapping[int, str]
+    in_float: Built
+    hybrid: Built
+    integer: Built
 
-    def of(self, kind: str) -> Whole:
+    def of(self, kind: str) -> Built:
         """The one in which an op is that has become ``kind``."""
         return {"integer": self.integer, "hybrid": self.hybrid}.get(kind, self.in_float)
 
@@ -77,19 +56,18 @@ def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
         ModelError: If a given integer model was not made from this float model.
     """
     calibrated, float_model = kit.calibrated(recipe.repairs)
-    everything = range(len(float_model.subgraphs[0].operators))
-    in_float = _float(calibrated)
-    hybrid = _float(calibrated)
-    kept = dynamic_range.to_hybrid(hybrid, everything)
-    integer, found = _integer(kit, recipe)
-    names.restore_constants(integer, calibrated.names, {index: [place] for index, place in found.items()})
-    same = {index: index for index in everything}
-    whole = [
-        Whole(model=in_float, places=same, shifts={}, skipped=kit.skipped(recipe.repairs)),
-        _repaired(hybrid, float_model, same, recipe, kit),
-        _repaired(integer, float_model, found, recipe, kit),
-    ]
-    return Wholes(names=calibrated.names, in_float=whole[0], hybrid=whole[1], integer=whole[2], kept_float=kept)
+    same = {index: index for index in range(len(float_model.subgraphs[0].operators))}
+
+    def built(steps: Sequence[Pass], model: fb.Model, places: Mapping[int, int]) -> Built:
+        skipped = kit.skipped(recipe.repairs)
+        return passes.run(steps, Built(model=model, places=places, repairs=recipe.repairs, skipped=skipped), kit)
+
+    return Wholes(
+        names=calibrated.names,
+        in_float=built(passes.FLOAT, fb.parse(calibrated.content), same),
+        hybrid=built(passes.HYBRID, fb.parse(calibrated.content), same),
+        integer=built(passes.INTEGER, *_integer(kit, recipe)),
+    )
 
 
 def _integer(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int]]:
@@ -100,13 +78,6 @@ def _integer(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int
         return adoption.adopt(content, float_model, calibrated.names)
     integer = fb.parse(content)
     return integer, _twins(integer, float_model)
-
-
-def _repaired(
-    model: fb.Model, float_model: fb.Model, places: Mapping[int, int], recipe: Recipe, kit: RepairKit
-) -> Whole:
-    repaired = repair_whole(model, float_model, places, recipe.repairs, kit)
-    return Whole(model=model, places=places, shifts=repaired.shifts, skipped=repaired.skipped)
 
 
 def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
@@ -138,21 +109,6 @@ def _with_own_outputs(content: bytes, key: names.NameMap) -> bytes:
     return fb.serialise(model)
 
 
-def _float(calibrated: CalibratedModel) -> fb.Model:
-    """The calibrated model as it was before: no ranges, no intermediate tensors of recurrent ops."""
-    model = fb.parse(calibrated.content)
-    names.hide_unused_outputs(model, calibrated.names)
-    graph = model.subgraphs[0]
-    for tensor in graph.tensors:
-        if not fb.scales(tensor):
-            tensor.quantization = schema.QuantizationParametersT()
-    for op in graph.operators:
-        op.intermediates = None
-    editing.drop_unused_tensors(model)
-    names.restore_constants(model, calibrated.names, {i: [i] for i in range(len(graph.operators))})
-    return model
-
-
 def _twins(built: fb.Model, float_model: fb.Model) -> dict[int, int]:
     """For each op of the float model the place of its twin in a whole build.
 
@@ -169,12 +125,11 @@ def _twins(built: fb.Model, float_model: fb.Model) -> dict[int, int]:
     return found
 
 
-def form_of(tensor: Any) -> tuple[object, ...]:
+def form_of(tensor: fb.Tensor) -> tuple[object, ...]:
     """What tells the forms of one value apart; empty for the form that the float model has it in."""
     if not fb.scales(tensor) or tensor.type not in _QUANTIZED:
         return ()
-    zero_points = tensor.quantization.zeroPoint
-    return (tensor.type, fb.scales(tensor), () if zero_points is None else tuple(map(int, zero_points)))
+    return (tensor.type, fb.scales(tensor), fb.zero_points_of(tensor))
 
 
 _QUANTIZED = (schema.TensorType.INT8, schema.TensorType.UINT8, schema.TensorType.INT16)

@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize import names
-from autoselect.quantize.building.build import Builder, CalibratedModel, denied_nodes
+from autoselect.quantize.building.build import Builder, CalibratedModel
+from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import flatbuffer as fb
@@ -94,7 +94,7 @@ def plan(
     kit = RepairKit(calibrated) if kit is None else kit
     debug, verified = b"", list[Place]()
     if not recipe.repairs and calibrated.integer is None:
-        denied = denied_nodes(recipe, nodes)
+        denied = left_out(recipe, nodes).nodes
         debug = converter.quantize(
             calibrated.content,
             denylisted=[names.canonical_name(i) for i in sorted(denied)],
@@ -148,11 +148,11 @@ def _compared_places(
     return found
 
 
-def _is_comparable(tensor: Any) -> bool:
+def _is_comparable(tensor: fb.Tensor) -> bool:
     return fb.TENSOR_DTYPES[tensor.type] == "float32" or bool(fb.scales(tensor))
 
 
-def _place(node: Node, graph: Any, quantized: int, reference: int, error: int | None) -> Place:
+def _place(node: Node, graph: fb.SubGraph, quantized: int, reference: int, error: int | None) -> Place:
     tensor = graph.tensors[quantized]
     is_float = fb.TENSOR_DTYPES[tensor.type] == "float32"
     return Place(
@@ -161,6 +161,6 @@ def _place(node: Node, graph: Any, quantized: int, reference: int, error: int | 
         quantized=quantized,
         reference=reference,
         error=error,
-        scale=math.nan if is_float else float(tensor.quantization.scale[0]),
-        zero_point=0 if is_float else int(tensor.quantization.zeroPoint[0]),
+        scale=math.nan if is_float else fb.scales(tensor)[0],
+        zero_point=0 if is_float else fb.zero_points_of(tensor)[0],
     )

@@ -86,7 +86,7 @@ def ranges(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) ->
     for tensor, twin in ((model.subgraphs[0].tensors[t], u) for t, u in _twins(model, float_model, places)):
         dtype, scales = fb.TENSOR_DTYPES[tensor.type], fb.scales(tensor)
         if dtype in ("int8", "uint8", "int16") and len(scales) == 1:
-            limits, zero_point = np.iinfo(dtype), int(tensor.quantization.zeroPoint[0])
+            limits, zero_point = np.iinfo(dtype), fb.zero_points_of(tensor)[0]
             found[twin] = ((limits.min - zero_point) * scales[0], (limits.max - zero_point) * scales[0])
     return found
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -97,7 +96,7 @@ class _Aligner:
                 self._pass_on(self._model, op, self._values)
         return Alignment(places=self._places, missing=tuple(missing))
 
-    def _pass_on(self, model: fb.Model, op: Any, values: Mapping[int, _Value]) -> None:
+    def _pass_on(self, model: fb.Model, op: fb.Operator, values: Mapping[int, _Value]) -> None:
         """Note what a RESHAPE brings into another shape."""
         read = self._read(model, op, values)
         if fb.op_type(model, op) in _RESHAPES and len(read) == 1 and len(op.outputs) == 1:
@@ -106,21 +105,21 @@ class _Aligner:
     def _root(self, value: _Value) -> _Value:
         return self._roots.get(value, value)
 
-    def _read(self, model: fb.Model, op: Any, values: Mapping[int, _Value]) -> list[_Value]:
+    def _read(self, model: fb.Model, op: fb.Operator, values: Mapping[int, _Value]) -> list[_Value]:
         """What an op reads; no shapes and indices beside real numbers, which only one model may compute."""
         tensors = model.subgraphs[0].tensors
         read = [int(t) for t in op.inputs if int(t) in values]
         real = [t for t in read if fb.scales(tensors[t]) or fb.TENSOR_DTYPES[tensors[t].type] not in _PLAIN_INTEGERS]
         return [values[t] for t in real or read]
 
-    def _is_helper(self, op: Any, op_type: str) -> bool:
+    def _is_helper(self, op: fb.Operator, op_type: str) -> bool:
         """Whether an op only moves values, or computes a shape."""
         dtypes = [fb.TENSOR_DTYPES[self._graph.tensors[int(t)].type] for t in op.outputs]
         is_quantized = any(fb.scales(self._graph.tensors[int(t)]) for t in op.outputs)
         computes_shape = all(dtype in _PLAIN_INTEGERS for dtype in dtypes) and not is_quantized
         return op_type in MOVERS or op_type in ("SHAPE", "RANK") or computes_shape
 
-    def _twin(self, op: Any, op_type: str) -> int | None:
+    def _twin(self, op: fb.Operator, op_type: str) -> int | None:
         """The float op that an op of the integer model is, among those that are not found yet."""
         alike = [
             index
@@ -140,7 +139,7 @@ class _Aligner:
             fitting = [index for index in alike if self._is_named(op, index) and not reads.values]
         return max(fitting, key=lambda index: (*self._likeness(op, index), -index), default=None)
 
-    def _same_form(self, op: Any, twin: Any) -> bool:
+    def _same_form(self, op: fb.Operator, twin: fb.Operator) -> bool:
         pairs = list(zip(op.outputs, twin.outputs, strict=False))
         tensors, float_tensors = self._graph.tensors, self._float_graph.tensors
         return (
@@ -149,11 +148,11 @@ class _Aligner:
             and all(_option(op, name) == _option(twin, name) for name in _OPTIONS)
         )
 
-    def _likeness(self, op: Any, index: int) -> tuple[float, bool]:
+    def _likeness(self, op: fb.Operator, index: int) -> tuple[float, bool]:
         found = similarity(self._model, op, self._float_model, self._float_graph.operators[index])
         return round(found, 1) if found is not None else 0.0, self._is_named(op, index)
 
-    def _is_named(self, op: Any, index: int) -> bool:
+    def _is_named(self, op: fb.Operator, index: int) -> bool:
         return bool(set(self._op_names[index]) & self._names.get(int(op.outputs[0]), frozenset()))
 
 
@@ -184,11 +183,11 @@ def _names_of_values(model: fb.Model) -> dict[int, frozenset[str]]:
     return {tensor: frozenset(row) for tensor, row in found.items()}
 
 
-def _option(op: Any, name: str) -> object:
+def _option(op: fb.Operator, name: str) -> object:
     return getattr(op.builtinOptions, name, None)
 
 
-def same_shape(first: Any, second: Any) -> bool:
+def same_shape(first: fb.Tensor, second: fb.Tensor) -> bool:
     """Whether sizes agree wherever both tensors fix them."""
     if fb.shape_of(first) == fb.shape_of(second):
         return True
@@ -199,7 +198,7 @@ def same_shape(first: Any, second: Any) -> bool:
 # ---------------------------------------------------------------------------------------------------- weights
 
 
-def similarity(model: fb.Model, op: Any, float_model: fb.Model, twin: Any) -> float | None:
+def similarity(model: fb.Model, op: fb.Operator, float_model: fb.Model, twin: fb.Operator) -> float | None:
     """Cosine of an op's weights and those of a float op; -1 for other shapes, None where there are none."""
     found = []
     tensors, float_tensors = model.subgraphs[0].tensors, float_model.subgraphs[0].tensors
@@ -223,19 +222,18 @@ def _squeezed(values: np.ndarray) -> tuple[int, ...]:
     return tuple(size for size in values.shape if size != 1)
 
 
-def _real_values(model: fb.Model, tensor: Any) -> np.ndarray | None:
+def _real_values(model: fb.Model, tensor: fb.Tensor) -> np.ndarray | None:
     """What a constant stands for; None for one that is packed, or has no scales."""
     dtype = fb.TENSOR_DTYPES[tensor.type]
     if dtype == "float32":
         return fb.constant_values(model, tensor)
     if dtype not in ("int8", "uint8", "int16", "int32", "int64") or not fb.scales(tensor):
         return None
-    quantization, values = tensor.quantization, fb.constant_values(model, tensor).astype(np.float64)
-    scales = np.asarray(quantization.scale, dtype=np.float64)
-    zero_points = np.zeros(1) if quantization.zeroPoint is None else np.asarray(quantization.zeroPoint, np.float64)
+    values, scales = fb.constant_values(model, tensor).astype(np.float64), np.asarray(fb.scales(tensor))
+    zero_points = np.asarray(fb.zero_points_of(tensor) or (0,), np.float64)
     if len(scales) > 1:
         shape = [1] * values.ndim
-        shape[int(quantization.quantizedDimension)] = len(scales)
+        shape[fb.parameters(tensor).quantizedDimension] = len(scales)
         scales = scales.reshape(shape)
         zero_points = zero_points.reshape(shape) if len(zero_points) > 1 else zero_points
     return np.asarray((values - zero_points) * scales)

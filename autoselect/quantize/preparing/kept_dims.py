@@ -7,7 +7,6 @@ free batch it stands between two RESHAPEs, whose shapes are computed as the mode
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 
@@ -46,13 +45,13 @@ def keep_dimensions(model: fb.Model, float_model: fb.Model) -> None:
     graph.operators = [op for op in graph.operators if id(op) not in gone]
 
 
-def _layers(model: fb.Model) -> list[Any]:
+def _layers(model: fb.Model) -> list[fb.Operator]:
     return [op for op in model.subgraphs[0].operators if fb.op_type(model, op) == "FULLY_CONNECTED"]
 
 
-def _keeps(op: Any) -> bool:
+def _keeps(op: fb.Operator) -> bool:
     return bool(getattr(op.builtinOptions, "keepNumDims", False))
 
 
-def _reshapes(model: fb.Model, op: Any) -> bool:
+def _reshapes(model: fb.Model, op: fb.Operator) -> bool:
     return fb.op_type(model, op) == "RESHAPE"

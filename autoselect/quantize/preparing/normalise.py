@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -72,8 +71,7 @@ def normalise(content: bytes) -> Normalised:
     names.restore(model, key)
     names.restore_constants(model, key, alike)
     editing.share_equal_constants(model)
-    editing.drop_unused_buffers(model)
-    editing.order_operator_codes(model)
+    editing.tidy(model)
     _keep_signatures(model, source)
     return Normalised(
         content=fb.serialise(model),
@@ -112,8 +110,8 @@ def _restore_weights(model: fb.Model, source: fb.Model, places: Mapping[int, Seq
         raise BuildError("the quantizer quantizes weights of it though every op is denied.")
 
 
-def _float_twin(model: fb.Model, tensor: Any, source: fb.Model, index: int) -> Any:
-    twin = schema.TensorT()
+def _float_twin(model: fb.Model, tensor: fb.Tensor, source: fb.Model, index: int) -> fb.Tensor:
+    twin: fb.Tensor = schema.TensorT()
     twin.name, twin.shape, twin.type = tensor.name, tensor.shape, schema.TensorType.FLOAT32
     twin.quantization = schema.QuantizationParametersT()
     twin.buffer = editing.add_buffer(model, fb.constant_values(source, source.subgraphs[0].tensors[index]))

@@ -8,102 +8,43 @@ that of the sum before a fused activation, so it is exact whatever the activatio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.quantize.repairing import mean_outputs
-from autoselect.quantize.repairing.weighted_ops import WEIGHTED, SkipError, add, is_weighted, quantized_ops, weights_of
+from autoselect.quantize import names
+from autoselect.quantize.repairing import weighted_ops
+from autoselect.quantize.repairing.built import Built, Shift
+from autoselect.quantize.repairing.input_means import Means, taps_of
+from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.quantize.repairing.weighted_ops import WEIGHTED, SkipError, add, quantized_ops, weights_of
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
-Means = Mapping[int, np.ndarray]
-"""For each weighted op of the float model, by index, the taps of its input, see :mod:`~.mean_outputs`."""
 
+def correct_biases(built: Built, kit: RepairKit) -> None:
+    """Pass: correct each op by its own rounding, where the recipe has ``bias``.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shift:
-    """What bias correction found at one op.
-
-    Attributes:
-        before: Largest shift of a channel's mean output, in steps of the op's output; NaN where that is float.
-        after: What of it is left, because a bias is rounded too.
-        reason: Why the op was left as it was; None where it was corrected.
+    Needs named operands that no two ops share, and weights that stay. Gives biases and ``shifts``.
     """
-
-    before: float
-    after: float
-    reason: str | None = None
-
-
-def taps_of(model: fb.Model, op: Any, mean: np.ndarray) -> np.ndarray:
-    """The taps of a weighted op from the mean of its input over samples, in the input's shape."""
-    tensors = model.subgraphs[0].tensors
-    name, options = fb.op_type(model, op), op.builtinOptions
-    weights = fb.shape_of(tensors[op.inputs[1]])
-    if name == "FULLY_CONNECTED":
-        return mean_outputs.dense_taps(mean, weights[-1])
-    geometry = mean_outputs.Geometry(
-        kernel=(weights[1], weights[2]),
-        strides=(int(options.strideH), int(options.strideW)),
-        dilations=(int(getattr(options, "dilationHFactor", 1)), int(getattr(options, "dilationWFactor", 1))),
-        same=options.padding == schema.Padding.SAME,
-        output=(fb.shape_of(tensors[op.outputs[0]])[1], fb.shape_of(tensors[op.outputs[0]])[2]),
-    )
-    compute = mean_outputs.transposed_taps if name == "TRANSPOSE_CONV" else mean_outputs.convolution_taps
-    return compute(mean, geometry)
+    if "bias" in built.repairs:
+        _, float_model = kit.calibrated(built.repairs)
+        built.shifts = correct(built.model, float_model, built.places, kit.means(built.repairs))
+        weighted_ops.name_new_biases(built.model, kit.names, built.places)
 
 
-def measure_means(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> dict[int, np.ndarray]:
-    """Run a float model once over samples and take the taps of every weighted op of its main subgraph.
+def correct_biases_in_sequence(built: Built, kit: RepairKit) -> None:
+    """Pass: correct op after op by what comes before it in the candidate, where the recipe has ``bias-sequential``.
 
-    Args:
-        content: Bytes of the float model.
-        samples: Inputs by key.
-
-    Returns:
-        Taps by op index; NaN and infinities of the model's tensors are in them. There are none for an op whose tensors
-        have other shapes than the file says.
-
-    Raises:
-        ScoreError: If the interpreter refuses the model.
+    Needs all ops in order of execution, and weights that stay. Gives biases and ``shifts``; equal constants are one.
     """
-    model = fb.parse(content)
-    ops = model.subgraphs[0].operators
-    chosen = {i: op for i, op in enumerate(ops) if is_weighted(model, op)}
-    inputs = {i: int(op.inputs[WEIGHTED[fb.op_type(model, op)].activation]) for i, op in chosen.items()}
-    runner = Runner(content, preserve_all_tensors=True)
-    means = mean_tensors(runner, samples, set(inputs.values()))
-    return {
-        i: taps_of(model, op, means[inputs[i]])
-        for i, op in chosen.items()
-        if _has_shapes(model, runner, (inputs[i], int(op.outputs[0])))
-    }
-
-
-def _has_shapes(model: fb.Model, runner: Runner, tensors: Iterable[int]) -> bool:
-    """Whether tensors came out in the shapes that the file gives them; it may leave some to the runtime."""
-    return all(runner.tensor(i).shape == fb.shape_of(model.subgraphs[0].tensors[i]) for i in tensors)
-
-
-def mean_tensors(
-    runner: Runner, samples: Iterable[Mapping[str, np.ndarray]], tensors: Iterable[int]
-) -> dict[int, np.ndarray]:
-    """Mean of tensors over samples, float64, in their shapes; the taps of a mean are the mean of the taps."""
-    sums: dict[int, np.ndarray] = {}
-    count = 0
-    for sample in samples:
-        runner(sample)
-        count += 1
-        for index in tensors:
-            value = runner.tensor(index)
-            if index in sums:
-                sums[index] += value
-            else:
-                sums[index] = value.astype(np.float64)
-    return {index: total / count for index, total in sums.items()}
+    if "bias-sequential" in built.repairs:
+        _, float_model = kit.calibrated(built.repairs)
+        names.unshare_operands(built.model)
+        means = kit.means(built.repairs)
+        built.shifts = correct_in_sequence(built.model, float_model, built.places, means, kit.samples)
+        weighted_ops.name_new_biases(built.model, kit.names, built.places)
+        editing.share_equal_constants(built.model)
 
 
 def correct(model: fb.Model, float_model: fb.Model, places: Mapping[int, int], means: Means) -> dict[int, Shift]:
@@ -165,7 +106,7 @@ def correct_in_sequence(
     return found
 
 
-def _rounding_shift(model: fb.Model, op: Any, float_model: fb.Model, index: int, means: Means) -> np.ndarray:
+def _rounding_shift(model: fb.Model, op: fb.Operator, float_model: fb.Model, index: int, means: Means) -> np.ndarray:
     kind, float_weights, levels = weights_of(model, op, float_model, index)
     return kind.mean(float_weights - levels, _finite(means, index))
 
@@ -179,7 +120,7 @@ def _finite(means: Means, index: int) -> np.ndarray:
 
 
 def _met_taps(
-    model: fb.Model, op: Any, place: int, samples: Callable[[], Iterable[Mapping[str, np.ndarray]]]
+    model: fb.Model, op: fb.Operator, place: int, samples: Callable[[], Iterable[Mapping[str, np.ndarray]]]
 ) -> np.ndarray | None:
     """Taps of what an op of a built model reads; None where that is an input of the model."""
     tensor = int(op.inputs[WEIGHTED[fb.op_type(model, op)].activation])
@@ -205,7 +146,7 @@ def _cut(model: fb.Model, place: int, tensor: int) -> bytes:
     return fb.serialise(part)
 
 
-def apply_shift(model: fb.Model, op: Any, shift: np.ndarray) -> Shift:
+def apply_shift(model: fb.Model, op: fb.Operator, shift: np.ndarray) -> Shift:
     """Add a shift to the mean output of an op of a built model, in place.
 
     Args:
@@ -225,6 +166,6 @@ def apply_shift(model: fb.Model, op: Any, shift: np.ndarray) -> Shift:
     return Shift(before=before / step, after=float(np.max(np.abs(shift - added), initial=0.0)) / step)
 
 
-def _output_step(model: fb.Model, op: Any) -> float:
+def _output_step(model: fb.Model, op: fb.Operator) -> float:
     scales = fb.scales(model.subgraphs[0].tensors[op.outputs[0]])
     return scales[0] if scales and scales[0] > 0.0 else np.nan

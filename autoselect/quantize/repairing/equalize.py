@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -116,13 +115,13 @@ def _follow(model: fb.Model, first: int, readers: Mapping[int, int]) -> Pair:
             return Pair(first=first, second=at, clipped=tuple(clipped))
 
 
-def _activation(model: fb.Model, op: Any) -> int:
+def _activation(model: fb.Model, op: fb.Operator) -> int:
     """The fused activation of an op, or what stands for the op itself."""
     name = fb.op_type(model, op)
     return _BETWEEN[name] if name in _BETWEEN else int(op.builtinOptions.fusedActivationFunction)
 
 
-def _is_own(model: fb.Model, op: Any, readers: Mapping[int, int]) -> bool:
+def _is_own(model: fb.Model, op: fb.Operator, readers: Mapping[int, int]) -> bool:
     """True for a layer whose weights and bias are constants that no other op reads."""
     if not is_weighted(model, op):
         return False
@@ -135,7 +134,7 @@ def _is_own(model: fb.Model, op: Any, readers: Mapping[int, int]) -> bool:
     return all(readers[i] == 1 for i in operands) and all(buffers[t.buffer] == 1 for t in constants)
 
 
-def _fits(model: fb.Model, first: Any, second: Any) -> bool:
+def _fits(model: fb.Model, first: fb.Operator, second: fb.Operator) -> bool:
     """Channels that the one layer writes are those that the other reads, each with weights of its own."""
     activation = int(second.inputs[WEIGHTED[fb.op_type(model, second)].activation])
     channels = fb.shape_of(model.subgraphs[0].tensors[first.outputs[0]])[-1]
@@ -247,14 +246,14 @@ def _doublings(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     return found.clip(-_MOST_DOUBLINGS, _MOST_DOUBLINGS)
 
 
-def _peaks(model: fb.Model, tensor: Any, axis: int) -> np.ndarray:
+def _peaks(model: fb.Model, tensor: fb.Tensor, axis: int) -> np.ndarray:
     values = np.moveaxis(np.abs(fb.constant_values(model, tensor).astype(np.float64)), axis, 0)
     rows: np.ndarray = values.reshape(len(values), -1)
     peaks: np.ndarray = rows.max(axis=1)
     return peaks
 
 
-def _multiply(model: fb.Model, tensor: Any, scales: np.ndarray, axis: int) -> None:
+def _multiply(model: fb.Model, tensor: fb.Tensor, scales: np.ndarray, axis: int) -> None:
     values = fb.constant_values(model, tensor)
     shape = [1] * values.ndim
     shape[axis] = scales.size

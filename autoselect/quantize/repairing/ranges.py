@@ -191,7 +191,7 @@ def with_ranges(content: bytes, chosen: Mapping[int, Range]) -> bytes:
     """
     model = fb.parse(content)
     for index, (low, high) in chosen.items():
-        quantization = model.subgraphs[0].tensors[index].quantization
+        quantization = fb.parameters(model.subgraphs[0].tensors[index])
         quantization.min = np.array([min(low, 0.0)], dtype=np.float32)
         quantization.max = np.array([max(high, 0.0)], dtype=np.float32)
     return fb.serialise(model)

@@ -1,6 +1,6 @@
-"""Repairs of a recipe, put together: which calibrated model it starts from, and what is done to the built one.
+"""What the repairs of a recipe need: the calibrated model that it starts from, and what is measured on samples.
 
-No repair adds a float op. Knows what each needs to have measured, and measures it when it is first asked for.
+No repair adds a float op. Measures when it is first asked; refuses to know built models.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import io
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from itertools import islice
 from typing import Any, TypeVar
@@ -20,8 +20,7 @@ from autoselect.domain.recipe import node_ranges, split_repair
 from autoselect.errors import BuildError
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.names import NameMap
-from autoselect.quantize.repairing import bias, equalize, ranges, weight_scales, weighted_ops
-from autoselect.quantize.repairing.bias import Shift
+from autoselect.quantize.repairing import equalize, input_means, ranges
 from autoselect.tflite import flatbuffer as fb
 
 MEASURED_SAMPLES = 50
@@ -32,19 +31,6 @@ Samples = Callable[[], Iterable[Mapping[str, np.ndarray]]]
 
 Keep = Callable[[str, Callable[[], bytes]], bytes]
 """Gives what is kept under a name; where nothing is, makes it and keeps it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repaired:
-    """What the repairs of a recipe found, by index of the float model's op.
-
-    Attributes:
-        shifts: What bias correction found at ops with int8 weights; empty where it was not asked for.
-        skipped: By name of the repair, why it left an op alone that it is there for.
-    """
-
-    shifts: Mapping[int, Shift]
-    skipped: Mapping[str, Mapping[int, str]]
 
 
 def keep_nothing(_name: str, make: Callable[[], bytes]) -> bytes:
@@ -74,7 +60,7 @@ class RepairKit:
         """Keep the calibrated model, and where its samples are."""
         self._plain, self._all_samples, self.keep = calibrated, samples, keep
         self._models: dict[tuple[str, ...], tuple[CalibratedModel, fb.Model]] = {}
-        self._means: dict[bool, bias.Means] = {}
+        self._means: dict[bool, input_means.Means] = {}
         self._ranges: dict[bool, dict[str, dict[int, ranges.Range]]] = {}
         self._left: dict[tuple[str, bool], dict[int, str]] = {}
         self._remembered: OrderedDict[Hashable, Any] = OrderedDict()
@@ -141,13 +127,13 @@ class RepairKit:
         rows = zip(names.nodes, graph.operators, strict=True)
         return found | {name: [int(i) for i in op.outputs] for name, op in rows}
 
-    def means(self, repairs: Sequence[str]) -> bias.Means:
-        """Taps of each weighted op's input, see :func:`autoselect.quantize.repairing.bias.measure_means`."""
+    def means(self, repairs: Sequence[str]) -> input_means.Means:
+        """Taps of each weighted op's input, see :func:`autoselect.quantize.repairing.input_means.measure_means`."""
         equalized = "equalization" in repairs
         if equalized not in self._means:
             content = self._source(equalized)
             name = f"{'equalized_' if equalized else ''}means.npz"
-            raw = self.keep(name, lambda: _packed(bias.measure_means(content, self.samples())))
+            raw = self.keep(name, lambda: _packed(input_means.measure_means(content, self.samples())))
             with np.load(io.BytesIO(raw)) as arrays:
                 self._means[equalized] = {int(index): arrays[index] for index in arrays.files}
         return self._means[equalized]
@@ -204,50 +190,3 @@ def _packed(arrays: Mapping[int, np.ndarray]) -> bytes:
     content = io.BytesIO()
     np.savez(content, **{str(index): array for index, array in arrays.items()})  # type: ignore[arg-type]
     return content.getvalue()
-
-
-def repair_whole(
-    model: fb.Model, float_model: fb.Model, places: Mapping[int, int], repairs: Sequence[str], kit: RepairKit
-) -> Repaired:
-    """Do what a recipe's repairs do to each op of a whole build by itself, in place.
-
-    Args:
-        model: The whole build, each operand a tensor of its own.
-        float_model: The calibrated model that it was built from.
-        places: Where each op of the float model is in ``model``.
-        repairs: Names, as in the recipe.
-        kit: For what has to be measured.
-
-    Returns:
-        What was found, also of the repairs that came before quantizing.
-    """
-    skipped: dict[str, Mapping[int, str]] = kit.skipped(repairs)
-    if "weights-mse" in repairs:
-        skipped["weights-mse"] = weight_scales.reround(model, float_model, places)
-    shifts: Mapping[int, Shift] = {}
-    if "bias" in repairs:
-        shifts = bias.correct(model, float_model, places, kit.means(repairs))
-        weighted_ops.name_new_biases(model, kit.names, places)
-    return Repaired(shifts=shifts, skipped=skipped)
-
-
-def repair_candidate(
-    model: fb.Model, float_model: fb.Model, places: Mapping[int, int], repairs: Sequence[str], kit: RepairKit
-) -> Mapping[int, Shift]:
-    """Do, in place, what a recipe's repairs do to an op by what comes before it in the candidate.
-
-    Args:
-        model: The candidate, each operand a tensor of its own.
-        float_model: As for :func:`repair_whole`.
-        places: As for :func:`repair_whole`.
-        repairs: As for :func:`repair_whole`.
-        kit: As for :func:`repair_whole`.
-
-    Returns:
-        What bias correction found, by index of the float model's op; empty where the recipe has none of this kind.
-    """
-    if "bias-sequential" not in repairs:
-        return {}
-    shifts = bias.correct_in_sequence(model, float_model, places, kit.means(repairs), kit.samples)
-    weighted_ops.name_new_biases(model, kit.names, places)
-    return shifts

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -56,12 +55,12 @@ class SkipError(Exception):
     """An op that a repair leaves alone, with the reason."""
 
 
-def is_weighted(model: fb.Model, op: Any) -> bool:
+def is_weighted(model: fb.Model, op: fb.Operator) -> bool:
     """True for an op of a known type with constant weights and a computed input."""
     return fb.op_type(model, op) in WEIGHTED and _obstacle(model, op) is None
 
 
-def _obstacle(model: fb.Model, op: Any) -> str | None:
+def _obstacle(model: fb.Model, op: fb.Operator) -> str | None:
     """Why the mean output of an op of a known type does not follow from its weights and taps."""
     kind, tensors = WEIGHTED[fb.op_type(model, op)], model.subgraphs[0].tensors
     if len(op.inputs) <= max(1, kind.activation) or not fb.is_constant(model, tensors[op.inputs[1]]):
@@ -81,7 +80,7 @@ def why_untouched(op_type: str, kind: str) -> str:
     return f"{op_type} is no op whose bias is corrected" if op_type not in WEIGHTED else "its weights are not int8"
 
 
-def quantized_ops(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> list[tuple[int, Any]]:
+def quantized_ops(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> list[tuple[int, fb.Operator]]:
     """The built ops of weighted types with int8 weights, with their index in the float model."""
     graph, found = model.subgraphs[0], []
     for index, op in enumerate(float_model.subgraphs[0].operators):
@@ -94,7 +93,9 @@ def quantized_ops(model: fb.Model, float_model: fb.Model, places: Mapping[int, i
     return found
 
 
-def weights_of(model: fb.Model, op: Any, float_model: fb.Model, index: int) -> tuple[Weighted, np.ndarray, np.ndarray]:
+def weights_of(
+    model: fb.Model, op: fb.Operator, float_model: fb.Model, index: int
+) -> tuple[Weighted, np.ndarray, np.ndarray]:
     """The kind of an op, its float weights and what its quantized weights stand for, float64.
 
     Raises:
@@ -114,7 +115,7 @@ def weights_of(model: fb.Model, op: Any, float_model: fb.Model, index: int) -> t
     return kind, values, dequantized(model, built)
 
 
-def dequantized(model: fb.Model, tensor: Any) -> np.ndarray:
+def dequantized(model: fb.Model, tensor: fb.Tensor) -> np.ndarray:
     """What the levels of a constant stand for, float64, in its shape.
 
     Raises:
@@ -124,13 +125,13 @@ def dequantized(model: fb.Model, tensor: Any) -> np.ndarray:
     scales = known_scales(tensor)
     shape = [1] * levels.ndim
     if scales.size > 1:
-        shape[tensor.quantization.quantizedDimension] = scales.size
-    zero_points = np.asarray(tensor.quantization.zeroPoint, dtype=np.float64)
+        shape[fb.parameters(tensor).quantizedDimension] = scales.size
+    zero_points = np.asarray(fb.zero_points_of(tensor) or np.zeros(scales.size), dtype=np.float64)
     found: np.ndarray = (levels - zero_points.reshape(shape)) * scales.reshape(shape)
     return found
 
 
-def known_scales(tensor: Any) -> np.ndarray:
+def known_scales(tensor: fb.Tensor) -> np.ndarray:
     """Scales of a quantized tensor, shape (1,) or (channels,).
 
     Raises:
@@ -142,7 +143,7 @@ def known_scales(tensor: Any) -> np.ndarray:
     return scales
 
 
-def add(model: fb.Model, op: Any, shift: np.ndarray) -> np.ndarray:
+def add(model: fb.Model, op: fb.Operator, shift: np.ndarray) -> np.ndarray:
     """Add to the bias; returns what its rounding let through."""
     graph, kind = model.subgraphs[0], WEIGHTED[fb.op_type(model, op)]
     has_bias = len(op.inputs) > kind.bias and op.inputs[kind.bias] >= 0
@@ -173,7 +174,9 @@ def _float_bias(old: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndar
     return new, new - old
 
 
-def _levels(tensor: Any, old: np.ndarray, shift: np.ndarray, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _levels(
+    tensor: fb.Tensor, old: np.ndarray, shift: np.ndarray, largest: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """An int32 bias with the shift; refused where it does not fit."""
     if tensor.type != schema.TensorType.INT32:
         raise SkipError(f"its bias is of type {fb.TENSOR_DTYPES[tensor.type]}")
@@ -200,21 +203,18 @@ def largest_bias(levels: np.ndarray, axis: int) -> np.ndarray:
     return found
 
 
-def _new_bias(model: fb.Model, op: Any, kind: Weighted, channels: int) -> Any:
+def _new_bias(model: fb.Model, op: fb.Operator, kind: Weighted, channels: int) -> fb.Tensor:
     """A bias for an op without one: in float where the op's input is float, else at the scale of its products."""
     graph = model.subgraphs[0]
     source, weights = graph.tensors[op.inputs[kind.activation]], graph.tensors[op.inputs[1]]
-    tensor = schema.TensorT()
+    tensor: fb.Tensor = schema.TensorT()
     tensor.name = _new_name(graph.tensors, op)
     tensor.shape = np.array([channels], dtype=np.int32)
     if source.type == schema.TensorType.FLOAT32:
         tensor.type = schema.TensorType.FLOAT32
         return tensor
     tensor.type = schema.TensorType.INT32
-    tensor.quantization = schema.QuantizationParametersT()
-    tensor.quantization.scale = (known_scales(source)[0] * known_scales(weights)).astype(np.float32)
-    tensor.quantization.zeroPoint = np.zeros(tensor.quantization.scale.size, dtype=np.int64)
-    tensor.quantization.quantizedDimension = 0
+    tensor.quantization = editing.symmetric((known_scales(source)[0] * known_scales(weights)).astype(np.float32))
     return tensor
 
 
@@ -236,11 +236,11 @@ def name_new_biases(model: fb.Model, names: NameMap, places: Mapping[int, int]) 
                 tensor.name = f"{outputs[index][0]}/bias".encode()
 
 
-def _new_name(tensors: Sequence[Any], op: Any) -> bytes:
-    return bytes(tensors[op.outputs[0]].name + b"/bias")
+def _new_name(tensors: Sequence[fb.Tensor], op: fb.Operator) -> bytes:
+    return (tensors[op.outputs[0]].name or b"") + b"/bias"
 
 
-def _connect(model: fb.Model, op: Any, kind: Weighted, bias: int) -> None:
+def _connect(model: fb.Model, op: fb.Operator, kind: Weighted, bias: int) -> None:
     inputs = [int(i) for i in op.inputs]
     inputs += [-1] * (kind.bias + 1 - len(inputs))
     inputs[kind.bias] = bias

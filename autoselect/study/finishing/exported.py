@@ -12,8 +12,9 @@ from autoselect.exports.ai_edge_quantizer import aeq_recipe
 from autoselect.exports.member_ops import member_ops
 from autoselect.exports.model_explorer import choices_data, names_in, statistics_data
 from autoselect.exports.plain_tensorflow import build_script
-from autoselect.quantize.building.build import CalibratedModel, denied_nodes
+from autoselect.quantize.building.build import CalibratedModel
 from autoselect.quantize.building.kinds import node_kinds
+from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.names import canonical_name
 from autoselect.quantize.repairing.repairs import before_quantizing
 from autoselect.runs.files import write_bytes, write_json, write_text
@@ -61,17 +62,17 @@ class _Exporter:
         recipe, scores, nodes = record.recipe, record.scores, self.layers.nodes
         if recipe is None or scores is None:
             return
-        self.kinds[record.id] = node_kinds(recipe, nodes, scores.fallbacks)
+        chosen = left_out(recipe, nodes)
+        self.kinds[record.id] = node_kinds(chosen, nodes, scores.fallbacks)
         graph = reader.read_graph(fb.parse(self.calibrated.content))
-        denied = denied_nodes(recipe, nodes)
         ops = member_ops(
             graph,
             self.calibrated.names.op_outputs,
             nodes,
             self.kinds[record.id],
-            frozenset(node.name for node in denied.values()),
+            chosen.names,
         )
-        canonical = {index: canonical_name(index) for index in denied}
+        canonical = {index: canonical_name(index) for index in chosen.nodes}
         write_json(self.folder.front / f"{record.id}.ai-edge-quantizer.json", aeq_recipe(ops, recipe))
         if self.calibrated.integer is not None:
             return

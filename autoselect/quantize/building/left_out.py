@@ -1,0 +1,41 @@
+"""A recipe resolved: which nodes of one model it leaves out of integers, and which of these stay float."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from autoselect.domain.layers import Node
+from autoselect.domain.recipe import Recipe, resolve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """The denylisted nodes of a recipe.
+
+    Attributes:
+        nodes: By op index, in graph order.
+        in_float: Names of those that are not to become hybrid.
+    """
+
+    nodes: Mapping[int, Node]
+    in_float: frozenset[str]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of all."""
+        return frozenset(node.name for node in self.nodes.values())
+
+
+def left_out(recipe: Recipe, nodes: Sequence[Node]) -> LeftOut:
+    """Resolve a recipe, once for all who ask.
+
+    Raises:
+        RecipeError: If the recipe names what the model does not have, or keeps in float what is not denylisted.
+    """
+    exact = resolve(recipe, {node.name: node.op_type for node in nodes})
+    chosen = exact.denylisted_nodes
+    return LeftOut(
+        nodes={node.index: node for node in nodes if node.name in chosen},
+        in_float=chosen if recipe.fallback == "float" else exact.float_nodes,
+    )
