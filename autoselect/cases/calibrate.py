@@ -88,8 +88,8 @@ def start_calibration(
     loaded = load_float(
         model, files, pool, timeout_seconds, signature=signature, shapes=shapes, calibration=calibration
     )
-    parsed = fb.parse(loaded.content)
-    inputs = reader.input_specs(parsed)
+    ends = reader.read_interface(loaded.content)
+    inputs = ends.inputs
     listener(StageStarted(stage="data"))
     pairs = ((sample, None) for sample in representative_samples(calibration, inputs))
     store = SampleStore.write(files.samples("calibration"), pairs, inputs)
@@ -108,7 +108,7 @@ def start_calibration(
     )
     return Started(
         inputs=inputs,
-        outputs=reader.output_specs(parsed),
+        outputs=ends.outputs,
         calibration=store,
         hashes=hashes,
         notes=loaded.notes,

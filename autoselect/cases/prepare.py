@@ -17,7 +17,6 @@ from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.measuring import Measuring
 from autoselect.cases.open_case import Scoring
-from autoselect.cases.prepared import normalised_graph
 from autoselect.cases.references import References
 from autoselect.cases.scoring_samples import prepare_samples
 from autoselect.cases.settings import SearchSettings, make_settings
@@ -41,6 +40,7 @@ class Case:
 
     Attributes:
         files: Where everything lies.
+        graph: The float model as candidates are built from it; its ops have the nodes' indices.
         layers: The layer table.
         counts: Samples by part: ``calibration``, ``search``, ``heldout``.
         hashes: Content hashes of the ingredients, for the manifest.
@@ -49,16 +49,12 @@ class Case:
     """
 
     files: CaseFiles
+    graph: Graph
     layers: LayerTable
     counts: Mapping[str, int]
     hashes: Mapping[str, str]
     has_heldout: bool
     warnings: tuple[str, ...]
-
-    @property
-    def graph(self) -> Graph:
-        """The float model as candidates are built from it; its ops have the nodes' indices."""
-        return normalised_graph(self.files.prepared)
 
 
 def prepare_case(
@@ -116,6 +112,7 @@ def prepare_case(
         listener(Warned(message=message))
     case = Case(
         files=files,
+        graph=prepared.graph,
         layers=prepared.layers,
         counts={"calibration": len(store), **counts},
         hashes=hashes,

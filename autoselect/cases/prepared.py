@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable, table_from_rows
-from autoselect.isolation.worker import kept
 from autoselect.quantize import names
 from autoselect.quantize.building.build import CalibratedModel
 from autoselect.runs.files import write_bytes, write_json
@@ -20,7 +20,7 @@ PREPARED_FORMAT = 9
 """Raised whenever what is written here, or how it is made, changes, so that no older cache entry is read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Prepared:
     """What is known of a model before the first trial.
 
@@ -37,6 +37,11 @@ class Prepared:
     layers: LayerTable
     folded: tuple[str, ...]
     remarks: tuple[str, ...]
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The normalised model as a graph; its ops have the nodes' indices."""
+        return reader.read_graph(fb.parse(self.normalised))
 
 
 def write_prepared(folder: Path, prepared: Prepared) -> None:
@@ -76,12 +81,6 @@ def load_prepared(folder: Path) -> Prepared:
         folded=tuple(remarks["folded"]),
         remarks=tuple(remarks["remarks"]),
     )
-
-
-@kept(2)
-def normalised_graph(folder: Path) -> Graph:
-    """The normalised float model as a graph."""
-    return reader.read_graph(fb.parse((folder / "normalised.tflite").read_bytes()))
 
 
 def _read(path: Path) -> Any:

@@ -34,8 +34,6 @@ from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.diagnosing.statistics import NO_METRICS, LayerMetrics, table
 from autoselect.quantize.diagnosing.verification import Plan
 from autoselect.quantize.preparing import converter
-from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 
 T = TypeVar("T")
 
@@ -188,7 +186,7 @@ def _measure(desk: _Desk, prepared: Prepared, built: _Built) -> _Measured:
     travelling: Mapping[str, Travel] = {}
     if built.whole is not None:
         accumulated = _layer_table(nodes, built.whole, in_whole, NO_METRICS)
-        travelling = travel(reader.read_graph(fb.parse(prepared.normalised)), accumulated)
+        travelling = travel(prepared.graph, accumulated)
     return _Measured(
         layers=layers,
         travel=travelling,
@@ -261,7 +259,7 @@ def _outcome(
     store = SampleStore.open(desk.files.samples(desk.samples))
     findings = Findings(
         layers=layers,
-        graph=reader.read_graph(fb.parse(prepared.normalised)),
+        graph=prepared.graph,
         kinds=diagnosed.kinds,
         weights=weight_statistics(prepared.normalised, diagnosed.content, diagnosed.places, layers.nodes),
         activations=measured.activations,

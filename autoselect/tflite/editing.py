@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from copy import deepcopy
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -87,6 +88,11 @@ def drop_unused_tensors(model: Model, subgraph: int = 0) -> None:
         if (signature.subgraphIndex or 0) == subgraph:
             for entry in (*(signature.inputs or []), *(signature.outputs or [])):
                 entry.tensorIndex = place[int(entry.tensorIndex)]
+
+
+def copied(model: Model) -> Model:
+    """A model of its own that shares the data of the buffers only; takes less than half the time of parsing."""
+    return deepcopy(model, {id(buffer.data): buffer.data for buffer in model.buffers})
 
 
 def tidy(model: Model) -> None:

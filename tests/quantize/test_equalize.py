@@ -134,7 +134,7 @@ def test_layers_that_share_their_weights_are_left_alone() -> None:
 
 def test_ranges_between_the_layers_are_those_of_the_scaled_model() -> None:
     prepared = two_layers(tf().nn.relu)
-    calibrated, model = prepared.kit.calibrated(("equalization",))
+    calibrated, model = prepared.kit.calibrated(("equalization",)), prepared.kit.float_model(("equalization",))
     tensor = int(model.subgraphs[0].operators[0].outputs[0])
     runner = Runner(calibrated.content, preserve_all_tensors=True)
     values = []

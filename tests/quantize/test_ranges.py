@@ -88,7 +88,7 @@ def test_observed_ranges_are_right_where_the_next_op_works_in_place() -> None:
         return tf.nn.conv2d(tf.nn.relu(tf.nn.sigmoid(x) - 0.3) * 50.0, zoo.weights(1, 1, 3, 4), 1, "SAME")
 
     prepared = zoo.from_function(call, (1, 6, 6, 3)).prepared
-    _, model = prepared.kit.calibrated(("ranges-observed",))
+    model = prepared.kit.float_model(("ranges-observed",))
     kinds = [fb.op_type(model, op) for op in model.subgraphs[0].operators]
     at = next(i for i, op in enumerate(model.subgraphs[0].operators) if kinds[i] in ("RELU", "SUB", "ADD"))
     tensor = model.subgraphs[0].tensors[model.subgraphs[0].operators[at].outputs[0]]
@@ -103,7 +103,7 @@ def ranges_of(model: Any) -> dict[int, tuple[float, float]]:
 
 
 def chosen(prepared: zoo.Prepared, *repairs: str) -> dict[int, tuple[float, float]]:
-    return ranges_of(prepared.kit.calibrated(repairs)[1])
+    return ranges_of(prepared.kit.float_model(repairs))
 
 
 def of_one(prepared: zoo.Prepared, name: str) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import make_settings
+from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError, UsageError
@@ -76,6 +77,7 @@ def case(root: Path, *, search: bool = True, layers: LayerTable | None = None) -
         files.split("search").write_text(json.dumps({"samples": "evaluation", "indices": list(range(0, 80, 2))}))
     return Case(
         files=files,
+        graph=Graph(tensors=(), ops=(), inputs=(), outputs=()),
         layers=layers or table(("a", "CONV_2D", 0.3)),
         counts={"calibration": 5, "search": 40},
         hashes={},

@@ -18,8 +18,8 @@ from autoselect.quantize.building import passes
 from autoselect.quantize.preparing import adoption, converter
 from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
         BuildError: If the quantizer refuses the model.
         ModelError: If a given integer model was not made from this float model.
     """
-    calibrated, float_model = kit.calibrated(recipe.repairs)
+    float_model = kit.float_model(recipe.repairs)
     same = {index: index for index in range(len(float_model.subgraphs[0].operators))}
 
     def built(steps: Sequence[Pass], model: fb.Model, places: Mapping[int, int]) -> Built:
@@ -63,19 +63,18 @@ def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
         return passes.run(steps, Built(model=model, places=places, repairs=recipe.repairs, skipped=skipped), kit)
 
     return Wholes(
-        names=calibrated.names,
-        in_float=built(passes.FLOAT, fb.parse(calibrated.content), same),
-        hybrid=built(passes.HYBRID, fb.parse(calibrated.content), same),
+        names=kit.names,
+        in_float=built(passes.FLOAT, editing.copied(float_model), same),
+        hybrid=built(passes.HYBRID, editing.copied(float_model), same),
         integer=built(passes.INTEGER, *_integer(kit, recipe)),
     )
 
 
 def _integer(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int]]:
     """The all-integer model, and for each op of the float model the place of its twin."""
-    calibrated, float_model = kit.calibrated(recipe.repairs)
-    content = integer_model(kit, recipe)
-    if calibrated.integer is not None:
-        return adoption.adopt(content, float_model, calibrated.names)
+    content, float_model = integer_model(kit, recipe), kit.float_model(recipe.repairs)
+    if kit.calibrated(recipe.repairs).integer is not None:
+        return adoption.adopt(content, float_model, kit.names)
     integer = fb.parse(content)
     return integer, _twins(integer, float_model)
 
@@ -90,7 +89,7 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
     Raises:
         BuildError: If the quantizer refuses the model.
     """
-    calibrated, _ = kit.calibrated(recipe.repairs)
+    calibrated = kit.calibrated(recipe.repairs)
     if calibrated.integer is not None:
         return calibrated.integer
     marks = f"{recipe.per_channel} {' '.join(before_quantizing(recipe.repairs))}"

@@ -104,16 +104,15 @@ def plan(
         verified = _verified_places(fb.parse(debug), [n for n in nodes if n.index not in denied])
     done = {place.node for place in verified}
     rest = [n for n in nodes if n.index not in done]
-    source, float_model = kit.calibrated(recipe.repairs)
     built, compared = b"", []
     if rest:
         candidate = Builder(calibrated, tuple(nodes), kit).build(recipe)
         built = candidate.content
-        compared = _compared_places(float_model, fb.parse(built), candidate.places, rest)
+        compared = _compared_places(kit.float_model(recipe.repairs), fb.parse(built), candidate.places, rest)
     return Plan(
         debug=debug if verified else b"",
         verified=tuple(verified),
-        float_model=source.content,
+        float_model=kit.calibrated(recipe.repairs).content,
         built=built,
         compared=tuple(compared),
     )

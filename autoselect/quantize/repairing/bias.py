@@ -28,7 +28,7 @@ def correct_biases(built: Built, kit: RepairKit) -> None:
     Needs named operands that no two ops share, and weights that stay. Gives biases and ``shifts``.
     """
     if "bias" in built.repairs:
-        _, float_model = kit.calibrated(built.repairs)
+        float_model = kit.float_model(built.repairs)
         built.shifts = correct(built.model, float_model, built.places, kit.means(built.repairs))
         weighted_ops.name_new_biases(built.model, kit.names, built.places)
 
@@ -39,7 +39,7 @@ def correct_biases_in_sequence(built: Built, kit: RepairKit) -> None:
     Needs all ops in order of execution, and weights that stay. Gives biases and ``shifts``; equal constants are one.
     """
     if "bias-sequential" in built.repairs:
-        _, float_model = kit.calibrated(built.repairs)
+        float_model = kit.float_model(built.repairs)
         names.unshare_operands(built.model)
         means = kit.means(built.repairs)
         built.shifts = correct_in_sequence(built.model, float_model, built.places, means, kit.samples)

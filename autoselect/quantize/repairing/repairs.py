@@ -59,7 +59,8 @@ class RepairKit:
     def __init__(self, calibrated: CalibratedModel, samples: Samples | None = None, keep: Keep = keep_nothing) -> None:
         """Keep the calibrated model, and where its samples are."""
         self._plain, self._all_samples, self.keep = calibrated, samples, keep
-        self._models: dict[tuple[str, ...], tuple[CalibratedModel, fb.Model]] = {}
+        self._models: dict[tuple[str, ...], CalibratedModel] = {}
+        self._parsed: dict[tuple[str, ...], fb.Model] = {}
         self._means: dict[bool, input_means.Means] = {}
         self._ranges: dict[bool, dict[str, dict[int, ranges.Range]]] = {}
         self._left: dict[tuple[str, bool], dict[int, str]] = {}
@@ -93,16 +94,22 @@ class RepairKit:
             raise BuildError("Repairs are measured on the calibration samples, and there are none here. Pass them.")
         return self._all_samples()
 
-    def calibrated(self, repairs: Sequence[str]) -> tuple[CalibratedModel, fb.Model]:
-        """The calibrated model that a recipe with these repairs starts from, and the same parsed."""
+    def calibrated(self, repairs: Sequence[str]) -> CalibratedModel:
+        """The calibrated model that a recipe with these repairs starts from."""
         key = before_quantizing(repairs)
         if key not in self._models:
             content = self._source("equalization" in key)
             if chosen := self._chosen_ranges(key):
                 content = ranges.with_ranges(content, chosen)
-            model = replace(self._plain, content=content)
-            self._models[key] = (model, fb.parse(content))
+            self._models[key] = replace(self._plain, content=content)
         return self._models[key]
+
+    def float_model(self, repairs: Sequence[str] = ()) -> fb.Model:
+        """The same parsed, once for all; not to be changed."""
+        key = before_quantizing(repairs)
+        if key not in self._parsed:
+            self._parsed[key] = fb.parse(self.calibrated(key).content)
+        return self._parsed[key]
 
     def _chosen_ranges(self, repairs: Sequence[str]) -> dict[int, ranges.Range]:
         """By tensor index: those of the whole model, and instead of these those of single nodes.
@@ -122,7 +129,7 @@ class RepairKit:
     @cached_property
     def _owned(self) -> dict[str, list[int]]:
         """The tensors of each input and of each node, by name."""
-        names, graph = self._plain.names, fb.parse(self._plain.content).subgraphs[0]
+        names, graph = self._plain.names, self.float_model().subgraphs[0]
         found = {name: [int(i)] for name, i in zip(names.inputs, graph.inputs, strict=True)}
         rows = zip(names.nodes, graph.operators, strict=True)
         return found | {name: [int(i) for i in op.outputs] for name, op in rows}
@@ -158,7 +165,7 @@ class RepairKit:
             return self._equalized[1]
         method, pattern = split_repair(name)
         if (method, equalized) not in self._left:
-            model = fb.parse(self._source(equalized))
+            model = self.float_model(("equalization",) if equalized else ())
             self._left[method, equalized] = ranges.without_range(model, self._ranges_of(equalized)[method])
         left = self._left[method, equalized]
         if pattern is None:

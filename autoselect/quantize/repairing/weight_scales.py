@@ -24,7 +24,7 @@ def reround_weights(built: Built, kit: RepairKit) -> None:
     Needs operands that no two ops share. Gives weights and biases, and in ``skipped`` what was left alone.
     """
     if "weights-mse" in built.repairs:
-        built.skipped["weights-mse"] = reround(built.model, kit.calibrated(built.repairs)[1], built.places)
+        built.skipped["weights-mse"] = reround(built.model, kit.float_model(built.repairs), built.places)
 
 
 def reround(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> dict[int, str]:

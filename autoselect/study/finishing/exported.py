@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.open_case import OpenCase
+from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.exports.ai_edge_quantizer import aeq_recipe
 from autoselect.exports.member_ops import member_ops
@@ -44,18 +46,23 @@ def export(front: Sequence[TrialRecord], picks: Mapping[str, str], folder: RunFo
     members = {record.id: record for record in front if record.recipe is not None and record.scores is not None}
     used = {before_quantizing(r.recipe.repairs) for r in members.values() if r.recipe is not None} | {()}
     for repairs in used if prepared.calibrated.integer is None else ():
-        write_bytes(folder.calibrated(repairs), case.kit.calibrated(repairs)[0].content)
+        write_bytes(folder.calibrated(repairs), case.kit.calibrated(repairs).content)
     for record in members.values():
         exporter.write_recipes(record)
     exporter.write_node_data(members, picks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Exporter:
     folder: RunFolder
     calibrated: CalibratedModel
     layers: LayerTable
     kinds: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @cached_property
+    def _graph(self) -> Graph:
+        """The calibrated model."""
+        return reader.read_graph(fb.parse(self.calibrated.content))
 
     def write_recipes(self, record: TrialRecord) -> None:
         """The recipe for ai-edge-quantizer, and, where TensorFlow made the integer model, the script for it."""
@@ -64,9 +71,8 @@ class _Exporter:
             return
         chosen = left_out(recipe, nodes)
         self.kinds[record.id] = node_kinds(chosen, nodes, scores.fallbacks)
-        graph = reader.read_graph(fb.parse(self.calibrated.content))
         ops = member_ops(
-            graph,
+            self._graph,
             self.calibrated.names.op_outputs,
             nodes,
             self.kinds[record.id],

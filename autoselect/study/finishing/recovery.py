@@ -8,6 +8,7 @@ from autoselect.cases.events import ignore
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.domain.graph import Graph
 from autoselect.domain.layers import COLUMNS, LayerTable
 from autoselect.domain.objectives import Objective
 from autoselect.domain.quantities import objectives_of
@@ -77,6 +78,7 @@ def _finish(
     settings = references.with_demanded_score(settings, float_model, metric.name, metric.direction)
     case = Case(
         files=CaseFiles(root=folder.work),
+        graph=Graph(tensors=(), ops=(), inputs=(), outputs=()),
         layers=LayerTable(nodes=(), statistics=()),
         counts=manifest["counts"],
         hashes=manifest["hashes"],

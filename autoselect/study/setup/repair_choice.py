@@ -24,8 +24,6 @@ from autoselect.domain.recipe import node_ranges, split_repair
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.quantize.repairing import ranges
-from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -227,8 +225,8 @@ def _stand_ins(layers: LayerTable) -> list[frozenset[str]]:
 def _check_nodes(case: Case, repairs: Sequence[str]) -> None:
     """Refuse names of nodes that the model does not have, before the first trial."""
     if any(split_repair(name)[1] is not None for name in repairs):
-        inputs = reader.input_specs(fb.parse(case.files.float_model.read_bytes()))
-        node_ranges(repairs, [*(spec.name for spec in inputs), *case.layers.op_types])
+        inputs = (case.graph.tensors[i].name for i in case.graph.inputs)
+        node_ranges(repairs, [*inputs, *case.layers.op_types])
 
 
 def _few_samples(case: Case) -> tuple[str, list[int]]:
