@@ -20,7 +20,6 @@ class Quantization(Protocol):
     max: np.ndarray | list[float] | None
     scale: np.ndarray | None
     zeroPoint: np.ndarray | None
-    details: object
     quantizedDimension: int
 
 
@@ -64,7 +63,6 @@ class Operator(Protocol):
     outputs: Indices
     intermediates: Indices | None
     builtinOptions: Any
-    builtinOptions2: Any
     customOptions: np.ndarray | None
     largeCustomOptionsOffset: int
     largeCustomOptionsSize: int
