@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.open_case import OpenCase
@@ -42,7 +41,8 @@ def export(front: Sequence[TrialRecord], picks: Mapping[str, str], folder: RunFo
     """
     case = OpenCase(files.root)
     prepared = case.prepared
-    exporter = _Exporter(folder=folder, calibrated=prepared.calibrated, layers=prepared.layers)
+    graph = reader.read_graph(case.kit.float_model())
+    exporter = _Exporter(folder=folder, calibrated=prepared.calibrated, graph=graph, layers=prepared.layers)
     members = {record.id: record for record in front if record.recipe is not None and record.scores is not None}
     used = {before_quantizing(r.recipe.repairs) for r in members.values() if r.recipe is not None} | {()}
     for repairs in used if prepared.calibrated.integer is None else ():
@@ -52,17 +52,13 @@ def export(front: Sequence[TrialRecord], picks: Mapping[str, str], folder: RunFo
     exporter.write_node_data(members, picks)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Exporter:
     folder: RunFolder
     calibrated: CalibratedModel
+    graph: Graph
     layers: LayerTable
     kinds: dict[str, Mapping[str, str]] = field(default_factory=dict)
-
-    @cached_property
-    def _graph(self) -> Graph:
-        """The calibrated model."""
-        return reader.read_graph(fb.parse(self.calibrated.content))
 
     def write_recipes(self, record: TrialRecord) -> None:
         """The recipe for ai-edge-quantizer, and, where TensorFlow made the integer model, the script for it."""
@@ -72,7 +68,7 @@ class _Exporter:
         chosen = left_out(recipe, nodes)
         self.kinds[record.id] = node_kinds(chosen, nodes, scores.fallbacks)
         ops = member_ops(
-            self._graph,
+            self.graph,
             self.calibrated.names.op_outputs,
             nodes,
             self.kinds[record.id],
