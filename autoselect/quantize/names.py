@@ -196,7 +196,7 @@ def restore_constants(model: fb.Model, names: NameMap, places: Mapping[int, Sequ
 
     Args:
         model: The built model. Afterwards each operand has a tensor of its own, see
-            :func:`autoselect.tflite.flatbuffer.share_equal_constants`.
+            :func:`autoselect.tflite.editing.share_equal_constants`.
         names: The key to the float model's names.
         places: Where each op of the float model is in the built one.
     """
