@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autoselect.domain.layers import HEALTHY_RMSE_PER_SCALE, SUSPICIOUS_RMSE_PER_SCALE
+from autoselect.domain.looks import OF_NODES
 from autoselect.errors import AutoselectError
 from autoselect.report.page.models import amount_of, left_out
 from autoselect.report.tables.frames import format_size, number
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 _NAME_LENGTH = 38
-_KINDS = {"i": "integer", "h": "hybrid", "f": "float"}
-_LETTERS = {word: letter for letter, word in _KINDS.items()}
 _SENSITIVITY = frozenset({"tensor_name", "unit", "probe", "estimate"})
 _ISLANDS = frozenset({"id", "nodes", "size_bytes", "penalty", "id_without", "drop_without", "drop_gain"})
 _STAYS = re.compile(r"stays integer|keeps it in integers")
@@ -111,8 +110,8 @@ def strips(run: Run, nodes: Sequence[Row]) -> list[Row]:
     """The nodes of each member of the front as runs of one kind, in graph order.
 
     Returns:
-        For each member ``id``, ``picks``, ``runs`` (``kind``, ``start``, ``length``, ``text``) and ``text``, which says
-        the same in words.
+        For each member ``id``, ``picks``, ``runs`` (``kind``, ``start``, ``length``, ``height``, ``text``) and
+        ``text``, which says the same in words.
     """
     found = []
     picks = {str(row["id"]): str(row["pick"]) for row in records(run.front)}
@@ -137,7 +136,7 @@ def _kinds_built(path: Path) -> dict[str, str]:
     except AutoselectError:
         return {}
     return {
-        graph.tensors[op.outputs[0]].name: op.kind.value for op in graph.ops if op.outputs and op.kind.value in _LETTERS
+        graph.tensors[op.outputs[0]].name: op.kind.value for op in graph.ops if op.outputs and op.kind.value in OF_NODES
     }
 
 
@@ -160,12 +159,10 @@ def _runs(kinds: Sequence[str], nodes: Sequence[Row]) -> Iterator[Row]:
         where = f"{first['index']}: {first['short']}"
         if length > 1:
             where = f"{first['index']} to {last['index']}: {first['short']} … {last['short']}"
-        yield {"kind": kind, "start": start, "length": length, "text": f"{WORDS[kind]}, {where}"}
+        look = OF_NODES[kind]
+        text = f"{look.node_word}, {where}"
+        yield {"kind": kind, "start": start, "length": length, "height": look.height, "text": text}
         start += length
-
-
-WORDS: Mapping[str, str] = {"integer": "int8", "hybrid": "DRQ", "float": "float"}
-"""What a reader sees for each kind of node."""
 
 
 def _in_words(runs: Sequence[Row]) -> str:
