@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from autoselect.domain.graph import OpKind
 from autoselect.domain.layers import Node
-from autoselect.domain.recipe import Recipe
-from autoselect.quantize.building.build import denied_nodes, float_nodes
-
-_KEPT_INTEGER = frozenset(
-    {
-        "stays integer even with every node denylisted",
-        "shares its scale with a neighbour: stays integer while its neighbours are",
-        "the quantizer keeps it in integers beside these neighbours",
-    }
-)
-"""Reasons in runs of builder 1, which could not take such a node out of integers."""
+from autoselect.domain.recipe import Recipe, resolve
 
 
 def node_kinds(recipe: Recipe, nodes: Sequence[Node], fallbacks: Mapping[str, str]) -> dict[str, str]:
@@ -30,12 +19,5 @@ def node_kinds(recipe: Recipe, nodes: Sequence[Node], fallbacks: Mapping[str, st
     Raises:
         RecipeError: If the recipe names what the model does not have.
     """
-    denied = {node.name for node in denied_nodes(recipe, nodes).values()}
-    in_float = denied if recipe.fallback == "float" else float_nodes(recipe, nodes)
-    return {n.name: _kind(n.name in denied, n.name in in_float, fallbacks.get(n.name)).value for n in nodes}
-
-
-def _kind(denied: bool, in_float: bool, reason: str | None) -> OpKind:
-    if not denied or reason in _KEPT_INTEGER:
-        return OpKind.INTEGER
-    return OpKind.FLOAT if reason is not None or in_float else OpKind.HYBRID
+    resolved = resolve(recipe, {node.name: node.op_type for node in nodes})
+    return {node.name: resolved.kind_of(node.name, fallbacks.get(node.name)).value for node in nodes}

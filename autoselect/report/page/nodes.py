@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from autoselect.domain.layers import HEALTHY_RMSE_PER_SCALE, SUSPICIOUS_RMSE_PER_SCALE
 from autoselect.domain.looks import OF_NODES
+from autoselect.domain.recipe import Recipe
 from autoselect.errors import AutoselectError
 from autoselect.report.page.models import amount_of, left_out
 from autoselect.report.tables.frames import format_size, number
@@ -28,8 +28,6 @@ Row = dict[str, Any]
 _NAME_LENGTH = 38
 _SENSITIVITY = frozenset({"tensor_name", "unit", "probe", "estimate"})
 _ISLANDS = frozenset({"id", "nodes", "size_bytes", "penalty", "id_without", "drop_without", "drop_gain"})
-_STAYS = re.compile(r"stays integer|keeps it in integers")
-"""What the builder says of a denylisted node that is an integer op all the same."""
 
 
 def node_rows(run: Run) -> list[Row]:
@@ -144,11 +142,7 @@ def _kind_told(name: str, trial: Record) -> str:
     if name not in left_out(trial):
         return "integer"
     reasons = json.loads(str(trial.get("fallbacks"))) if isinstance(trial.get("fallbacks"), str) else {}
-    reason = reasons.get(name)
-    if reason is not None:
-        return "integer" if _STAYS.search(reason) else "float"
-    recipe = json.loads(str(trial.get("recipe")))
-    return "float" if recipe["fallback"] == "float" or name in recipe.get("float_nodes", []) else "hybrid"
+    return str(Recipe.from_json(str(trial.get("recipe"))).kind_of(name, reasons.get(name)).value)
 
 
 def _runs(kinds: Sequence[str], nodes: Sequence[Row]) -> Iterator[Row]:
