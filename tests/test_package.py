@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +51,27 @@ def test_search_stays_the_function_after_its_modules_are_loaded() -> None:
     import autoselect.cases.events
 
     assert callable(autoselect.search)
+
+
+MOST_PARAMETERS = 12
+
+
+def test_only_functions_made_of_declared_settings_take_many_arguments() -> None:
+    made = set()
+    for path in sorted(Path(autoselect.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                continue
+            told = node.args
+            names = [a.arg for a in (*told.posonlyargs, *told.args, *told.kwonlyargs, told.vararg, told.kwarg) if a]
+            assert len(set(names) - {"self", "cls"}) <= MOST_PARAMETERS, f"{path.name}:{node.lineno}"
+            if any(ast.unparse(mark).startswith("takes(") for mark in getattr(node, "decorator_list", ())):
+                made.add(getattr(node, "name", ""))
+    functions = {name: getattr(autoselect, name) for name in autoselect.__all__}
+    many = {
+        name
+        for name, function in functions.items()
+        if inspect.isfunction(function) and len(inspect.signature(function).parameters) > MOST_PARAMETERS
+    }
+    assert many == made
+    assert made

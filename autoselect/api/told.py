@@ -7,10 +7,11 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 from autoselect.cases.declared import declared, told_of
 from autoselect.cases.settings import SearchSettings
+from autoselect.cases.shared_settings import Settings, SharedSettings
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -19,24 +20,25 @@ _WIDTH = 100
 
 
 def takes(
-    settings: Callable[_Arguments, SearchSettings],
-) -> Callable[[Callable[[SearchSettings], _Result]], Callable[_Arguments, _Result]]:
+    settings: Callable[_Arguments, Settings],
+) -> Callable[[Callable[[Settings], _Result]], Callable[_Arguments, _Result]]:
     """Make a function of settings one of keyword arguments, with their types, defaults and sentences.
 
     The function gets the settings as they were given, not checked yet.
 
     Args:
-        settings: :class:`SearchSettings`, from whose fields type checkers take the arguments.
+        settings: A class of settings, from whose fields type checkers take the arguments.
     """
+    kind = cast("type[Settings]", settings)
     parameters = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=option.type)
         if option.argument
         else inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=option.type)
-        for name, option in declared().items()
+        for name, option in declared(kind).items()
         if option.only != "shell"
     ]
 
-    def change(function: Callable[[SearchSettings], _Result]) -> Callable[_Arguments, _Result]:
+    def change(function: Callable[[Settings], _Result]) -> Callable[_Arguments, _Result]:
         signature = inspect.signature(function).replace(parameters=parameters)
 
         @functools.wraps(function)
@@ -45,26 +47,26 @@ def takes(
                 given = signature.bind(*args, **kwargs).arguments
             except TypeError as exc:
                 raise TypeError(f"{function.__name__}() {exc}") from None
-            return function(SearchSettings.model_construct(None, **given))
+            return function(kind.model_construct(None, **given))
 
         del told.__wrapped__  # which readers of signatures would follow
         told.__signature__ = signature  # type: ignore[attr-defined]
-        return explained(told)
+        return explained(told, kind)
 
     return change
 
 
-def explained(function: _Function) -> _Function:
+def explained(function: _Function, kind: type[SharedSettings] = SearchSettings) -> _Function:
     """Add what is declared of its settings to the arguments that the docstring of a function explains."""
     text = inspect.getdoc(function) or ""
     before, after = re.split(r"^(?=Returns:|Raises:)", text, maxsplit=1, flags=re.MULTILINE)
     head, _, block = before.partition("Args:\n")
     own = {entry[1]: entry[0] for entry in re.finditer(r"^    (\w+):.*(?:\n {5}.*)*", block, flags=re.MULTILINE)}
-    lines = [own.get(name) or _sentences(name) for name in inspect.signature(function).parameters]
+    lines = [own.get(name) or _sentences(name, kind) for name in inspect.signature(function).parameters]
     function.__doc__ = "\n".join([f"{head}Args:", *lines, "", after])
     return function
 
 
-def _sentences(name: str) -> str:
-    text = textwrap.fill(f"{name}: {told_of(name, in_python=True)}", _WIDTH, break_on_hyphens=False)
+def _sentences(name: str, kind: type[SharedSettings]) -> str:
+    text = textwrap.fill(f"{name}: {told_of(name, kind, in_python=True)}", _WIDTH, break_on_hyphens=False)
     return textwrap.indent(text.replace("\n", "\n    "), "    ")

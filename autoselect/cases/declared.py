@@ -13,19 +13,21 @@ from pydantic.fields import FieldInfo
 
 from autoselect.cases.option import Option
 from autoselect.cases.settings import SearchSettings
+from autoselect.cases.shared_settings import SharedSettings
 from autoselect.sources.wishes import Shapes
 
 
 @computed_once
-def declared() -> Mapping[str, Option]:
-    """The settings that users may set, by name, in the order of their declaration."""
-    types = get_type_hints(SearchSettings)
-    return {
-        name: _filled_in(option, name, types[name], field)
-        for name, field in SearchSettings.model_fields.items()
+def declared(kind: type[SharedSettings] = SearchSettings) -> Mapping[str, Option]:
+    """The settings that users may set, by name, in the order of their declaration; how to work comes last."""
+    types = get_type_hints(kind)
+    found = [
+        _filled_in(option, name, types[name], field)
+        for name, field in kind.model_fields.items()
         for option in field.metadata
         if isinstance(option, Option)
-    }
+    ]
+    return {option.name: option for option in sorted(found, key=lambda option: option.last)}
 
 
 def _filled_in(option: Option, name: str, kind: Any, field: FieldInfo) -> Option:
@@ -45,12 +47,13 @@ def _filled_in(option: Option, name: str, kind: Any, field: FieldInfo) -> Option
     )
 
 
-def told_of(name: str, *, in_python: bool = False) -> str:
+def told_of(name: str, kind: type[SharedSettings] = SearchSettings, *, in_python: bool = False) -> str:
     """What users read of a setting: the short help of the command line, or Python's documentation."""
-    option = declared()[name]
+    options = declared(kind)
+    option = options[name]
     if not in_python:
-        repeatable = " Repeatable." if option.kind in (list[str], Shapes) else ""
-        spelt = {other: re.split("[ /]", one.names)[0] for other, one in declared().items()}
-        return option.help.format_map(spelt) + repeatable
-    text = f"{option.help} {option.more}".rstrip().format_map({other: f"``{other}``" for other in declared()})
+        repeatable = option.kind in (list[str], Shapes) and "repeatable" not in option.panel
+        spelt = {other: re.split("[ /]", one.names)[0] for other, one in options.items()}
+        return option.help.format_map(spelt) + (" Repeatable." if repeatable else "")
+    text = f"{option.help} {option.more}".rstrip().format_map({other: f"``{other}``" for other in options})
     return f"If False: {text[0].lower()}{text[1:]}" if option.turns_off else text

@@ -16,7 +16,7 @@ class Option:
     Attributes:
         help: One or two sentences. ``{name}`` stands for another setting, spelt as where the sentence is read.
         more: What follows in Python's documentation.
-        panel: Heading in the help of ``autoselect search``; empty for the first.
+        panel: Heading in the help of the command; empty for the first.
         names: On the command line, the long one first; by default its own, with ``--no-`` for a switch that is on.
         kind: Of the value on the command line; by default a text where it is live, else the setting's own type.
         metavar: Stands for the value in the help of the command.
@@ -27,6 +27,7 @@ class Option:
         live: True where it may be an object that its process alone has; a run is then resumed with it.
         argument: True where the command line takes it by its place.
         turns_off: True where the command line can only turn it off, which is what ``help`` describes.
+        last: True where it says how to work: after what to do.
         only: Where it is offered alone, ``python`` or ``shell``; empty for both.
         name: In Python. This and what follows is filled in from the field of the settings.
         type: In Python.
@@ -47,6 +48,7 @@ class Option:
     live: bool = False
     argument: bool = False
     turns_off: bool = False
+    last: bool = False
     only: Literal["python", "shell", ""] = ""
     name: str = ""
     type: Any = None

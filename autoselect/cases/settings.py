@@ -8,108 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetPydanticSchema, SkipValidation, ValidationError
+from pydantic import Field
 
-from autoselect.cases.events import Listener, ignore
 from autoselect.cases.option import Bytes, Option
+from autoselect.cases.shared_settings import Given, SharedSettings, checked_as, checked_settings, data
 from autoselect.domain.objectives import Constraints, Direction
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of
 from autoselect.domain.recipe import IoType, Recipe
-from autoselect.errors import RecipeError, UsageError
-from autoselect.sources.wishes import Shapes
 
 Sampler = Literal["surrogate", "tpe", "nsga2", "random", "prefix", "greedy", "heuristic", "exhaustive"]
 """Names of the samplers."""
 
-_data = partial(Option, panel="Data and metric")
-
 _candidates = partial(Option, panel="Candidates")
 
 _limit = partial(Option, panel="Limits of what is acceptable")
-
-_T = TypeVar("_T")
-
-Given = Annotated[_T, SkipValidation(), Field(exclude=True)]
-"""What is taken as it is and not kept in the manifest, which holds plain values: data, files, who listens."""
-
-
-def _checked_as(kind: Any, known: Callable[[Any], Any] = lambda value: value) -> Any:
-    """What a value becomes, where callers may write it in more ways; ``known`` refuses names that nothing has."""
-
-    def checked(value: Any) -> Any:
-        try:
-            return known(value)
-        except (RecipeError, UsageError) as exc:
-            raise ValueError(str(exc)) from exc
-
-    return GetPydanticSchema(lambda _source, handler: handler(Annotated[kind, AfterValidator(checked)]))
 
 
 def _known_repairs(told: bool | tuple[str, ...]) -> bool | tuple[str, ...]:
     return told if isinstance(told, bool) else Recipe(repairs=told).repairs
 
 
-Texts = Annotated[Iterable[str], _checked_as(tuple[str, ...])]
+Texts = Annotated[Iterable[str], checked_as(tuple[str, ...])]
 
 
-class SearchSettings(BaseModel):
+class SearchSettings(SharedSettings):
     """One search; the fields with an :class:`Option` are what users may set, in the order in which they read them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    # `kw_only` is for type checkers: the model is the one argument of `search` that may be given by its place.
-    model: Annotated[
-        Given[Any],
-        Option(
-            "Float .tflite, .keras, .h5 or SavedModel folder.",
-            "Or the bytes of a ``.tflite``, a live Keras 3 or tf-keras model, or a ``tf.lite.TFLiteConverter``, whose "
-            "representative dataset and options are respected.",
-            live=True,
-            argument=True,
-        ),
-    ] = Field(default=None, kw_only=False)
-    calibration: Annotated[
-        Given[object],
-        _data(
-            "Representative samples: an .npz or .npy file, or 'package.module:function' that yields them.",
-            "Or arrays, or what ``TFLiteConverter.representative_dataset`` takes; a converter may bring it.",
-            live=True,
-        ),
-    ] = None
-    signature: Annotated[
-        str | None,
-        Option("Signature to take, of a .tflite or SavedModel with several.", metavar="KEY", example="serving_default"),
-    ] = None
-    shapes: Annotated[
-        Shapes | None,
-        _checked_as(dict[str, tuple[int, ...]] | None),
-        Option(
-            "Sizes of an input that the model leaves free, the batch first; else the samples' own.",
-            'By input name: ``{{"audio": (1, 16000)}}``.',
-            names="--shape",
-            metavar="NAME=1x16000",
-            kind=Shapes,
-            example=["audio=1x16000"],
-        ),
-    ] = None
-    integer: Annotated[
-        Given[str | Path | bytes | None],
-        Option(
-            "What another quantizer made of the model: integer ops are taken from it.",
-            "A ``.tflite`` (path or bytes), also of quantization-aware training. Candidates take its integer ops as "
-            "they are: nothing is calibrated or repaired, and {per_channel} is the file's own. The calibration samples "
-            "measure the layers.",
-            metavar="MODEL_int8.tflite",
-            live=True,
-        ),
-    ] = None
     evaluation: Annotated[
         Given[object],
-        _data(
+        data(
             "Samples to score on: an .npz file with the targets as y, or 'package.module:function' that yields "
             "(inputs, target).",
             "The file holds the inputs by name, or as ``x``. Or ``(x, y)`` arrays, or the function itself.",
@@ -119,29 +49,29 @@ class SearchSettings(BaseModel):
     ] = None
     metric: Annotated[
         str | Callable[..., float],
-        _checked_as(str),
-        _data(
+        checked_as(str),
+        data(
             "accuracy, top5_accuracy, balanced_accuracy, f1_macro, cohen_kappa, mean_iou, mse, mae, psnr, or, without "
             "labels, agreement, sqnr_db, kl_divergence; or 'package.module:function' called with (y_true, y_pred).",
             "Or the function itself.",
             live=True,
         ),
     ] = "accuracy"
-    direction: Annotated[Direction | None, _data("For a metric or evaluator of your own.", example="maximize")] = None
+    direction: Annotated[Direction | None, data("For a metric or evaluator of your own.", example="maximize")] = None
     evaluator: Annotated[
         Given[str | Callable[..., float] | None],
-        _data(
+        data(
             "Instead of {metric}: 'package.module:function', called with a runner, returns a number.",
             "Or the function itself. The runner runs the candidate.",
             example="my_module:score",
             live=True,
         ),
     ] = None
-    output_name: Annotated[str | None, _data("Output to score; the first by default.")] = None
+    output_name: Annotated[str | None, data("Output to score; the first by default.")] = None
     objectives: Annotated[
         str | Iterable[str],
-        _checked_as(tuple[str, ...], chosen_objectives),
-        _data(
+        checked_as(tuple[str, ...], chosen_objectives),
+        data(
             "Two to four, with commas: accuracy (the metric), size, penalty, segments, float_ops, crossing_bytes, "
             "arena_bytes, npu_cycles, latency.",
             "Or several texts, the metric (``accuracy``, or its own name) among them. With ``latency`` no two runs are "
@@ -149,19 +79,19 @@ class SearchSettings(BaseModel):
             kind=str,
         ),
     ] = DEFAULT_OBJECTIVES
-    latency: Annotated[Given[bool], _data("Add latency, measured on this host, to the objectives.", only="shell")] = (
+    latency: Annotated[Given[bool], data("Add latency, measured on this host, to the objectives.", only="shell")] = (
         Field(default=False, init=False)
     )
-    latency_threads: Annotated[int, Field(ge=1, le=64), _data("Threads that latency is measured with.")] = 1
+    latency_threads: Annotated[int, Field(ge=1, le=64), data("Threads that latency is measured with.")] = 1
     heldout: Annotated[
         Given[object],
-        _data("Samples for the final check; else a share of {evaluation}.", example="heldout.npz", live=True),
+        data("Samples for the final check; else a share of {evaluation}.", example="heldout.npz", live=True),
     ] = None
     heldout_fraction: Annotated[
-        float, Field(gt=0, lt=1), _data("Share of {evaluation} that is held out without {heldout}.", low=0, high=1)
+        float, Field(gt=0, lt=1), data("Share of {evaluation} that is held out without {heldout}.", low=0, high=1)
     ] = 0.5
     allow_overlap: Annotated[
-        bool, _data("Accept samples that occur in two data sets.", "These are calibration, search and held-out data.")
+        bool, data("Accept samples that occur in two data sets.", "These are calibration, search and held-out data.")
     ] = False
     trials: Annotated[
         int,
@@ -181,7 +111,7 @@ class SearchSettings(BaseModel):
     ] = None
     sampler: Annotated[
         Sampler,
-        _checked_as(str),
+        checked_as(str),
         Option("How candidates are proposed.", "All but ``surrogate`` are there to compare with."),
     ] = "surrogate"
     racing: Annotated[
@@ -207,28 +137,9 @@ class SearchSettings(BaseModel):
         bool, Option("End where the all-integer model is good enough.", "Within {max_drop}, or else as good as float.")
     ] = True
     search_space: Annotated[str, Option("Name of a bundled space, or a .toml file.")] = "default"
-    workers: Annotated[
-        int,
-        Field(ge=1, le=64),
-        Option(
-            "Processes that build and score.", high=inf, resume="Processes that build and score; as before by default."
-        ),
-    ] = 2
-    trial_timeout: Annotated[
-        float,
-        Field(gt=0),
-        Option(
-            "Seconds after which one job of native code counts as hung.",
-            "A job calibrates, or builds or scores one candidate.",
-            low=1,
-        ),
-    ] = 900.0
     debug_samples: Annotated[int, Field(ge=1), Option("Calibration samples that layer statistics are measured on.")] = (
         50
     )
-    cache: Annotated[
-        Given[bool], Option("Neither read nor keep calibration and float outputs.", names="--no-cache", turns_off=True)
-    ] = True
     target: Annotated[
         str,
         _candidates(
@@ -257,9 +168,7 @@ class SearchSettings(BaseModel):
     ] = True
     repairs: Annotated[
         bool | Iterable[str],
-        _checked_as(
-            bool | tuple[str, ...], lambda told: told if isinstance(told, bool) else Recipe(repairs=told).repairs
-        ),
+        checked_as(bool | tuple[str, ...], _known_repairs),
         _candidates(
             "Correct biases and more, at no float op.",
             "True lets the search try on the all-integer model what helps, False gives plain candidates, and names are "
@@ -298,8 +207,6 @@ class SearchSettings(BaseModel):
     max_penalty: Annotated[
         Annotated[float, Field(ge=0)] | None, _limit("Largest fragmentation penalty.", example=20.0)
     ] = None
-    command: Annotated[Given[str | None], Option("Command line to record in the manifest.", only="python")] = None
-    listener: Annotated[Given[Listener], Option("Called with each event of the search.", only="python")] = ignore
     refining: bool = Field(default=False, init=False)
     """Whether biases of single candidates may be corrected further; so where the search chose to correct them."""
 
@@ -328,14 +235,9 @@ class SearchSettings(BaseModel):
 
 
 def make_settings(**values: object) -> SearchSettings:
-    """Check settings.
+    """Check settings of a search.
 
     Raises:
         UsageError: If one is wrong, with its name.
     """
-    try:
-        return SearchSettings.model_validate(values)
-    except ValidationError as exc:
-        first = exc.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{name}: {first['msg']}, got {first.get('input')!r}.") from exc
+    return checked_settings(SearchSettings, values)

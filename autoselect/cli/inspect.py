@@ -11,9 +11,9 @@ import typer
 from autoselect.cases.declared import declared, told_of
 from autoselect.cli.console import out, reported, results_only_on_stdout, warn
 from autoselect.cli.options import AsJson, Debug, option_of
+from autoselect.domain.looks import LOOKS
 from autoselect.domain.objectives import Direction
 
-_COLOURS = {"integer": "green", "hybrid": "yellow", "float": "bold red", "boundary": "cyan", "neutral": "dim"}
 _SCORING = "Scoring, with --compare"
 
 
@@ -133,10 +133,10 @@ def _heading(graph: Mapping[str, Any]) -> str:
 def _print_strip(graph: Mapping[str, Any]) -> None:
     from rich.text import Text
 
-    from autoselect.report.tables.strip import MARKS, strip_legend, strip_rows
+    from autoselect.report.tables.strip import strip_legend, strip_rows
 
     kinds, console = [op["kind"] for op in graph["ops"]], out()
-    styles = {mark: _COLOURS[kind] for kind, mark in MARKS.items()}
+    styles = {look.mark: look.style for look in LOOKS.values()}
     _print_lines((), title=f"Ops of {_heading(graph)} in order")
     for row in strip_rows(kinds, console.width):
         number, space, marks = row.rpartition(" ")

@@ -7,14 +7,16 @@ import inspect
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from autoselect.cases.declared import declared, told_of
 from autoselect.cases.option import Bytes, Option
-from autoselect.sources.wishes import Shapes
+from autoselect.cases.settings import SearchSettings
+from autoselect.cases.shared_settings import SharedSettings
+from autoselect.sources.wishes import Shapes, parse_shapes
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")
@@ -38,16 +40,17 @@ def command_line() -> str:
     return shlex.join(["autoselect", *sys.argv[1:]])
 
 
-def option_of(name: str, **changes: Any) -> Any:
+def option_of(name: str, kind: type[SharedSettings] = SearchSettings, **changes: Any) -> Any:
     """The option of a declared setting.
 
     Args:
         name: Of the setting.
+        kind: The settings that it is one of.
         changes: What this command has otherwise, as ``typer.Option`` takes it.
     """
-    option = declared()[name]
+    option = declared(kind)[name]
     told: dict[str, Any] = {
-        "help": told_of(name),
+        "help": told_of(name, kind),
         "metavar": option.metavar,
         "min": option.low,
         "max": option.high,
@@ -62,6 +65,32 @@ def parameter_of(option: Option, info: Any, default: Any) -> inspect.Parameter:
     told: Any = {Bytes: float, Shapes: list[str]}.get(option.kind, option.kind)
     kind: Any = Annotated[told if default is not None else told | None, info]
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+
+
+def parameters_of(kind: type[SharedSettings]) -> list[inspect.Parameter]:
+    """All settings of a kind as parameters of a command."""
+    found = []
+    for name, option in declared(kind).items():
+        default = ",".join(option.default) or None if isinstance(option.default, tuple) else option.default
+        if option.argument:
+            found.append(parameter_of(option, typer.Argument(help=told_of(name, kind)), inspect.Parameter.empty))
+        elif option.only != "python":
+            info = option_of(name, kind, rich_help_panel=option.panel or None)
+            found.append(parameter_of(option, info, not default if option.turns_off else default))
+    return found
+
+
+def in_python(kind: type[SharedSettings], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What Python takes for what the command line read."""
+
+    def value(option: Option, read: Any) -> Any:
+        if option.kind is Shapes:
+            return parse_shapes(read)
+        if option.kind == list[str]:
+            return tuple(read or ()) if option.default == () else read or None
+        return not read if option.turns_off else read
+
+    return {name: value(declared(kind)[name], read) for name, read in given.items()}
 
 
 def with_settings(parameters: Sequence[inspect.Parameter]) -> Callable[[Callable[..., None]], Callable[..., None]]:

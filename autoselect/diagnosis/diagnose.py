@@ -34,6 +34,7 @@ from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.diagnosing.statistics import NO_METRICS, LayerMetrics, table
 from autoselect.quantize.diagnosing.verification import Plan
 from autoselect.quantize.preparing import converter
+from autoselect.runs.cache import cache_directory
 
 T = TypeVar("T")
 
@@ -64,7 +65,7 @@ class _Desk:
         self.seconds[name] = time.perf_counter() - start
 
     def submit(self, function: object, *args: object) -> Future[T]:
-        return self.pool.submit(function, self.files.root, *args, timeout_seconds=self.request.timeout_seconds)  # type: ignore[arg-type]
+        return self.pool.submit(function, self.files.root, *args, timeout_seconds=self.request.settings.trial_timeout)  # type: ignore[arg-type]
 
     def warn(self, message: str) -> None:
         self.warnings.append(message)
@@ -85,17 +86,17 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
         PreparationError: If native code dies.
     """
     files = CaseFiles(root=root)
-    with open_pool(request.workers, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
+    with open_pool(request.settings.workers, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
         desk = _Desk(request, files, pool, listener)
         started = start_calibration(
             request.model,
             request.calibration,
             files,
             pool,
-            request.cache_root,
+            cache_directory() if request.settings.cache else None,
             debug_samples=0,
             per_channel=request.recipe.per_channel,
-            timeout_seconds=request.timeout_seconds,
+            timeout_seconds=request.settings.trial_timeout,
             signature=request.signature,
             shapes=request.shapes,
             integer=request.integer,
@@ -109,7 +110,7 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
         nodes = prepared.layers.nodes
         for remark in prepared.remarks:
             desk.warn(remark)
-        node = None if request.node is None else node_named(request.node, [n.name for n in nodes])
+        node = None if request.settings.node is None else node_named(request.settings.node, [n.name for n in nodes])
         _say_what_is_left(desk, nodes)
         try:
             with desk.stage("build"):
@@ -124,14 +125,16 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
 
 def _choose_samples(desk: _Desk, started: Started) -> None:
     store = started.calibration
-    if desk.request.debug_data is not None:
+    if desk.request.settings.debug_data is not None:
         try:
-            pairs = ((sample, None) for sample in representative_samples(desk.request.debug_data, started.inputs))
+            pairs = (
+                (sample, None) for sample in representative_samples(desk.request.settings.debug_data, started.inputs)
+            )
             store = SampleStore.write(desk.files.samples("debug"), pairs, started.inputs)
         except DataError as exc:
             raise DataError(f"The data for debugging do not fit the model: {exc}") from exc
         desk.samples = "debug"
-    limit = desk.request.debug_samples
+    limit = desk.request.settings.debug_samples
     desk.rows = range(len(store) if limit is None else min(limit, len(store)))
 
 
@@ -156,7 +159,7 @@ class _Built:
 def _build(desk: _Desk) -> _Built:
     recipe_json = desk.request.recipe.to_json()
     building: Future[jobs.Diagnosed] = desk.submit(jobs.build, recipe_json)
-    modes = (False, True) if desk.request.whole_model else (False,)
+    modes = (False, True) if desk.request.settings.whole_model else (False,)
     planning: list[Future[Path]] = [desk.submit(jobs.plan, recipe_json, whole) for whole in modes]
     by_layer, *whole = [result_of(future) for future in planning]
     return _Built(diagnosed=result_of(building), by_layer=by_layer, whole=whole[0] if whole else None)
@@ -197,7 +200,7 @@ def _measure(desk: _Desk, prepared: Prepared, built: _Built) -> _Measured:
 
 def _submit_measuring(desk: _Desk, path: Path, metrics: LayerMetrics) -> list[Future[np.ndarray]]:
     """Share the samples out among the workers, in smaller parts where one of several begins with something else."""
-    workers = desk.request.workers
+    workers = desk.request.settings.workers
     count = min(workers + (workers > 1), max(len(desk.rows) // _PART, 1))
     parts = [part.tolist() for part in np.array_split(np.asarray(desk.rows), count)]
     return [desk.submit(jobs.measure_part, path, desk.samples, part, metrics) for part in parts]
@@ -228,10 +231,10 @@ class _Ablated:
 
 def _ablate(desk: _Desk, nodes: Sequence[Node]) -> _Ablated:
     """Leave every node in and out; one whose job dies has no figures."""
-    if not desk.request.ablate:
+    if not desk.request.settings.ablate:
         return _Ablated()
     found: dict[str, Ablation] = {}
-    arguments = desk.samples, list(desk.rows[: desk.request.ablate]), desk.request.recipe.per_channel
+    arguments = desk.samples, list(desk.rows[: desk.request.settings.ablate]), desk.request.recipe.per_channel
     with desk.stage("ablation", len(nodes)):
         whole: Future[list[float]] = desk.submit(error_shares, frozenset(), *arguments)
         running: list[tuple[str, Future[Ablation]]] = [
@@ -266,7 +269,7 @@ def _outcome(
         inputs=input_statistics((store.inputs(i) for i in desk.rows), started.inputs),
         calibration_samples=len(started.calibration),
         debug_samples=len(desk.rows),
-        debug_data_given=request.debug_data is not None,
+        debug_data_given=request.settings.debug_data is not None,
         per_channel=request.recipe.per_channel,
         target=request.target,
         ablations=ablated.nodes,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoselect.diagnosis import jobs
+from autoselect.diagnosis.settings import DiagnosisSettings
 from autoselect.domain.findings import Findings
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
-from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS
 from autoselect.quantize.diagnosing.statistics import LayerMetrics
 from autoselect.quantize.repairing.built import Shift
 from autoselect.sources.wishes import Shapes
@@ -21,40 +21,26 @@ class Request:
     """What to diagnose.
 
     Attributes:
+        settings: As they were told, checked.
         model: Path or bytes of the source.
         calibration: Anything that ``representative_samples`` takes.
-        debug_data: Samples to measure on, likewise; None for the calibration samples.
         recipe: The model to diagnose; ``Recipe()`` is the all-integer one.
         layer_metrics: The user's own metrics of layers.
         model_metrics: The user's own metrics of the model's outputs.
-        whole_model: Also measure how the error travels.
-        ablate: Samples for leaving each node in and out; 0 leaves that out.
-        debug_samples: Most samples to measure on; None for all.
         target: What the advice is for.
-        node: A node to look at closely, as the user names it.
-        workers: Processes.
-        timeout_seconds: After which one job counts as hung.
-        cache_root: Folder of the cache; None does without.
         notes: What was done to the source already, in sentences.
         signature: Key of the source's signature to take; None for the only one.
         shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
         integer: Bytes of an integer model that another quantizer made of the source; None has it quantized here.
     """
 
+    settings: DiagnosisSettings
     model: Path | bytes
     calibration: object
-    debug_data: object | None
     recipe: Recipe
     layer_metrics: LayerMetrics
     model_metrics: Mapping[str, jobs.ModelDebugMetric]
-    whole_model: bool
-    ablate: int
-    debug_samples: int | None
     target: Target
-    node: str | None
-    workers: int
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
-    cache_root: Path | None = None
     notes: tuple[str, ...] = ()
     signature: str | None = None
     shapes: Shapes | None = None

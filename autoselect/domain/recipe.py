@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
+from autoselect.domain.graph import OpKind
 from autoselect.errors import RecipeError
 
 Fallback = Literal["drq", "float"]
@@ -31,6 +33,9 @@ REPAIRS = (
 
 Ranges may also be chosen for single nodes, ``ranges-mse:NODE``, where they count instead of those of the whole model.
 """
+
+_KEPT_INTEGER = re.compile(r"stays integer|keeps it in integers")
+"""Reasons in runs of builder 1, which could not take such a node out of integers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +120,17 @@ class Recipe:
         """The nodes that become hybrid, and those that become float."""
         in_float = self.denylisted_nodes if self.fallback == "float" else self.float_nodes
         return self.denylisted_nodes - in_float, in_float
+
+    def kind_of(self, node: str, reason: str | None = None) -> OpKind:
+        """What a node becomes in a candidate; the recipe must be resolved.
+
+        Args:
+            node: Its name.
+            reason: Why it is not what the recipe wants, as the candidate's ``fallbacks`` say.
+        """
+        if node not in self.denylisted_nodes or _KEPT_INTEGER.search(reason or ""):
+            return OpKind.INTEGER
+        return OpKind.FLOAT if reason is not None or node in self._left_out()[1] else OpKind.HYBRID
 
     @property
     def fingerprint(self) -> str:

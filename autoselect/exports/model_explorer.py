@@ -12,16 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autoselect.domain.graph import Graph
+from autoselect.domain.looks import OF_NODES
 
 MAIN = "main"
 """Model Explorer's name of a ``.tflite`` file's first subgraph."""
 _LEAST, _MOST = "#FFFFFF", "#D55E00"
-_KINDS = {
-    "integer": ("int8", "#0072B2", "#FFFFFF"),
-    "hybrid": ("DRQ", "#E69F00", "#000000"),
-    "float": ("float", "#D55E00", "#FFFFFF"),
-}
-"""Of each kind its word, background and text colour; Okabe and Ito's, which any common colour vision tells apart."""
 _CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
 
 Aliases = Mapping[str, Sequence[str]]
@@ -46,13 +41,13 @@ def choices_data(name: str, kinds: Mapping[str, str], aliases: Aliases) -> dict[
 
     Args:
         name: Heading of the column.
-        kinds: ``integer``, ``hybrid`` or ``float`` by node name.
+        kinds: One of ``OF_NODES`` by node name.
         aliases: Names under which a node is found beside its own.
     """
     results = {}
     for key, kind in _by_alias(kinds, aliases).items():
-        word, background, text = _KINDS[kind]
-        results[key] = {"value": word, "bgColor": background, "textColor": text}
+        look = OF_NODES[kind]
+        results[key] = {"value": look.node_word, "bgColor": look.colour, "textColor": look.ink}
     return {MAIN: {"name": name, "results": results, "showLabelCountColumnsInChildrenStatsTable": True}}
 
 

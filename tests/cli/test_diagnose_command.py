@@ -105,6 +105,7 @@ DEFAULTS = {
     "target": "integer-only",
     "debug_samples": None,
     "workers": 2,
+    "trial_timeout": 900.0,
     "cache": True,
     "figures": True,
 }

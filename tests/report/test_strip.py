@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoselect.domain.graph import OpKind
-from autoselect.report.tables.strip import MARKS, strip_legend, strip_rows
+from autoselect.domain.looks import LOOKS
+from autoselect.report.tables.strip import strip_legend, strip_rows
 
 LETTERS = {"i": "integer", "h": "hybrid", "f": "float", "b": "boundary", "n": "neutral"}
 
@@ -47,15 +48,16 @@ def test_legend(letters: str, expected: str) -> None:
 
 
 def test_every_kind_has_a_mark_of_its_own() -> None:
-    assert set(MARKS) == {kind.value for kind in OpKind}
-    assert len({*MARKS.values()}) == len(MARKS)
-    assert all(len(mark) == 1 and mark.isascii() and not mark.isdigit() for mark in MARKS.values())
+    marks = [look.mark for look in LOOKS.values()]
+    assert set(LOOKS) == {kind.value for kind in OpKind}
+    assert len({*marks}) == len(marks)
+    assert all(len(mark) == 1 and mark.isascii() and not mark.isdigit() for mark in marks)
 
 
 @given(st.text(alphabet="ihfbn", max_size=400), st.integers(8, 200))
 def test_one_mark_an_op_in_their_order_and_never_too_wide(letters: str, width: int) -> None:
     rows = strip_rows(kinds(letters), width)
     assert all(len(row) <= width for row in rows)
-    assert "".join(row.split()[1] for row in rows) == "".join(MARKS[kind] for kind in kinds(letters))
+    assert "".join(row.split()[1] for row in rows) == "".join(LOOKS[kind].mark for kind in kinds(letters))
     starts = [int(row.split()[0]) for row in rows]
     assert starts == [sum(len(row.split()[1]) for row in rows[:i]) for i in range(len(rows))]

@@ -14,10 +14,12 @@ class LeftOut:
     """The denylisted nodes of a recipe.
 
     Attributes:
+        recipe: The recipe, resolved.
         nodes: By op index, in graph order.
         in_float: Names of those that are not to become hybrid.
     """
 
+    recipe: Recipe
     nodes: Mapping[int, Node]
     in_float: frozenset[str]
 
@@ -36,6 +38,7 @@ def left_out(recipe: Recipe, nodes: Sequence[Node]) -> LeftOut:
     exact = resolve(recipe, {node.name: node.op_type for node in nodes})
     chosen = exact.denylisted_nodes
     return LeftOut(
+        recipe=exact,
         nodes={node.index: node for node in nodes if node.name in chosen},
         in_float=chosen if recipe.fallback == "float" else exact.float_nodes,
     )

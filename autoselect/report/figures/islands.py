@@ -11,24 +11,18 @@ from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from autoselect.report.figures.drawing import BLACK, BLUE, ORANGE, VERMILION, drawable, save, sheet
+from autoselect.domain.graph import OpKind
+from autoselect.domain.looks import LOOKS, OF_NODES
+from autoselect.report.figures.drawing import drawable, save, sheet
 from autoselect.report.tables.model_tables import labels
-from autoselect.report.tables.strip import MARKS, WORDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _PER_ROW = 80
 _SHORTEST_ROW = 20
-_COLORS: Mapping[str, tuple[str, str]] = {
-    "integer": (BLUE, "white"),
-    "hybrid": (ORANGE, BLACK),
-    "float": (VERMILION, "white"),
-    "boundary": (BLACK, "white"),
-    "neutral": ("#E0E0E0", BLACK),
-}
-"""Of each kind the colour of a cell and of its letter. The letters serve prints without colour."""
-_LETTERS = frozenset({"hybrid", "float"})
+_LETTERED = set(OF_NODES) - {OpKind.INTEGER.value}
+"""Kinds whose cells hold their mark, too: it serves prints without colour."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 0.7, 0.25, 0.7, 0.15
 _ROW_INCHES, _TITLE_INCHES, _CELL_HEIGHT = 0.3, 0.5, 0.72
 
@@ -80,12 +74,12 @@ def _panel(figure: Figure, top: float, height: float) -> Axes:
 
 def _draw_strip(axes: Axes, kinds: Sequence[str], per_row: int, rows: int) -> None:
     """Draw one op a cell, the first row on top."""
-    for kind, (color, letter_color) in _COLORS.items():
+    for kind, look in LOOKS.items():
         places = [(i % per_row, i // per_row) for i, found in enumerate(kinds) if found == kind]
         cells = [Rectangle((x, y + (1 - _CELL_HEIGHT) / 2), 1.0, _CELL_HEIGHT) for x, y in places]
-        axes.add_collection(PatchCollection(cells, facecolor=color, edgecolor="white", linewidth=0.8, gid=kind))
-        for x, y in places if kind in _LETTERS else ():
-            axes.text(x + 0.5, y + 0.5, MARKS[kind], color=letter_color, fontsize=7, ha="center", va="center_baseline")
+        axes.add_collection(PatchCollection(cells, facecolor=look.colour, edgecolor="white", linewidth=0.8, gid=kind))
+        for x, y in places if kind in _LETTERED else ():
+            axes.text(x + 0.5, y + 0.5, look.mark, color=look.ink, fontsize=7, ha="center", va="center_baseline")
     axes.set_xlim(0, per_row)
     axes.set_ylim(rows, 0)
     axes.set_yticks([row + 0.5 for row in range(rows)], [str(row * per_row) for row in range(rows)], fontsize=8)
@@ -104,12 +98,12 @@ def _draw_heading(figure: Figure, kinds: set[str]) -> None:
         va="top",
         fontsize=13,
     )
-    handles = [Patch(facecolor=color, label=WORDS[kind]) for kind, (color, _) in _COLORS.items() if kind in kinds]
+    handles = [Patch(facecolor=look.colour, label=look.word) for kind, look in LOOKS.items() if kind in kinds]
     figure.legend(
         handles=handles,
         loc="upper left",
         bbox_to_anchor=((_LEFT - 0.1) / figure.get_figwidth(), 1.0 - 0.42 / height),
-        ncols=len(_COLORS),
+        ncols=len(LOOKS),
         frameon=False,
         fontsize=10,
         handlelength=1.2,
@@ -118,4 +112,4 @@ def _draw_heading(figure: Figure, kinds: set[str]) -> None:
 
 def _counts(kinds: Sequence[str]) -> str:
     counts = Counter(kinds)
-    return ", ".join(f"{counts[kind]} {WORDS[kind]}" for kind in _COLORS if counts[kind]) or "no ops"
+    return ", ".join(f"{counts[kind]} {look.word}" for kind, look in LOOKS.items() if counts[kind]) or "no ops"

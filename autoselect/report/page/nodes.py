@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autoselect.domain.layers import HEALTHY_RMSE_PER_SCALE, SUSPICIOUS_RMSE_PER_SCALE
+from autoselect.domain.looks import OF_NODES
+from autoselect.domain.recipe import Recipe
 from autoselect.errors import AutoselectError
 from autoselect.report.page.models import amount_of, left_out
 from autoselect.report.tables.frames import format_size, number
@@ -25,12 +26,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 _NAME_LENGTH = 38
-_KINDS = {"i": "integer", "h": "hybrid", "f": "float"}
-_LETTERS = {word: letter for letter, word in _KINDS.items()}
 _SENSITIVITY = frozenset({"tensor_name", "unit", "probe", "estimate"})
 _ISLANDS = frozenset({"id", "nodes", "size_bytes", "penalty", "id_without", "drop_without", "drop_gain"})
-_STAYS = re.compile(r"stays integer|keeps it in integers")
-"""What the builder says of a denylisted node that is an integer op all the same."""
 
 
 def node_rows(run: Run) -> list[Row]:
@@ -111,8 +108,8 @@ def strips(run: Run, nodes: Sequence[Row]) -> list[Row]:
     """The nodes of each member of the front as runs of one kind, in graph order.
 
     Returns:
-        For each member ``id``, ``picks``, ``runs`` (``kind``, ``start``, ``length``, ``text``) and ``text``, which says
-        the same in words.
+        For each member ``id``, ``picks``, ``runs`` (``kind``, ``start``, ``length``, ``height``, ``text``) and
+        ``text``, which says the same in words.
     """
     found = []
     picks = {str(row["id"]): str(row["pick"]) for row in records(run.front)}
@@ -137,7 +134,7 @@ def _kinds_built(path: Path) -> dict[str, str]:
     except AutoselectError:
         return {}
     return {
-        graph.tensors[op.outputs[0]].name: op.kind.value for op in graph.ops if op.outputs and op.kind.value in _LETTERS
+        graph.tensors[op.outputs[0]].name: op.kind.value for op in graph.ops if op.outputs and op.kind.value in OF_NODES
     }
 
 
@@ -145,11 +142,7 @@ def _kind_told(name: str, trial: Record) -> str:
     if name not in left_out(trial):
         return "integer"
     reasons = json.loads(str(trial.get("fallbacks"))) if isinstance(trial.get("fallbacks"), str) else {}
-    reason = reasons.get(name)
-    if reason is not None:
-        return "integer" if _STAYS.search(reason) else "float"
-    recipe = json.loads(str(trial.get("recipe")))
-    return "float" if recipe["fallback"] == "float" or name in recipe.get("float_nodes", []) else "hybrid"
+    return str(Recipe.from_json(str(trial.get("recipe"))).kind_of(name, reasons.get(name)).value)
 
 
 def _runs(kinds: Sequence[str], nodes: Sequence[Row]) -> Iterator[Row]:
@@ -160,12 +153,10 @@ def _runs(kinds: Sequence[str], nodes: Sequence[Row]) -> Iterator[Row]:
         where = f"{first['index']}: {first['short']}"
         if length > 1:
             where = f"{first['index']} to {last['index']}: {first['short']} … {last['short']}"
-        yield {"kind": kind, "start": start, "length": length, "text": f"{WORDS[kind]}, {where}"}
+        look = OF_NODES[kind]
+        text = f"{look.node_word}, {where}"
+        yield {"kind": kind, "start": start, "length": length, "height": look.height, "text": text}
         start += length
-
-
-WORDS: Mapping[str, str] = {"integer": "int8", "hybrid": "DRQ", "float": "float"}
-"""What a reader sees for each kind of node."""
 
 
 def _in_words(runs: Sequence[Row]) -> str:

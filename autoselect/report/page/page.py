@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from autoselect._version import __version__
+from autoselect.domain.looks import OF_NODES
 from autoselect.report.page import history as page_history
 from autoselect.report.page import models as page_models
 from autoselect.report.page import nodes as page_nodes
@@ -80,7 +81,7 @@ def context(run: Run) -> dict[str, Any]:
         "estimated": page_nodes.has_estimates(run),
         "thresholds": page_nodes.THRESHOLDS,
         "strips": page_nodes.strips(run, nodes),
-        "kinds": page_nodes.WORDS,
+        "kinds": OF_NODES,
         "islands": page_nodes.island_rows(run, nodes),
         "stages": page_history.stages(run),
         "savings": page_history.savings(run),

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-MARKS: Mapping[str, str] = {"integer": "-", "hybrid": "h", "float": "F", "boundary": "|", "neutral": "."}
-"""The character of each kind of op: calm water for integers, letters for the islands, a shore between them."""
+from autoselect.domain.looks import LOOKS
 
-WORDS: Mapping[str, str] = {
-    "integer": "integer",
-    "hybrid": "hybrid",
-    "float": "float",
-    "boundary": "conversion",
-    "neutral": "shapes and indices",
-}
-"""What a reader sees for each kind of op."""
 _ROUND = 10
 
 
@@ -33,11 +24,11 @@ def strip_rows(kinds: Sequence[str], width: int) -> tuple[str, ...]:
     digits = len(str(max(len(kinds) - 1, 0)))
     room = max(width - digits - 1, 1)
     step = room - room % _ROUND if room >= _ROUND else room
-    marks = "".join(MARKS[kind] for kind in kinds)
+    marks = "".join(LOOKS[kind].mark for kind in kinds)
     return tuple(f"{start:>{digits}} {marks[start : start + step]}" for start in range(0, len(marks), step))
 
 
 def strip_legend(kinds: Sequence[str]) -> str:
     """Say what the characters mean and how many there are of each; kinds that do not occur are left out."""
     counts = Counter(kinds)
-    return "   ".join(f"{mark} {counts[kind]} {WORDS[kind]}" for kind, mark in MARKS.items() if counts[kind])
+    return "   ".join(f"{look.mark} {counts[kind]} {look.word}" for kind, look in LOOKS.items() if counts[kind])

@@ -1,0 +1,128 @@
+"""What a search and a diagnosis can both be told, and how what is told is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetPydanticSchema, SkipValidation, ValidationError
+
+from autoselect.cases.events import Listener, ignore
+from autoselect.cases.option import Option
+from autoselect.errors import RecipeError, UsageError
+from autoselect.sources.wishes import Shapes
+
+data = partial(Option, panel="Data and metric")
+
+_work = partial(Option, last=True)
+
+_T = TypeVar("_T")
+
+Given = Annotated[_T, SkipValidation(), Field(exclude=True)]
+"""What is taken as it is and not kept in the manifest, which holds plain values: data, files, who listens."""
+
+
+def checked_as(kind: Any, known: Callable[[Any], Any] = lambda value: value) -> Any:
+    """What a value becomes, where callers may write it in more ways; ``known`` refuses names that nothing has."""
+
+    def checked(value: Any) -> Any:
+        try:
+            return known(value)
+        except (RecipeError, UsageError) as exc:
+            raise ValueError(str(exc)) from exc
+
+    return GetPydanticSchema(lambda _source, handler: handler(Annotated[kind, AfterValidator(checked)]))
+
+
+class SharedSettings(BaseModel):
+    """A model, its samples, and how to work on them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    # `kw_only` is for type checkers: the model is the one argument of `search` that may be given by its place.
+    model: Annotated[
+        Given[Any],
+        Option(
+            "Float .tflite, .keras, .h5 or SavedModel folder.",
+            "Or the bytes of a ``.tflite``, a live Keras 3 or tf-keras model, or a ``tf.lite.TFLiteConverter``, whose "
+            "representative dataset and options are respected.",
+            live=True,
+            argument=True,
+        ),
+    ] = Field(default=None, kw_only=False)
+    calibration: Annotated[
+        Given[object],
+        data(
+            "Representative samples: an .npz or .npy file, or 'package.module:function' that yields them.",
+            "Or arrays, or what ``TFLiteConverter.representative_dataset`` takes; a converter may bring it.",
+            live=True,
+        ),
+    ] = None
+    signature: Annotated[
+        str | None,
+        Option("Signature to take, of a .tflite or SavedModel with several.", metavar="KEY", example="serving_default"),
+    ] = None
+    shapes: Annotated[
+        Shapes | None,
+        checked_as(dict[str, tuple[int, ...]] | None),
+        Option(
+            "Sizes of an input that the model leaves free, the batch first; else the samples' own.",
+            'By input name: ``{{"audio": (1, 16000)}}``.',
+            names="--shape",
+            metavar="NAME=1x16000",
+            kind=Shapes,
+            example=["audio=1x16000"],
+        ),
+    ] = None
+    integer: Annotated[
+        Given[str | Path | bytes | None],
+        Option(
+            "What another quantizer made of the model: integer ops are taken from it.",
+            "A ``.tflite`` (path or bytes), also of quantization-aware training. Candidates take its integer ops as "
+            "they are: nothing is calibrated or repaired, and {per_channel} is the file's own. The calibration samples "
+            "measure the layers.",
+            metavar="MODEL_int8.tflite",
+            live=True,
+        ),
+    ] = None
+    workers: Annotated[
+        int,
+        Field(ge=1, le=64),
+        _work(
+            "Processes that build and score.", high=inf, resume="Processes that build and score; as before by default."
+        ),
+    ] = 2
+    trial_timeout: Annotated[
+        float,
+        Field(gt=0),
+        _work(
+            "Seconds after which one job of native code counts as hung.",
+            "A job calibrates, or builds or scores one candidate.",
+            low=1,
+        ),
+    ] = 900.0
+    cache: Annotated[
+        Given[bool], _work("Neither read nor keep calibration and float outputs.", names="--no-cache", turns_off=True)
+    ] = True
+    command: Annotated[Given[str | None], _work("Command line to record.", only="python")] = None
+    listener: Annotated[Given[Listener], _work("Called with each event.", only="python")] = ignore
+
+
+Settings = TypeVar("Settings", bound=SharedSettings)
+
+
+def checked_settings(kind: type[Settings], values: Mapping[str, object]) -> Settings:
+    """Check settings of a kind.
+
+    Raises:
+        UsageError: If one is wrong, with its name.
+    """
+    try:
+        return kind.model_validate(values)
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"{name}: {first['msg']}, got {first.get('input')!r}.") from exc

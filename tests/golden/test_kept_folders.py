@@ -1,0 +1,77 @@
+"""Run folders that were made before are read and resumed by today's code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import golden_cases as golden
+import pytest
+
+import autoselect
+from autoselect.cases.events import TrialFinished
+from autoselect.errors import RunFolderError
+from autoselect.quantize.building.build import BUILDER_VERSION
+from autoselect.runs.files import write_json
+
+MORE = 2
+MEASURED = ["sha256", "build_seconds", "score_seconds"]
+"""A trial that is run anew has other times."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def expected(case: str) -> dict[str, Any]:
+    return dict(json.loads((golden.HERE / case / golden.EXPECTED).read_text(encoding="utf-8")))
+
+
+def of_builder(folder: Path, builder: str) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    write_json(folder / "manifest.json", {**manifest, "versions": {**manifest["versions"], "builder": builder}})
+
+
+@pytest.mark.parametrize("builder", [BUILDER_VERSION, "2"])
+@pytest.mark.parametrize("case", golden.CASES)
+def test_a_kept_folder_is_read(case: str, builder: str, tmp_path: Path) -> None:
+    folder = golden.placed(case, tmp_path / "moved")
+    of_builder(folder, builder)
+    run, known = autoselect.load_run(folder), expected(case)
+    assert golden.facts(run) == known
+    for pick, member in known["picks"].items():
+        assert run.model_path(pick) == folder / "front" / f"{member}.tflite"
+        recipe = autoselect.Recipe.from_json((folder / "front" / f"{member}.recipe.json").read_text(encoding="utf-8"))
+        fingerprints = run.trials.loc[run.trials["id"] == member, "fingerprint"]
+        assert recipe.fingerprint in set(fingerprints)
+    page = autoselect.write_report(folder, output=tmp_path / "page.html").read_text(encoding="utf-8")
+    assert all(member in page for member in known["picks"].values())
+
+
+@pytest.mark.parametrize("case", golden.CASES)
+def test_a_kept_folder_is_resumed(case: str, tmp_path: Path) -> None:
+    folder, told = golden.placed(case, tmp_path / "moved"), []
+    known, before = expected(case)["trials"]["data"], autoselect.load_run(folder).trials[MEASURED]
+    count = len(known)
+    try:
+        run = autoselect.resume(folder, trials=count + MORE, listener=told.append)
+    except RunFolderError as refusal:
+        pytest.fail(f"{refusal}\nWhere that is meant (another TensorFlow, another builder): {golden.AGAIN}")
+    assert [event.number for event in told if isinstance(event, TrialFinished)] == [count, count + 1]
+    assert golden.facts(run)["trials"]["data"][:count] == known
+    assert run.trials[MEASURED][:count].equals(before)
+    assert len(run.trials) == count + MORE
+    assert all(run.model_path(pick).exists() for pick in run.picks)
+
+
+def test_a_folder_of_an_older_builder_is_not_resumed(tmp_path: Path) -> None:
+    folder = golden.placed("evaluator", tmp_path / "moved")
+    of_builder(folder, "2")
+    with pytest.raises(RunFolderError, match=r"older builder.*autoselect report.*work on this one"):
+        autoselect.resume(folder, trials=9)
+    assert golden.facts(autoselect.load_run(folder)) == expected("evaluator")
