@@ -46,7 +46,7 @@ def prepare_samples(
         _write_split(files, "heldout", "heldout", None)
         parts = {"search": store, "heldout": heldout}
     else:
-        chosen = split_by_content(store.digests, settings.heldout_fraction, settings.seed)
+        chosen = split_by_content(store.digests, settings.heldout_fraction, settings.split_seed)
         for part, indices in zip(PARTS, chosen, strict=True):
             _write_split(files, part, "evaluation", indices)
         parts = {part: store.subset(indices) for part, indices in zip(PARTS, chosen, strict=True)}

@@ -90,6 +90,11 @@ class SearchSettings(SharedSettings):
     heldout_fraction: Annotated[
         float, Field(gt=0, lt=1), data("Share of {evaluation} that is held out without {heldout}.", low=0, high=1)
     ] = 0.5
+    split_seed: Annotated[
+        int,
+        Field(ge=0),
+        _data("Seed of which share is held out.", "Searches with different {seed} hold out the same samples."),
+    ] = 0
     allow_overlap: Annotated[
         bool, data("Accept samples that occur in two data sets.", "These are calibration, search and held-out data.")
     ] = False
@@ -98,7 +103,7 @@ class SearchSettings(SharedSettings):
         Field(ge=1),
         Option("Candidates to try.", "With the baselines.", resume="New total of candidates; as before by default."),
     ] = 100
-    seed: Annotated[int, Field(ge=0), Option("Seed of the sampler and of the split.")] = 0
+    seed: Annotated[int, Field(ge=0), Option("Seed of the sampler and of racing.")] = 0
     output: Annotated[
         Given[str | Path | None],
         Option(

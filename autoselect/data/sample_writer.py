@@ -47,6 +47,7 @@ class _SampleWriter:
         }
         self._targets: NpyWriter | None = None
         self._digests: list[str] = []
+        self._named: list[str] = []
 
     def append(self, sample: Sample, target: object | None) -> None:
         """Append one sample, or refuse it with a DataError before anything of it is written."""
@@ -57,6 +58,7 @@ class _SampleWriter:
         for key, writer in self._writers.items():
             writer.append(sample[key])
         self._digests.append(content_digest(sample))
+        self._named.append(named_digest(sample))
 
     def _append_target(self, target: object | None, where: str) -> None:
         if (target is None) != (self._targets is None) and self._digests:
@@ -102,31 +104,35 @@ class _SampleWriter:
             "count": len(self._digests),
             "inputs": self._files,
             "has_targets": targets is not None,
-            "signature": signature_of(self._digests, rows),
+            "signature": signature_of(self._named, rows),
             "digests": self._digests,
         }
 
 
 def content_digest(sample: Sample) -> str:
-    """Digest the inputs of a sample: dtype, shape and bytes, in the order of their keys.
+    """Digest what the inputs of a sample hold: dtype, shape and bytes.
+
+    Names and order of the inputs do not matter, since the formats of one model differ in them.
 
     Args:
         sample: Arrays by input key.
 
     Returns:
-        32 hex digits (BLAKE2b, 16 bytes). The order of the dict does not matter.
+        32 hex digits (BLAKE2b, 16 bytes).
     """
-    state = hashlib.blake2b(digest_size=16)
-    for key in sorted(sample):
-        _add_array(state, key, sample[key])
-    return state.hexdigest()
+    return _hexdigest(" ".join(sorted(map(_array_digest, sample.values()))).encode())
+
+
+def named_digest(sample: Sample) -> str:
+    """Digest which input of a sample holds what; the order of the dict does not matter."""
+    return _hexdigest(repr(sorted((key, _array_digest(array)) for key, array in sample.items())).encode())
 
 
 def signature_of(digests: Iterable[str], targets: Iterable[Any]) -> str:
     """Digest the contents of samples in order, and their targets.
 
     Args:
-        digests: One content digest per sample.
+        digests: One digest per sample, see :func:`named_digest`.
         targets: One target per sample, or None where there is none.
 
     Returns:
@@ -136,13 +142,16 @@ def signature_of(digests: Iterable[str], targets: Iterable[Any]) -> str:
     for digest, target in zip(digests, targets, strict=True):
         state.update(digest.encode())
         if target is not None:
-            _add_array(state, "target", np.asarray(target))
+            state.update(_array_digest(np.asarray(target)).encode())
     return state.hexdigest()
 
 
-def _add_array(state: hashlib.blake2b, name: str, array: np.ndarray) -> None:
-    state.update(f"{name}\0{array.dtype.str}\0{array.shape}\0".encode())
-    state.update(array.tobytes())
+def _array_digest(array: np.ndarray) -> str:
+    return _hexdigest(f"{array.dtype.str}\0{array.shape}\0".encode() + array.tobytes())
+
+
+def _hexdigest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def _check_fits(sample: Sample, spec: TensorSpec, where: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from autoselect.data.fit import Sample
-from autoselect.data.sample_writer import FORMAT, INDEX_FILE, TARGETS_FILE, signature_of, write_samples
+from autoselect.data.sample_writer import FORMAT, INDEX_FILE, TARGETS_FILE, named_digest, signature_of, write_samples
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import DataError
 
@@ -104,7 +104,8 @@ class SampleStore:
         """One digest of all samples in order and their targets, 32 hex digits."""
         if self._is_whole:
             return str(self._index["signature"])
-        return signature_of(self.digests, (self.target(i) for i in range(len(self))))
+        named = (named_digest(self.inputs(i)) for i in range(len(self)))
+        return signature_of(named, (self.target(i) for i in range(len(self))))
 
     def subset(self, indices: Sequence[int] | np.ndarray) -> SampleStore:
         """Choose samples, in the given order; the files stay shared.

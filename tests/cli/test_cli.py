@@ -257,6 +257,7 @@ SEARCH_DEFAULTS = {
     "latency_threads": 1,
     "heldout": None,
     "heldout_fraction": 0.5,
+    "split_seed": 0,
     "trials": 100,
     "seed": 0,
     "output": None,

@@ -126,10 +126,30 @@ def test_digests_are_equal_exactly_where_bytes_are(rows: list[bytes]) -> None:
     assert len(set(digests)) == len(set(rows))
 
 
-def test_digest_tells_dtype_shape_and_key() -> None:
+def test_digest_tells_dtype_and_shape() -> None:
     zeros = np.zeros((1, 4), np.int32)
-    variants = [{"a": zeros}, {"b": zeros}, {"a": zeros.view(np.float32)}, {"a": zeros.reshape(4, 1)}]
+    variants = [{"a": zeros}, {"a": zeros.view(np.float32)}, {"a": zeros.reshape(4, 1)}, {"a": zeros, "b": zeros}]
     assert len({content_digest(variant) for variant in variants}) == 4
+
+
+def test_digest_knows_no_names_and_the_signature_does(tmp_path: Path) -> None:
+    """The formats of one model name and order its inputs differently; kept float outputs are those of one of them."""
+    keys = {"a": "2", "b": "1"}
+    renamed = [TensorSpec(name=f"z{one.key}", key=keys[one.key], shape=one.shape, dtype=one.dtype) for one in INPUTS]
+    pairs = [({"2": inputs["a"], "1": inputs["b"]}, target) for inputs, target in labelled(3)]
+    ours, theirs = write(tmp_path / "ours", labelled(3)), SampleStore.write(tmp_path / "theirs", pairs, renamed)
+    assert ours.digests == theirs.digests
+    assert ours.signature != theirs.signature
+
+
+def test_signature_tells_which_input_has_what(tmp_path: Path) -> None:
+    two = [TensorSpec(name=key, key=key, shape=(1,), dtype=np.dtype("float32")) for key in "ab"]
+    zero, one = np.zeros(1, np.float32), np.ones(1, np.float32)
+    stores = [
+        SampleStore.write(tmp_path / str(i), [({"a": first, "b": second}, 0)], two)
+        for i, (first, second) in enumerate([(zero, one), (one, zero)])
+    ]
+    assert stores[0].signature != stores[1].signature
 
 
 @settings(max_examples=25)
