@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,9 @@ from autoselect.runs.files import write_json
 from autoselect.scoring.metric_base import Metric
 
 PARTS = ("search", "heldout")
+_TOLD = {"search": "search", "heldout": "held-out"}
+_FEW_GROUPS = 20
+"""With fewer clusters, errors that count samples as independent are known to mislead."""
 
 
 def prepare_samples(
@@ -46,17 +50,28 @@ def prepare_samples(
         _write_split(files, "heldout", "heldout", None)
         parts = {"search": store, "heldout": heldout}
     else:
-        chosen = split_by_content(store.digests, settings.heldout_fraction, settings.split_seed)
+        chosen = split_by_content(store.digests, settings.heldout_fraction, settings.split_seed, store.groups)
         for part, indices in zip(PARTS, chosen, strict=True):
             _write_split(files, part, "evaluation", indices)
         parts = {part: store.subset(indices) for part, indices in zip(PARTS, chosen, strict=True)}
     digests = {
         "calibration": calibration.digests,
-        "search": parts["search"].digests,
-        "held-out": parts["heldout"].digests,
+        **{_TOLD[part]: store.digests for part, store in parts.items()},
     }
-    warnings = refuse_overlap(digests, allow=settings.allow_overlap)
+    warnings = [*refuse_overlap(digests, allow=settings.allow_overlap), *_few_groups(parts)]
     return {name: len(part) for name, part in parts.items()}, hashes, warnings
+
+
+def _few_groups(parts: Mapping[str, SampleStore]) -> list[str]:
+    """A warning where the samples are those of few speakers, subjects or recordings."""
+    counts = {part: len(set(store.groups)) for part, store in parts.items() if store.groups is not None}
+    if min(counts.values(), default=_FEW_GROUPS) >= _FEW_GROUPS:
+        return []
+    told = " and ".join(f"{count} groups of {_TOLD[part]} samples" for part, count in counts.items())
+    return [
+        f"There are only {told}. Intervals take samples for independent, and are too narrow for so few groups: what "
+        f"holds for them may not hold for others. At least {_FEW_GROUPS} in each part say more."
+    ]
 
 
 def write_labelled(

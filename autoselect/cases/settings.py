@@ -42,7 +42,8 @@ class SearchSettings(SharedSettings):
         data(
             "Samples to score on: an .npz file with the targets as y, or 'package.module:function' that yields "
             "(inputs, target).",
-            "The file holds the inputs by name, or as ``x``. Or ``(x, y)`` arrays, or the function itself.",
+            "The file holds the inputs by name, or as ``x``. Or ``(x, y)`` arrays, or the function itself. Samples of "
+            "one speaker, subject or recording stay in one part where an array ``groups`` labels them.",
             names="--eval",
             live=True,
         ),

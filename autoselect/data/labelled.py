@@ -1,37 +1,44 @@
-"""Samples with their targets, for scoring; knows no metric."""
+"""Samples with their targets and groups, for scoring; knows no metric."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import repeat
+from typing import Any, TypeGuard
 
-from autoselect.data.fit import Sample, fit_sample, is_signature_sample, numeric_array
+import numpy as np
+
+from autoselect.data.fit import fit_sample, is_signature_sample, numeric_array
+from autoselect.data.sample_writer import LabelledSample
 from autoselect.data.sources import numbered_items, stacks_in, unwrap
-from autoselect.data.stacks import Stack, check_lengths, input_stacks, stack_of, stacked_samples
+from autoselect.data.stacks import Stack, check_lengths, input_stacks, labels_of, stack_of, stacked_samples
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import DataError
-
-LabelledSample = tuple[Sample, object | None]
-"""A sample and its target; None where there is none."""
 
 _PURPOSE = "scoring data"
 _SAMPLE = "scoring sample"
 _TARGETS = "y"
+_GROUPS = "groups"
 
 
 def labelled_samples(
     source: object, inputs: Sequence[TensorSpec], *, targets_required: bool
 ) -> Iterator[LabelledSample]:
-    """Turn scoring data into pairs of sample and target, one at a time.
+    """Turn scoring data into pairs of sample and target, one at a time; with groups, into triples.
+
+    Samples of one group belong together: of one speaker, one subject, one recording. A group's label is a whole number
+    or a text.
 
     Args:
         source: One of
 
             * the path of a ``.npz`` file: arrays by input name, or ``x`` for a
-              single input; targets in ``y``;
-            * a function without arguments, or an iterable, of ``(inputs, target)`` pairs, the inputs in any
-              form that :func:`autoselect.data.fit.fit_sample` takes;
-            * a tuple ``(x, y)`` of arrays of N samples and N targets, ``x`` an array or a dict of arrays;
+              single input; targets in ``y``, groups in ``groups``;
+            * a function without arguments, or an iterable, of ``(inputs, target)`` pairs or ``(inputs, target, group)``
+              triples, the inputs in any form that :func:`autoselect.data.fit.fit_sample` takes;
+            * a tuple ``(x, y)`` of arrays of N samples and N targets, ``x`` an array or a dict of arrays, or
+              ``(x, y, groups)`` with N labels;
             * a dict of arrays, as a ``.npz`` file would hold them;
             * the inputs alone, in any form of a representative dataset, if no targets are required;
             * ``"package.module:name"`` of any of these.
@@ -39,54 +46,63 @@ def labelled_samples(
         targets_required: Whether a sample without a target is refused.
 
     Yields:
-        Sample and target. Targets of arrays and batches come row by row, without a batch axis; their
-        dtype is kept, integers stay integers. For a model of two inputs a pair of arrays is one
-        sample of two inputs: put its inputs into a list or dict to give a target.
+        Sample and target, and the group's label where groups are given. Targets of arrays and batches come row by
+        row, without a batch axis; their dtype is kept, integers stay integers. For a model of two inputs a pair of
+        arrays is one sample of two inputs, as three arrays are for one of three: put its inputs into a list or dict to
+        give a target.
 
     Raises:
         UsageError: If a ``package.module:name`` is malformed or names nothing.
         DataError: If the data are missing, empty or damaged, raise, do not fit the inputs, differ in
-            length, or lack targets that are required.
+            length, lack targets that are required, or have groups that are neither whole numbers nor text.
     """
     data = unwrap(source, purpose=_PURPOSE)
-    targets: Callable[[], Stack] | None = None
-    if isinstance(data, tuple) and len(data) == 2 and not is_signature_sample(data):
-        data, target_values = data
-        if target_values is not None:
-            targets = partial(stack_of, target_values, f"{_PURPOSE}, targets")
+    given: dict[str, Callable[[], Stack]] = {}
+    if _is_stacked(data):
+        data, *beside = data
+        for name, value, opened in zip((_TARGETS, _GROUPS), beside, (stack_of, labels_of), strict=False):
+            if value is not None:
+                given[name] = partial(opened, value, f"{_PURPOSE}, {'targets' if name == _TARGETS else name}")
         data = data if isinstance(data, Mapping) else numeric_array(data, f"{_PURPOSE}, inputs")
     stacks = stacks_in(data, purpose=_PURPOSE)
     if stacks is None:
         return _pairs_of_items(data, inputs, targets_required)
-    targets = targets or _target_stack(stacks, inputs)
-    return _pairs_of_stacks(input_stacks(stacks, inputs, where=_PURPOSE), targets, inputs, targets_required)
+    if isinstance(data, Mapping) and _GROUPS in data:
+        stacks = {**stacks, _GROUPS: partial(labels_of, data[_GROUPS], f"{_PURPOSE}, {_GROUPS}")}
+    taken = {name for spec in inputs for name in (spec.key, spec.name, spec.name.removesuffix(":0"))}
+    found = {name: stacks[name] for name in (_TARGETS, _GROUPS) if name in stacks and name not in taken} | given
+    return _pairs_of_stacks(input_stacks(stacks, inputs, where=_PURPOSE), found, inputs, targets_required)
 
 
-def _target_stack(
-    stacks: Mapping[str, Callable[[], Stack]], inputs: Sequence[TensorSpec]
-) -> Callable[[], Stack] | None:
-    is_input = any(_TARGETS in (spec.key, spec.name, spec.name.removesuffix(":0")) for spec in inputs)
-    return None if is_input else stacks.get(_TARGETS)
+def _is_stacked(data: object) -> TypeGuard[tuple[Any, ...]]:
+    """Tell ``(x, y)`` and ``(x, y, groups)`` from samples in a tuple."""
+    if not isinstance(data, tuple) or is_signature_sample(data):
+        return False
+    has_groups = len(data) == 3 and not isinstance(data[2], Mapping)
+    return len(data) == 2 or (has_groups and isinstance(data[0], (np.ndarray, Mapping)))
 
 
 def _pairs_of_stacks(
     stacks: Mapping[str, Stack],
-    open_targets: Callable[[], Stack] | None,
+    beside: Mapping[str, Callable[[], Stack]],
     inputs: Sequence[TensorSpec],
     targets_required: bool,
 ) -> Iterator[LabelledSample]:
+    """Read the inputs, and the targets and groups beside them."""
+    if targets_required and _TARGETS not in beside:
+        raise DataError(
+            f"{_PURPOSE}: expected targets, got inputs only. Add them as an array {_TARGETS!r}, give a "
+            f"tuple (x, y), or choose a label-free metric. If an input of the model is itself called "
+            f"{_TARGETS!r}, give a function that yields (inputs, target)."
+        )
+    opened = {name: open_stack() for name, open_stack in beside.items()}
+    check_lengths([*stacks.values(), *opened.values()], where=_PURPOSE)
     samples = stacked_samples(stacks, inputs, where=_SAMPLE)
-    if open_targets is None:
-        if targets_required:
-            raise DataError(
-                f"{_PURPOSE}: expected targets, got inputs only. Add them as an array {_TARGETS!r}, give a "
-                f"tuple (x, y), or choose a label-free metric. If an input of the model is itself called "
-                f"{_TARGETS!r}, give a function that yields (inputs, target)."
-            )
-        return ((sample, None) for sample in samples)
-    targets = open_targets()
-    check_lengths([*stacks.values(), targets], where=_PURPOSE)
-    return ((sample, target) for sample, target in zip(samples, targets.rows(), strict=True))
+    targets = opened[_TARGETS].rows() if _TARGETS in opened else repeat(None, len(next(iter(stacks.values()))))
+    if _GROUPS not in opened:
+        return zip(samples, targets, strict=True)
+    groups = (_label(group, f"{_PURPOSE}, {_GROUPS}") for group in opened[_GROUPS].rows())
+    return zip(samples, targets, groups, strict=True)
 
 
 def _pairs_of_items(data: object, inputs: Sequence[TensorSpec], targets_required: bool) -> Iterator[LabelledSample]:
@@ -94,23 +110,27 @@ def _pairs_of_items(data: object, inputs: Sequence[TensorSpec], targets_required
     for number, item in numbered_items(data, purpose=_PURPOSE):
         is_empty = False
         where = f"{_SAMPLE} {number} (counted from 0)"
-        raw, target = item if _is_pair(item, inputs) else (item, None)
+        raw, target, group = (*item, None)[:3] if _is_labelled(item, inputs) else (item, None, None)
         if target is None and targets_required:
             raise DataError(
                 f"{where}: expected a pair (inputs, target), got no target. Yield (inputs, target), the "
                 "several inputs of a model in a list or dict, or choose a label-free metric."
             )
         samples = list(fit_sample(raw, inputs, where=where))
-        yield from zip(samples, _target_rows(target, len(samples), where), strict=True)
+        targets = _target_rows(target, len(samples), where)
+        if group is None:
+            yield from zip(samples, targets, strict=True)
+        else:
+            yield from zip(samples, targets, _group_rows(group, len(samples), where), strict=True)
     if is_empty:
         raise DataError(f"{_PURPOSE}: expected at least one sample, got none. Check what yields the samples.")
 
 
-def _is_pair(item: object, inputs: Sequence[TensorSpec]) -> bool:
-    """Tell ``(inputs, target)`` from the inputs alone."""
-    if not isinstance(item, (list, tuple)) or len(item) != 2 or is_signature_sample(item):
+def _is_labelled(item: object, inputs: Sequence[TensorSpec]) -> bool:
+    """Tell ``(inputs, target)`` and ``(inputs, target, group)`` from the inputs alone."""
+    if not isinstance(item, (list, tuple)) or len(item) not in (2, 3) or is_signature_sample(item):
         return False
-    return len(inputs) != 2 or isinstance(item[0], (list, tuple, Mapping))
+    return len(inputs) != len(item) or isinstance(item[0], (list, tuple, Mapping))
 
 
 def _target_rows(target: object, count: int, where: str) -> Sequence[object | None]:
@@ -126,3 +146,25 @@ def _target_rows(target: object, count: int, where: str) -> Sequence[object | No
         f"{where}: expected {count} targets for a batch of {count} samples, got shape {array.shape}. "
         "Yield one target per sample, or one sample at a time."
     )
+
+
+def _group_rows(group: object, count: int, where: str) -> Sequence[str]:
+    """The label of each sample of a batch; one label is that of them all."""
+    where = f"{where}, group"
+    labels = list(labels_of(group, where).rows()) if isinstance(group, (list, tuple, np.ndarray)) else [group] * count
+    if len(labels) != count:
+        raise DataError(
+            f"{where}: expected {count} groups for a batch of {count} samples, got {len(labels)}. "
+            "Yield one group per sample, or one for all of them."
+        )
+    return [_label(label, where) for label in labels]
+
+
+def _label(value: object, where: str) -> str:
+    array = np.asarray(value)
+    if array.ndim or array.dtype.kind not in "biuSU":
+        raise DataError(
+            f"{where}: expected a whole number or a text for each sample, got {array.dtype} of shape {array.shape}. "
+            "Number the speakers, subjects or recordings, or name them."
+        )
+    return str(array.item())

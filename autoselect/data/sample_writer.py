@@ -18,18 +18,21 @@ from autoselect.errors import DataError, StorageError
 
 INDEX_FILE = "samples.json"
 TARGETS_FILE = "targets.npy"
-FORMAT = 1
+FORMAT = 2
 _PART = ".part"
 
+LabelledSample = tuple[Sample, object | None] | tuple[Sample, object | None, str]
+"""A sample and its target, None where there is none; where samples have groups also the label of its group."""
 
-def write_samples(folder: Path, samples: Iterable[tuple[Sample, object | None]], inputs: Sequence[TensorSpec]) -> None:
+
+def write_samples(folder: Path, samples: Iterable[LabelledSample], inputs: Sequence[TensorSpec]) -> None:
     """Write samples and their targets into a folder; see ``SampleStore.write``."""
     with _storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         writer = _SampleWriter(folder, inputs)
         try:
-            for sample, target in _reraised_as_they_are(samples):
-                writer.append(sample, target)
+            for labelled in _reraised_as_they_are(samples):
+                writer.append(*labelled)
             writer.commit()
         finally:
             writer.discard()
@@ -48,17 +51,22 @@ class _SampleWriter:
         self._targets: NpyWriter | None = None
         self._digests: list[str] = []
         self._named: list[str] = []
+        self._groups: list[str] = []
 
-    def append(self, sample: Sample, target: object | None) -> None:
+    def append(self, sample: Sample, target: object | None, group: str | None = None) -> None:
         """Append one sample, or refuse it with a DataError before anything of it is written."""
         where = f"sample {len(self._digests)} (counted from 0)"
         for spec in self._inputs:
             _check_fits(sample, spec, where)
+        if (group is None) != (not self._groups) and self._digests:
+            raise DataError(f"{where}: expected groups for all samples or for none, got some. Give each its group.")
         self._append_target(target, f"{where}, target")
         for key, writer in self._writers.items():
             writer.append(sample[key])
         self._digests.append(content_digest(sample))
-        self._named.append(named_digest(sample))
+        self._named.append(named_digest(sample, group))
+        if group is not None:
+            self._groups.append(group)
 
     def _append_target(self, target: object | None, where: str) -> None:
         if (target is None) != (self._targets is None) and self._digests:
@@ -106,6 +114,7 @@ class _SampleWriter:
             "has_targets": targets is not None,
             "signature": signature_of(self._named, rows),
             "digests": self._digests,
+            "groups": self._groups or None,
         }
 
 
@@ -123,9 +132,10 @@ def content_digest(sample: Sample) -> str:
     return _hexdigest(" ".join(sorted(map(_array_digest, sample.values()))).encode())
 
 
-def named_digest(sample: Sample) -> str:
-    """Digest which input of a sample holds what; the order of the dict does not matter."""
-    return _hexdigest(repr(sorted((key, _array_digest(array)) for key, array in sample.items())).encode())
+def named_digest(sample: Sample, group: str | None) -> str:
+    """Digest which input of a sample holds what, and its group; the order of the dict does not matter."""
+    named = sorted((key, _array_digest(array)) for key, array in sample.items())
+    return _hexdigest(repr((named, group)).encode())
 
 
 def signature_of(digests: Iterable[str], targets: Iterable[Any]) -> str:
@@ -187,9 +197,7 @@ class _SourceFailure(Exception):
     """Carries an OSError of the source past the mapping of storage errors."""
 
 
-def _reraised_as_they_are(
-    samples: Iterable[tuple[Sample, object | None]],
-) -> Iterator[tuple[Sample, object | None]]:
+def _reraised_as_they_are(samples: Iterable[LabelledSample]) -> Iterator[LabelledSample]:
     try:
         yield from samples
     except OSError as exc:

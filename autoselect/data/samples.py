@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from autoselect.data.fit import Sample
-from autoselect.data.sample_writer import FORMAT, INDEX_FILE, TARGETS_FILE, named_digest, signature_of, write_samples
+from autoselect.data.sample_writer import (
+    FORMAT,
+    INDEX_FILE,
+    TARGETS_FILE,
+    LabelledSample,
+    named_digest,
+    signature_of,
+    write_samples,
+)
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import DataError
 
@@ -34,21 +42,20 @@ class SampleStore:
         self._is_whole = indices is None
 
     @classmethod
-    def write(
-        cls, folder: Path, samples: Iterable[tuple[Sample, object | None]], inputs: Sequence[TensorSpec]
-    ) -> SampleStore:
+    def write(cls, folder: Path, samples: Iterable[LabelledSample], inputs: Sequence[TensorSpec]) -> SampleStore:
         """Write samples into a folder, one after the other, and open it.
 
         Args:
             folder: Created if missing; a store that it already holds is replaced at the end.
-            samples: Pairs of sample and target, as ``labelled_samples`` yields them; None for no target.
+            samples: Pairs of sample and target, as ``labelled_samples`` yields them; None for no target. A third member
+                labels the sample's group.
             inputs: The model's inputs, which every sample must fit exactly.
 
         Returns:
             The opened store.
 
         Raises:
-            DataError: If there are no samples, a sample does not fit, only some have targets, or targets
+            DataError: If there are no samples, a sample does not fit, only some have targets or groups, or targets
                 are not numbers of one shape and one kind.
             StorageError: If a file cannot be written.
         """
@@ -100,11 +107,18 @@ class SampleStore:
         return tuple(digests[row] for row in self._rows)
 
     @cached_property
+    def groups(self) -> tuple[str, ...] | None:
+        """The label of each sample's group; None where they have none."""
+        groups = self._index["groups"]
+        return None if groups is None else tuple(groups[row] for row in self._rows)
+
+    @cached_property
     def signature(self) -> str:
-        """One digest of all samples in order and their targets, 32 hex digits."""
+        """One digest of all samples in order, their targets and groups, 32 hex digits."""
         if self._is_whole:
             return str(self._index["signature"])
-        named = (named_digest(self.inputs(i)) for i in range(len(self)))
+        groups = self.groups or [None] * len(self)
+        named = (named_digest(self.inputs(i), group) for i, group in enumerate(groups))
         return signature_of(named, (self.target(i) for i in range(len(self))))
 
     def subset(self, indices: Sequence[int] | np.ndarray) -> SampleStore:

@@ -13,62 +13,96 @@ from autoselect.errors import DataError, UsageError
 _SHOWN = 5
 
 
-def split_by_content(digests: Sequence[str], heldout_fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Split samples into a search part and a held-out part that share no content.
+def split_by_content(
+    digests: Sequence[str], heldout_fraction: float, seed: int, groups: Sequence[str] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Split samples into a search part and a held-out part that share no content and no group.
 
-    Which side a sample falls on depends on its content and the seed, hardly on the other samples, and
+    Which side a sample falls on depends on its content (or its group) and the seed, hardly on the other samples, and
     not on their order.
 
     Args:
         digests: One content digest per sample.
-        heldout_fraction: Wanted share of held-out samples, above 0 and below 1. Samples of equal content
-            stay together, so the share is met only as closely as they allow.
+        heldout_fraction: Wanted share of held-out samples, above 0 and below 1. Samples of equal content or of one
+            group stay together, so the share is met only as closely as they allow.
         seed: Chooses the split.
+        groups: One label per sample; None where each sample stands by itself.
 
     Returns:
         Sorted int64 indices of the search part and of the held-out part; each holds at least one.
 
     Raises:
         UsageError: If the fraction is not between 0 and 1.
-        DataError: If there are not two samples of different content.
+        DataError: If there are not two samples of different content, or not two groups.
     """
     if not 0.0 < heldout_fraction < 1.0:
         raise UsageError(
             f"expected a held-out fraction above 0 and below 1, got {heldout_fraction}. Give for example 0.5."
         )
-    groups = _groups(digests)
-    if len(groups) < 2:
-        raise DataError(
-            f"expected at least two different samples to split, got {len(digests)} sample(s) of "
-            f"{len(groups)} content(s). Bring more samples, or held-out data of their own."
-        )
-    ranked = sorted(groups, key=lambda digest: _rank(digest, seed))
+    bundles = _bundles(digests, digests if groups is None else groups)
+    if len(bundles) < 2:
+        raise DataError(_too_few(digests, groups))
+    ranked = [bundles[label] for label in sorted(bundles, key=lambda label: _rank(label, seed))]
     wanted = max(1, round(heldout_fraction * len(digests)))
-    chosen = _chosen(ranked, {digest: len(indices) for digest, indices in groups.items()}, wanted)
-    heldout = np.array(sorted(i for digest in chosen for i in groups[digest]), dtype=np.int64)
+    chosen = _nearest([len(bundle) for bundle in ranked], wanted)
+    heldout = np.array(sorted(i for number in chosen for i in ranked[number]), dtype=np.int64)
     return np.setdiff1d(np.arange(len(digests), dtype=np.int64), heldout), heldout
 
 
-def _groups(digests: Sequence[str]) -> dict[str, list[int]]:
-    groups: dict[str, list[int]] = {}
-    for index, digest in enumerate(digests):
-        groups.setdefault(digest, []).append(index)
-    return groups
+def _bundles(digests: Sequence[str], labels: Sequence[str]) -> dict[str, list[int]]:
+    """The samples that stay together, by the least of their labels: groups that share a content are one."""
+    joined: dict[str, str] = {}
+
+    def least(label: str) -> str:
+        while joined.setdefault(label, label) != label:
+            label = joined[label]
+        return label
+
+    seen: dict[str, str] = {}
+    for digest, label in zip(digests, labels, strict=True):
+        low, high = sorted([least(label), least(seen.setdefault(digest, label))])
+        joined[high] = low
+    bundles: dict[str, list[int]] = {}
+    for index, label in enumerate(labels):
+        bundles.setdefault(least(label), []).append(index)
+    return bundles
 
 
-def _rank(digest: str, seed: int) -> bytes:
-    return hashlib.blake2b(f"{seed}:{digest}".encode(), digest_size=16).digest()
+def _too_few(digests: Sequence[str], groups: Sequence[str] | None) -> str:
+    count = len(set(digests if groups is None else groups))
+    if groups is None:
+        wanted, got = "different samples", f"{count} content(s)"
+    else:
+        wanted = "groups of different samples"
+        got = f"{count} group(s)" + (" that share samples of equal content" if count > 1 else "")
+    return (
+        f"expected at least two {wanted} to split, got {len(digests)} sample(s) of {got}. "
+        "Bring more samples, or held-out data of their own."
+    )
 
 
-def _chosen(ranked: Sequence[str], sizes: Mapping[str, int], wanted: int) -> list[str]:
-    """Fill up to the wanted number in ranked order; leave at least one group over."""
-    chosen: list[str] = []
-    total = 0
-    for digest in ranked:
-        if total + sizes[digest] <= wanted and len(chosen) < len(ranked) - 1:
-            chosen.append(digest)
-            total += sizes[digest]
-    return chosen or [min(ranked, key=lambda digest: sizes[digest])]
+def _rank(label: str, seed: int) -> bytes:
+    return hashlib.blake2b(f"{seed}:{label}".encode(), digest_size=16).digest()
+
+
+def _nearest(sizes: Sequence[int], wanted: int) -> list[int]:
+    """Choose some bundles, not all, whose sizes add up as nearly as can be to what is wanted; early ones first."""
+    reached, last = 1, {0: -1}  # Bit n of `reached`: some bundles so far hold n samples, `last` of them added here.
+    for number, size in enumerate(sizes):
+        new = reached << size & ~reached
+        reached |= new
+        while new:
+            lowest = new & -new
+            last[lowest.bit_length() - 1] = number
+            new ^= lowest
+        if wanted in last:
+            break
+    left = min(set(last) - {0, sum(sizes)}, key=lambda count: (abs(count - wanted), count))
+    chosen = []
+    while left:
+        chosen.append(last[left])
+        left -= sizes[last[left]]
+    return chosen
 
 
 def refuse_overlap(parts: Mapping[str, Sequence[str]], *, allow: bool) -> list[str]:

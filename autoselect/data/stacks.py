@@ -43,7 +43,7 @@ class Stack:
         return self.shape[0]
 
     def __post_init__(self) -> None:
-        if self.dtype.kind not in "biufc":
+        if self.dtype.kind not in "biufcSU":  # Text may label groups; who takes numbers refuses it.
             raise DataError(
                 f"{self.name}: expected an array of numbers, got dtype {self.dtype}. "
                 "Convert it to a float or integer array before saving; pickled objects are not read."
@@ -59,6 +59,20 @@ def stack_of(value: object, name: str) -> Stack:
         DataError: If the value is ragged, not numeric, or a single number.
     """
     array = numeric_array(value, name)
+    return Stack(name=name, shape=array.shape, dtype=array.dtype, rows=lambda: iter(array))
+
+
+def labels_of(value: object, name: str) -> Stack:
+    """Take labels in memory, numbers or text, as a stack; those of a pandas column are Python objects.
+
+    Raises:
+        DataError: If they are neither, or a single one.
+    """
+    try:
+        array = np.asarray(value)
+        array = np.asarray(array.tolist()) if array.dtype.kind == "O" else array
+    except ValueError as exc:
+        raise DataError(f"{name}: expected one label for each sample, got a ragged list. Give a flat one.") from exc
     return Stack(name=name, shape=array.shape, dtype=array.dtype, rows=lambda: iter(array))
 
 

@@ -68,3 +68,21 @@ def test_names_and_order_of_the_inputs_do_not_split_otherwise(tmp_path: Path) ->
 def test_a_calibration_sample_is_found_among_the_others(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="are also calibration samples"):
         prepared(tmp_path, two("a", "b"), ("a", "b"), calibrate_on=7)
+
+
+def test_groups_stay_whole_and_few_of_them_are_told(tmp_path: Path) -> None:
+    groups = np.arange(COUNT) // 6
+    parts, warnings = prepared(tmp_path, two("a", "b") | {"groups": groups}, ("a", "b"))
+    assert set(groups[parts["search"]]).isdisjoint(groups[parts["heldout"]])
+    assert len(parts["heldout"]) == COUNT // 2
+    assert [told for told in warnings if "5 groups of search samples and 5 groups of held-out samples" in told]
+
+
+def test_many_groups_are_not_told(tmp_path: Path) -> None:
+    _, warnings = prepared(tmp_path, two("a", "b") | {"groups": np.arange(COUNT)}, ("a", "b"))
+    assert warnings == []
+
+
+def test_a_single_group_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="at least two groups"):
+        prepared(tmp_path, two("a", "b") | {"groups": ["ann"] * COUNT}, ("a", "b"))

@@ -141,3 +141,71 @@ def test_refuses_pickled_targets(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=X, y=np.array([None] * 4))
     with pytest.raises(DataError, match=r"array 'y' of .* pickled objects are not read"):
         labelled_samples(tmp_path / "data.npz", ONE, targets_required=True)
+
+
+WHO = ["ann", "ann", "bob", "bob"]
+GROUPED = {
+    "(x, y, groups)": ((X, Y, WHO), WHO),
+    "numbers": ((X, Y, np.array([3, 3, 5, 5])), ["3", "3", "5", "5"]),
+    "objects": ((X, Y, np.array(WHO, dtype=object)), WHO),
+    "dict of arrays": ({"x": X, "y": Y, "groups": WHO}, WHO),
+    "inputs by name": (({"wave": X}, Y, WHO), WHO),
+    "triples": (list(zip(X, Y, WHO, strict=True)), WHO),
+    "batches of one group": ([(X[:2], Y[:2], "ann"), (X[2:], Y[2:], "bob")], WHO),
+    "batches of several": ([(X[:3], Y[:3], WHO[:3]), (X[3:], Y[3:], WHO[3:])], WHO),
+}
+
+
+@pytest.mark.parametrize(("source", "expected"), GROUPED.values(), ids=GROUPED)
+def test_groups_come_with_the_samples(source: object, expected: list[str]) -> None:
+    got = list(labelled_samples(source, ONE, targets_required=True))
+    assert [group for _, _, group in got] == expected
+    assert [int(target) for _, target, _ in got] == Y.tolist()
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("groups", [WHO, [3, 3, 5, 5]], ids=["text", "numbers"])
+def test_files_hold_groups(save, groups: list[object], tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    save(tmp_path / "data.npz", x=X, y=Y, groups=groups)
+    got = list(labelled_samples(tmp_path / "data.npz", ONE, targets_required=True))
+    assert [group for _, _, group in got] == [str(group) for group in groups]
+
+
+def test_groups_need_no_targets() -> None:
+    got = list(labelled_samples({"x": X, "groups": WHO}, ONE, targets_required=False))
+    assert [row[1:] for row in got] == [(None, group) for group in WHO]
+
+
+def test_three_arrays_are_one_sample_of_three_inputs() -> None:
+    three = [*TWO, spec("c")]
+    (bare,) = labelled_samples([(X[0], X[1], X[2])], three, targets_required=False)
+    (grouped,) = labelled_samples([([X[0], X[1], X[2]], 5, "ann")], three, targets_required=True)
+    assert bare[1:] == (None,)
+    assert grouped[1:] == (5, "ann")
+
+
+def test_an_input_called_groups_holds_no_groups() -> None:
+    data = {"x": X, "groups": X, "y": Y}
+    (first, *_) = labelled_samples(data, [spec("x"), spec("groups")], targets_required=True)
+    assert first[1:] == (2,)
+
+
+REFUSED_GROUPS = {
+    "fewer groups": ((X, Y, WHO[:3]), "expected equally many samples in each array"),
+    "fractions": ((X, Y, [0.5, 0.5, 1.5, 1.5]), "a whole number or a text for each sample, got float64"),
+    "one-hot": ((X, Y, np.eye(4, dtype=int)), "a whole number or a text for each sample, got int64 of shape (4,)"),
+    "ragged": ((X, Y, ["a", ["b"], "c", "d"]), "expected one label for each sample, got a ragged list"),
+    "batch with too few": ([(X, Y, WHO[:3])], "expected 4 groups for a batch of 4 samples, got 3"),
+}
+
+
+@pytest.mark.parametrize(("source", "words"), REFUSED_GROUPS.values(), ids=REFUSED_GROUPS)
+def test_refuses_groups(source: object, words: str) -> None:
+    with pytest.raises(DataError, match=re.escape(words)):
+        list(labelled_samples(source, ONE, targets_required=True))
+
+
+def test_refuses_a_file_with_fewer_groups(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x=X, y=Y, groups=WHO[:3])
+    with pytest.raises(DataError, match="expected equally many samples in each array"):
+        list(labelled_samples(tmp_path / "data.npz", ONE, targets_required=True))

@@ -256,3 +256,20 @@ def test_subset_refuses_numbers_out_of_range(tmp_path: Path) -> None:
             store.subset(indices)
     with pytest.raises(DataError, match="at least one sample"):
         store.subset([])
+
+
+def test_groups_are_kept_with_their_samples(tmp_path: Path) -> None:
+    triples = [(*pair, group) for pair, group in zip(labelled(3), "abb", strict=True)]
+    store = SampleStore.write(tmp_path / "grouped", triples, INPUTS)
+    assert store.groups == ("a", "b", "b")
+    assert store.subset([2, 0]).groups == ("b", "a")
+    plain = write(tmp_path / "plain", labelled(3))
+    assert plain.groups is None
+    assert plain.digests == store.digests
+    assert plain.signature != store.signature
+    assert store.subset(range(3)).signature == store.signature
+
+
+def test_refuses_samples_of_which_some_have_a_group(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="expected groups for all samples or for none"):
+        SampleStore.write(tmp_path, [(sample(0), 0, "a"), (sample(1), 1)], INPUTS)

@@ -88,3 +88,57 @@ def test_only_the_first_samples_are_named() -> None:
     assert sentence.startswith("30 of 30 held-out samples")
     assert sentence.count("search sample 0") == 5
     assert "…" in sentence
+
+
+group_lists = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 30)), min_size=2, max_size=40)
+
+
+@given(group_lists, fractions, st.integers(0, 9))
+def test_groups_and_contents_stay_whole(rows: list[tuple[int, int]], fraction: float, seed: int) -> None:
+    groups, digests = [f"g{group}" for group, _ in rows], [f"d{digest}" for _, digest in rows]
+    try:
+        search, heldout = split_by_content(digests, fraction, seed, groups)
+    except DataError:
+        return
+    assert sorted([*search.tolist(), *heldout.tolist()]) == list(range(len(rows)))
+    for labels in (groups, digests):
+        assert {labels[i] for i in search}.isdisjoint(labels[i] for i in heldout)
+
+
+SIZES = {
+    "one group fits": ([50, 30, 20], 0.5, 50),
+    "two groups fit": ([47, 33, 20], 0.53, 53),
+    "the nearest is more": ([10, 60, 30], 0.55, 60),
+    "the nearest is less": ([40, 30, 30], 0.48, 40),
+    "all but one group": ([90, 5, 5], 0.999, 95),
+    "one group at least": ([90, 5, 5], 0.001, 5),
+}
+
+
+@pytest.mark.parametrize(("sizes", "fraction", "expected"), SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("seed", range(5))
+def test_the_share_is_met_as_nearly_as_groups_allow(
+    sizes: list[int], fraction: float, expected: int, seed: int
+) -> None:
+    groups = [str(group) for group, size in enumerate(sizes) for _ in range(size)]
+    _, heldout = split_by_content([f"d{i}" for i in range(100)], fraction, seed, groups)
+    assert len(heldout) == expected
+
+
+def test_groups_do_not_depend_on_the_order_and_the_seed_chooses() -> None:
+    groups, digests = [f"g{i // 3}" for i in range(60)], [f"d{i}" for i in range(60)]
+    held = {groups[i] for i in split_by_content(digests, 0.5, 0, groups)[1]}
+    backwards = {groups[::-1][i] for i in split_by_content(digests[::-1], 0.5, 0, groups[::-1])[1]}
+    assert len(held) == 10
+    assert held == backwards
+    assert held != {groups[i] for i in split_by_content(digests, 0.5, 1, groups)[1]}
+
+
+def test_refuses_a_single_group() -> None:
+    with pytest.raises(DataError, match=r"at least two groups .* got 3 sample\(s\) of 1 group\(s\)\. Bring"):
+        split_by_content(["a", "b", "c"], 0.5, 0, ["g", "g", "g"])
+
+
+def test_refuses_groups_that_share_their_samples() -> None:
+    with pytest.raises(DataError, match=r"of 2 group\(s\) that share samples of equal content"):
+        split_by_content(["a", "b", "a"], 0.5, 0, ["g", "g", "h"])
