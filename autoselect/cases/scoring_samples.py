@@ -13,6 +13,7 @@ from autoselect.cases.settings import SearchSettings
 from autoselect.data.labelled import labelled_samples
 from autoselect.data.samples import SampleStore
 from autoselect.data.splits import refuse_overlap, split_by_content
+from autoselect.data.windows import checked, shared_windows
 from autoselect.domain.tensors import TensorSpec, in_source_order
 from autoselect.errors import DataError, UsageError
 from autoselect.runs.files import write_json
@@ -58,8 +59,22 @@ def prepare_samples(
         "calibration": calibration.digests,
         **{_TOLD[part]: store.digests for part, store in parts.items()},
     }
-    warnings = [*refuse_overlap(digests, allow=settings.allow_overlap), *_few_groups(parts)]
+    warnings = [*refuse_overlap(digests, allow=settings.allow_overlap), *_overlapping(parts), *_few_groups(parts)]
     return {name: len(part) for name, part in parts.items()}, hashes, warnings
+
+
+def _overlapping(parts: Mapping[str, SampleStore]) -> list[str]:
+    """A warning where windows of one recording are on both sides."""
+    shared = shared_windows(parts["search"], parts["heldout"])
+    if not shared:
+        return []
+    one, count = shared[0], checked(parts["heldout"])
+    return [
+        f"{len(shared)} of {count} held-out samples that were looked at overlap with search samples, as windows cut "
+        f"from one recording do: held-out sample {one.second} and search sample {one.first}, counted from 0, share "
+        f"{100 * one.share:.0f} % of input {one.key!r} along axis {one.axis}. Their score is then too good. "
+        "Label what belongs together by groups, or bring held-out samples of other recordings (--heldout)."
+    ]
 
 
 def _few_groups(parts: Mapping[str, SampleStore]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +26,31 @@ LABELS = np.arange(COUNT) % 3
 OUTPUTS = (TensorSpec(name="out", key="out", shape=(1, 3), dtype=np.dtype("float32")),)
 
 
-def inputs(*keys: str) -> tuple[TensorSpec, ...]:
-    return tuple(TensorSpec(name=f"serving_{key}:0", key=key, shape=(1, 4), dtype=np.dtype("float32")) for key in keys)
+def inputs(*keys: str, width: int = 4) -> tuple[TensorSpec, ...]:
+    return tuple(
+        TensorSpec(name=f"serving_{key}:0", key=key, shape=(1, width), dtype=np.dtype("float32")) for key in keys
+    )
 
 
 def prepared(
-    root: Path, evaluation: object, keys: tuple[str, ...], *, calibrate_on: int | None = None, **settings: Any
+    root: Path,
+    evaluation: object,
+    keys: tuple[str, ...],
+    *,
+    calibrate_on: int | None = None,
+    width: int = 4,
+    **settings: Any,
 ) -> tuple[dict[str, list[int]], list[str]]:
     """The numbers of the samples of each part, and the warnings."""
-    files = CaseFiles(root=root)
-    other = {key: np.full((1, 4), 9 + i, np.float32) for i, key in enumerate(keys)}
+    files, specs = CaseFiles(root=root), inputs(*keys, width=width)
+    other = {key: np.full((1, width), 9 + i, np.float32) for i, key in enumerate(keys)}
     if calibrate_on is not None:
         other = dict(zip(keys, (LEFT[[calibrate_on]], RIGHT[[calibrate_on]]), strict=True))
-    calibration = SampleStore.write(files.samples("calibration"), [(other, None)], inputs(*keys))
+    calibration = SampleStore.write(files.samples("calibration"), [(other, None)], specs)
     ingredients = Ingredients(
         model=b"", calibration=None, evaluation=evaluation, heldout=None, metric=make_metric("accuracy"), evaluator=None
     )
-    found = prepare_samples(ingredients, make_settings(**settings), files, inputs(*keys), OUTPUTS, calibration)
+    found = prepare_samples(ingredients, make_settings(**settings), files, specs, OUTPUTS, calibration)
     return {part: json.loads(files.split(part).read_text("utf-8"))["indices"] for part in PARTS}, found[2]
 
 
@@ -86,3 +95,25 @@ def test_many_groups_are_not_told(tmp_path: Path) -> None:
 def test_a_single_group_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="at least two groups"):
         prepared(tmp_path, two("a", "b") | {"groups": ["ann"] * COUNT}, ("a", "b"))
+
+
+def windows(step: int) -> dict[str, np.ndarray]:
+    """Of two recordings, one after the other."""
+    half = COUNT // 2
+    recordings = np.random.default_rng(1).normal(size=(2, 64 + step * half)).astype(np.float32)
+    cut = [recording[step * i : step * i + 64] for recording in recordings for i in range(half)]
+    return {"a": np.stack(cut), "y": LABELS}
+
+
+def test_windows_on_both_sides_are_told(tmp_path: Path) -> None:
+    (told,) = prepared(tmp_path, windows(32), ("a",), width=64)[1]
+    assert re.search(r"of 30 held-out samples that were looked at overlap with search samples", told)
+    assert "share 50 % of input 'a'" in told
+    assert "Label what belongs together by groups" in told
+
+
+def test_windows_on_one_side_are_not_told(tmp_path: Path) -> None:
+    assert prepared(tmp_path / "apart", windows(64), ("a",), width=64)[1] == []
+    grouped = windows(32) | {"groups": np.arange(COUNT) // (COUNT // 2)}
+    (few,) = prepared(tmp_path / "grouped", grouped, ("a",), width=64)[1]
+    assert "1 groups of search samples" in few

@@ -1,0 +1,103 @@
+"""Windows that were cut from one recording and overlap, found by their bytes; knows no purpose of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from autoselect.data.samples import SampleStore
+
+_CHECKED_SAMPLES = 4000
+_CHECKED_BYTES = 32 * 2**20
+_SHORTEST = 4
+"""Steps of an axis that quarters of a window need."""
+_FEWEST_VALUES = 8
+"""Different values in what is shared: silence and borders are equal without being cut from one recording."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What two samples have in common: one ends with what the other begins with.
+
+    Attributes:
+        first: Number of the sample in the first store.
+        second: Number of the sample in the second store.
+        key: The input.
+        axis: Along which it was cut, the batch axis counted.
+        share: Of the length of that axis.
+    """
+
+    first: int
+    second: int
+    key: str
+    axis: int
+    share: float
+
+
+def shared_windows(first: SampleStore, second: SampleStore) -> list[Shared]:
+    """Find windows that overlap by a quarter, a half or three quarters of their length, along any axis.
+
+    Only the first samples are looked at, see :func:`checked`, and of each the values that begin at a quarter.
+
+    Args:
+        first: Samples.
+        second: Others, of the same model.
+
+    Returns:
+        One of the overlaps for each sample of ``second`` that has any, in their order.
+    """
+    heads = [_heads(first), _heads(second)]
+    found: dict[int, Shared] = {}
+    for number, here, there in ((0, first, second), (1, second, first)):
+        for i in range(checked(here)):
+            for key, axis, shift, block in _tails(here, i):
+                j = heads[1 - number].get((key, axis, block))
+                if j is not None and _continues(here.inputs(i)[key], there.inputs(j)[key], axis, shift):
+                    share = 1 - shift / here.inputs(i)[key].shape[axis]
+                    pair = (i, j) if number == 0 else (j, i)
+                    found.setdefault(pair[1], Shared(first=pair[0], second=pair[1], key=key, axis=axis, share=share))
+    return [found[number] for number in sorted(found)]
+
+
+def checked(store: SampleStore) -> int:
+    """How many samples :func:`shared_windows` looks at: at most 4000, and at most 32 MiB of them, but at least one."""
+    size = sum(array.nbytes for array in store.inputs(0).values())
+    return min(len(store), _CHECKED_SAMPLES, max(1, _CHECKED_BYTES // max(1, size)))
+
+
+def _heads(store: SampleStore) -> dict[tuple[str, int, int], int]:
+    """Which sample begins with a block: by input, axis and hash."""
+    return {
+        (key, axis, _block(array, axis, 0)): i
+        for i in range(checked(store))
+        for key, array in store.inputs(i).items()
+        for axis, _ in _axes(array)
+    }
+
+
+def _tails(store: SampleStore, number: int) -> Iterator[tuple[str, int, int, int]]:
+    """Blocks of a sample that another could begin with: input, axis, where the block begins, and hash."""
+    for key, array in store.inputs(number).items():
+        for axis, size in _axes(array):
+            for shift in sorted({size * k // 4 for k in (1, 2, 3)} | {-(-size * k // 4) for k in (1, 2, 3)}):
+                yield key, axis, shift, _block(array, axis, shift)
+
+
+def _axes(array: np.ndarray) -> list[tuple[int, int]]:
+    return [(axis, size) for axis, size in enumerate(array.shape) if size >= _SHORTEST]
+
+
+def _block(array: np.ndarray, axis: int, start: int) -> int:
+    """Hash of a quarter of a sample."""
+    return hash(_cut(array, axis, start, start + array.shape[axis] // 4).tobytes())
+
+
+def _continues(array: np.ndarray, other: np.ndarray, axis: int, shift: int) -> bool:
+    tail, head = _cut(array, axis, shift, None), _cut(other, axis, 0, array.shape[axis] - shift)
+    return np.array_equal(tail, head) and np.unique(tail).size >= _FEWEST_VALUES
+
+
+def _cut(array: np.ndarray, axis: int, start: int, stop: int | None) -> np.ndarray:
+    return array[(slice(None),) * axis + (slice(start, stop),)]
