@@ -38,6 +38,7 @@ def evaluate(
     metric: str | Callable[..., float] = "accuracy",
     direction: str | None = None,
     output_name: str | None = None,
+    ignore_label: int | None = None,
     reference: ModelFile | None = None,
 ) -> dict[str, Any]:
     """Score any ``.tflite``, quantized or not.
@@ -57,6 +58,7 @@ def evaluate(
         metric=metric,
         direction=direction,
         output_name=output_name,
+        ignore_label=ignore_label,
         reference=reference,
     )
     return found
@@ -69,6 +71,7 @@ def score_models(
     metric: str | Callable[..., float],
     direction: str | None = None,
     output_name: str | None = None,
+    ignore_label: int | None = None,
     reference: ModelFile | None = None,
 ) -> list[dict[str, Any]]:
     """Score several models on the same samples, which are read once; see :func:`evaluate`.
@@ -76,7 +79,7 @@ def score_models(
     Raises:
         PreparationError: If one of them cannot be run, with its name.
     """
-    chosen = make_metric(metric, direction=direction, output=output_name)
+    chosen = make_metric(metric, direction=direction, output=output_name, ignore_label=ignore_label)
     if chosen.needs_reference and reference is None:
         raise UsageError(f"Metric {chosen.name!r} compares with the float model: pass it as reference (--reference).")
     contents = [_read(model) for model in models]

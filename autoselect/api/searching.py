@@ -200,7 +200,12 @@ def _request(
             raise MetricError(f"The evaluator must be a function, got {type(run).__name__}.")
         name, direction = getattr(run, "__name__", "evaluator"), settings.direction or "maximize"
     else:
-        chosen = make_metric(metric, direction=settings.direction, output=settings.output_name)
+        chosen = make_metric(
+            metric,
+            direction=settings.direction,
+            output=settings.output_name,
+            ignore_label=settings.ignore_label,
+        )
         name, direction = chosen.name, chosen.direction
     return request.Request(
         ingredients=Ingredients(

@@ -69,6 +69,10 @@ class SearchSettings(SharedSettings):
         ),
     ] = None
     output_name: Annotated[str | None, data("Output to score; the first by default.")] = None
+    ignore_label: Annotated[
+        int | None,
+        data("Label of pixels that mean_iou leaves out, beside 255.", "A class is left out whole.", example=0),
+    ] = None
     objectives: Annotated[
         str | Iterable[str],
         checked_as(tuple[str, ...], chosen_objectives),
@@ -94,7 +98,7 @@ class SearchSettings(SharedSettings):
     split_seed: Annotated[
         int,
         Field(ge=0),
-        _data("Seed of which share is held out.", "Searches with different {seed} hold out the same samples."),
+        data("Seed of which share is held out.", "Searches with different {seed} hold out the same samples."),
     ] = 0
     allow_overlap: Annotated[
         bool, data("Accept samples that occur in two data sets.", "These are calibration, search and held-out data.")

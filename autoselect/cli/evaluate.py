@@ -25,6 +25,7 @@ def evaluate(
     metric: Annotated[str, option_of("metric")] = "accuracy",
     direction: Annotated[Direction | None, option_of("direction", help="For a metric of your own.")] = None,
     output_name: OutputName = None,
+    ignore_label: Annotated[int | None, option_of("ignore_label")] = None,
     reference: Annotated[
         str | None, typer.Option(help="The float model, for metrics that compare with it, and for --full.")
     ] = None,
@@ -46,7 +47,7 @@ def evaluate(
 ) -> None:
     """Score one model file: metric with its interval, size and fragmentation; --full reports on classifiers."""
     if full:
-        if metric != "accuracy" or direction is not None:
+        if metric != "accuracy" or direction is not None or ignore_label is not None:
             raise typer.BadParameter("--full has figures of its own; leave out --metric", param_hint="--full")
         _report(models, evaluation, reference, output_name, output, as_json=as_json, debug=debug)
         return
@@ -63,6 +64,7 @@ def evaluate(
                 metric=metric,
                 direction=direction,
                 output_name=output_name,
+                ignore_label=ignore_label,
                 reference=reference,
             )
         if as_json:

@@ -26,6 +26,8 @@ from autoselect.scoring.metric_base import (
 
 _BINARY_THRESHOLD = 0.5
 _TOP = 5
+_VOID = 255
+"""Label of the pixels of no class in most data sets of label maps."""
 
 
 class _LabelMetric(Metric):
@@ -149,24 +151,33 @@ class MeanIoU(Metric):
     The last axis of the output holds the classes, (1, H, W, C); with C = 1 it is a probability, binary at
     0.5. The target holds one label per pixel, (H, W) or (H, W, 1). Classes that occur neither as label nor
     as prediction are left out of the mean.
+
+    Pixels of the label 255 are void and left out, where there are more than two classes and no class has this number:
+    in masks of two classes 255 is often the foreground. Pixels of ``ignore_label`` are left out, too, and where it is
+    a class, this class is left out of the mean.
     """
 
     name = "mean_iou"
     direction = "maximize"
     needs_targets = True
 
+    def __init__(self, *, output: str | None = None, ignore_label: int | None = None) -> None:
+        super().__init__(output=output)
+        self._ignored = ignore_label
+
     def _check_target(self, target: object | None, output_shape: tuple[int, ...]) -> None:
         self._labels(target, output_shape)
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         values = self.scored(outputs)
-        labels = self._labels(target, values.shape)
-        winners = _winners(values.reshape(-1, values.shape[-1]))
+        labels, is_counted = self._labels(target, values.shape)
+        winners = _winners(values.reshape(-1, values.shape[-1]))[is_counted]
         class_count = max(values.shape[-1], 2)
         counts = np.bincount(labels * class_count + winners, minlength=class_count**2)
         return counts.astype(np.float64)
 
-    def _labels(self, target: object | None, output_shape: tuple[int, ...]) -> np.ndarray:
+    def _labels(self, target: object | None, output_shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the labels of the pixels that count, and which pixels these are."""
         array = target_array(target, self.name)
         if squeezed(array.shape) != squeezed(output_shape[:-1]):
             raise DataError(
@@ -174,14 +185,28 @@ class MeanIoU(Metric):
                 f"{array.shape} for an output of shape {output_shape}. Resize the target, or turn one-hot "
                 "targets into class numbers."
             )
-        return whole_labels(array.ravel(), max(output_shape[-1], 2), self.name)
+        labels, class_count = array.ravel(), max(output_shape[-1], 2)
+        is_void = (labels == _VOID) & (2 < class_count <= _VOID)
+        if class_count == 2 and self._ignored is None and (labels == _VOID).any():
+            raise DataError(
+                f"metric {self.name!r}: expected labels from 0 to 1, got {_VOID}. Write 1 where it is the foreground; "
+                f"where it is void, say so (--ignore-label {_VOID}, ignore_label={_VOID})."
+            )
+        is_counted = ~(is_void | (labels == self._ignored))
+        return whole_labels(labels[is_counted], class_count, self.name), is_counted
 
     def _score(self, rows: np.ndarray) -> object:
         class_count = round(rows.shape[1] ** 0.5)
         confusion = rows.sum(axis=0).reshape(class_count, class_count)
         hits = np.diag(confusion)
         union = confusion.sum(axis=0) + confusion.sum(axis=1) - hits
-        return (hits[union > 0] / union[union > 0]).mean()
+        occurs = (union > 0) & (np.arange(class_count) != self._ignored)
+        if not occurs.any():
+            raise MetricError(
+                f"metric {self.name!r}: expected at least one pixel that is not void, got none. "
+                "Check the targets and the label to ignore."
+            )
+        return (hits[occurs] / union[occurs]).mean()
 
 
 class Agreement(MeanMetric):

@@ -52,7 +52,11 @@ METRIC_NAMES: tuple[str, ...] = tuple(_CATALOGUE)
 
 
 def make_metric(
-    spec: str | Callable[[Any, Any], Any], *, direction: str | None = None, output: str | None = None
+    spec: str | Callable[[Any, Any], Any],
+    *,
+    direction: str | None = None,
+    output: str | None = None,
+    ignore_label: int | None = None,
 ) -> Metric:
     """Make a metric from a name or a function.
 
@@ -62,22 +66,30 @@ def make_metric(
         direction: ``"maximize"`` or ``"minimize"``. Required for a function; a metric of the catalogue
             knows its own.
         output: Key of the scored output; None scores the model's first one.
+        ignore_label: Label of pixels that ``mean_iou`` leaves out.
 
     Returns:
         The metric.
 
     Raises:
-        MetricError: If the name is unknown, the direction is missing or contradicts the catalogue, or the
-            object is not callable.
+        MetricError: If the name is unknown, the direction is missing or contradicts the catalogue, the
+            object is not callable, or the metric is none of label maps and has a label to ignore.
         UsageError: If a ``package.module:function`` is malformed or names nothing.
         DataError: If its module raises while it is imported.
     """
+    if ignore_label is not None and spec != MeanIoU.name:
+        raise MetricError(
+            f"ignore_label: expected the metric {MeanIoU.name!r}, got {spec!r}. Leave the option out: samples without "
+            "a class are best left out of the data, and a function of your own may leave out what it wants."
+        )
     if not isinstance(spec, str) or ":" in spec:
         name = spec if isinstance(spec, str) else getattr(spec, "__qualname__", repr(spec))
         return UserMetric(spec, direction=direction_of(direction, name), output=output)
     if spec not in _CATALOGUE:
         raise MetricError(_unknown(spec))
-    metric = _CATALOGUE[spec](output=output)
+    metric = (
+        _CATALOGUE[spec](output=output) if ignore_label is None else MeanIoU(output=output, ignore_label=ignore_label)
+    )
     if direction not in (None, metric.direction):
         raise MetricError(
             f"metric {spec!r}: expected the direction {metric.direction!r}, got {direction!r}. "

@@ -253,6 +253,7 @@ SEARCH_DEFAULTS = {
     "direction": None,
     "evaluator": None,
     "output_name": None,
+    "ignore_label": None,
     "objectives": "accuracy,size,penalty",
     "latency_threads": 1,
     "heldout": None,
@@ -352,7 +353,7 @@ def test_options_of_the_other_commands(api: FakeApi) -> None:
     api.answer = BUILT
     invoke("build", "r.json", "--model", "m", "--calibration", "c.npz", "--output", "o", "--no-cache")
     api.answer = SCORED
-    invoke("evaluate", "m", "--eval", "e", "--metric", "agreement", "--reference", "f.tflite")
+    invoke("evaluate", "m", "--eval", "e", "--metric", "agreement", "--reference", "f.tflite", "--ignore-label", "-1")
     api.answer = PICKED
     invoke("pick", "run", "--name", "compact", "-o", "o.tflite")
     resume, build, evaluate, pick = (keywords for _, _, keywords in api.calls)
@@ -360,6 +361,7 @@ def test_options_of_the_other_commands(api: FakeApi) -> None:
     chosen = {key: value for key, value in build.items() if value is not None}
     assert chosen == {"model": "m", "calibration": "c.npz", "output": "o", "cache": False}
     assert (evaluate["metric"], evaluate["reference"], evaluate["direction"]) == ("agreement", "f.tflite", None)
+    assert evaluate["ignore_label"] == -1
     assert pick == {"name": "compact", "output": "o.tflite"}
 
 

@@ -263,6 +263,47 @@ def test_mean_iou_of_a_single_channel_is_binary() -> None:
     assert row == [1, 1, 1, 1]
 
 
+VOID = np.array([[0, 0, 255], [1, 2, 255]])
+
+
+def test_mean_iou_leaves_void_pixels_out() -> None:
+    metric, outputs = make_metric("mean_iou"), np.eye(4)[PREDICTED][np.newaxis]
+    row = row_of(metric, outputs, VOID)
+    assert np.reshape(row, (4, 4)).tolist() == [[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0] * 4]
+    assert metric.summarise([np.array(row)]) == pytest.approx((1 / 2 + 1 / 2 + 1) / 3)
+
+
+def test_mean_iou_leaves_a_class_out() -> None:
+    """Neither its pixels count nor its own intersection over union; where it is the answer, another class is missed."""
+    metric = make_metric("mean_iou", ignore_label=0)
+    row = row_of(metric, np.eye(4)[PREDICTED][np.newaxis], LABELS)
+    assert np.reshape(row, (4, 4)).tolist() == [[0] * 4, [0, 2, 0, 0], [1, 0, 1, 0], [0] * 4]
+    assert metric.summarise([np.array(row)]) == pytest.approx((1 + 1 / 2) / 2)
+
+
+def test_mean_iou_with_an_ignored_class_equals_scikit_learn() -> None:
+    rng = np.random.default_rng(0)
+    scores, labels = rng.random((6, 5, 4, 3)), rng.integers(3, size=(6, 5, 4))
+    kept = labels != 1
+    expected = jaccard_score(labels[kept], scores.argmax(axis=-1)[kept], labels=[0, 2], average="macro")
+    metric = make_metric("mean_iou", ignore_label=1)
+    assert score(metric, list(scores[:, np.newaxis]), list(labels)) == pytest.approx(expected)
+
+
+def test_nothing_but_void_has_no_score() -> None:
+    metric = make_metric("mean_iou")
+    row = row_of(metric, np.eye(4)[PREDICTED][np.newaxis], np.full((2, 3), 255))
+    assert sum(row) == 0
+    with pytest.raises(MetricError, match="expected at least one pixel that is not void"):
+        metric.summarise([np.array(row)])
+
+
+@pytest.mark.parametrize("name", ["accuracy", "mse", "agreement", "math:isclose"])
+def test_only_metrics_of_label_maps_ignore_a_label(name: str) -> None:
+    with pytest.raises(MetricError, match="expected the metric 'mean_iou'"):
+        make_metric(name, direction="maximize" if ":" in name else None, ignore_label=0)
+
+
 # -------------------------------------------------------------------------------------- against values
 
 ERRORS = {
@@ -380,7 +421,11 @@ BAD_TARGETS: dict[str, tuple[str, object, tuple[int, ...], str]] = {
     "no target": ("accuracy", None, (1, 3), "label-free"),
     "text": ("accuracy", "cat", (1, 3), "got dtype <U3"),
     "mask size": ("mean_iou", np.zeros((2, 3), int), (1, 4, 4, 3), "one label per pixel, shape (4, 4)"),
-    "mask label": ("mean_iou", np.full((4, 4), 255), (1, 4, 4, 3), "labels from 0 to 2, got 255"),
+    "mask label": ("mean_iou", np.full((4, 4), 3), (1, 4, 4, 3), "labels from 0 to 2, got 3"),
+    "mask of 0 and 255": ("mean_iou", np.eye(4) * 255, (1, 4, 4, 1), "foreground"),
+    "two classes and 255": ("mean_iou", np.full((4, 4), 255), (1, 4, 4, 2), "--ignore-label 255"),
+    "255 for one label": ("accuracy", 255, (1, 3), "labels from 0 to 2, got 255"),
+    "255 for a label of F1": ("f1_macro", np.uint8(255), (1, 3), "labels from 0 to 2, got 255"),
     "mask fraction": ("mean_iou", np.full((4, 4), 0.5), (1, 4, 4, 3), "whole numbers"),
     "other shape": ("mse", [1.0, 2.0], (1, 3), "shape (1, 3), got (2,)"),
     "transposed": ("mae", np.zeros((2, 3)), (1, 3, 2), "shape (1, 3, 2), got (2, 3)"),
@@ -400,6 +445,8 @@ def test_check_target_refuses(name: str, target: object, shape: tuple[int, ...],
 GOOD_TARGETS: dict[str, tuple[str, object, tuple[int, ...]]] = {
     "label": ("accuracy", 2, (1, 3)),
     "mask": ("mean_iou", np.ones((4, 4), np.uint8), (1, 4, 4, 1)),
+    "void": ("mean_iou", np.full((4, 4), 255, np.uint8), (1, 4, 4, 3)),
+    "the last of 256 classes": ("mean_iou", np.full((4, 4), 255, np.uint8), (1, 4, 4, 256)),
     "values": ("mse", np.zeros(3), (1, 3)),
     "no target where none is needed": ("agreement", None, (1, 3)),
 }
@@ -408,6 +455,11 @@ GOOD_TARGETS: dict[str, tuple[str, object, tuple[int, ...]]] = {
 @pytest.mark.parametrize(("name", "target", "shape"), GOOD_TARGETS.values(), ids=GOOD_TARGETS)
 def test_check_target_accepts(name: str, target: object, shape: tuple[int, ...]) -> None:
     make_metric(name).check_target(target, shape)
+
+
+@pytest.mark.parametrize("label", [255, -1])
+def test_a_label_to_ignore_is_accepted_for_two_classes(label: int) -> None:
+    make_metric("mean_iou", ignore_label=label).check_target(np.full((4, 4), label), (1, 4, 4, 1))
 
 
 @pytest.mark.parametrize("name", ["accuracy", "mse", "agreement", "kl_divergence"])
