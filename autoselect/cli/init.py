@@ -90,8 +90,8 @@ def _entry(name: str, key: Key, seen: Mapping[str, Any]) -> list[str]:
     if name in _ALWAYS or seen.get(name):
         return [*lines, f"{name} = {_toml(found.get(name, key.default))}"]
     if key.default is None:
-        example = found.get(name, declared()[key.name].example or "")
-        return [*lines, f"# {name} = {_toml(example)}  # not set by default"]
+        example = found.get(name, declared()[key.name].example)
+        return [*lines, f"# {name} = {_toml('' if example is None else example)}  # not set by default"]
     return [*lines, f"# {name} = {_toml(key.default)}"]
 
 
