@@ -129,13 +129,18 @@ def content_digest(sample: Sample) -> str:
     Returns:
         32 hex digits (BLAKE2b, 16 bytes).
     """
-    return _hexdigest(" ".join(sorted(map(_array_digest, sample.values()))).encode())
+    alone = sorted(named_digest({"": array}, None) for array in sample.values())
+    return hashlib.blake2b(" ".join(alone).encode(), digest_size=16).hexdigest()
 
 
 def named_digest(sample: Sample, group: str | None) -> str:
     """Digest which input of a sample holds what, and its group; the order of the dict does not matter."""
-    named = sorted((key, _array_digest(array)) for key, array in sample.items())
-    return _hexdigest(repr((named, group)).encode())
+    state = hashlib.blake2b(digest_size=16)
+    for key in sorted(sample):
+        _add_array(state, key, sample[key])
+    if group is not None:
+        state.update(f"group\0{group}".encode())
+    return state.hexdigest()
 
 
 def signature_of(digests: Iterable[str], targets: Iterable[Any]) -> str:
@@ -152,16 +157,13 @@ def signature_of(digests: Iterable[str], targets: Iterable[Any]) -> str:
     for digest, target in zip(digests, targets, strict=True):
         state.update(digest.encode())
         if target is not None:
-            state.update(_array_digest(np.asarray(target)).encode())
+            _add_array(state, "target", np.asarray(target))
     return state.hexdigest()
 
 
-def _array_digest(array: np.ndarray) -> str:
-    return _hexdigest(f"{array.dtype.str}\0{array.shape}\0".encode() + array.tobytes())
-
-
-def _hexdigest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+def _add_array(state: hashlib.blake2b, name: str, array: np.ndarray) -> None:
+    state.update(f"{name}\0{array.dtype.str}\0{array.shape}\0".encode())
+    state.update(array.tobytes())
 
 
 def _check_fits(sample: Sample, spec: TensorSpec, where: str) -> None:

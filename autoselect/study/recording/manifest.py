@@ -73,6 +73,11 @@ def refuse_other_ingredients(folder: RunFolder, manifest: dict[str, Any], case: 
                 f"{folder.root} was made with another {name}: its content has changed since. "
                 "Bring the old one back, or start a new run in another folder."
             )
+    if "split_seed" not in manifest["settings"] and "evaluation" in manifest["hashes"] and "heldout" not in case.hashes:
+        raise RunFolderError(
+            f"{folder.root} was made by a version that split its samples otherwise: it would go on with others than it "
+            "began with. Start a new run; `autoselect report` and `autoselect pick` work on this one."
+        )
     counted = ("tensorflow", "tensorflow-cpu", "ai-edge-litert")
     now = versions()
     if manifest["versions"].get("builder") != now["builder"]:
