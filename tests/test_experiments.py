@@ -127,3 +127,11 @@ def test_the_table_of_constants_is_what_was_measured(sensitivity: ModuleType) ->
     rows = pd.read_csv(CONSTANTS / "results" / "runs.csv", keep_default_na=False)
     assert sensitivity.table(rows) == (CONSTANTS / "results" / "table.md").read_text(encoding="utf-8")
     assert set(rows["constant"]) == {"", *sensitivity.NAMES}
+
+
+def test_no_candidate_of_a_race_is_dropped_more_often_than_the_confidence_allows() -> None:
+    """A tenth may be; 200 orders show at most 6.4 of 100 more by chance (three standard errors)."""
+    text = (ROOT / "experiments" / "evidence" / "results" / "table.md").read_text(encoding="utf-8")
+    races = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "| now |" in line]
+    assert len(races) == 17
+    assert max(float(cells[3]) for cells in races) <= 16.4

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autoselect.cases.files import FLOAT, CaseFiles
+from autoselect.cases.files import CaseFiles
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.cases.score_jobs import ScoreReply, metrics_on, score_errors, summary
 from autoselect.errors import UsageError
@@ -122,17 +122,11 @@ def _rules(
     confidence: float,
 ) -> racing.Race | None:
     """What decides at each look; None where nothing is known to decide by."""
-    rows = _rows_of(files, rivals)
+    rows = [np.load(files.rows(sha256)) for sha256 in rivals if files.rows(sha256).exists()]
     if not rows:
         return None
-    expected = racing.expected_variances(rows, schedule)
-    if not expected.any():  # One rival, or equal ones: what float does otherwise is all there is to go by.
-        expected = racing.expected_variances([*rows[:1], *_rows_of(files, [FLOAT])], schedule)
-    return racing.Race(schedule, rows, expected, metric.direction, goal=goal, confidence=confidence)
-
-
-def _rows_of(files: CaseFiles, candidates: Sequence[str]) -> list[np.ndarray]:
-    return [np.load(files.rows(sha256)) for sha256 in candidates if files.rows(sha256).exists()]
+    best = 1.0 if metric.counts_hits else None
+    return racing.Race(schedule, rows, metric.direction, goal=goal, confidence=confidence, best=best)
 
 
 def _race(

@@ -21,6 +21,7 @@ from autoselect.errors import MetricError, ScoreError
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate, intervals
 from autoselect.scoring.metric_base import Metric
+from autoselect.scoring.paired import paired_drop
 from autoselect.tflite.runner import Runner
 
 _MAX_KEPT_ROW = 4096
@@ -135,7 +136,7 @@ def paired_noise(root: Path, one: str, other: str) -> float:
     paths = [case.files.rows(sha256) for sha256 in (one, other)]
     if case.scoring.metric is None or not all(path.exists() for path in paths):
         return 0.0
-    value = intervals.paired_standard_error(case.scoring.metric, *(np.load(path) for path in paths))
+    value = paired_drop(case.scoring.metric, *(np.load(path) for path in paths)).error
     return float(value) if np.isfinite(value) else 0.0
 
 
@@ -255,5 +256,5 @@ def _noise(case: OpenCase, metric: Metric, rows: np.ndarray) -> float:
     reference = case.files.rows(FLOAT)
     if not reference.exists():
         return 0.0
-    value = intervals.paired_standard_error(metric, rows, np.load(reference))
+    value = paired_drop(metric, rows, np.load(reference)).error
     return float(value) if np.isfinite(value) else 0.0

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from autoselect.errors import MetricError
+from autoselect.scoring.mean_bounds import largest_difference, upper_bound
 from autoselect.scoring.metric_base import Metric, Row, as_matrix
 from autoselect.scoring.user_metric import UserMetric
 
 _RESAMPLES = 1000
 _COSTLY_RESAMPLES = 200
-"""For user functions, whose cost is unknown, and for paired differences, which need two scores each."""
+"""For user functions, whose cost is unknown."""
 
 
 def confidence_interval(
@@ -22,8 +23,10 @@ def confidence_interval(
 ) -> tuple[float, float]:
     """Bound a score by what other samples of the same kind would have given.
 
-    Wilson's interval where the metric counts hits and every sample is a hit or a miss; else the percentile bootstrap
-    over samples (1000 resamples, 200 for a user's function). Resamples on which a metric is undefined are left out.
+    Wilson's interval where the metric counts hits and every sample is a hit or a miss. For other means the bounds of
+    :mod:`autoselect.scoring.mean_bounds`, with values as far from the median as the furthest one seen. Else the
+    percentile bootstrap over samples (1000 resamples, 200 for a user's function), at the level that makes up for its
+    being narrow with few samples; resamples on which a metric is undefined are left out.
 
     Args:
         metric: The metric that made the rows.
@@ -45,55 +48,30 @@ def confidence_interval(
     matrix = as_matrix(rows, metric.name)
     if metric.counts_hits and np.isin(matrix, (0.0, 1.0)).all():
         return _wilson(matrix[:, 0], level)
+    if metric.is_mean:
+        return _of_mean(matrix[:, 0], level)
     count = _COSTLY_RESAMPLES if isinstance(metric, UserMetric) else _RESAMPLES
     scores = _bootstrap(lambda chosen: metric.summarise(matrix[chosen]), len(matrix), count, seed)
     if scores.size <= count / 2:
         return math.nan, math.nan
-    low, high = np.quantile(scores, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    wide = _widened(level, len(matrix))
+    low, high = np.quantile(scores, [(1.0 - wide) / 2.0, (1.0 + wide) / 2.0])
     return float(low), float(high)
 
 
-def paired_standard_error(
-    metric: Metric,
-    rows: Sequence[Row] | np.ndarray,
-    reference_rows: Sequence[Row] | np.ndarray,
-    *,
-    seed: int = 0,
-) -> float:
-    """Estimate the standard error of ``score(rows) - score(reference_rows)`` on the same samples.
+def _of_mean(values: np.ndarray, level: float) -> tuple[float, float]:
+    tail = (1.0 - level) / 2.0
+    centre = float(np.median(values))
+    aside = values - centre
+    end = largest_difference(aside, float(np.abs(aside).max()), tail)
+    return centre - upper_bound(-aside, end, tail), centre + upper_bound(aside, end, tail)
 
-    For a mean, the standard deviation of the differences over sqrt(n); else the standard deviation over
-    200 paired bootstrap resamples.
 
-    Args:
-        metric: The metric that made both.
-        rows: Shape (n_samples, row_length), float64.
-        reference_rows: Rows of the same samples, in the same order.
-        seed: Seed of the resampling.
+def _widened(level: float, count: int) -> float:
+    """The level at which a percentile interval is as wide as Student's (Hesterberg, The American Statistician 69)."""
+    from scipy.stats import norm, t
 
-    Returns:
-        Standard error in the metric's unit, at least 0; nan for fewer than two samples, or where the
-        metric is undefined on most resamples.
-
-    Raises:
-        ValueError: If the two differ in length.
-    """
-    if len(rows) != len(reference_rows):
-        raise ValueError(
-            f"expected rows of the same samples, got {len(rows)} and {len(reference_rows)}; pair them first"
-        )
-    if len(rows) < 2:
-        return math.nan
-    ours, theirs = as_matrix(rows, metric.name), as_matrix(reference_rows, metric.name)
-    if metric.is_mean:
-        return float(np.std(ours[:, 0] - theirs[:, 0], ddof=1) / math.sqrt(len(ours)))
-    differences = _bootstrap(
-        lambda chosen: metric.summarise(ours[chosen]) - metric.summarise(theirs[chosen]),
-        len(ours),
-        _COSTLY_RESAMPLES,
-        seed,
-    )
-    return float(np.std(differences, ddof=1)) if differences.size > _COSTLY_RESAMPLES / 2 else math.nan
+    return float(1.0 - 2.0 * norm.sf(math.sqrt(count / (count - 1)) * t.ppf((1.0 + level) / 2.0, count - 1)))
 
 
 def _wilson(hits: np.ndarray, level: float) -> tuple[float, float]:

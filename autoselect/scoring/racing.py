@@ -1,33 +1,41 @@
 """Decides on few samples whether a candidate can still reach a goal; runs no model and knows no particular metric.
 
 The samples are a finite population: what counts is the mean over all of them, and what is not known of it comes only
-from those not seen yet. They are put into strata by hardness, and within a stratum seen in random order, so that the
-mean over all samples is estimated without bias at every look (Cochran, *Sampling Techniques*, 3rd ed., 1977, 5.3).
+from those not seen yet. They are seen in random order, hard ones sooner, with known chances, so that each sample is an
+unbiased draw of what is left. Whoever bets on these draws that the candidate does not reach its goal, and is right to
+do so by chance only, multiplies a stake by ``1 / (1 - confidence)`` at most with a chance of ``1 - confidence``,
+whenever one looks (Ville). So that much won is the proof (Waudby-Smith and Ramdas, arXiv:2006.04347, without
+replacement; Shekhar et al., arXiv:2305.06884, with chances that differ).
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
 from autoselect.domain.objectives import Direction, Objective, losses
 
-_SHARES = (4.0, 3.0, 2.0, 1.0)
-"""How many samples the strata give to a block, hardest first, until one has no more: differences between candidates
-are most frequent among hard samples, and the easy ones must show that they hold none."""
+_SHARES = (6.0, 5.0, 4.0, 3.0)
+"""Chances of a sample to be seen next, by stratum, hardest first: differences between candidates are most frequent
+among hard samples. Steeper ones make what is not seen of the easy samples worth too much."""
 
 _FIRST_SHARE = 0.1
 _FIRST_COUNT = 30
 _GROWTH = 1.5
 _LAST_SHARE = 0.85
 """No look after this share of the samples but the one at all of them: there is too little left to save."""
-_EXPECTED_COUNT = 32
-"""Samples of a stratum that the expected variance counts for."""
+_BELIEF = 5.0
+"""Samples that count for the belief, before any is seen, that the candidate does as its rival."""
+_SPREAD = 0.02
+"""Variance that this belief gives the outcome of a bet, in shares of the square of what can be lost by it."""
+_LARGEST_BET = 0.95
+"""Share of what is left of the stake; all of it would be lost for good by one sample."""
+_ROUNDING = 1e-9
+_SURE = 1e9
+"""Logarithm of what is won where the goal is out of reach whatever comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,10 +62,11 @@ class Schedule:
 
 
 def schedule(hardness: np.ndarray, seed: int) -> Schedule:
-    """Put samples into strata of equal size by hardness, and in an order in which every block mixes all strata.
+    """Put samples into strata of equal size by hardness, and in a random order that has hard ones sooner.
 
-    The first look comes after a tenth of the samples, at least 30, each further one after half as many again. Early
-    blocks hold four samples of the hardest quarter for three, two and one of the others.
+    The first look comes after a tenth of the samples, at least 30, each further one after half as many again. Each
+    next sample is drawn from those left, one of the hardest quarter twice as likely as one of the easiest (Efraimidis
+    and Spirakis, Information Processing Letters 97, 2006).
 
     Args:
         hardness: Shape (n_samples,), float, more is harder; for example the divergence of a quantized model from
@@ -79,13 +88,14 @@ def schedule(hardness: np.ndarray, seed: int) -> Schedule:
     rng = np.random.default_rng(seed)
     count = len(values)
     strata = _hardness_ranks(values, rng) * min(len(_SHARES), math.ceil(count / 4)) // count
-    turn = (_random_places(strata, rng) + 0.5) / np.array(_SHARES)[strata]
-    order = np.lexsort((strata, turn)).astype(np.int64)
+    order = np.argsort(rng.exponential(size=count) / np.array(_SHARES)[strata])
     return Schedule(order=order, strata=strata, looks=_looks(count))
 
 
 def stratified_mean(rows: np.ndarray, schedule: Schedule, look: int) -> float:
     """Estimate the mean over all samples from those seen at a look, without bias over the seeds of the schedule.
+
+    A stratum of which none was seen yet counts with the mean of all that were.
 
     Args:
         rows: Shape (n_samples, 1), float64, in sample order. Those not seen yet are not read and may be NaN.
@@ -95,75 +105,38 @@ def stratified_mean(rows: np.ndarray, schedule: Schedule, look: int) -> float:
     Returns:
         The estimate; at the last look the mean itself.
     """
-    if schedule.looks[look] == len(schedule.order):
+    seen = schedule.seen(look)
+    if len(seen) == len(schedule.order):
         return float(rows[:, 0].mean())
-    return math.fsum(part.weight * float(part.values.mean()) for part in _parts(rows[:, 0], schedule, look))
-
-
-def stratified_error(rows: np.ndarray, schedule: Schedule, look: int, expected: np.ndarray) -> float:
-    """Estimate the standard error of :func:`stratified_mean`, with finite population correction.
-
-    The variance of a stratum is that of its rows seen, drawn to the expected one as if that came from
-    ``_EXPECTED_COUNT`` further rows: a stratum that has shown no difference may still hold one.
-
-    Args:
-        rows: As for :func:`stratified_mean`.
-        schedule: Of the samples.
-        look: Number of the look, from 0 on.
-        expected: Variance of each stratum, shape (n_strata,), see :func:`expected_variances`.
-
-    Returns:
-        The error in the unit of the rows; 0 at the last look.
-    """
-    total = 0.0
-    for part, prior in zip(_parts(rows[:, 0], schedule, look), expected.tolist(), strict=True):
-        count = len(part.values)
-        own = float(part.values.var(ddof=1)) if count > 1 else 0.0
-        variance = ((count - 1) * own + _EXPECTED_COUNT * prior) / (count - 1 + _EXPECTED_COUNT)
-        total += part.weight**2 * (1.0 - count / part.size) * variance / count
-    return math.sqrt(total)
-
-
-def expected_variances(rivals: Sequence[np.ndarray], schedule: Schedule) -> np.ndarray:
-    """How much candidates like these differ: the variance of their paired differences, of the pair with the most.
-
-    Args:
-        rivals: Rows of candidates that have seen all samples, each of shape (n_samples, 1).
-        schedule: Of the samples.
-
-    Returns:
-        A variance for each stratum, shape (n_strata,); zeros for fewer than two candidates.
-    """
-    strata = [np.flatnonzero(schedule.strata == stratum) for stratum in range(int(schedule.strata.max()) + 1)]
-    found = np.zeros(len(strata))
-    for one, other in itertools.combinations(rivals, 2):
-        differences = (one - other)[:, 0]
-        found = np.maximum(found, [differences[members].var() for members in strata])
-    return found
+    values, strata = rows[seen, 0], schedule.strata[seen]
+    counts, sizes = np.bincount(strata, minlength=len(_SHARES)), np.bincount(schedule.strata, minlength=len(_SHARES))
+    sums = np.bincount(strata, values, minlength=len(_SHARES))
+    means = np.divide(sums, counts, out=np.full(len(_SHARES), float(values.mean())), where=counts > 0)
+    return float(means @ sizes) / len(schedule.order)
 
 
 class Race:
     """Decides at each look whether a candidate may be dropped: its score does not reach the goal.
 
-    The candidate's mean over all samples is a rival's, which is known, and the stratified mean of their paired
-    differences; of several rivals the one counts that differs least from the candidate on what was seen. The
-    candidate is dropped where this estimate is on the wrong side of the goal by a multiple of its standard error. The
-    chance of error is shared equally by all looks before the last (Bonferroni), so that a candidate that reaches the
-    goal on all samples is dropped anywhere in the race with a chance of at most ``1 - confidence``. That rests on the
-    normal approximation and on candidates being as unlike as their rivals are among themselves; simulations of shares
-    of hits and of heavy-tailed errors kept the chance. It cannot hold where a few unseen samples weigh more than all
-    that were seen.
+    What is left of its loss is known but for the differences to a rival on the samples not seen yet. On each sample
+    the bet is by how much the draw passes what the goal leaves; the stake is chosen by what was seen before, as if
+    the candidate did as the rival at first. The stakes won against all rivals are averaged, so that the most alike
+    decides. A candidate that reaches the goal on all samples is dropped anywhere in the race with a chance of at most
+    ``1 - confidence`` over the orders of the samples, whatever the candidate and its rivals are.
+
+    That is a theorem where it is known how well a sample can be answered at best, as for hits and misses. Where that is
+    taken from the rows seen, it rests on no unseen sample being answered much better than all of them.
     """
 
     def __init__(
         self,
         schedule: Schedule,
         rivals: Sequence[np.ndarray],
-        expected: np.ndarray,
         direction: Direction,
         *,
         goal: float,
         confidence: float,
+        best: float | None = None,
     ) -> None:
         """Set the goal.
 
@@ -171,22 +144,26 @@ class Race:
             schedule: Of the samples.
             rivals: Rows of at least one candidate that has seen all samples, each of shape (n_samples, 1), float64,
                 in sample order; the metric's score is their mean.
-            expected: See :func:`expected_variances`.
             direction: Of the metric.
             goal: Score that the candidate must beat, or at least reach.
             confidence: Above 0 and below 1.
+            best: The best that a sample can be answered, as 1 for a hit; None for the best of all rows seen.
 
         Raises:
             ValueError: If the confidence is not between 0 and 1.
         """
         if not 0.0 < confidence < 1.0:
             raise ValueError(f"expected a confidence above 0 and below 1, got {confidence}; give for example 0.95")
-        self._schedule, self._expected = schedule, expected
-        self._rivals = [_loss(rows, direction) for rows in rivals]
-        self._direction: Direction = direction
+        self._order, self._direction = schedule.order, direction
+        self._looks = schedule.looks
+        self._shares = np.array(_SHARES)[schedule.strata[schedule.order]]
+        self._left = np.cumsum(self._shares[::-1])[::-1]
+        self._rivals = [_loss(rows, direction)[self._order, 0] for rows in rivals]
         self._goal = float(_loss(np.array([[goal]]), direction)[0, 0])
-        early = max(len(schedule.looks) - 1, 1)
-        self._critical = NormalDist().inv_cdf(1.0 - (1.0 - confidence) / early)
+        self._best = min(float(rival.min()) for rival in self._rivals)
+        if best is not None:
+            self._best = float(_loss(np.array([[best]]), direction)[0, 0])
+        self._needed = -math.log(1.0 - confidence)
 
     def is_lost(self, rows: np.ndarray, look: int) -> bool:
         """Whether the candidate may be dropped.
@@ -196,38 +173,35 @@ class Race:
                 be NaN.
             look: Number of the look, from 0 on; before the last one, at which there is nothing left to save.
         """
-        own = _loss(rows, self._direction)
-        estimates = [self._estimate(own, rival, look) for rival in self._rivals]
-        error, loss = min(estimates)
-        return loss - self._goal > 0.0 and loss - self._goal >= self._critical * error
+        own = _loss(rows, self._direction)[self._order[: self._looks[look]], 0]
+        won = np.logaddexp.reduce([self._won(own, rival) for rival in self._rivals]) - math.log(len(self._rivals))
+        return bool(won.max() >= self._needed)
 
-    def _estimate(self, own: np.ndarray, rival: np.ndarray, look: int) -> tuple[float, float]:
-        """Standard error, and the estimated loss over all samples."""
-        differences = own - rival
-        error = stratified_error(differences, self._schedule, look, self._expected)
-        return error, float(rival.mean()) + stratified_mean(differences, self._schedule, look)
+    def _won(self, own: np.ndarray, rival: np.ndarray) -> np.ndarray:
+        """Logarithm of the stake after each sample seen."""
+        count = len(own)
+        differences = own - rival[:count]
+        allowed = self._goal * len(rival) - float(rival.sum()) - _before(differences)
+        chances = self._shares / self._left
+        # The draw that would gain most, of all samples that are left.
+        best = min(self._best, float(own.min()))
+        gains = np.minimum.accumulate(((best - rival) / self._shares)[::-1])[::-1] * self._left
+        at_stake = allowed - gains[:count]
+        rounding = _ROUNDING * max(1.0, float(np.abs(rival).max())) * len(rival)
+        unit = np.where(at_stake > rounding, at_stake, np.inf)  # Where nothing is at stake there is no bet.
+        outcomes = (differences / chances[:count] - allowed) / unit
+        as_rival = -allowed / unit
+        seen = _BELIEF + np.arange(count)
+        mean = (_BELIEF * as_rival + _before(outcomes)) / seen
+        square = (_BELIEF * (as_rival**2 + _SPREAD) + _before(outcomes**2)) / seen
+        bets = np.clip(mean / square, 0.0, _LARGEST_BET)
+        won = np.cumsum(np.log(np.maximum(1.0 + bets * outcomes, np.finfo(np.float64).tiny)))
+        return np.where(np.maximum.accumulate(at_stake < -rounding), _SURE, won)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Part:
-    """What was seen of one stratum: its values, how many samples it has in all, and their share in all strata."""
-
-    values: np.ndarray
-    size: int
-    weight: float
-
-
-def _parts(values: np.ndarray, schedule: Schedule, look: int) -> list[_Part]:
-    seen = schedule.seen(look)
-    sizes = np.bincount(schedule.strata)
-    return [
-        _Part(
-            values=values[seen[schedule.strata[seen] == stratum]],
-            size=int(size),
-            weight=float(size) / len(schedule.order),
-        )
-        for stratum, size in enumerate(sizes)
-    ]
+def _before(values: np.ndarray) -> np.ndarray:
+    """Sum of all values before each one."""
+    return np.concatenate([[0.0], np.cumsum(values)[:-1]])
 
 
 def _loss(rows: np.ndarray, direction: Direction) -> np.ndarray:
@@ -240,15 +214,6 @@ def _hardness_ranks(hardness: np.ndarray, rng: np.random.Generator) -> np.ndarra
     ranks = np.empty(len(hardness), dtype=np.int64)
     ranks[shuffled[np.argsort(-hardness[shuffled], kind="stable")]] = np.arange(len(hardness))
     return ranks
-
-
-def _random_places(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Place of each sample in a random order of its stratum, from 0 on."""
-    places = np.empty(len(strata), dtype=np.int64)
-    for stratum in np.unique(strata):
-        members = np.flatnonzero(strata == stratum)
-        places[members] = rng.permutation(len(members))
-    return places
 
 
 def _looks(count: int) -> tuple[int, ...]:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from autoselect.embedded import make_windows, model_bytes
 from autoselect.errors import AutoselectError, DataError, MetricError, ScoreError, UsageError
 from autoselect.isolation.pool import WorkerPool
 from autoselect.quantize.preparing import converter
-from autoselect.scoring import racing
 from autoselect.scoring.metrics import make_metric
 from autoselect.tflite import flatbuffer
 
@@ -137,27 +135,6 @@ def test_the_goal_decides(made: tuple[CaseFiles, str]) -> None:
     assert not race_jobs.race(files.root, "blind", [integer, FLOAT], full, 0.95).dropped
     files.rows("blind").unlink()
     assert race_jobs.race(files.root, "blind", [integer, FLOAT], full + 0.3, 0.95).dropped
-
-
-def test_where_rivals_are_equal_what_float_does_otherwise_counts(
-    made: tuple[CaseFiles, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files, integer = made
-    np.save(files.rows("twin"), np.load(files.rows(integer)))
-    expected: list[np.ndarray] = []
-
-    class Watched(racing.Race):
-        def __init__(
-            self, schedule: racing.Schedule, rivals: list[np.ndarray], variances: np.ndarray, *args: Any, **more: Any
-        ):
-            expected.append(variances)
-            super().__init__(schedule, rivals, variances, *args, **more)
-
-    monkeypatch.setattr(racing, "Race", Watched)
-    for rivals in ([integer], [integer, "twin"], [integer, FLOAT]):
-        race_jobs.race(files.root, "blind", rivals, 0.8, 0.95)
-    assert expected[0].any()
-    assert expected[0].tolist() == expected[1].tolist() == expected[2].tolist()
 
 
 def test_samples_far_from_float_come_first(made: tuple[CaseFiles, str]) -> None:

@@ -1,0 +1,227 @@
+"""By how much a model scores worse than another on the same samples, and how sure that is; runs no model.
+
+Samples are paired, so that what is hard for both models does not count as noise. A score that is no mean of its rows
+becomes one by the jackknife: its pseudo-values (Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993,
+chapter 11) are what each sample adds to it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from autoselect.domain.objectives import drop_from
+from autoselect.errors import MetricError
+from autoselect.scoring.mean_bounds import largest_difference, upper_bound
+from autoselect.scoring.metric_base import Metric, Row, as_matrix
+
+Rows = Sequence[Row] | np.ndarray
+
+_GROUPS = 200
+"""At most so many pseudo-values, each of a group of samples, since each takes a score."""
+_ROUNDING = 1e-9
+"""Differences of so small a share of the rows' range are none: pseudo-values are sums of large numbers."""
+_MOST_SAMPLES = 1e12
+"""More samples than this are no answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedDrop:
+    """How much worse than a reference a model scores.
+
+    Attributes:
+        drop: Loss of the score on the same samples, in the metric's units; negative where the model is better.
+        error: Its standard error, above 0; where no sample differs, that of one that differs as much as can be.
+        low: Lower end of the two-sided interval.
+        high: Upper end of the two-sided interval.
+        bound: One-sided upper bound on the drop.
+    """
+
+    drop: float
+    error: float
+    low: float
+    high: float
+    bound: float
+
+
+def paired_drop(
+    metric: Metric, rows: Rows, reference_rows: Rows, *, level: float = 0.95, comparisons: int = 1, seed: int = 0
+) -> PairedDrop:
+    """Say how much worse than a reference a model scores on samples of this kind.
+
+    The bounds are those of :mod:`autoselect.scoring.mean_bounds` on the differences of the rows, or of the
+    pseudo-values. A difference that was not seen is at most 1 for hits and misses, else at most the range of all rows.
+
+    Args:
+        metric: The metric that made both.
+        rows: Shape (n_samples, row_length), float64.
+        reference_rows: Rows of the same samples, in the same order.
+        level: Coverage of the interval, and of the bound; at least 0.5, below 1.
+        comparisons: So many models whose intervals hold together with this coverage (Bonferroni).
+        seed: Of the groups, for a metric that is no mean and more than 200 samples.
+
+    Returns:
+        The drop; NaN for fewer than two samples, or where the metric is undefined on all samples or without some.
+
+    Raises:
+        ValueError: If the two differ in length, or the level or the number of comparisons is none.
+    """
+    if comparisons < 1:
+        raise ValueError(f"expected at least one comparison, got {comparisons}")
+    evidence = _evidence(metric, rows, reference_rows, level, seed)
+    if evidence is None:
+        return PairedDrop(drop=math.nan, error=math.nan, low=math.nan, high=math.nan, bound=math.nan)
+    tail = (1.0 - level) / (2.0 * comparisons)
+    return PairedDrop(
+        drop=float(evidence.differences.mean()),
+        error=evidence.error(),
+        low=-evidence.negated().bound(tail),
+        high=evidence.bound(tail),
+        bound=evidence.bound(1.0 - level),
+    )
+
+
+def certifiable_drop(
+    metric: Metric, rows: Rows, reference_rows: Rows | None = None, *, level: float = 0.95, seed: int = 0
+) -> float:
+    """The least drop that so many samples can rule out.
+
+    Args:
+        metric: The metric that made the rows.
+        rows: Shape (n_samples, row_length), float64.
+        reference_rows: Rows of the same samples. Then the answer is for a model that differs from the reference on as
+            many samples and as much as this one, but loses nothing; where None, for one that does not differ at all.
+        level: Coverage of the bound.
+        seed: As for :func:`paired_drop`.
+
+    Returns:
+        The bound on the drop of such a model, in the metric's units; NaN as for :func:`paired_drop`.
+    """
+    evidence = _evidence(metric, rows, rows if reference_rows is None else reference_rows, level, seed)
+    return math.nan if evidence is None else evidence.balanced().bound(1.0 - level)
+
+
+def samples_needed(
+    metric: Metric,
+    rows: Rows,
+    reference_rows: Rows | None = None,
+    *,
+    allowed: float,
+    level: float = 0.95,
+    balanced: bool = False,
+    seed: int = 0,
+) -> float:
+    """How many samples would bound the drop of a model like this one by what is allowed.
+
+    Args:
+        metric: The metric that made the rows.
+        rows: Shape (n_samples, row_length), float64.
+        reference_rows: Rows of the same samples; as for :func:`certifiable_drop`.
+        allowed: Drop, in the metric's units.
+        level: Coverage of the bound.
+        balanced: Whether the model counts as one that differs as much as this one but loses nothing.
+        seed: As for :func:`paired_drop`.
+
+    Returns:
+        A whole number; infinite where the drop itself is not below what is allowed, NaN as for :func:`paired_drop`.
+    """
+    from scipy.optimize import brentq
+
+    evidence = _evidence(metric, rows, rows if reference_rows is None else reference_rows, level, seed)
+    if evidence is None:
+        return math.nan
+    evidence = evidence.balanced() if balanced else evidence
+    count = len(rows)
+
+    def excess(logarithm: float) -> float:
+        return evidence.bound(1.0 - level, math.exp(logarithm) / count) - allowed
+
+    most = math.log(_MOST_SAMPLES)
+    if float(np.average(evidence.differences)) >= allowed or excess(most) > 0.0:
+        return math.inf
+    return float(math.ceil(math.exp(brentq(excess, 0.0, most)))) if excess(0.0) > 0.0 else 1.0
+
+
+def pseudo_values(metric: Metric, rows: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
+    """What each group of samples adds to a score; their mean is the score without its bias of first order.
+
+    Args:
+        metric: The metric that made the rows.
+        rows: Shape (n_samples, row_length), float64.
+        groups: Numbers of the samples of each; all samples once.
+
+    Returns:
+        Shape (n_groups,), float64.
+
+    Raises:
+        MetricError: If the metric is undefined on all samples, or without a group.
+    """
+    with warnings.catch_warnings():
+        # What a function has to warn of, it said when it scored all samples, not two hundred times here.
+        warnings.simplefilter("ignore")
+        whole = metric.summarise(rows)
+        without = [metric.summarise(np.delete(rows, group, axis=0)) for group in groups]
+    return len(groups) * whole - (len(groups) - 1) * np.array(without)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Evidence:
+    """Losses against the reference, whose mean is the drop, what no loss can pass, and how many samples each is."""
+
+    differences: np.ndarray
+    span: float
+    weight: float = 1.0
+
+    def error(self) -> float:
+        error = float(np.std(self.differences, ddof=1)) / math.sqrt(len(self.differences))
+        return error or self.span / len(self.differences)
+
+    def bound(self, tail: float, times: float = 1.0) -> float:
+        """Upper bound on the mean, had there been so many times the samples."""
+        counts = np.full(len(self.differences), self.weight * times)
+        end = largest_difference(self.differences, self.span, tail, counts)
+        return upper_bound(self.differences, end, tail, counts)
+
+    def negated(self) -> _Evidence:
+        return replace(self, differences=-self.differences)
+
+    def balanced(self) -> _Evidence:
+        """Half of each loss turned round."""
+        both = np.concatenate([self.differences, -self.differences])
+        return replace(self, differences=both, weight=self.weight / 2.0)
+
+
+def _evidence(metric: Metric, rows: Rows, reference_rows: Rows, level: float, seed: int) -> _Evidence | None:
+    """None where nothing can be said."""
+    if not 0.5 <= level < 1.0:
+        raise ValueError(f"expected a level from 0.5 to below 1, got {level}; give for example 0.95")
+    if len(rows) != len(reference_rows):
+        raise ValueError(
+            f"expected rows of the same samples, got {len(rows)} and {len(reference_rows)}; pair them first"
+        )
+    if len(rows) < 2:
+        return None
+    ours, theirs = as_matrix(rows, metric.name), as_matrix(reference_rows, metric.name)
+    if metric.is_mean:
+        return _of_means(metric, ours[:, 0], theirs[:, 0])
+    order = np.random.default_rng(seed).permutation(len(ours))
+    groups = np.array_split(order, min(len(ours), _GROUPS))
+    try:
+        evidence = _of_means(metric, *(pseudo_values(metric, side, groups) for side in (ours, theirs)))
+        drop = drop_from(metric.summarise(theirs), metric.summarise(ours), metric.direction)
+    except MetricError:  # For example a ROC curve without the only sample of a class.
+        return None
+    return replace(evidence, differences=evidence.differences + (drop - evidence.differences.mean()))
+
+
+def _of_means(metric: Metric, ours: np.ndarray, theirs: np.ndarray) -> _Evidence:
+    both = np.concatenate([ours, theirs])
+    are_hits = metric.counts_hits and bool(np.isin(both, (0.0, 1.0)).all())
+    # Where all rows are equal their size is all that is known of their unit.
+    span = 1.0 if are_hits else float(np.ptp(both) or np.abs(both).max() or 1.0)
+    losses = ours - theirs if metric.direction == "minimize" else theirs - ours
+    return _Evidence(differences=np.where(np.abs(losses) > _ROUNDING * span, losses, 0.0), span=span)
