@@ -56,7 +56,8 @@ LIVE = {
 
 
 def search(output: Path, **changes: Any) -> autoselect.Run:
-    return autoselect.search(**{"workers": 1, **NAMED, "output": output, **changes})
+    """Without repairs, to choose which takes half of a short search, where they are not asked for."""
+    return autoselect.search(**{"workers": 1, "repairs": False, **NAMED, "output": output, **changes})
 
 
 def journal(folder: Path) -> list[optuna.trial.FrozenTrial]:

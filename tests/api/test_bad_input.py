@@ -236,7 +236,7 @@ def test_what_another_search_left_before_it_began_is_not_used(tmp_path: Path) ->
     rows = tmp_path / "run" / ".autoselect-work" / "rows" / "float.npy"
     rows.parent.mkdir(parents=True)
     np.save(rows, np.zeros((len(pump.SEARCH[1]), 1)))
-    run = pump.search(tmp_path / "run", trials=3, repairs=False)
+    run = pump.search(tmp_path / "run", trials=3)
     assert run.summary["references"]["float"]["accuracy"] == pytest.approx(
         pump.litert_accuracy(model_bytes(), pump.SEARCH)
     )

@@ -26,7 +26,7 @@ def assert_front(run: autoselect.Run, columns: list[str]) -> None:
 
 
 def test_segments_instead_of_the_penalty_and_more_trials_later(tmp_path: Path) -> None:
-    asked = {"objectives": ("accuracy", "size", "segments"), "repairs": False, "early_exit": False}
+    asked = {"objectives": ("accuracy", "size", "segments"), "early_exit": False}
     pump.search(tmp_path / "run", **asked, trials=7, seed=1)
     run = autoselect.resume(tmp_path / "run", trials=9)
     columns = ["size_bytes", "segments"]
@@ -55,7 +55,6 @@ def test_latency_and_arena_are_measured(tmp_path: Path) -> None:
         max_penalty=60.0,
         trials=8,
         racing=False,
-        repairs=False,
     )
     assert run.summary["ended_early"] is None  # Integers are not the fastest by themselves.
     scored = run.trials[run.trials["state"] == "complete"]

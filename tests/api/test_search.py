@@ -201,7 +201,7 @@ def test_evaluate_gives_a_members_heldout_score(finished: autoselect.Run) -> Non
 TWIN = """
 import sys
 import pump
-pump.search(sys.argv[1], trials=14, seed=4, workers=1)
+pump.search(sys.argv[1], trials=14, seed=4, repairs=True)
 """
 
 
@@ -209,7 +209,7 @@ pump.search(sys.argv[1], trials=14, seed=4, workers=1)
 def twins(tmp_path_factory: pytest.TempPathFactory) -> tuple[autoselect.Run, autoselect.Run]:
     """The same search in this process and, without a cache, in another."""
     folder = tmp_path_factory.mktemp("twins")
-    here = pump.search(folder / "here", trials=14, seed=4, workers=1)
+    here = pump.search(folder / "here", trials=14, seed=4, repairs=True)
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([p for p in sys.path if p]),
         "AUTOSELECT_CACHE_DIR": str(folder / "cache"),
@@ -436,16 +436,16 @@ liveness = hit_rate
 
 
 EVALUATORS = {
-    "with split": (evaluator_of_parts, True),
-    "without split": (evaluator_of_one_part, False),
-    "by name": ("test_search:evaluator_of_parts", True),
+    "with split": (evaluator_of_parts, True, True),
+    "without split": (evaluator_of_one_part, False, False),
+    "by name": ("test_search:evaluator_of_parts", True, False),
 }
 
 
-@pytest.mark.parametrize(("evaluator", "has_heldout"), EVALUATORS.values(), ids=EVALUATORS)
-def test_an_evaluator_of_ones_own(tmp_path: Path, evaluator: Any, has_heldout: bool) -> None:
-    ingredients = {"model": pump.MODEL_PATH, "calibration": "pump:calibration"}
-    run = autoselect.search(**ingredients, evaluator=evaluator, trials=5, output=tmp_path / "run")
+@pytest.mark.parametrize(("evaluator", "has_heldout", "repairs"), EVALUATORS.values(), ids=EVALUATORS)
+def test_an_evaluator_of_ones_own(tmp_path: Path, evaluator: Any, has_heldout: bool, repairs: bool) -> None:
+    no_samples = {"evaluation": None, "heldout": None}
+    run = pump.search(tmp_path / "run", **no_samples, evaluator=evaluator, trials=5, repairs=repairs)
     name = run.manifest["metric"]["name"]
     assert name == getattr(evaluator, "__name__", "evaluator_of_parts")
     assert run.trials["sqnr_db"].notna().all()
@@ -515,7 +515,7 @@ def test_the_manifest_says_where_everything_came_from(finished: autoselect.Run) 
 
 
 def test_float_or_hybrid_may_be_chosen_for_each_unit(tmp_path: Path) -> None:
-    run = pump.search(tmp_path / "run", trials=24, fallback="search", early_exit=False)
+    run = pump.search(tmp_path / "run", trials=16, fallback="search", early_exit=False, repairs=True)
     recipes = [json.loads(text) for text in run.trials["recipe"]]
     assert run.status == "complete"
     assert any(recipe.get("float_nodes") for recipe in recipes)
@@ -576,7 +576,7 @@ def test_changed_code_of_an_evaluator_is_told_by_a_resume(tmp_path: Path, monkey
     monkeypatch.syspath_prepend(str(tmp_path))
     module.write_text(SPREAD.format(factor=1))
     made = {"metric": "accuracy", "evaluation": None, "heldout": None, "evaluator": "spread_of_answers:spread"}
-    pump.search(tmp_path / "run", **made, sampler="random", trials=4, early_exit=False, repairs=False)
+    pump.search(tmp_path / "run", **made, sampler="random", trials=4, early_exit=False)
     told: list[str] = []
     for factor in (1, 1.0):
         module.write_text(SPREAD.format(factor=factor))
@@ -597,7 +597,7 @@ def error(runner: Any) -> float:
 
 def test_an_evaluator_called_like_a_column_leaves_the_tables_whole(tmp_path: Path) -> None:
     made = {"metric": "accuracy", "evaluation": None, "heldout": None, "evaluator": error, "direction": "minimize"}
-    run = pump.search(tmp_path / "run", **made, sampler="random", trials=6, early_exit=False, repairs=False)
+    run = pump.search(tmp_path / "run", **made, sampler="random", trials=6, early_exit=False)
     assert run.summary["metric"] == "metric_error"
     assert run.trials["error"].isna().all()
     complete = run.trials["state"] == "complete"
@@ -638,7 +638,7 @@ def test_builds_that_are_unlike_their_forecasts_are_told(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(outlook, "forecaster", wrong)
     events: list[Event] = []
-    run = pump.search(tmp_path / "run", trials=9, early_exit=False, repairs=False, listener=events.append)
+    run = pump.search(tmp_path / "run", trials=9, early_exit=False, listener=events.append)
     recipes = [Recipe.from_json(text) for text in run.trials["recipe"]]
     ours = [r.fallback == "drq" or not r.denylisted_nodes for r in recipes]
     unlike = [len(r.denylisted_nodes) % 2 == 1 and is_ours for r, is_ours in zip(recipes, ours, strict=True)]
@@ -655,7 +655,7 @@ def test_builds_that_are_unlike_their_forecasts_are_told(tmp_path: Path, monkeyp
 def test_a_search_without_probes_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outlook, "_MOST_PROBES", 2)
     events: list[Event] = []
-    run = pump.search(tmp_path / "run", trials=5, repairs=False, listener=events.append)
+    run = pump.search(tmp_path / "run", trials=5, listener=events.append)
     (told,) = [
         event.message for event in events if isinstance(event, Warned) and "not tried one by one" in event.message
     ]
