@@ -34,13 +34,27 @@ def real_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def grown(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], nursery.Sources]:
+def common(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all processes of this run of the tests."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(common: Path) -> Iterator[Path]:
+    """A cache of the tests' own, shared by them and in place of the user's: calibration is done once."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = common / "cache"
+        patch.setenv("AUTOSELECT_CACHE_DIR", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def grown(common: Path) -> Callable[[str], nursery.Sources]:
     """Gives the three sources of a net of the nursery by its name; each net is converted once for all processes."""
     import nursery
 
-    own = tmp_path_factory.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    root = shared / "nursery"
+    root = common / "nursery"
     root.mkdir(exist_ok=True)
     return lambda name: nursery.grown(name, root)
 

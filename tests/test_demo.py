@@ -10,8 +10,7 @@ import autoselect
 
 
 @pytest.mark.slow
-def test_the_demo_keeps_its_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path / "cache"))
+def test_the_demo_keeps_its_claims(tmp_path: Path) -> None:
     run = autoselect.demo(output=tmp_path / "run")
     references = run.summary["references"]
     assert references["float"]["size_bytes"] < 500_000

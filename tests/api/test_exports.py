@@ -44,7 +44,7 @@ def ops_without_conversions(content: bytes) -> list[tuple[str, str]]:
 def new_builder(finished: autoselect.Run, cache: Path) -> Callable[[], Builder]:
     """Makes the run's builder, from the cache that the run filled; its calibrated model is the one in the folder."""
     calibrated_bytes = (finished.directory / "calibrated.tflite").read_bytes()
-    for entry in cache.iterdir():
+    for entry in cache.glob("[!.]*"):  # Others are being written.
         if (entry / "calibrated.tflite").exists():
             prepared = load_prepared(entry)
             if prepared.calibrated.content == calibrated_bytes:
