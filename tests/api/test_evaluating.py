@@ -147,6 +147,7 @@ def dying(root: Path, sha256: str, part: str) -> np.ndarray:
     os.abort()
 
 
+@pytest.mark.own_workers
 def test_a_model_that_dies_costs_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autoselect.api.evaluating.score_jobs.observe", dying)
     found = autoselect.classification_report([model_bytes()], evaluation=pump.HELDOUT, reference=pump.MODEL_PATH)
@@ -155,6 +156,7 @@ def test_a_model_that_dies_costs_one_message(monkeypatch: pytest.MonkeyPatch) ->
     assert {row["model"] for row in found["measures"]} == {"float"}
 
 
+@pytest.mark.own_workers
 def test_no_model_that_runs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autoselect.api.evaluating.score_jobs.observe", dying)
     with pytest.raises(PreparationError, match=r"No model could be run.*SIGABRT"):

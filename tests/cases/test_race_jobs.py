@@ -18,7 +18,6 @@ from autoselect.domain.recipe import Recipe
 from autoselect.embedded import make_windows, model_bytes
 from autoselect.errors import AutoselectError, DataError, MetricError, ScoreError, UsageError
 from autoselect.isolation.pool import WorkerPool
-from autoselect.quantize.preparing import converter
 from autoselect.scoring.metrics import make_metric
 from autoselect.tflite import flatbuffer
 
@@ -32,7 +31,7 @@ def calibration() -> Iterator[list[np.ndarray]]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[CaseFiles, str]:
+def made(tmp_path_factory: pytest.TempPathFactory, session_workers: WorkerPool) -> tuple[CaseFiles, str]:
     """A case of the embedded model with a schedule, and its all-integer candidate; that and the float model scored."""
     root = tmp_path_factory.mktemp("case")
     ingredients = Ingredients(
@@ -43,7 +42,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[CaseFiles, str]:
         metric=make_metric("accuracy"),
         evaluator=None,
     )
-    with WorkerPool(1, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
+    with session_workers.lent(root / "worker.log") as pool:
         settings = make_settings(debug_samples=1)
         case = prepare_case(
             ingredients, settings, root=root, pool=pool, quantizer=pool, cache_root=None, listener=ignore

@@ -206,6 +206,11 @@ def test_a_plan_is_what_a_build_gives(make: Callable[[], zoo.Prepared], base: Re
     assert_forecasts(make(), base, trials=20)
 
 
+@functools.cache
+def prepared_file(path: Path) -> zoo.Prepared:
+    return zoo.prepare(path.read_bytes())
+
+
 @pytest.mark.real
 @pytest.mark.parametrize(
     "path",
@@ -217,7 +222,7 @@ def test_a_plan_is_what_a_build_gives(make: Callable[[], zoo.Prepared], base: Re
 )
 @pytest.mark.parametrize("base", [Recipe(), Recipe(per_channel=False, io_type="int8")], ids=["float32", "int8"])
 def test_plans_of_real_models(path: str, base: Recipe, real_data: Path) -> None:
-    assert_forecasts(zoo.prepare((real_data / path).read_bytes()), base, trials=20)
+    assert_forecasts(prepared_file(real_data / path), base, trials=20)
 
 
 def test_deep_conv_lstm_is_planned() -> None:

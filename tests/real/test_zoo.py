@@ -11,8 +11,13 @@ from typing import Any
 
 import pytest
 
+from autoselect.isolation.pool import WorkerPool
+
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("AUTOSELECT_REAL_DATA", ROOT.parent / "shared" / "data"))
+ZOO = ROOT / "experiments" / "zoo"
+AMOUNTS = {"recipes": 3, "mixes": 4, "trials": 24, "calibration": 6, "evaluation": 2}
+"""Those of the command's ``--quick``."""
 MODELS = (
     "MobileNetV1-0.25",
     "MobileNetV1-0.25 (.h5)",
@@ -35,17 +40,37 @@ pytestmark = [
 ]
 
 
-def examined(name: str, output: Path) -> dict[str, Any]:
-    command = [sys.executable, ROOT / "experiments" / "zoo" / "run.py", "--quick", "--only", name, "--output", output]
+def by_its_command(name: str, output: Path) -> dict[str, Any]:
+    command = [sys.executable, ZOO / "run.py", "--quick", "--only", name, "--output", output]
     subprocess.run(command, check=True, env={**os.environ, "AUTOSELECT_REAL_DATA": str(DATA), "PYTHONPATH": str(ROOT)})
-    [found] = json.loads((output / "zoo.json").read_text(encoding="utf-8"))["models"].values()
-    return dict(found)
+    found = json.loads((output / "zoo.json").read_text(encoding="utf-8"))
+    assert found["amounts"] == AMOUNTS
+    [row] = found["models"].values()
+    assert row["ended"] is None
+    return dict(row)
+
+
+def examined(name: str, sheet: Path) -> dict[str, Any]:
+    """What the command does in a process of its own, in that of the caller."""
+    os.environ.setdefault("AUTOSELECT_REAL_DATA", str(DATA))
+    from examine import Amounts, Sheet, examine
+
+    examine(name, Amounts(**AMOUNTS), Sheet(sheet), ("ends", "forecasts", "mixes"))
+    return dict(json.loads(sheet.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_is_taken_in_within_reach_forecast_and_equal_at_both_ends(name: str, tmp_path: Path) -> None:
-    found = examined(name, tmp_path)
-    assert found["ended"] is None
+def test_a_model_is_taken_in_within_reach_forecast_and_equal_at_both_ends(
+    name: str, tmp_path: Path, session_workers: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first by the experiment's command; the others in the worker of the tests, which has TensorFlow at hand."""
+    monkeypatch.syspath_prepend(ZOO)
+    if name == MODELS[0]:
+        found = by_its_command(name, tmp_path)
+    else:
+        with session_workers.lent(tmp_path / "worker.log") as pool:
+            found = pool.call(examined, name, tmp_path / "sheet.json")
+    assert found["died_at"] is None
     assert "refused" not in found["intake"]
     assert found["out_of_reach"] == []
     assert found["not_normalised"] == ""
