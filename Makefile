@@ -10,10 +10,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test coverage lint check format lock clean
+.PHONY: help venv demo test test-slow coverage lint check format lock clean
 
 help: ## List the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 11
 
 venv: $(STAMP) ## Make .venv with the locked packages and autoselect itself, editable
 
@@ -27,11 +27,17 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## Run the search on the embedded example
 	$(BIN)/autoselect demo
 
-test: $(STAMP) ## Run the tests (WORKERS=2 PYTEST_ARGS=...)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+# The last -m counts, so that PYTEST_ARGS may choose otherwise.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-coverage: ## The same, and how much of the code they reach; takes 70 % more processor time
-	$(MAKE) test PYTEST_ARGS="--cov --cov-report=term $(PYTEST_ARGS)"
+test: $(STAMP) ## Run the tests but the slow ones (WORKERS=2 PYTEST_ARGS=...)
+	$(PYTEST) -m "not slow" $(PYTEST_ARGS)
+
+test-slow: $(STAMP) ## Run the slow tests: whole searches of real models and of many small ones
+	$(PYTEST) -m slow $(PYTEST_ARGS)
+
+coverage: ## Run all tests and show how much of the code they reach; takes 70 % more processor time
+	$(MAKE) test PYTEST_ARGS="-m '' --cov --cov-report=term $(PYTEST_ARGS)"
 
 lint: $(STAMP) ## Check style, types and the direction of imports
 	$(BIN)/ruff check .
@@ -39,7 +45,7 @@ lint: $(STAMP) ## Check style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint test ## Lint, then test
+check: lint test test-slow ## Lint, then all tests
 
 format: $(STAMP) ## Format the code and apply the safe fixes
 	$(BIN)/ruff format .

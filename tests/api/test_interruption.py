@@ -26,7 +26,7 @@ from autoselect.cases.events import TrialFinished
 def listener(event):
     if isinstance(event, TrialFinished):
         print(event.number, flush=True)
-        if len(sys.argv) == 3 and event.number == 4:
+        if "limit" in sys.argv and event.number == 4:
             import os, resource
             _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
             resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(sys.argv[1] + "/study.journal") + 700, hard))
@@ -34,7 +34,7 @@ def listener(event):
 try:
     open(sys.argv[1] + "/manifest.json")
 except FileNotFoundError:
-    run = pump.search(sys.argv[1], trials=300, workers=2, listener=listener)
+    run = pump.search(sys.argv[1], trials=300, workers=2, repairs="repairs" in sys.argv, listener=listener)
 else:
     run = autoselect.resume(sys.argv[1], listener=listener)
 print(run.status, flush=True)
@@ -90,14 +90,13 @@ def assert_reported(folder: Path, told: dict[int, list[float]]) -> None:
     assert (folder / ".autoselect-work").exists()
 
 
-@pytest.mark.slow
 def test_a_killed_search_loses_nothing_that_was_complete(tmp_path: Path) -> None:
     """Killed three times, at random moments, each time in another process; once the last line is cut off."""
     folder = tmp_path / "run"
     rng = random.Random(3)
     before: dict[int, list[float]] = {}
     for cut_off in (False, True, False):
-        process = start(folder)
+        process = start(folder, "repairs")
         after_trials(process, rng.randint(2, 6))
         time.sleep(rng.uniform(0, 0.1))
         os.killpg(process.pid, signal.SIGKILL)
@@ -124,7 +123,6 @@ def test_a_killed_search_loses_nothing_that_was_complete(tmp_path: Path) -> None
     assert not (folder / ".autoselect-work").exists()
 
 
-@pytest.mark.slow
 def test_an_interrupted_search_keeps_its_result_and_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     process = start(folder)
@@ -149,7 +147,6 @@ def test_an_interrupted_search_keeps_its_result_and_goes_on(tmp_path: Path) -> N
     assert run.front["heldout_accuracy"].notna().all()
 
 
-@pytest.mark.slow
 def test_a_disk_that_is_full_amid_the_trials_is_resumed_from(tmp_path: Path) -> None:
     """A limit on the size of files stands in for the full disk; the journal is left with half a line."""
     folder = tmp_path / "run"
@@ -192,6 +189,7 @@ def evaluator(calls: Path, *, dies_at: int, hangs_at: int) -> Callable[[Any], fl
     return evaluate
 
 
+@pytest.mark.own_workers
 def test_a_candidate_that_dies_or_hangs_costs_its_own_trial_only(tmp_path: Path) -> None:
     """Call 0 is the float model's; the baselines that follow are distinct candidates."""
     begun = time.monotonic()

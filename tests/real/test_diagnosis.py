@@ -21,6 +21,7 @@ IMAGENET = DATA / "mobilenet_v1_025_imagenet"
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.slow,
     pytest.mark.skipif(not IMAGENET.exists(), reason="no folder of real models (AUTOSELECT_REAL_DATA)"),
 ]
 FIGURES = ("num_elements", "stddev", "mean_error", "max_abs_error", "mean_squared_error")

@@ -20,6 +20,7 @@ IMAGENET = DATA / "mobilenet_v1_025_imagenet"
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.slow,
     pytest.mark.usefixtures("loaders"),
     pytest.mark.skipif(not IMAGENET.exists(), reason="no folder of real models (AUTOSELECT_REAL_DATA)"),
 ]
