@@ -154,6 +154,7 @@ def randomise(model: Any, seed: int = 0) -> Any:
     return model
 
 
+@functools.cache
 def deep_conv_lstm(*, steps: int = 24, units: int = 128) -> Source:
     """Four convolutions, two LSTMs and a dense layer; tf-keras keeps the LSTMs fused."""
     import tf_keras
@@ -166,6 +167,7 @@ def deep_conv_lstm(*, steps: int = 24, units: int = 128) -> Source:
     return from_keras(randomise(tf_keras.Sequential(layers)))
 
 
+@functools.cache
 def mobilenet_v3_small() -> Source:
     import tf_keras
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,29 +72,19 @@ def counts(found: list[dict[str, Any]]) -> dict[str, int]:
     return {name: hybrid.count(name) for name in hybrid}
 
 
-@functools.cache
-def deep_conv_lstm() -> zoo.Source:
-    return zoo.deep_conv_lstm()
-
-
-@functools.cache
-def mobilenet_v3_small() -> zoo.Source:
-    return zoo.mobilenet_v3_small()
-
-
 # Weights of dynamic-range nodes are per channel also where integer weights are per tensor.
 @pytest.mark.parametrize("per_channel", [True, False], ids=["per channel", "per tensor"])
 @pytest.mark.parametrize(
     ("make", "hybrid"),
     [
         pytest.param(
-            deep_conv_lstm,
+            zoo.deep_conv_lstm,
             # The first convolution has 64 x 5 weights and the dense layer 6 x 128: too few.
             {"CONV_2D": 3, "UNIDIRECTIONAL_SEQUENCE_LSTM": 2},
             id="DeepConvLSTM",
         ),
         # Of the model's layers, 39 convolutions and 8 depthwise ones have kernels of 1,024 elements or more.
-        pytest.param(mobilenet_v3_small, {"CONV_2D": 39, "DEPTHWISE_CONV_2D": 8}, id="MobileNetV3-Small"),
+        pytest.param(zoo.mobilenet_v3_small, {"CONV_2D": 39, "DEPTHWISE_CONV_2D": 8}, id="MobileNetV3-Small"),
     ],
 )
 def test_whole_models(make: Callable[[], zoo.Source], hybrid: dict[str, int], per_channel: bool) -> None:
@@ -244,7 +233,7 @@ def test_a_looked_up_table_stays_float() -> None:
 
 
 def test_float_fallback_leaves_no_integers() -> None:
-    source = deep_conv_lstm()
+    source = zoo.deep_conv_lstm()
     built = source.prepared.builder.build(Recipe(denylisted_nodes=ALL_DENIED, fallback="float"))
     expected, found = operands(source.float_model), operands(built.content)
     assert [(o["op_type"], o["kind"]) for o in found] == [(o["op_type"], o["kind"]) for o in expected]
@@ -263,7 +252,7 @@ def test_a_transposed_convolution_falls_back_to_float() -> None:
 
 
 def test_a_mixed_model_has_the_same_hybrid_ops() -> None:
-    source = deep_conv_lstm()
+    source = zoo.deep_conv_lstm()
     nodes = [n for n in source.prepared.nodes if n.op_type == "UNIDIRECTIONAL_SEQUENCE_LSTM"]
     built = source.prepared.builder.build(Recipe(denylisted_nodes=frozenset(n.name for n in nodes)))
     expected = [o for o in operands(source.drq()) if o["op_type"] == "UNIDIRECTIONAL_SEQUENCE_LSTM"]
