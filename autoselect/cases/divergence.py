@@ -18,11 +18,19 @@ _NOTHING = 1e-20
 """A share of error below which outputs count as equal: 200 dB."""
 _RUINED = 1.0 / _NOTHING
 """Of outputs that are no numbers: left out, such samples would make a model look better than it is."""
+_REVERSED = 4.0
+"""The share of error of outputs with the wrong sign. No sample counts for more: one that is nearly silent would
+else decide the mean."""
 
 
 def divergence(shares: list[float]) -> float:
     """Mean of :func:`error_shares`: 0 where nothing differs, NaN where there are none."""
-    return float(np.mean(shares)) if shares else float("nan")
+    return float(np.minimum(shares, _REVERSED).mean()) if shares else float("nan")
+
+
+def shares_of(decibels: np.ndarray) -> np.ndarray:
+    """The shares of error that signal to noise ratios in decibels stand for, as :func:`divergence` counts them."""
+    return np.asarray(np.minimum(10.0 ** (-decibels / 10.0), _REVERSED))
 
 
 def error_shares(
@@ -54,19 +62,19 @@ def error_shares(
     return _shares(runner, samples_of(case, samples, rows), expected)
 
 
-def closeness_db(case: OpenCase, runner: Runner) -> float:
-    """How close a model's outputs are to the float model's on a few calibration samples: SQNR, mean decibels.
+def closeness(case: OpenCase, runner: Runner) -> np.ndarray:
+    """How close a model's outputs are to the float model's on a few calibration samples, in decibels.
 
     For models that an evaluator drives, which shows no outputs.
 
     Returns:
-        At most 200 dB; NaN where the float model gives nothing but zeros.
+        Shape (n_samples, 1), at most 200 dB; without the samples for which the float model gives nothing but zeros.
     """
     store = case.samples("calibration")
     rows = spread_rows(len(store), _CLOSENESS_SAMPLES)
     expected = _float_outputs(case.files.root, "calibration", tuple(rows))
     found = _shares(runner, samples_of(case, "calibration", rows), expected)
-    return float(np.mean(-10.0 * np.log10(np.maximum(found, _NOTHING)))) if found else math.nan
+    return np.asarray(-10.0 * np.log10(np.maximum(np.reshape(found, (-1, 1)), _NOTHING)))
 
 
 def spread_rows(count: int, most: int) -> list[int]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from autoselect.cases.divergence import shares_of
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.cases.score_jobs import ScoreReply, metrics_on, score_errors, summary
@@ -33,7 +34,7 @@ class RaceReply:
         total: How many search samples there are.
         reply: The full score, as :func:`score` gives it; None for a dropped candidate.
         estimate: Of the metric on all search samples; the score itself where all were run.
-        sqnr_db: As in :class:`ScoreReply`; for a dropped candidate the stratified mean over the samples run.
+        sqnr_db, divergence: As in :class:`ScoreReply`; for a dropped candidate stratified means over the samples run.
         seconds: Of the whole race.
         inference_seconds: Spent in the interpreter.
     """
@@ -44,6 +45,7 @@ class RaceReply:
     reply: ScoreReply | None
     estimate: float
     sqnr_db: float
+    divergence: float
     seconds: float
     inference_seconds: float
 
@@ -141,7 +143,8 @@ def _race(
     last = len(schedule.looks) - 1
     for look, evidence in enumerate(_evidence_by_look(case, metric, runner, schedule)):
         if look < last and rules is not None and rules.is_lost(evidence[0], look):
-            estimates = [racing.stratified_mean(rows, schedule, look) for rows in evidence]
+            further = [shares_of(decibels) for decibels in evidence[1:]]
+            estimates = [racing.stratified_mean(rows, schedule, look) for rows in [*evidence, *further]]
             return _race_reply(runner, schedule, look, start, estimates)
     reply = summary(
         case,
@@ -153,7 +156,7 @@ def _race(
         seconds=time.perf_counter() - start,
         inference_seconds=runner.inference_seconds,
     )
-    return _race_reply(runner, schedule, last, start, [reply.value, reply.sqnr_db], reply)
+    return _race_reply(runner, schedule, last, start, [reply.value, reply.sqnr_db, reply.divergence], reply)
 
 
 def _evidence_by_look(
@@ -178,14 +181,15 @@ def _race_reply(
     estimates: Sequence[float],
     reply: ScoreReply | None = None,
 ) -> RaceReply:
-    estimate, *closeness = estimates
+    estimate, sqnr_db, share = [*estimates, np.nan, np.nan][:3]
     return RaceReply(
         dropped=reply is None,
         samples=schedule.looks[look],
         total=len(schedule.order),
         reply=reply,
         estimate=estimate,
-        sqnr_db=closeness[0] if closeness else np.nan,
+        sqnr_db=sqnr_db,
+        divergence=share,
         seconds=time.perf_counter() - start,
         inference_seconds=runner.inference_seconds,
     )

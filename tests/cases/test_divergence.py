@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autoselect.cases import divergence
-from autoselect.cases.divergence import closeness_db, spread_rows
+from autoselect.cases.divergence import closeness, shares_of, spread_rows
 
 FLOAT = [{"mask": np.array([3.0, 4.0]), "state": np.array([1000.0])}, {"mask": np.zeros(2), "state": np.zeros(1)}]
 
@@ -46,7 +46,14 @@ def test_closeness_is_that_of_samples_on_which_float_says_something(
 ) -> None:
     """An error power of 1 of 25 in the mask and none in the state is a share of 1 in 50."""
     runner: Any = run
-    assert closeness_db(case, runner) == pytest.approx(expected)
+    assert closeness(case, runner).mean() == pytest.approx(expected)
+
+
+def test_no_sample_counts_for_more_than_outputs_of_the_wrong_sign() -> None:
+    """20 dB are a hundredth, nothing but noise is a share of one, and hardly any signal is capped at four."""
+    assert shares_of(np.array([20.0, 0.0, -60.0])) == pytest.approx([0.01, 1.0, 4.0])
+    assert divergence.divergence([0.5, 1e6]) == pytest.approx(2.25)
+    assert math.isnan(divergence.divergence([]))
 
 
 @pytest.mark.parametrize("count", [1, 8, 9, 500])
