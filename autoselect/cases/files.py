@@ -60,9 +60,9 @@ class CaseFiles:
         """There for a model that runs without delegates, since it did not repeat its outputs with them."""
         return self.root / "plain_kernels" / sha256
 
-    def rows(self, sha256: str) -> Path:
-        """The metric's evidence of a candidate on the search samples."""
-        return self.root / "rows" / f"{sha256}.npy"
+    def rows(self, sha256: str, part: str = "search") -> Path:
+        """The metric's evidence of a candidate on the samples of a part."""
+        return self.root / "rows" / part / f"{sha256}.npy"
 
     def fidelity_rows(self, sha256: str) -> Path:
         """How close each of a candidate's outputs on the search samples is to the float model's, in dB."""

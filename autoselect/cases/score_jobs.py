@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autoselect.cases.divergence import closeness_db
+from autoselect.cases.divergence import closeness, shares_of
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.errors import MetricError, ScoreError
@@ -24,22 +24,29 @@ from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.paired import paired_drop
 from autoselect.tflite.runner import Runner
 
+_UNKNOWN = np.zeros((0, 1))
+
 _MAX_KEPT_ROW = 4096
 """Evidence rows wider than this are not kept for the noise of the picks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreReply:
-    """A score; ``noise`` is the standard error of the difference to float, NaN where it is left for later.
+    """A score and how sure it is.
 
-    ``sqnr_db`` says how close the outputs are to the float model's; with an evaluator on a few calibration samples. NaN
-    where float outputs were not at hand.
+    ``noise`` is the standard error of the drop against float, ``bound`` what that is at most with a confidence of
+    95 %; NaN where they are left for later.
+
+    ``sqnr_db`` and ``divergence`` say how close the outputs are to the float model's, as means of decibels and of
+    shares of error; with an evaluator on a few calibration samples. NaN where float outputs were not at hand.
     ``inference_seconds`` is 0 where the candidate had been scored before.
     """
 
     value: float
     noise: float
+    bound: float
     sqnr_db: float
+    divergence: float
     low: float
     high: float
     samples: int
@@ -79,9 +86,7 @@ def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:
         if case.scoring.evaluator is not None:
             runner = case.runner(sha256)
             value = evaluate.call_evaluator(case.scoring.evaluator, runner, split=part)
-            return _reply(
-                start, runner, value=value, sqnr_db=closeness_db(case, runner) if part == "search" else np.nan
-            )
+            return _reply(start, runner, value, closeness(case, runner) if part == "search" else _UNKNOWN)
         return _score_metric(case, sha256, part, interval, start)
 
 
@@ -115,31 +120,6 @@ def observe(root: Path, sha256: str, part: str) -> np.ndarray:
     return evaluate.observe(runner, case.part(part), [case.scoring.metric], case.reference(part))[0]
 
 
-def noise(root: Path, sha256: str) -> float:
-    """Standard error of a scored candidate's difference to float on the search samples; 0 where unknown."""
-    case = open_case(root)
-    metric = case.scoring.metric
-    if metric is None:
-        return 0.0
-    path = case.files.rows(sha256)
-    rows = np.load(path) if path.exists() else _search_rows(case, metric, sha256)
-    return _noise(case, metric, rows)
-
-
-def paired_noise(root: Path, one: str, other: str) -> float:
-    """Standard error of what the scores of two candidates differ by on the search samples, sample by sample.
-
-    Returns:
-        0 where it is not known: with an evaluator, and where a candidate's rows were not kept.
-    """
-    case = open_case(root)
-    paths = [case.files.rows(sha256) for sha256 in (one, other)]
-    if case.scoring.metric is None or not all(path.exists() for path in paths):
-        return 0.0
-    value = paired_drop(case.scoring.metric, *(np.load(path) for path in paths)).error
-    return float(value) if np.isfinite(value) else 0.0
-
-
 def _score_metric(
     case: OpenCase, sha256: str, part: str, interval: bool, start: float, *, is_known: bool = False
 ) -> ScoreReply:
@@ -165,11 +145,12 @@ def _score_metric(
     )
 
 
-def _reply(start: float, runner: Runner, *, value: float, sqnr_db: float) -> ScoreReply:
+def _reply(start: float, runner: Runner, value: float, decibels: np.ndarray) -> ScoreReply:
     return ScoreReply(
         value=value,
         noise=0.0,
-        sqnr_db=sqnr_db,
+        bound=np.nan,
+        **_closeness(decibels),
         low=np.nan,
         high=np.nan,
         samples=0,
@@ -210,16 +191,15 @@ def summary(
         MetricError: If the metric has no value for this evidence.
         StorageError: If the evidence cannot be kept.
     """
-    rows, *closeness = evidence
+    rows, *decibels = evidence
     value = metric.summarise(rows)
-    if part == "search":
-        _keep_rows(case.files, sha256, rows, closeness)
+    _keep_rows(case.files, sha256, part, rows, decibels)
     low, high = intervals.confidence_interval(metric, rows) if interval else (np.nan, np.nan)
-    noise = _noise(case, metric, rows) if metric.is_mean and part == "search" else np.nan
+    later = not (metric.is_mean and part == "search")
     return ScoreReply(
         value=value,
-        noise=noise,
-        sqnr_db=case.scoring.fidelity.summarise(closeness[0]) if closeness else np.nan,
+        **({"noise": np.nan, "bound": np.nan} if later else _paired(case, metric, rows)),
+        **_closeness(decibels[0] if decibels else _UNKNOWN),
         low=low,
         high=high,
         samples=len(rows),
@@ -228,10 +208,17 @@ def summary(
     )
 
 
-def _keep_rows(files: CaseFiles, sha256: str, rows: np.ndarray, closeness: Sequence[np.ndarray]) -> None:
+def _closeness(decibels: np.ndarray) -> dict[str, float]:
+    """Both means; NaN where there are no decibels."""
+    if not len(decibels):
+        return {"sqnr_db": np.nan, "divergence": np.nan}
+    return {"sqnr_db": float(decibels.mean()), "divergence": float(shares_of(decibels).mean())}
+
+
+def _keep_rows(files: CaseFiles, sha256: str, part: str, rows: np.ndarray, closeness: Sequence[np.ndarray]) -> None:
     if rows.shape[1] <= _MAX_KEPT_ROW:
-        _write_array(files.rows(sha256), rows)
-    for fidelity_rows in closeness:
+        _write_array(files.rows(sha256, part), rows)
+    for fidelity_rows in closeness if part == "search" else ():
         _write_array(files.fidelity_rows(sha256), fidelity_rows)
 
 
@@ -247,14 +234,10 @@ def _write_array(path: Path, array: np.ndarray) -> None:
     write_bytes(path, content.getvalue())
 
 
-def _search_rows(case: OpenCase, metric: Metric, sha256: str) -> np.ndarray:
-    runner = case.runner(sha256)
-    return evaluate.observe(runner, case.part("search"), [metric], case.reference("search"))[0]
-
-
-def _noise(case: OpenCase, metric: Metric, rows: np.ndarray) -> float:
+def _paired(case: OpenCase, metric: Metric, rows: np.ndarray) -> dict[str, float]:
+    """Noise and bound of the drop against float; NaN where float's rows were not kept."""
     reference = case.files.rows(FLOAT)
     if not reference.exists():
-        return 0.0
-    value = paired_drop(metric, rows, np.load(reference)).error
-    return float(value) if np.isfinite(value) else 0.0
+        return {"noise": np.nan, "bound": np.nan}
+    found = paired_drop(metric, rows, np.load(reference))
+    return {"noise": found.error, "bound": found.bound}

@@ -1,8 +1,28 @@
-"""Two noisy readings of the same thing, each corrected by the other; knows numbers, no models."""
+"""Noisy readings, each corrected by what else is known of the same thing; knows numbers, no models."""
 
 from __future__ import annotations
 
 import numpy as np
+
+
+def shrunk(values: np.ndarray, predicted: np.ndarray, spread: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Draw noisy values to what is predicted of them, the more the larger their noise is.
+
+    The posterior mean of a normal value around a normal prediction (Smith and Winkler, "The Optimizer's Curse",
+    Management Science 52, 2006, equation 3).
+
+    Args:
+        values: As measured, shape (n,).
+        predicted: What is expected of each, shape (n,).
+        spread: Standard deviation of measured values around the prediction, noise included, shape (n,).
+        noise: Standard error of each, shape (n,); NaN where unknown: such a value stays as it is.
+
+    Returns:
+        Shape (n,).
+    """
+    true = np.maximum(spread**2 - noise**2, 0.0)
+    share = np.where(np.isnan(noise), 1.0, true / np.maximum(true + noise**2, 1e-300))
+    return np.asarray(predicted + share * (values - predicted))
 
 
 def agreed(values: np.ndarray, witness: np.ndarray) -> np.ndarray:

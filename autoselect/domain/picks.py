@@ -1,20 +1,25 @@
-"""The named picks of a front: the members that most people come for."""
+"""The named picks of a front: the members that most people come for.
+
+Each pick is the member with the least of a figure that is its own, among those that keep the allowed drop, by what the
+samples can prove. So no pick changes where another member is added or taken away that is no pick itself.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 DEFAULT_DROP_SHARE = 0.01
 """Where no ``max_drop`` is set, a pick may lose this share of the float model's score."""
 
-SIZE_TOLERANCE = 0.05
-"""Files that differ by less than this share of the float file count as equally small: the parameters of integer
-tensors take a few bytes that hybrid ops save, and no one buys float ops for those."""
+DEFAULT_DROPS: Mapping[str, float] = {"sqnr_db": 180.0, "kl_divergence": 0.01}
+"""The same for metrics by which float is perfect: error of a hundredth of the outputs' power (20 of 200 dB); nats."""
 
-PICK_NAMES = ("accurate", "balanced", "compact", "integer")
+KNEE_DROPS = 3.0
+"""The knee's unit of the drop, in allowed drops: up to there a loss is still a trade, beyond it is none."""
+
+PICK_NAMES = ("recommended", "accurate", "balanced", "compact", "integer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,84 +28,86 @@ class FrontMember:
 
     Attributes:
         id: The member's id.
-        drop: Loss of the metric against the float model, in its units; negative where it is better.
-        noise: Standard error of that loss, from samples paired with float; 0 where unknown.
+        drop: Loss of the metric against the float model, in its units, as expected on other samples; negative where it
+            is better.
+        bound: What that loss is at most, with a confidence of 95 %; equal to the drop where nothing is known of it.
         fidelity: How close the outputs are to the float model's, more is closer; the same for all where unknown.
         size_bytes: Size of the file.
         penalty: Fragmentation penalty, 0 for an all-integer model.
+        costs: What the search's objectives cost beside the drop, each in a unit of its own: about 1 for as bad as can
+            be.
     """
 
     id: str
     drop: float
-    noise: float
+    bound: float
     fidelity: float
     size_bytes: float
     penalty: float
+    costs: tuple[float, ...] = ()
+
+
+def default_drop(metric: str, float_score: float) -> float:
+    """The drop that a pick may have where no limit is set, in the metric's units."""
+    return DEFAULT_DROPS.get(metric, DEFAULT_DROP_SHARE * abs(float_score))
+
+
+def passing(members: Sequence[FrontMember], allowed_drop: float) -> tuple[list[FrontMember], bool]:
+    """The members that keep the allowed drop for sure, and whether there are such.
+
+    Where there are none, those that come closest: their bound is beyond the least one by no more than the allowed drop.
+    """
+    sure = [m for m in members if m.bound <= allowed_drop]
+    if sure or not members:
+        return sure, bool(sure)
+    least = min(m.bound for m in members)
+    return [m for m in members if m.bound <= least + allowed_drop], False
+
+
+def recommended(members: Sequence[FrontMember], allowed_drop: float) -> FrontMember:
+    """Of the members that keep the allowed drop for sure the one with the least penalty, then the closest to float.
+
+    Args:
+        members: At least one.
+        allowed_drop: In the metric's units.
+    """
+    return min(passing(members, allowed_drop)[0], key=lambda m: (m.penalty, -m.fidelity, m.size_bytes, m.id))
 
 
 def named_picks(
-    front: Sequence[FrontMember],
-    *,
-    allowed_drop: float,
-    float_size_bytes: float,
-    float_penalty: float,
-    costs: np.ndarray | None = None,
+    members: Sequence[FrontMember], *, allowed_drop: float, float_size_bytes: float, float_penalty: float
 ) -> Mapping[str, str]:
     """Choose the picks; one member may be several of them.
 
-    * ``accurate``: of the members whose drop cannot be told from the smallest (within one standard error, and a
-      gain over float counts as no drop), the one whose outputs are closest to float's: the best of many noisy
-      scores is luck, closeness is not. Ties go to the smaller drop, the lower penalty, the smaller file.
-    * ``balanced``: the knee, nearest to the ideal of no drop, no penalty and the front's smallest file, where the
-      drop is measured against the worst of the front (at least ``allowed_drop``), size and penalty against
-      the float model's. A drop within its own standard error counts as none, so that noise never buys float ops.
-    * ``compact``: the smallest file within the allowed drop; of files about as small (``SIZE_TOLERANCE``), the one
-      with the lowest penalty.
-    * ``integer``: the lowest penalty within the allowed drop.
-
-    Where nothing is within the allowed drop, ``compact`` and ``integer`` are the member that comes closest.
+    * ``recommended``: see :func:`recommended`.
+    * ``accurate``: the least bound on the drop, where a gain counts as none; then the closest to float.
+    * ``balanced``: of those that keep the allowed drop for sure the nearest to no drop, no bytes and no penalty, in
+      units of three times the allowed drop and of the float model's size and penalty. A gain counts as no drop.
+    * ``compact``: the smallest file of those.
+    * ``integer``: the lowest penalty of all whose expected drop is within the allowed one, proven or not.
 
     Args:
-        front: The members.
+        members: The front's.
         allowed_drop: In the metric's units.
         float_size_bytes: Size of the float model.
         float_penalty: Penalty of the float model.
-        costs: What the knee weighs instead of size and penalty, shape (n_members, n_costs), 0 for the least of the
-            front and about 1 for as bad as can be.
 
     Returns:
-        Member id by pick name; empty for an empty front.
+        Member id by pick name; empty without members.
     """
-    if not front:
+    if not members:
         return {}
-    scale = np.array([allowed_drop, float_size_bytes, float_penalty])
-    drops = np.array([m.drop for m in front])
-    within = [m for m in front if m.drop <= allowed_drop] or [front[int(np.argmin(drops))]]
-    limit = min(m.size_bytes for m in within) + SIZE_TOLERANCE * float_size_bytes
-    small = [m for m in within if m.size_bytes <= limit]
+    sure, _ = passing(members, allowed_drop)
+    likely = [m for m in members if m.drop <= allowed_drop] or sure
+
+    def distance(member: FrontMember) -> float:
+        usual = (member.size_bytes / float_size_bytes, member.penalty / (float_penalty or 1.0))
+        return math.hypot(max(member.drop, 0.0) / (KNEE_DROPS * allowed_drop or 1.0), *(member.costs or usual))
+
     return {
-        "accurate": min(_as_good_as_best(front), key=_by_closeness).id,
-        "balanced": front[_knee(front, scale, costs)].id,
-        "compact": min(small, key=lambda m: (m.penalty, m.size_bytes, m.drop, m.id)).id,
-        "integer": min(within, key=lambda m: (m.penalty, m.drop, m.size_bytes, m.id)).id,
+        "recommended": recommended(members, allowed_drop).id,
+        "accurate": min(members, key=lambda m: (max(m.bound, 0.0), -m.fidelity, m.penalty, m.size_bytes, m.id)).id,
+        "balanced": min(sure, key=lambda m: (distance(m), m.id)).id,
+        "compact": min(sure, key=lambda m: (m.size_bytes, m.penalty, m.bound, m.id)).id,
+        "integer": min(likely, key=lambda m: (m.penalty, m.bound, m.size_bytes, m.id)).id,
     }
-
-
-def _as_good_as_best(front: Sequence[FrontMember]) -> list[FrontMember]:
-    best = max(min(m.drop for m in front), 0.0)
-    return [m for m in front if m.drop <= best + m.noise]
-
-
-def _by_closeness(member: FrontMember) -> tuple[float, float, float, float, str]:
-    return (-member.fidelity, member.drop, member.penalty, member.size_bytes, member.id)
-
-
-def _knee(front: Sequence[FrontMember], scale: np.ndarray, costs: np.ndarray | None) -> int:
-    sure_drops = np.array([max(m.drop, 0.0) if m.drop > m.noise else 0.0 for m in front])
-    if costs is not None:
-        unit = max(float(scale[0]), float(sure_drops.max()))
-        return int(np.argmin(np.linalg.norm(np.column_stack([sure_drops / (unit or 1.0), costs]), axis=1)))
-    sizes = np.array([m.size_bytes for m in front])
-    table = np.column_stack([sure_drops, sizes - sizes.min(), [m.penalty for m in front]])
-    units = np.maximum(scale, np.array([sure_drops.max(), 0.0, 0.0]))
-    return int(np.argmin(np.linalg.norm(table / np.where(units > 0, units, 1.0), axis=1)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -28,14 +28,18 @@ class Scores:
         sha256: Of the candidate's bytes.
         metric: Score on the search samples.
         drop: Loss against the float model, in the metric's units.
-        drop_noise: Standard error of ``drop``, from paired samples.
-        sqnr_db: How close the outputs are to the float model's; NaN where that is unknown.
+        drop_noise: Standard error of ``drop``, from paired samples; NaN where it is measured for the front alone.
+        sqnr_db: How close the outputs are to the float model's, a mean of decibels; NaN where that is unknown.
         float_macs_share: 0..1.
         samples: How many were run for the score; 0 for an evaluator of one's own.
         fallbacks: For denylisted nodes that are not what the recipe's fallback says, why.
         compiled: What the target's compiler made of it, and what was predicted; empty where nothing was compiled.
         quantities: What some objectives measure, by column: ``arena_bytes``, ``npu_cycles``, ``latency_ms`` with
             ``latency_low`` and ``latency_high``; only what the run's objectives ask for.
+        divergence: Mean over the samples of the outputs' error power over signal power; NaN where unknown, and in
+            records of earlier versions.
+        drop_bound: What ``drop`` is at most on other samples, with a confidence of 95 %, from paired samples; NaN like
+            ``drop_noise``, with an evaluator, and in records of earlier versions.
     """
 
     sha256: str
@@ -57,6 +61,8 @@ class Scores:
     fallbacks: dict[str, str] = field(default_factory=dict)
     compiled: dict[str, Any] = field(default_factory=dict)
     quantities: dict[str, float] = field(default_factory=dict)
+    divergence: float = math.nan
+    drop_bound: float = math.nan
 
     @property
     def costs(self) -> dict[str, float]:
@@ -91,6 +97,7 @@ class Partial:
         inference_seconds: Of that, in the interpreter.
         quantities: As in :class:`Scores`.
         drop: Loss against float that the estimate stands for; NaN in records of earlier versions.
+        divergence: As in :class:`Scores`, estimated likewise.
     """
 
     sha256: str
@@ -105,6 +112,7 @@ class Partial:
     inference_seconds: float
     quantities: dict[str, float] = field(default_factory=dict)
     drop: float = math.nan
+    divergence: float = math.nan
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -186,7 +194,7 @@ def trial_columns(metric: str, costs: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(dict.fromkeys(head + tail))
 
 
-def trial_row(record: TrialRecord, metric: str, front: Sequence[str], costs: Sequence[str] = ()) -> dict[str, object]:
+def trial_row(record: TrialRecord, metric: str, front: Collection[str], costs: Sequence[str] = ()) -> dict[str, object]:
     """One row of ``trials.csv``."""
     scores, recipe = record.scores, record.recipe
     row: dict[str, object] = dict.fromkeys(trial_columns(metric, costs), "")
@@ -221,10 +229,40 @@ def _measured(found: Scores | Partial | None, costs: Sequence[str]) -> dict[str,
     return {column: known.get(column, "") for column in measured_columns(costs)}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heldout:
+    """What a model reaches on samples that chose nothing; None where that is unknown.
+
+    Attributes:
+        score: In the metric's units.
+        low: 95 % interval of the score.
+        high: Likewise.
+        drop: Loss against the float model on the same samples, in the metric's units.
+        drop_low: 95 % interval of the drop: of the recommended model its own, of all others one that holds for them
+            together.
+        drop_high: Likewise.
+    """
+
+    score: float | None = None
+    low: float | None = None
+    high: float | None = None
+    drop: float | None = None
+    drop_low: float | None = None
+    drop_high: float | None = None
+
+    def cells(self, name: str) -> dict[str, float | None]:
+        """As cells of a table; the column of the score is called ``name``."""
+        return {name if f.name == "score" else f"heldout_{f.name}": getattr(self, f.name) for f in fields(self)}
+
+
+NOT_HELD_OUT = Heldout()
+
+
 def front_columns(metric: str, costs: Sequence[str] = ()) -> tuple[str, ...]:
     """Columns of ``front.csv``, for the columns of a run's objectives."""
-    heldout = (f"heldout_{metric}", "heldout_low", "heldout_high")
-    columns = ("id", metric, *_SCORE_COLUMNS, *measured_columns(costs), *heldout, "sha256", "pick", "origin", "file")
+    heldout = NOT_HELD_OUT.cells(f"heldout_{metric}")
+    scored = ("id", metric, *_SCORE_COLUMNS, "drop_bound", *measured_columns(costs), *heldout)
+    columns = (*scored, "sha256", "pick", "origin", "file")
     return tuple(dict.fromkeys(columns))
 
 
@@ -237,7 +275,7 @@ def metric_column(name: str) -> str:
 def front_row(
     record: TrialRecord,
     metric: str,
-    heldout: tuple[float, float, float] | None,
+    heldout: Heldout | None,
     picks: Sequence[str],
     costs: Sequence[str] = (),
 ) -> dict[str, object]:
@@ -245,8 +283,9 @@ def front_row(
     scores = record.scores
     if scores is None:
         raise ValueError("a failed trial is on no front")
-    row: dict[str, object] = {column: getattr(scores, column) for column in _SCORE_COLUMNS}
+    row: dict[str, object] = {column: getattr(scores, column) for column in (*_SCORE_COLUMNS, "drop_bound")}
     row |= {"id": record.id, metric: scores.metric, "sha256": scores.sha256, "origin": record.origin}
-    row |= dict(zip((f"heldout_{metric}", "heldout_low", "heldout_high"), heldout or ("", "", ""), strict=True))
+    cells = (heldout or NOT_HELD_OUT).cells(f"heldout_{metric}")
+    row |= {column: "" if value is None else value for column, value in cells.items()}
     row |= {"pick": ",".join(picks), "file": f"front/{record.id}.tflite", **_measured(scores, costs)}
     return {column: row[column] for column in front_columns(metric, costs)}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.objectives import Direction, drop_from
+from autoselect.domain.picks import default_drop
 from autoselect.errors import UsageError
 from autoselect.study.yardstick import Yardstick
 
@@ -48,7 +49,7 @@ def with_demanded_score(
     return settings.model_copy(update={"max_drop": smallest})
 
 
-def yardstick_of(float_model: Reference, direction: Direction, settings: SearchSettings) -> Yardstick:
+def yardstick_of(float_model: Reference, metric: str, direction: Direction, settings: SearchSettings) -> Yardstick:
     """What the candidates of a run are compared with."""
     return Yardstick(
         float_score=float_model.metric,
@@ -56,4 +57,5 @@ def yardstick_of(float_model: Reference, direction: Direction, settings: SearchS
         float_penalty=float_model.penalty,
         direction=direction,
         constraints=settings.constraints,
+        allowed_drop=default_drop(metric, float_model.metric) if settings.max_drop is None else settings.max_drop,
     )

@@ -26,13 +26,17 @@ class Racing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yardstick:
-    """What a candidate's score is compared with."""
+    """What a candidate's score is compared with.
+
+    ``allowed_drop`` is what a recommended model may lose, in the metric's units.
+    """
 
     float_score: float
     float_size_bytes: int
     float_penalty: float
     direction: Direction
     constraints: Constraints
+    allowed_drop: float
 
     def drop(self, score: float) -> float:
         """Loss against float, in the metric's units."""

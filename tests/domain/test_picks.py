@@ -1,113 +1,130 @@
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from autoselect.domain.picks import PICK_NAMES, FrontMember, named_picks
+from autoselect.domain.picks import PICK_NAMES, FrontMember, default_drop, named_picks, passing
+
+FLOAT_SIZE, FLOAT_PENALTY, ALLOWED = 1000.0, 100.0, 0.01
 
 
 def member(
-    name: str, drop: float, size: float, penalty: float, noise: float = 0.0, fidelity: float = 0.0
+    name: str, drop: float, size: float, penalty: float, width: float = 0.004, fidelity: float = 0.0
 ) -> FrontMember:
-    return FrontMember(id=name, drop=drop, noise=noise, fidelity=fidelity, size_bytes=size, penalty=penalty)
+    return FrontMember(id=name, drop=drop, bound=drop + width, fidelity=fidelity, size_bytes=size, penalty=penalty)
 
 
-FLOAT_SIZE, FLOAT_PENALTY = 1000.0, 100.0
+def picks_of(members: list[FrontMember]) -> dict[str, str]:
+    return dict(named_picks(members, allowed_drop=ALLOWED, float_size_bytes=FLOAT_SIZE, float_penalty=FLOAT_PENALTY))
+
+
 INTEGER, MIXED, FLOAT = (
     member("integer", 0.05, 250, 0.0),
     member("mixed", 0.004, 300, 10.0),
     member("float", 0.0, 1000, 100.0),
 )
+BY_HAND = {
+    "one member is every pick": ([INTEGER], ["integer"] * 5),
+    "what keeps the drop for sure": ([INTEGER, MIXED, FLOAT], ["mixed", "float", "mixed", "mixed", "mixed"]),
+    "likely, but not proven": (
+        [member("integer", 0.008, 250, 0.0), MIXED, FLOAT],
+        ["mixed", "float", "mixed", "mixed", "integer"],
+    ),
+    "nothing proven: those about as close as the closest": (
+        [member("far", 0.09, 250, 0.0), member("near", 0.055, 400, 30.0), member("nearest", 0.05, 410, 40.0)],
+        ["near", "nearest", "nearest", "near", "near"],
+    ),
+    "a smaller file is smaller, by one byte": (
+        [member("small", 0.004, 299, 20.0), member("whole", 0.004, 300, 0.0)],
+        ["whole", "whole", "whole", "small", "whole"],
+    ),
+    "equal penalties: the closest to float": (
+        [member("b", 0.0, 300, 5.0, fidelity=20.0), member("a", 0.0, 300, 5.0, fidelity=30.0)],
+        ["a", "a", "a", "a", "a"],
+    ),
+    "better than float counts as no drop for the knee": (
+        [member("lucky", -0.5, 300, 11.0), member("level", 0.0, 300, 10.0)],
+        ["level", "lucky", "level", "level", "level"],
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("front", "expected"),
-    [
-        pytest.param([INTEGER], ["integer"] * 4, id="one member is every pick"),
-        pytest.param([INTEGER, MIXED, FLOAT], ["float", "mixed", "mixed", "mixed"], id="a knee between the ends"),
-        pytest.param(
-            # Within its noise, the integer member is as accurate as float: a control, where nothing is to be gained.
-            [member("integer", 0.004, 250, 0.0, noise=0.006), member("float", 0.0, 1000, 100.0)],
-            ["float", "integer", "integer", "integer"],
-            id="noise buys no float ops",
-        ),
-        pytest.param(
-            [member("worse", 0.09, 250, 0.0), member("bad", 0.05, 400, 30.0)],
-            ["bad", "bad", "bad", "bad"],
-            id="nothing within the allowed drop: the closest",
-        ),
-        pytest.param(
-            [member("tiny", 0.005, 250, 40.0), member("small", 0.006, 299, 5.0), member("large", 0.001, 301, 2.0)],
-            ["large", "large", "small", "large"],
-            id="files within 5 % of the float file are equally small",
-        ),
-        pytest.param(
-            [member("a", 0.0, 300, 20.0), member("b", 0.0, 280, 20.0), member("c", 0.0, 300, 10.0)],
-            ["c", "c", "c", "c"],
-            id="ties in the drop go to the lower penalty",
-        ),
-        pytest.param(
-            [member("b", 0.0, 300, 20.0), member("a", 0.0, 300, 20.0)],
-            ["a", "b", "a", "a"],
-            id="equal members: the first id, and for balanced the first member",
-        ),
-        pytest.param(
-            [member("better", -0.02, 300, 10.0), member("integer", 0.0, 290, 0.0)],
-            ["better", "integer", "integer", "integer"],
-            id="better than float counts as no drop for the knee",
-        ),
-        pytest.param(
-            [
-                member("lucky", -0.02, 300, 10.0, fidelity=20.0),
-                member("close", 0.002, 310, 12.0, noise=0.005, fidelity=40.0),
-                member("closest", 0.02, 900, 90.0, noise=0.005, fidelity=60.0),
-            ],
-            ["close", "lucky", "lucky", "lucky"],
-            id="accurate: of those within their noise of no drop, the closest to float",
-        ),
-    ],
-)
-def test_picks_by_hand(front: list[FrontMember], expected: list[str]) -> None:
-    picks = named_picks(front, allowed_drop=0.01, float_size_bytes=FLOAT_SIZE, float_penalty=FLOAT_PENALTY)
-    assert picks == dict(zip(PICK_NAMES, expected, strict=True))
+@pytest.mark.parametrize(("members", "expected"), BY_HAND.values(), ids=BY_HAND)
+def test_picks_by_hand(members: list[FrontMember], expected: list[str]) -> None:
+    assert picks_of(members) == dict(zip(PICK_NAMES, expected, strict=True))
 
 
 def test_an_empty_front_has_no_picks() -> None:
-    assert named_picks([], allowed_drop=0.01, float_size_bytes=FLOAT_SIZE, float_penalty=FLOAT_PENALTY) == {}
+    assert picks_of([]) == {}
 
 
 FRONTS = st.lists(
-    st.tuples(st.integers(-3, 9), st.integers(0, 4), st.integers(1, 9), st.integers(0, 9)), min_size=1, max_size=6
+    st.tuples(st.integers(-3, 9), st.integers(0, 9), st.integers(1, 9), st.integers(0, 9), st.integers(0, 3)),
+    min_size=1,
+    max_size=7,
 ).map(
     lambda rows: [
-        member(f"m{i}", drop / 100, size * 100, float(penalty), noise=noise / 100)
-        for i, (drop, noise, size, penalty) in enumerate(rows)
+        member(f"m{i}", drop / 200, size * 100, 10.0 * penalty, width=width / 1000, fidelity=fidelity)
+        for i, (drop, width, size, penalty, fidelity) in enumerate(rows)
     ]
 )
 
 
 @given(FRONTS)
-def test_compact_and_integer_keep_to_the_allowed_drop(front: list[FrontMember]) -> None:
-    picks = named_picks(front, allowed_drop=0.02, float_size_bytes=FLOAT_SIZE, float_penalty=FLOAT_PENALTY)
-    drops = {m.id: m.drop for m in front}
-    limit = max(0.02, min(drops.values()))
-    assert drops[picks["compact"]] <= limit
-    assert drops[picks["integer"]] <= limit
-    noise = {m.id: m.noise for m in front}
-    assert drops[picks["accurate"]] <= max(min(drops.values()), 0.0) + noise[picks["accurate"]]
+def test_what_is_recommended_keeps_the_allowed_drop_for_sure(members: list[FrontMember]) -> None:
+    by_id = {m.id: m for m in members}
+    chosen = by_id[picks_of(members)["recommended"]]
+    sure = [m for m in members if m.bound <= ALLOWED]
+    if sure:
+        assert chosen.bound <= ALLOWED
+        assert chosen.penalty == min(m.penalty for m in sure)
+    else:
+        assert chosen.bound <= min(m.bound for m in members) + ALLOWED
 
 
-# Drops over the allowed 0.01 (the worst of the front is 0.02, so 0.02 is the unit), then the two costs.
-KNEES = {
-    "the nearest to the ideal": ([[0.9, 0.9], [0.1, 0.1], [0.0, 1.0]], "b"),
-    "another cost, another knee": ([[0.0, 0.0], [0.9, 0.9], [1.0, 0.0]], "a"),
-}
+@given(FRONTS, st.data())
+def test_no_pick_changes_with_a_member_that_is_none(members: list[FrontMember], data: st.DataObject) -> None:
+    """Independence of irrelevant alternatives, with the sole exception of the member that says what can be shown."""
+    picks = picks_of(members)
+    others = [m for m in members if m.id not in picks.values()]
+    assume(others)
+    irrelevant = data.draw(st.sampled_from(others))
+    rest = [m for m in members if m is not irrelevant]
+    assume(passing(rest, ALLOWED)[1] == passing(members, ALLOWED)[1])
+    assert picks_of(rest) == picks
 
 
-@pytest.mark.parametrize(("costs", "expected"), KNEES.values(), ids=KNEES)
-def test_the_knee_weighs_the_costs_that_it_is_given(costs: list[list[float]], expected: str) -> None:
-    front = [member("a", 0.0, 300, 9.0), member("b", 0.01, 300, 9.0), member("c", 0.02, 300, 9.0)]
-    limits = {"allowed_drop": 0.01, "float_size_bytes": FLOAT_SIZE, "float_penalty": FLOAT_PENALTY}
-    assert named_picks(front, **limits, costs=np.array(costs))["balanced"] == expected
+@given(FRONTS)
+def test_no_pick_changes_with_a_member_that_is_worse_in_everything(members: list[FrontMember]) -> None:
+    worst = max(members, key=lambda m: m.bound)
+    useless = replace(
+        worst,
+        id="useless",
+        drop=max(m.drop for m in members) + 1.0,
+        bound=worst.bound + 2.0,
+        size_bytes=max(m.size_bytes for m in members) + 1.0,
+        penalty=max(m.penalty for m in members) + 1.0,
+        fidelity=-1.0,
+    )
+    assert picks_of([*members, useless]) == picks_of(members)
+
+
+def test_the_knee_weighs_the_costs_that_it_is_given() -> None:
+    plain = [member("a", 0.0, 300, 9.0), member("b", 0.0, 300, 9.0)]
+    for cheap in (0, 1):
+        members = [replace(m, costs=(0.1 if i == cheap else 0.9,)) for i, m in enumerate(plain)]
+        assert picks_of(members)["balanced"] == plain[cheap].id
+
+
+@pytest.mark.parametrize(
+    ("metric", "score", "expected"),
+    [("accuracy", 0.9, 0.009), ("mse", 4.0, 0.04), ("gain", -8.0, 0.08), ("sqnr_db", 200.0, 180.0)],
+)
+def test_the_default_drop_is_a_hundredth_of_what_the_metric_measures(
+    metric: str, score: float, expected: float
+) -> None:
+    assert default_drop(metric, score) == pytest.approx(expected)
+    assert default_drop("kl_divergence", 0.0) > 0.0

@@ -126,7 +126,15 @@ def write_run(root: Path, *, front: bool = True) -> RunFolder:
         records.trial_columns("accuracy"),
         [records.trial_row(t, "accuracy", ids) for t in trials],
     )
-    rows = [records.front_row(trials[0], "accuracy", (0.88, 0.85, 0.91), ["accurate", "compact"])] if front else []
+    rows = (
+        [
+            records.front_row(
+                trials[0], "accuracy", records.Heldout(score=0.88, low=0.85, high=0.91), ["accurate", "compact"]
+            )
+        ]
+        if front
+        else []
+    )
     folder.write_table(folder.front_table, records.front_columns("accuracy"), rows)
     folder.write_table(folder.layer_statistics, ("index", "tensor_name"), [{"index": 0, "tensor_name": "a,b"}])
     picks = {"accurate": trials[0].id, "compact": trials[0].id} if front else {}

@@ -9,6 +9,7 @@ from autoselect.domain.quantities import QUANTITIES
 from autoselect.domain.recipe import Recipe
 from autoselect.runs.records import (
     MEASURED_COLUMNS,
+    Heldout,
     Scores,
     TrialRecord,
     front_columns,
@@ -41,17 +42,21 @@ SCORES = Scores(
 )
 
 
+HELDOUT = Heldout(score=0.7, low=0.6, high=0.8, drop=0.1)
+
+
 @pytest.mark.parametrize("name", [*(c for c in OTHERS if c not in ("m", "heldout_m")), "low", "high", "heldout"])
 def test_a_metric_called_like_another_column_keeps_all_columns_apart(name: str) -> None:
     metric = metric_column(name)
     record = TrialRecord(number=7, origin="random", recipe=Recipe(), scores=SCORES)
-    trial, front = trial_row(record, metric, [], COSTS), front_row(record, metric, (0.7, 0.6, 0.8), ["best"], COSTS)
+    trial, front = trial_row(record, metric, [], COSTS), front_row(record, metric, HELDOUT, ["best"], COSTS)
     for columns, row in ((trial_columns(metric, COSTS), trial), (front_columns(metric, COSTS), front)):
         assert len(set(columns)) == len(columns)
         assert list(row) == list(columns)
         assert (row[metric], row["size_bytes"], row["penalty"]) == (0.75, 1000, 3.0)
     assert (trial["number"], trial["error"], trial["samples"]) == (7, "", 10)
     assert (front[f"heldout_{metric}"], front["heldout_low"], front["heldout_high"]) == (0.7, 0.6, 0.8)
+    assert (front["heldout_drop"], front["heldout_drop_low"], front["heldout_drop_high"]) == (0.1, "", "")
     assert front["file"] == f"front/{record.id}.tflite"
 
 

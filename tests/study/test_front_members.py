@@ -16,14 +16,26 @@ from autoselect.study.yardstick import Yardstick
 
 OBJECTIVES = objectives_of(chosen_objectives(DEFAULT_OBJECTIVES, set()), "gain", "maximize")
 YARDSTICK = Yardstick(
-    float_score=8.0, float_size_bytes=400, float_penalty=80.0, direction="maximize", constraints=Constraints()
+    float_score=8.0,
+    float_size_bytes=400,
+    float_penalty=80.0,
+    direction="maximize",
+    constraints=Constraints(),
+    allowed_drop=0.08,
 )
 
 
 def record(number: int, gain: float, sqnr_db: float, size_bytes: int, penalty: float, samples: int) -> TrialRecord:
     values: dict[str, Any] = dict.fromkeys(Scores.__dataclass_fields__, 0)
     known = {"sha256": f"{number}" * 10, "fallbacks": {}, "compiled": {}, "quantities": {}, "samples": samples}
-    own = {"metric": gain, "drop": 8.0 - gain, "sqnr_db": sqnr_db, "size_bytes": size_bytes, "penalty": penalty}
+    own = {
+        "metric": gain,
+        "drop": 8.0 - gain,
+        "sqnr_db": sqnr_db,
+        "divergence": math.nan,
+        "size_bytes": size_bytes,
+        "penalty": penalty,
+    }
     scores = Scores(**{**values, **known, **own})
     return TrialRecord(number=number, origin="surrogate", recipe=Recipe(), scores=scores)
 

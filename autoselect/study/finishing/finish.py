@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
+
+import numpy as np
 
 from autoselect.cases.events import Listener, StageStarted, Warned
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.objectives import Objective
+from autoselect.domain.picks import named_picks
+from autoselect.domain.quantities import DEFAULT_COSTS
 from autoselect.isolation.pool import WorkerPool
 from autoselect.runs.folder import RunFolder
-from autoselect.runs.records import Scores, TrialRecord
+from autoselect.runs.records import Heldout, Scores, TrialRecord
 from autoselect.scoring.target_file import read_target
 from autoselect.study import references
-from autoselect.study.finishing import front_files, front_members, rescoring, result
+from autoselect.study.finishing import certainty, front_files, front_members, rescoring, result, verdict
 from autoselect.study.finishing.explain import write_explanations
 from autoselect.study.finishing.exported import export
 from autoselect.study.proposing.forecast_check import unlike_forecasts, warnings_of
@@ -24,6 +29,10 @@ from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.setup.repeatability import warn_of_unrepeated
 from autoselect.study.setup.target_rules import compiler_summary
 from autoselect.study.yardstick import Yardstick
+
+_SIZE_STEP = 0.01
+"""Share of the float file by which members of the front differ."""
+_PENALTY_STEP = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,40 +67,40 @@ class Finish:
         ended_early: str | None = None,
     ) -> str:
         """Write the result; without a pool (after Ctrl-C) held-out scores are left for a resume."""
-        front, feasible = front_members.front_of(records, self.objectives, self.yardstick)
+        whole_front, feasible = front_members.front_of(records, self.objectives, self.yardstick)
         root, metric, costs = self.case.files.root, self.objectives[0].name, self.settings.cost_columns
         wholes = _whole_baselines(records)
         references = [float_model, *(_reference(name, r.scores) for name, r in wholes.items() if r.scores)]
-        heldout: dict[str, result.Heldout] = {}
         if pool is not None:
-            front_files.restore([*front, *wholes.values()], root, pool)
+            front_files.restore([*whole_front, *wholes.values()], root, pool)
+        whole_front = certainty.with_bounds(whole_front, root, pool)
+        picks, confidence = self._picks(whole_front), certainty.confidence_of(whole_front, self.yardstick, root, pool)
+        front = front_members.worth_reading(whole_front, self.objectives, set(picks.values()), self._steps(whole_front))
+        heldout: dict[str, Heldout] = {}
         front_files.materialise(front, self.folder, root)
-        warnings = list(self.case.warnings)
-        for message in (unlike := warnings_of(records)):
+        said = warnings_of(records)
+        for message in said:
             listener(Warned(message=message))
-        warnings += unlike
         if pool is not None:
-            members = {r.scores.sha256: f"Member {r.id} of the front" for r in front if r.scores}
-            known = {r.sha256 for r in references if r.name in ("float", "fiq")}
-            unknown = {sha: name for sha, name in members.items() if sha not in known}
-            warnings += warn_of_unrepeated(self.case, unknown, pool, listener)
-            shas = [r.sha256 for r in references] + [r.scores.sha256 for r in front if r.scores]
-            heldout, failures = rescoring.score_heldout(shas, self.case, pool, self.settings.trial_timeout, listener)
-            warnings += failures
-            for message in failures:
-                listener(Warned(message=message))
+            heldout, failures = self._checked(front, references, _chosen(front, picks), pool, listener)
+            said += failures
         if pool is not None and "latency_ms" in costs:
             timeout = self.settings.trial_timeout
             front, references = rescoring.time_again(front, references, root, pool, timeout, listener)
+            picks = self._picks(front)
         listener(StageStarted(stage="write"))
-        picks = front_members.picks_of(front, self.yardstick, front_members.noise_of(front, root, pool), costs)
-        result.write_tables(self.folder, metric, records, front, heldout, picks, costs)
+        ids = {r.id for r in whole_front}
+        result.write_tables(self.folder, metric, records, front, heldout, picks, whole_front=ids, costs=costs)
         if self.problem is not None:
             write_explanations(self.folder, self.problem, self.settings.template, records, picks)
         status = "interrupted" if pool is None else "complete" if feasible else "nothing_feasible"
-        summary = self._summary(status, records, references, heldout, front, picks)
+        summary = self._summary(status, records, references, heldout, front, picks, confidence)
         summary["verdict"] += f" Ended early: {ended_early}." if ended_early else ""
-        summary |= {"warnings": warnings, "ended_early": ended_early, "seconds": dict(self.seconds())}
+        summary |= {
+            "warnings": [*self.case.warnings, *said],
+            "ended_early": ended_early,
+            "seconds": dict(self.seconds()),
+        }
         result.write_summary(self.folder, summary)
         front_files.remove_former_members(front, self.folder)
         if self.case.files.prepared.exists():  # A folder that is put in order may have it no more.
@@ -100,14 +109,64 @@ class Finish:
             front_files.remove_work(self.folder.work)
         return status
 
+    def _checked(
+        self,
+        front: Sequence[TrialRecord],
+        references: Sequence[references.Reference],
+        recommended: Scores | None,
+        pool: WorkerPool,
+        listener: Listener,
+    ) -> tuple[dict[str, Heldout], list[str]]:
+        """Whether outputs repeat, and what the held-out samples say; with warnings that the listener has been told."""
+        members = {r.scores.sha256: f"Member {r.id} of the front" for r in front if r.scores}
+        known = {r.sha256 for r in references if r.name in ("float", "fiq")}
+        unknown = {sha: name for sha, name in members.items() if sha not in known}
+        warnings = list(warn_of_unrepeated(self.case, unknown, pool, listener))
+        heldout, failures = rescoring.score_heldout(
+            [*(r.sha256 for r in references), *members],
+            recommended.sha256 if recommended else "",
+            self.case,
+            self.objectives[0].direction,
+            pool,
+            self.settings.trial_timeout,
+            listener,
+        )
+        failures += verdict.far_from_float(recommended)
+        for message in failures:
+            listener(Warned(message=message))
+        return heldout, warnings + failures
+
+    def _picks(self, front: Sequence[TrialRecord]) -> dict[str, str]:
+        costs = self.settings.cost_columns
+        usual = set(costs) == set(DEFAULT_COSTS)
+        return dict(
+            named_picks(
+                certainty.members_of(front, self.yardstick, None if usual else costs),
+                allowed_drop=self.yardstick.allowed_drop,
+                float_size_bytes=self.yardstick.float_size_bytes,
+                float_penalty=self.yardstick.float_penalty,
+            )
+        )
+
+    def _steps(self, front: Sequence[TrialRecord]) -> dict[str, float]:
+        """How far apart members are shown, by objective; those that are none of the usual stay as they are."""
+        noise = [r.scores.drop_noise for r in front if r.scores and r.scores.drop_noise > 0.0]
+        steps = {
+            self.objectives[0].name: float(np.median(noise)) if noise else 0.0,
+            "size_bytes": _SIZE_STEP * self.yardstick.float_size_bytes,
+            "penalty": _PENALTY_STEP,
+        }
+        return {name: self.settings.front_spacing * step for name, step in steps.items()}
+
     def _summary(
         self,
         status: str,
         records: list[TrialRecord],
         references: list[references.Reference],
-        heldout: dict[str, result.Heldout],
+        heldout: dict[str, Heldout],
         front: list[TrialRecord],
         picks: dict[str, str],
+        confidence: certainty.Confidence | None,
     ) -> dict[str, Any]:
         metric = self.objectives[0].name
         return {
@@ -118,12 +177,24 @@ class Finish:
             "evaluated": {k: v for k, v in self.case.counts.items() if k != "calibration"},
             "references": result.reference_summary(references, metric, heldout, self.settings.cost_columns),
             "picks": picks,
-            "allowed_drop": front_members.allowed_drop(self.yardstick),
+            "allowed_drop": self.yardstick.allowed_drop,
+            "recommended": None if confidence is None else _plain(confidence),
             "counts": _counts(records),
             "unlike_forecast": len(unlike_forecasts(records)),
             "target": self.settings.target,
             "compiler": compiler_summary(records, read_target(self.settings.target)),
-            "verdict": _verdict(status, references, front, picks, self.yardstick, metric),
+            "verdict": verdict.sentences(
+                verdict.Findings(
+                    metric=metric,
+                    yardstick=self.yardstick,
+                    references=references,
+                    picks={name: r.scores for name, id_ in picks.items() for r in front if r.id == id_ and r.scores},
+                    confidence=confidence,
+                    heldout=heldout,
+                    samples=self.case.counts.get("search", 0),
+                    feasible=status != "nothing_feasible",
+                )
+            ),
         }
 
 
@@ -161,35 +232,10 @@ def _counts(records: list[TrialRecord]) -> dict[str, int]:
     }
 
 
-def _verdict(
-    status: str,
-    references: list[references.Reference],
-    front: list[TrialRecord],
-    picks: dict[str, str],
-    yardstick: Yardstick,
-    metric: str,
-) -> str:
-    if not front:
-        return "No candidate was scored."
-    balanced = next(r.scores for r in front if r.id == picks["balanced"] and r.scores)
-    parts = []
-    for reference in references:
-        if reference.name == "fiq":
-            parts.append(f"all-integer {_lost(yardstick.drop(reference.metric))} {metric} against float")
-        if reference.name == REPAIRED:
-            parts.append(f"with repairs it {_lost(yardstick.drop(reference.metric))} {metric}")
-    parts.append(
-        f"`balanced` {_lost(balanced.drop)} {metric} with {_count(balanced.float_ops, 'float op')} in "
-        f"{_count(balanced.segments, 'segment')}"
-    )
-    if status == "nothing_feasible":
-        parts.append("no candidate meets the constraints, the closest are kept")
-    return f"On the search samples {', '.join(parts)}."
+def _chosen(front: Sequence[TrialRecord], picks: Mapping[str, str]) -> Scores | None:
+    """The recommended member's scores."""
+    return next((r.scores for r in front if r.id == picks["recommended"]), None)
 
 
-def _lost(drop: float) -> str:
-    return f"loses {drop:.4g}" if drop > 0 else f"gains {-drop:.4g}" if drop < 0 else "loses no"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _plain(confidence: certainty.Confidence) -> dict[str, Any]:
+    return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(confidence).items()}

@@ -85,5 +85,5 @@ def _finish(
         has_heldout=False,
         warnings=tuple(manifest.get("warnings", ())),
     )
-    yardstick = references.yardstick_of(float_model, metric.direction, settings)
+    yardstick = references.yardstick_of(float_model, metric.name, metric.direction, settings)
     return Finish(folder=folder, case=case, settings=settings, objectives=objectives, yardstick=yardstick)

@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from autoselect.cases import build_jobs, score_jobs
+from autoselect.cases import build_jobs, evidence_jobs, score_jobs
 from autoselect.cases.events import Listener, StageStarted, StepFinished
+from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
+from autoselect.domain.objectives import Direction, drop_from
 from autoselect.errors import AutoselectError, TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
-from autoselect.runs.records import (
-    TrialRecord,
-)
-from autoselect.study.finishing.result import Heldout
+from autoselect.runs.records import Heldout, TrialRecord
+from autoselect.scoring.paired import PairedDrop
 from autoselect.study.references import Reference
 
 
 def score_heldout(
-    shas: Sequence[str], case: Case, pool: WorkerPool, timeout_seconds: float, listener: Listener
+    shas: Sequence[str],
+    recommended: str,
+    case: Case,
+    direction: Direction,
+    pool: WorkerPool,
+    timeout_seconds: float,
+    listener: Listener,
 ) -> tuple[dict[str, Heldout], list[str]]:
-    """Score models on the untouched part, with intervals; one that fails is left out, and the reason returned."""
+    """Score models on the untouched part, with intervals; one that fails is left out, and the reason returned.
+
+    Args:
+        shas: Of the models; the float model's among them.
+        recommended: The one that was chosen before: its interval stands alone, those of all others hold together.
+        case: With its samples.
+        direction: Of the metric.
+        pool: Where they run.
+        timeout_seconds: For each.
+        listener: Is told of each.
+    """
     if not case.has_heldout:
         return {}, []
     unique = list(dict.fromkeys(shas))
@@ -35,11 +52,33 @@ def score_heldout(
     for sha, future in running:
         try:
             reply = result_of(future)
-            found[sha] = (reply.value, reply.low, reply.high)
+            found[sha] = Heldout(score=reply.value, low=_known(reply.low), high=_known(reply.high))
         except AutoselectError as exc:
             failures.append(f"{sha[:10]} could not be scored on the held-out samples. {exc}")
         listener(StepFinished(stage="heldout"))
+    others = max(len(found) - 1 - (recommended in found), 1)
+    comparing = {
+        sha: pool.submit(evidence_jobs.paired, case.files.root, sha, "heldout", 1 if sha == recommended else others)
+        for sha in found
+        if FLOAT in found and sha != FLOAT
+    }
+    for sha, comparison in comparing.items():
+        with contextlib.suppress(TrialError):
+            found[sha] = _compared(found[sha], found[FLOAT], result_of(comparison), direction)
     return found, failures
+
+
+def _compared(model: Heldout, reference: Heldout, paired: PairedDrop | None, direction: Direction) -> Heldout:
+    if model.score is None or reference.score is None:
+        return model
+    drop = drop_from(reference.score, model.score, direction)
+    if paired is None:  # An evaluator gives one number: there is nothing to pair.
+        return replace(model, drop=drop)
+    return replace(model, drop=drop, drop_low=_known(paired.low), drop_high=_known(paired.high))
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def time_again(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from autoselect.domain.quantities import DEFAULT_COSTS
 from autoselect.runs.files import write_json
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import (
+    NOT_HELD_OUT,
+    Heldout,
     TrialRecord,
     front_columns,
     front_row,
@@ -18,9 +20,6 @@ from autoselect.runs.records import (
 )
 from autoselect.study.references import Reference
 
-Heldout = tuple[float, float, float]
-"""Held-out score and its 95 % interval."""
-
 
 def write_tables(
     folder: RunFolder,
@@ -29,11 +28,24 @@ def write_tables(
     front: Sequence[TrialRecord],
     heldout: Mapping[str, Heldout],
     picks: Mapping[str, str],
+    *,
+    whole_front: Collection[str],
     costs: Sequence[str] = DEFAULT_COSTS,
 ) -> None:
-    """Write ``trials.csv`` and ``front.csv``; ``costs`` are the columns of the run's objectives but the metric."""
-    ids = [r.id for r in front]
-    folder.write_table(folder.trials, trial_columns(metric, costs), (trial_row(r, metric, ids, costs) for r in records))
+    """Write ``trials.csv`` and ``front.csv``.
+
+    Args:
+        folder: Of the run.
+        metric: Its column.
+        records: All trials.
+        front: The members that are shown.
+        heldout: By hash.
+        picks: Id of a member by pick name.
+        whole_front: Ids of all that no other dominates.
+        costs: Columns of the run's objectives but the metric.
+    """
+    rows_of_trials = (trial_row(r, metric, whole_front, costs) for r in records)
+    folder.write_table(folder.trials, trial_columns(metric, costs), rows_of_trials)
     rows = []
     for record in front:
         names = [name for name, member in picks.items() if member == record.id]
@@ -57,14 +69,12 @@ def reference_summary(
     found: dict[str, dict[str, Any]] = {}
     further = [c for c in dict.fromkeys([*costs, *measured_columns(costs)]) if c not in DEFAULT_COSTS]
     for reference in references:
-        value, low, high = heldout.get(reference.sha256, (None, None, None))
+        measured = heldout.get(reference.sha256)
         found[reference.name] = {
             metric: reference.metric,
             "size_bytes": reference.size_bytes,
             "penalty": reference.penalty,
-            "heldout": value,
-            "heldout_low": low,
-            "heldout_high": high,
+            **(measured or NOT_HELD_OUT).cells("heldout"),
             **{column: reference.quantities.get(column) for column in further},
         }
     return found

@@ -1,0 +1,180 @@
+"""What is expected of each member on other samples, how sure that is, and which member is recommended for it.
+
+The best of many noisy scores flatters itself. So a score is drawn to what the closeness of the outputs predicts, as far
+as its own noise allows (Smith and Winkler, "The Optimizer's Curse", Management Science 52, 2006).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+
+from autoselect.cases import evidence_jobs
+from autoselect.domain.evidence import shrunk
+from autoselect.domain.picks import FrontMember, passing, recommended
+from autoselect.errors import TrialError
+from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.runs.records import Scores, TrialRecord
+from autoselect.study.proposing.hypervolume_gain import fit_link
+from autoselect.study.proposing.observations import log_divergence
+from autoselect.study.yardstick import Yardstick
+
+_FEWEST = 4
+"""Members that say something of how scores follow closeness."""
+_ONE_SIDED = NormalDist().inv_cdf(0.95)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confidence:
+    """How sure a recommendation is, by the search samples.
+
+    Attributes:
+        id: The recommended member's.
+        certified: Whether its drop is within the allowed one with a confidence of 95 %.
+        bound: What its drop is at most, with that confidence, in the metric's units; NaN with an evaluator.
+        least_bound: The least bound of any member: no smaller drop can be certified with these samples.
+        samples_needed: So many samples would show that its drop is within the allowed one; None where that is not
+            so, or not known.
+        resampled: In this share of resamples of the search samples the same member is recommended; NaN where unknown.
+    """
+
+    id: str
+    certified: bool
+    bound: float
+    least_bound: float
+    samples_needed: int | None
+    resampled: float
+
+
+def expected_drops(members: Sequence[Scores], drops: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """What each candidate is expected to lose on other samples, and how much more it may be, in the metric's units.
+
+    Nobody knows the noise of an evaluator's scores. What scores of equally close candidates differ by stands for it:
+    they are expected to lose what their closeness says.
+
+    Args:
+        members: Of one search, each distinct.
+        drops: Other drops of the same candidates, shape (n,), for example of a resample; their own by default.
+
+    Returns:
+        Drops, shape (n,), and what to add to them for an upper bound with a confidence of 95 %, shape (n,).
+    """
+    own = np.array([s.drop for s in members], dtype=np.float64)
+    widths = np.nan_to_num(np.array([s.drop_bound for s in members]) - own)
+    own = own if drops is None else drops
+    closeness = np.array([log_divergence(s) for s in members])
+    known = np.isfinite(closeness) & np.isfinite(own)
+    if known.sum() < _FEWEST:
+        return own, widths
+    link = fit_link(closeness[known], own[known])
+    predicted = np.interp(closeness[known], link.xs, link.ys)
+    spread = np.interp(closeness[known], link.grid, link.spreads)
+    noise = np.array([s.drop_noise if s.samples else math.inf for s in members])[known]
+    found, beyond = own.copy(), widths.copy()
+    found[known] = shrunk(own[known], predicted, spread, np.where(np.isinf(noise), spread, noise))
+    beyond[known] = np.where(np.isinf(noise), _ONE_SIDED * spread, widths[known])
+    return found, beyond
+
+
+def with_bounds(front: Sequence[TrialRecord], root: Path, pool: WorkerPool | None) -> list[TrialRecord]:
+    """The members with noise and bound of their drops, measured now where scoring left them for later."""
+    later = {r.id: r.scores for r in front if r.scores and r.scores.samples and math.isnan(r.scores.drop_bound)}
+    if pool is None or not later:
+        return list(front)
+    running = {key: pool.submit(evidence_jobs.paired, root, s.sha256) for key, s in later.items()}
+    found = dict(later)
+    for key, future in running.items():
+        try:
+            paired = result_of(future)
+        except TrialError:
+            continue
+        if paired is not None:
+            found[key] = replace(later[key], drop_noise=paired.error, drop_bound=paired.bound)
+    return [replace(r, scores=found.get(r.id, r.scores)) for r in front]
+
+
+def members_of(
+    front: Sequence[TrialRecord], yardstick: Yardstick, columns: Sequence[str] | None = None
+) -> list[FrontMember]:
+    """The front as the picks look at it.
+
+    Args:
+        front: With :func:`with_bounds`.
+        yardstick: For the units of costs.
+        columns: Of the run's objectives but the metric, where these are not size and penalty.
+    """
+    scores = [r.scores for r in front if r.scores is not None]
+    costs = _relative_costs(scores, yardstick, columns) if columns else [()] * len(scores)
+    figures = zip(*(values.tolist() for values in expected_drops(scores)), strict=True)
+    return [
+        FrontMember(
+            id=s.sha256[:10],
+            drop=drop,
+            bound=drop + beyond,
+            fidelity=0.0 if math.isnan(s.sqnr_db) else s.sqnr_db,
+            size_bytes=s.size_bytes,
+            penalty=s.penalty,
+            costs=cost,
+        )
+        for s, (drop, beyond), cost in zip(scores, figures, costs, strict=True)
+    ]
+
+
+def _relative_costs(scores: Sequence[Scores], yardstick: Yardstick, columns: Sequence[str]) -> list[tuple[float, ...]]:
+    """Size and penalty in units of the float model's, others in units of the most of all members."""
+    units = {"size_bytes": float(yardstick.float_size_bytes), "penalty": yardstick.float_penalty}
+    table = np.array([[s.costs[c] for c in columns] for s in scores], dtype=np.float64).reshape(-1, len(columns))
+    most = table.max(axis=0, initial=0.0)
+    scale = np.array([units.get(c, width) for c, width in zip(columns, most, strict=True)])
+    return [tuple(row) for row in (table / np.where(scale > 0.0, scale, 1.0)).tolist()]
+
+
+def confidence_of(
+    front: Sequence[TrialRecord], yardstick: Yardstick, root: Path, pool: WorkerPool | None
+) -> Confidence | None:
+    """How sure the recommendation among these members is; None without members."""
+    scores = [r.scores for r in front if r.scores is not None]
+    members = members_of(front, yardstick)
+    if not members:
+        return None
+    chosen = recommended(members, yardstick.allowed_drop)
+    own = next(s for s in scores if s.sha256[:10] == chosen.id)
+    known = math.isfinite(own.drop_bound)
+    resampled, needed = math.nan, None
+    if pool is not None and known:
+        try:
+            drops = pool.call(evidence_jobs.resampled_drops, root, [s.sha256 for s in scores])
+            needed = pool.call(evidence_jobs.samples_needed, root, own.sha256, yardstick.allowed_drop)
+            resampled = _agreeing(chosen.id, scores, members, drops, yardstick.allowed_drop)
+        except TrialError:
+            pass
+    return Confidence(
+        id=chosen.id,
+        certified=known and passing(members, yardstick.allowed_drop)[1],
+        bound=chosen.bound if known else math.nan,
+        least_bound=min(m.bound for m in members),
+        samples_needed=needed,
+        resampled=resampled,
+    )
+
+
+def _agreeing(
+    chosen: str, scores: Sequence[Scores], members: Sequence[FrontMember], drops: np.ndarray, allowed_drop: float
+) -> float:
+    """The share of resamples, rows of shape (n_resamples, n_members), that recommend the chosen one."""
+    if not len(drops):
+        return math.nan
+    widths = [m.bound - m.drop for m in members]
+    hits = 0
+    for row in drops:
+        expected = expected_drops(scores, row)[0].tolist()
+        again = [
+            replace(m, drop=drop, bound=drop + width) for m, drop, width in zip(members, expected, widths, strict=True)
+        ]
+        hits += recommended(again, allowed_drop).id == chosen
+    return hits / len(drops)

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+
+from autoselect.domain import words
+
+
+@pytest.mark.parametrize(
+    ("metric", "drop", "expected"),
+    [
+        pytest.param("accuracy", 0.021, "loses 2.1 points", id="share"),
+        pytest.param("accuracy", 0.01, "loses 1.0 point", id="one point"),
+        pytest.param("accuracy", -0.003, "gains 0.3 points", id="gain"),
+        pytest.param("accuracy", 0.0, "loses nothing", id="nothing"),
+        pytest.param("accuracy", 0.0004, "loses 0.04 points", id="small"),
+        pytest.param("my.module:loss", 0.25, "loses 0.25 loss", id="metric of one's own"),
+    ],
+)
+def test_a_drop_in_words(metric: str, drop: float, expected: str) -> None:
+    assert words.lost(drop, metric) == expected
+
+
+def test_scores_numbers_and_names() -> None:
+    assert words.said(0.928, "accuracy") == "92.8 % accuracy"
+    assert words.said(31.4159, "psnr") == "31.42 psnr"
+    assert words.amount(-0.02, "agreement") == "-2.0 points"
+    assert words.label("my_package.scores:rmse") == "rmse"
+    assert [words.counted(n, "node") for n in (1, 3000)] == ["1 node", "3,000 nodes"]

@@ -1,0 +1,227 @@
+"""What is expected of members on other samples, and how sure a recommendation is, by figures that are given."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autoselect.cases import evidence_jobs
+from autoselect.domain.objectives import Constraints, Objective
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import TrialError
+from autoselect.runs.records import Heldout, Scores, TrialRecord
+from autoselect.scoring.paired import PairedDrop
+from autoselect.study.finishing import certainty, front_members, verdict
+from autoselect.study.references import Reference
+from autoselect.study.yardstick import Yardstick
+
+YARDSTICK = Yardstick(
+    float_score=0.9,
+    float_size_bytes=1000,
+    float_penalty=80.0,
+    direction="maximize",
+    constraints=Constraints(),
+    allowed_drop=0.01,
+)
+
+
+def scored(name: str, drop: float, **known: Any) -> Scores:
+    values: dict[str, Any] = dict.fromkeys(Scores.__dataclass_fields__, 0)
+    usual = {"drop_noise": 0.004, "drop_bound": drop + 0.008, "divergence": 1e-3, "sqnr_db": 30.0, "samples": 500}
+    own = {"sha256": name * 10, "drop": drop, "metric": 0.9 - drop, "size_bytes": 300, "penalty": 10.0}
+    maps = {"fallbacks": {}, "compiled": {}, "quantities": {}}
+    return Scores(**{**values, **usual, **own, **maps, **known})
+
+
+def record(scores: Scores) -> TrialRecord:
+    return TrialRecord(number=0, origin="surrogate", recipe=Recipe(), scores=scores)
+
+
+def rising(lucky: float) -> list[Scores]:
+    """Losses that rise with the divergence, but for one lucky score."""
+    known = [scored(f"{i:04d}", 0.02 * i, divergence=1e-3 * 2.0**i) for i in range(8)]
+    return [*known, scored("9999", lucky, divergence=1e-3 * 2.0**6.5)]
+
+
+def test_a_lucky_score_is_drawn_to_what_its_closeness_predicts() -> None:
+    members = rising(lucky=-0.01)
+    expected, _ = certainty.expected_drops(members)
+    assert expected[-1] > -0.01
+    assert np.all(np.abs(expected[:5] - [s.drop for s in members[:5]]) < 0.01)
+
+
+def test_scores_without_noise_stay_as_they_are() -> None:
+    members = [replace(s, drop_noise=0.0) for s in rising(lucky=-0.01)]
+    assert certainty.expected_drops(members)[0] == pytest.approx([s.drop for s in members])
+    unknown = [replace(s, drop_noise=math.nan) for s in rising(lucky=-0.01)]
+    assert certainty.expected_drops(unknown)[0] == pytest.approx([s.drop for s in unknown])
+
+
+def test_of_an_evaluators_scores_what_equally_close_ones_differ_by_is_the_noise() -> None:
+    members = [replace(s, samples=0, drop_noise=0.0, drop_bound=math.nan) for s in rising(lucky=-0.01)]
+    expected, beyond = certainty.expected_drops(members)
+    assert expected[-1] > 0.03
+    assert beyond[-1] > beyond[1] > 0.0
+
+
+def test_of_three_candidates_nothing_is_learned() -> None:
+    members = rising(lucky=-0.01)[-3:]
+    assert certainty.expected_drops(members)[0] == pytest.approx([s.drop for s in members])
+
+
+class Pool:
+    """Answers without workers."""
+
+    def __init__(self, resampled: np.ndarray | None) -> None:
+        self.resampled = resampled
+
+    def call(self, job: Any, root: Path, *arguments: Any) -> Any:
+        if self.resampled is None:
+            raise TrialError("The worker died.")
+        return self.resampled if job is evidence_jobs.resampled_drops else 1234
+
+
+def confidence(scores: list[Scores], resampled: np.ndarray | None) -> certainty.Confidence:
+    found = certainty.confidence_of([record(s) for s in scores], YARDSTICK, Path(), Pool(resampled))  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def test_a_recommendation_says_in_how_many_resamples_it_is_made() -> None:
+    cheap, dear = scored("a" * 4, 0.0, penalty=5.0), scored("b" * 4, 0.0, penalty=50.0)
+    rows = np.array([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.05, 0.0]])
+    found = confidence([cheap, dear], rows)
+    assert (found.id, found.certified, found.resampled) == (cheap.sha256[:10], True, 0.75)
+    assert found.bound == pytest.approx(0.008)
+
+
+def test_a_recommendation_that_is_not_certified_says_what_could_be_and_what_it_takes() -> None:
+    found = confidence([scored("a" * 4, 0.004), scored("b" * 4, 0.006)], np.zeros((0, 2)))
+    assert not found.certified
+    assert found.least_bound == pytest.approx(0.012)
+    assert found.samples_needed == 1234
+    assert math.isnan(found.resampled)
+
+
+def test_a_worker_that_dies_costs_the_share_of_resamples_alone() -> None:
+    found = confidence([scored("a" * 4, 0.0)], None)
+    assert (found.certified, found.samples_needed) == (True, None)
+    assert math.isnan(found.resampled)
+
+
+def test_bounds_are_measured_where_scoring_left_them() -> None:
+    class Later:
+        def submit(self, job: Any, root: Path, sha256: str) -> Any:
+            from concurrent.futures import Future
+
+            future: Future[PairedDrop] = Future()
+            future.set_result(PairedDrop(drop=0.0, error=0.003, low=-0.01, high=0.01, bound=0.007))
+            return future
+
+    left = record(scored("a" * 4, 0.0, drop_noise=math.nan, drop_bound=math.nan))
+    known = record(scored("b" * 4, 0.0))
+    found = certainty.with_bounds([left, known], Path(), Later())  # type: ignore[arg-type]
+    assert [(r.scores.drop_noise, r.scores.drop_bound) for r in found if r.scores] == [(0.003, 0.007), (0.004, 0.008)]
+
+
+OBJECTIVES = (
+    Objective(name="accuracy", direction="maximize"),
+    Objective(name="size_bytes", direction="minimize"),
+    Objective(name="penalty", direction="minimize"),
+)
+STEPS = {"accuracy": 0.004, "size_bytes": 10.0, "penalty": 0.5}
+
+
+def ids(front: list[TrialRecord]) -> set[str]:
+    return {r.id[:1] for r in front}
+
+
+def test_a_front_shows_one_member_for_each_step_the_closest_to_float_and_all_picks() -> None:
+    front = [
+        record(scored("a" * 4, 0.0010, size_bytes=301, penalty=10.1, sqnr_db=30.0)),
+        record(scored("b" * 4, 0.0015, size_bytes=300, penalty=10.1, sqnr_db=35.0)),
+        record(scored("c" * 4, 0.0020, size_bytes=300, penalty=10.0, sqnr_db=20.0)),
+        record(scored("d" * 4, 0.0500, size_bytes=250, penalty=0.0, sqnr_db=10.0)),
+    ]
+    assert ids(front_members.worth_reading(front, OBJECTIVES, set(), STEPS)) == {"b", "d"}
+    kept = front_members.worth_reading(front, OBJECTIVES, {front[2].id}, STEPS)
+    assert ids(kept) == {"b", "c", "d"}
+    assert front_members.worth_reading(front, OBJECTIVES, set(), dict.fromkeys(STEPS, 0.0)) == front
+    assert front_members.worth_reading([], OBJECTIVES, set(), STEPS) == []
+
+
+def test_a_step_worse_in_all_for_one_byte_is_not_shown() -> None:
+    front = [
+        record(scored("a" * 4, 0.000, size_bytes=300, penalty=10.0)),
+        record(scored("b" * 4, 0.100, size_bytes=299, penalty=10.0, divergence=0.1)),
+    ]
+    assert ids(front_members.worth_reading(front, OBJECTIVES, set(), {**STEPS, "size_bytes": 100.0})) == {"a", "b"}
+    tight = {**STEPS, "size_bytes": 301.0}
+    assert ids(front_members.worth_reading(front, OBJECTIVES, set(), tight)) == {"a"}
+
+
+FLOAT = Reference(name="float", sha256="float", metric=0.9, size_bytes=1000, penalty=80.0)
+FIQ = Reference(name="fiq", sha256="fiq", metric=0.7, size_bytes=250, penalty=0.0)
+SURE = certainty.Confidence(
+    id="aaaaaaaaaa", certified=True, bound=0.008, least_bound=0.007, samples_needed=400, resampled=0.83
+)
+UNSURE = replace(SURE, certified=False, bound=0.03, least_bound=0.025, samples_needed=1100)
+BLIND = replace(SURE, certified=False, bound=math.nan, samples_needed=None, resampled=math.nan)
+HELDOUT = {
+    "float": Heldout(score=0.92, low=0.9, high=0.94),
+    "fiq": Heldout(score=0.75, low=0.7, high=0.8, drop=0.17, drop_low=0.1, drop_high=0.2),
+    "aaaa" * 10: Heldout(score=0.917, low=0.9, high=0.93, drop=0.003, drop_low=-0.005, drop_high=0.011),
+}
+
+
+def told(confidence: certainty.Confidence | None, heldout: dict[str, Heldout], **known: Any) -> str:
+    return verdict.sentences(
+        verdict.Findings(
+            metric="accuracy",
+            yardstick=YARDSTICK,
+            references=[FLOAT, FIQ],
+            picks={}
+            if confidence is None
+            else {"recommended": scored("a" * 4, 0.002, float_ops=5, segments=2, **known)},
+            confidence=confidence,
+            heldout=heldout,
+            samples=250,
+            feasible=True,
+        )
+    )
+
+
+def test_the_verdict_goes_by_held_out_scores_where_there_are_any() -> None:
+    assert told(SURE, HELDOUT) == (
+        "On the held-out samples the float model scores 92.0 % accuracy, the all-integer model loses 17.0 points. "
+        "Recommended is aaaaaaaaaa: it loses 0.3 points (95 % interval of the loss: -0.5 points to 1.1 points), with "
+        "5 float ops in 2 segments. With 95 % confidence it loses at most 0.8 points; allowed is 1.0 point. "
+        "Resamples of the search samples recommend the same model in 83%."
+    )
+    unseen = {k: v for k, v in HELDOUT.items() if k != "fiq"}
+    assert told(SURE, unseen).startswith("On the search samples the float model scores 90.0 % accuracy")
+
+
+def test_the_verdict_says_what_the_samples_cannot_show() -> None:
+    assert (
+        "These 250 search samples cannot show that a model loses less than 2.5 points; allowed is 1.0 point. It comes "
+        "closest. About 1,100 samples would show that it does." in told(UNSURE, HELDOUT)
+    )
+    assert "no interval is known" in told(BLIND, HELDOUT)
+    assert told(None, {}) == "No candidate was scored."
+
+
+def test_a_model_that_runs_nothing_on_the_accelerator_is_said_to() -> None:
+    assert "On an integer-only accelerator nothing of `recommended` runs." in told(SURE, HELDOUT, float_macs_share=1.0)
+    assert "accelerator" not in told(SURE, HELDOUT, float_macs_share=0.9)
+
+
+@pytest.mark.parametrize(("drop", "sqnr_db", "warned"), [(0.0, 12.0, True), (0.0, 30.0, False), (0.1, 12.0, False)])
+def test_a_score_like_floats_with_outputs_unlike_floats_is_warned_of(drop: float, sqnr_db: float, warned: bool) -> None:
+    assert bool(verdict.far_from_float(scored("a", drop, sqnr_db=sqnr_db))) == warned
+    assert verdict.far_from_float(None) == []
