@@ -19,7 +19,7 @@ from autoselect.errors import PreparationError, TrialError, UsageError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.runs.records import Partial, Scores, TrialRecord
 from autoselect.study.proposing.forecast_check import ForecastCheck
-from autoselect.study.proposing.hypervolume_gain import loss_worth, reference_corner
+from autoselect.study.proposing.hypervolume_gain import Weight, loss_worth, reference_corner
 from autoselect.study.recording.optuna_study import Asked, SearchStudy
 from autoselect.study.setup.baselines import Baseline, recipe_for
 from autoselect.study.yardstick import Racing, Yardstick
@@ -238,10 +238,12 @@ class SearchLoop:
         """The score with which this candidate would add so much to the front."""
         columns = self._study.costs
         scored = np.array([[s.drop, *(s.costs[c] for c in columns)] for s in self._known.values()])
+        weight = Weight(self._yardstick.allowed_drop)
+        scored[:, 0] = weight.of(scored[:, 0])
         own = np.array([built.costs[c] for c in columns])
-        corner = reference_corner(np.vstack([scored, [-np.inf, *own]]))
+        corner = reference_corner(np.vstack([scored, [0.0, *own]]))
         loss = loss_worth(scored / corner, min_gain, own / corner[1:])
-        return self._yardstick.score(float(loss * corner[0]))
+        return self._yardstick.score(weight.loss(float(loss * corner[0])))
 
     def _scored_or_dropped(
         self, tickets: list[_Ticket], built: build_jobs.BuildReply, reply: score_jobs.ScoreReply | race_jobs.RaceReply
@@ -257,6 +259,7 @@ class SearchLoop:
                 estimate=reply.estimate,
                 drop=self._yardstick.drop(reply.estimate),
                 sqnr_db=reply.sqnr_db,
+                divergence=reply.divergence,
                 size_bytes=built.size_bytes,
                 penalty=float(built.fragmentation["penalty"]),
                 build_seconds=built.seconds,
@@ -273,7 +276,9 @@ class SearchLoop:
             metric=reply.value,
             drop=self._yardstick.drop(reply.value),
             drop_noise=reply.noise,
+            drop_bound=reply.bound,
             sqnr_db=reply.sqnr_db,
+            divergence=reply.divergence,
             size_bytes=built.size_bytes,
             samples=reply.samples,
             build_seconds=built.seconds,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from autoselect.cases import build_jobs, score_jobs
+from autoselect.cases import build_jobs, evidence_jobs, score_jobs
 from autoselect.cases.events import Listener, StageStarted, Warned
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case, prepare_case
@@ -15,6 +17,7 @@ from autoselect.domain.layers import COLUMNS
 from autoselect.domain.objectives import Objective
 from autoselect.domain.quantities import BY_COLUMN, objectives_of
 from autoselect.domain.search_space import BoundSpace
+from autoselect.domain.words import amount
 from autoselect.errors import (
     PreparationError,
     RunFolderError,
@@ -173,10 +176,12 @@ def _search(
     settings = request.settings
     folder.write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
     objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
-    yardstick = references.yardstick_of(float_model, request.direction, settings)
-    problem = make_problem(case, space, settings, pool, listener) if settings.sampler in PROPOSERS else None
-    unsuited = (_UNSUITED.format(settings.sampler),) if settings.sampler in PROPOSERS else ()
-    case = _remarked(case, folder, unsuited if problem is None else problem.remarks, listener)
+    yardstick = references.yardstick_of(float_model, request.metric_name, request.direction, settings)
+    problem: Problem | None = None
+    remarks: tuple[str, ...] = ()
+    if settings.sampler in PROPOSERS:
+        problem, remarks = make_problem(case, space, settings, yardstick.allowed_drop, pool, listener)
+    case = _remarked(case, folder, remarks, listener)
     if problem is not None:
         write_explanations(folder, problem, settings.template, [], {})
     study = _open_study(folder, objectives, settings, problem, space)
@@ -205,7 +210,9 @@ def _search(
         seconds=listener.seconds,
     )
     try:
-        reason = loop.run(_baselines(case, space, settings), settings.trials, _stop(request, yardstick))
+        reason = loop.run(
+            _baselines(case, space, settings), settings.trials, _stop(request, yardstick, case.files.root, pool)
+        )
         status = finish.write(study.records(), float_model, pool, listener, ended_early=reason)
     except KeyboardInterrupt:
         loop.abandon()
@@ -277,8 +284,8 @@ def _demanding(request: Request, float_model: references.Reference) -> Request:
     return replace(request, settings=settings)
 
 
-def _stop(request: Request, yardstick: Yardstick) -> Stop:
-    """The search has nothing to do where the all-integer model is as good as is asked for."""
+def _stop(request: Request, yardstick: Yardstick, root: Path, pool: WorkerPool) -> Stop:
+    """The search has nothing to do where the all-integer model is sure to be as good as is asked for."""
     settings = request.settings
 
     def reason(scored: Sequence[Scores]) -> str | None:
@@ -289,26 +296,22 @@ def _stop(request: Request, yardstick: Yardstick) -> Stop:
         integer = min((s for s in scored if s.float_ops == 0), key=lambda s: (s.drop, s.sha256), default=None)
         if integer is None or max(yardstick.violations(integer).values()) > 0.0:
             return None
-        if settings.max_drop is not None:
-            return (
-                f"the all-integer model loses {integer.drop:.4g} {request.metric_name}, within the largest drop "
-                f"allowed, {settings.max_drop:.4g}"
-            )
-        # The noise is NaN for metrics that are no means: then nothing is known to be equal.
-        if not integer.drop <= integer.drop_noise or request.ingredients.metric is None:
+        # NaN with an evaluator: of one number nobody knows how sure it is. For metrics that are no means it is measured
+        # for this one model, unless it is of an earlier process, which found it not good enough.
+        bound = integer.drop_bound
+        if math.isnan(bound) and integer.samples:
+            with contextlib.suppress(TrialError):
+                paired = pool.call(evidence_jobs.paired, root, integer.sha256)
+                bound = math.nan if paired is None else paired.bound
+        if not bound <= yardstick.allowed_drop:
             return None
         return (
-            f"the all-integer model is as good as float on the search samples: it loses {integer.drop:.4g} "
-            f"{request.metric_name}, which is within one standard error ({integer.drop_noise:.2g})"
+            f"the all-integer model is good enough: with 95 % confidence it loses at most "
+            f"{amount(max(bound, 0.0), request.metric_name)} against float; allowed is "
+            f"{amount(yardstick.allowed_drop, request.metric_name)}"
         )
 
     return reason
-
-
-_UNSUITED = (
-    "The sampler {!r} needs a search space with choices of nodes, units, blocks or op types. This one has counts only, "
-    "so tpe proposes the candidates instead."
-)
 
 
 def _float_reference(case: Case, pool: WorkerPool, timeout_seconds: float) -> references.Reference:

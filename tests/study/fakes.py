@@ -97,6 +97,7 @@ class FakePool:
             reply=None if dropped else full,
             estimate=full.value,
             sqnr_db=20.0,
+            divergence=0.01,
             seconds=0.25,
             inference_seconds=0.125,
         )
@@ -141,7 +142,9 @@ class FakePool:
         return score_jobs.ScoreReply(
             value=value,
             noise=0.0,
+            bound=math.nan,
             sqnr_db=30.0,
+            divergence=0.001,
             low=math.nan,
             high=math.nan,
             samples=3,

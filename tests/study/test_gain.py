@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from autoselect.domain.pareto import hypervolume
-from autoselect.study.proposing.hypervolume_gain import FrontVolume, fit_link, loss_worth, reference_corner
+from autoselect.study.proposing.hypervolume_gain import FrontVolume, Weight, fit_link, loss_worth, reference_corner
 from autoselect.study.proposing.surrogate import Belief
 
 CORNER = np.ones(3)
@@ -220,3 +222,19 @@ def test_the_loss_worth_a_share_by_hand() -> None:
 def test_the_corner_is_a_little_beyond_the_worst_of_each_objective() -> None:
     points = np.array([[0.5, 100.0, 0.0], [-0.1, 200.0, 0.0]])
     assert reference_corner(points) == pytest.approx([0.55, 220.0, 1e-9])
+
+
+def test_the_weight_of_a_loss_is_nearly_itself_up_to_what_is_allowed_and_its_logarithm_far_beyond() -> None:
+    weight = Weight(0.01)
+    assert weight.of(np.array([-0.1, 0.0, 0.0001, 0.01, 1.0])) == pytest.approx(
+        [0, 0, 0.01, math.log(2), math.log(101)], rel=0.01
+    )
+    assert weight.of_spread(np.array([0.001]), np.array([0.01])) == pytest.approx([0.05])
+    assert [weight.loss(float(w)) for w in weight.of(np.array([0.0, 0.02, 0.5]))] == pytest.approx([0.0, 0.02, 0.5])
+
+
+@pytest.mark.parametrize("allowed", [0.0, math.inf])
+def test_without_an_allowed_loss_the_weight_of_a_loss_is_the_loss(allowed: float) -> None:
+    weight = Weight(allowed)
+    assert weight.of(np.array([-1.0, 0.5])).tolist() == [0.0, 0.5]
+    assert (weight.of_spread(np.array([0.1]), np.array([0.5])).item(), weight.loss(0.5)) == (0.1, 0.5)

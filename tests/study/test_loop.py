@@ -69,6 +69,7 @@ class Search:
                 float_penalty=80.0,
                 direction="maximize",
                 constraints=constraints or Constraints(),
+                allowed_drop=10.0,
             ),
             pool=self.pool,  # type: ignore[arg-type]
             root=path.parent,

@@ -46,6 +46,8 @@ def scores(value: float) -> Scores:
         drop=1 - value,
         drop_noise=0.01,
         sqnr_db=25.0,
+        divergence=0.004,
+        drop_bound=0.02,
         size_bytes=1000,
         penalty=3.5,
         segments=2,

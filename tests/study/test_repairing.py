@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fakes import table
 
-from autoselect.cases import build_jobs, score_jobs
+from autoselect.cases import build_jobs, evidence_jobs, score_jobs
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import make_settings
@@ -54,7 +54,7 @@ class Pool:
         if job is build_jobs.build:
             recipe = Recipe.from_json(arguments[0])
             return SimpleNamespace(sha256="+".join((*sorted(recipe.denylisted_nodes), *recipe.repairs)))
-        if job is score_jobs.paired_noise:
+        if job is evidence_jobs.paired_noise:
             return self.noise
         if job is score_jobs.score:
             score = self.scores.get(tuple(arguments[0].split("+")) if arguments[0] else (), 0.0)

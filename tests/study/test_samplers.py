@@ -171,6 +171,8 @@ def scores(**changed: Any) -> dict[str, Any]:
             "quantities": {},
             "drop": 0.25,
             "sqnr_db": 20.0,
+            "divergence": math.nan,
+            "drop_noise": 0.125,
             "size_bytes": 300,
             "penalty": 1.5,
             "samples": 120,
@@ -184,7 +186,7 @@ def partial(**changed: Any) -> dict[str, Any]:
     return Partial(
         **values
         | {"sha256": "a", "samples": 30, "total": 120, "sqnr_db": 10.0, "size_bytes": 200, "penalty": 2.5}
-        | {"quantities": {}, "drop": 0.375}
+        | {"quantities": {}, "drop": 0.375, "divergence": math.nan}
         | changed
     ).to_dict()
 
@@ -218,8 +220,19 @@ def test_history_from_scores(attributes: dict[str, Any], expected: Seen) -> None
     (found,) = told([trial_of("01", user_attrs=attributes)]).seen
     assert found.log_divergence == pytest.approx(expected.log_divergence)
     assert found == seen(
-        expected.mask.left_out, expected.loss, found.log_divergence, 300, 1.5, feasible=expected.feasible
+        expected.mask.left_out, expected.loss, found.log_divergence, 300, 1.5, feasible=expected.feasible, noise=0.125
     )
+
+
+def test_the_power_of_the_error_counts_where_it_is_known() -> None:
+    """Independent errors add up in powers; a mean of decibels is a power's logarithm only where samples are alike."""
+    found = told(
+        [
+            trial_of("01", user_attrs={"scores": scores(divergence=0.03)}),
+            trial_of("2", TrialState.PRUNED, user_attrs={"partial": partial(divergence=0.5)}),
+        ]
+    ).seen
+    assert [s.log_divergence for s in found] == pytest.approx([math.log(0.03), math.log(0.5)])
 
 
 def test_history_from_dropped_candidates() -> None:

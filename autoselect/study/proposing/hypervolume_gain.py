@@ -90,11 +90,42 @@ def _knots(x: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.array(xs), np.array(ys)
 
 
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """How much a loss weighs: each allowed loss further weighs less, so that volumes count most where users choose.
+
+    Up to the allowed loss the weight is nearly the loss itself, far beyond it is its logarithm: a front is worth as
+    much from 1 to 3 allowed losses as from 10 to 21. A gain weighs nothing.
+
+    Attributes:
+        allowed: What a recommended candidate may lose; infinite or 0 where that is not known: weights are the losses.
+    """
+
+    allowed: float
+
+    def of(self, losses: np.ndarray) -> np.ndarray:
+        """Weights of losses, at least 0, of the same shape."""
+        losses = np.maximum(losses, 0.0)
+        return np.asarray(np.log1p(losses / self.allowed) if self._known else losses)
+
+    def of_spread(self, spreads: np.ndarray, losses: np.ndarray) -> np.ndarray:
+        """What small differences of losses weigh."""
+        return np.asarray(spreads / (self.allowed + np.maximum(losses, 0.0)) if self._known else spreads)
+
+    def loss(self, weight: float) -> float:
+        """The loss of a weight."""
+        return math.expm1(weight) * self.allowed if self._known else weight
+
+    @property
+    def _known(self) -> bool:
+        return 0.0 < self.allowed < math.inf
+
+
 def reference_corner(points: np.ndarray) -> np.ndarray:
     """A little beyond the worst of each objective: up to there volumes count.
 
     Args:
-        points: Loss and costs of candidates, shape (n, 1 + n_costs), n at least 1.
+        points: Weight of the loss, and costs of candidates, shape (n, 1 + n_costs), n at least 1.
     """
     return np.asarray(np.maximum(1.1 * points.max(axis=0), 1e-9))
 

@@ -34,6 +34,7 @@ class Seen:
         penalty: As built.
         feasible: False where it breaks one of the user's limits.
         quantities: What was measured of it, by column.
+        noise: Standard error of the loss; NaN where unknown.
         elsewhere: Whether the divergence is of other samples than the loss, as with an evaluator.
     """
 
@@ -46,6 +47,7 @@ class Seen:
     feasible: bool = True
     quantities: Mapping[str, float] = field(default_factory=dict)
     estimated_loss: float = math.nan
+    noise: float = math.nan
     elsewhere: bool = False
 
     @property
@@ -140,7 +142,8 @@ def _of_scores(mask: Mask, scores: Scores, feasible: bool) -> Seen:
     return Seen(
         mask=mask,
         loss=scores.drop,
-        log_divergence=_log_divergence(scores.sqnr_db),
+        noise=scores.drop_noise,
+        log_divergence=log_divergence(scores),
         share=1.0,
         elsewhere=not scores.samples,
         size_bytes=scores.size_bytes,
@@ -156,7 +159,7 @@ def _of_partial(mask: Mask, partial: Partial) -> Seen:
         mask=mask,
         loss=None,
         estimated_loss=partial.drop,
-        log_divergence=_log_divergence(partial.sqnr_db),
+        log_divergence=log_divergence(partial),
         share=partial.samples / partial.total,
         size_bytes=partial.size_bytes,
         penalty=partial.penalty,
@@ -164,10 +167,16 @@ def _of_partial(mask: Mask, partial: Partial) -> Seen:
     )
 
 
-def _log_divergence(sqnr_db: float) -> float:
-    if math.isnan(sqnr_db):
+def log_divergence(found: Scores | Partial) -> float:
+    """Natural log of error power over signal power; NaN where unknown.
+
+    That of the mean power, which is what independent errors add up to; of the mean decibels in records that lack it.
+    """
+    if math.isnan(found.divergence) and math.isnan(found.sqnr_db):
         return math.nan
-    return min(max(-sqnr_db * _LOG_PER_DB, _NEAREST), _FARTHEST)
+    if math.isnan(found.divergence):
+        return min(max(-found.sqnr_db * _LOG_PER_DB, _NEAREST), _FARTHEST)
+    return max(math.log(max(found.divergence, 1e-20)), _NEAREST)
 
 
 def with_divergences(seen: Sequence[Seen]) -> list[Seen]:

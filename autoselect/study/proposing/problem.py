@@ -5,6 +5,7 @@ Knows nothing of accuracy but the priors that the layer statistics and a few pro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -71,8 +72,8 @@ class Problem:
         mixed: Whether each atom that is left out may be float instead.
         refinable: Whether biases of the front's members may be corrected further than those of other candidates.
         constraints: The user's limits.
+        allowed_loss: What a recommended candidate may lose, in the metric's units.
         costs: Columns of the run's objectives but the metric.
-        remarks: What the user should know of how the priors were found, in sentences.
         forecast_of: Exact size and penalty by the denylisted nodes and those of them that are float; not remembered.
     """
 
@@ -89,8 +90,8 @@ class Problem:
         mixed: bool = False,
         refinable: bool = False,
         constraints: Constraints = NO_LIMITS,
+        allowed_loss: float = math.inf,
         costs: Sequence[str] = DEFAULT_COSTS,
-        remarks: Sequence[str] = (),
     ) -> None:
         """Keep what is known.
 
@@ -105,8 +106,8 @@ class Problem:
             mixed: Whether each atom that is left out may be float instead.
             refinable: Whether biases of the front's members may be corrected further than those of other candidates.
             constraints: The user's limits.
+            allowed_loss: What a recommended candidate may lose, in the metric's units; infinite where unknown.
             costs: Columns of the run's objectives but the metric.
-            remarks: What the user should know of how the priors were found, in sentences.
         """
         self.atoms = tuple(atoms)
         self.neighbours = tuple(neighbours)
@@ -114,9 +115,8 @@ class Problem:
         self.heuristic = heuristic
         self.ladders = tuple(tuple(ladder) for ladder in ladders)
         self.hybrid, self.mixed, self.refinable = hybrid, mixed, refinable
-        self.constraints = constraints
+        self.constraints, self.allowed_loss = constraints, allowed_loss
         self.costs = tuple(costs)
-        self.remarks = tuple(remarks)
         self.forecast_of = forecast
         self._remembered = lru_cache(maxsize=FORECASTS_KEPT)(self._worked_out)
         self._distrusted: set[Mask] = set()

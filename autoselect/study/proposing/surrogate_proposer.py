@@ -14,10 +14,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from autoselect.domain.evidence import shrunk
 from autoselect.domain.pareto import non_dominated
 from autoselect.study.proposing import constants, mutation
 from autoselect.study.proposing.costs import CostModel
-from autoselect.study.proposing.hypervolume_gain import FrontVolume, fit_link, reference_corner
+from autoselect.study.proposing.hypervolume_gain import FrontVolume, Link, Weight, fit_link, reference_corner
 from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
@@ -176,11 +177,17 @@ class _Ask:
         self._problem, self._surrogate = owner._problem, owner._surrogate
         scored = [s for s in seen if s.loss is not None]
         self._costs = CostModel(owner._problem, seen)
-        self._corner = reference_corner(self._costs.points(scored))
         # Dropped ones count as well: without them what is scored would look better than what is proposed.
         learned = [s for s in seen if math.isfinite(s.log_divergence) and math.isfinite(s.likely_loss)]
         self._link = fit_link(*np.array([(s.log_divergence, s.likely_loss, s.share) for s in learned]).T)
-        points = self._costs.points([s for s in scored if s.feasible]) / self._corner
+        self._noise = _noise_of(scored)
+        # Below the noise no loss can be told from another. Of an evaluator's, equally close candidates show it.
+        unsure = self._noise or float(np.median(self._link.spreads)) * any(s.elsewhere for s in scored)
+        self._weight = Weight(max(owner._problem.allowed_loss, unsure))
+        points = self._costs.points(scored)
+        points[:, 0] = self._weight.of(_latent(scored, self._link))
+        self._corner = reference_corner(points)
+        points = points[[s.feasible for s in scored]] / self._corner
         self._parents = [s.mask for s in scored]
         if len(points):
             keep = non_dominated(points)
@@ -193,7 +200,7 @@ class _Ask:
         if not masks:
             return np.zeros((0, len(self._corner)))
         belief = self._surrogate.believe(masks)
-        losses = self._link.losses(belief).mean(axis=1)
+        losses = self._weight.of(self._link.losses(belief)).mean(axis=1)
         return np.asarray(np.column_stack([losses, *self._costs.expected(masks)]) / self._corner)
 
     def best(self) -> Mask | None:
@@ -247,14 +254,16 @@ class _Ask:
         if not fresh:
             return [], np.zeros(0)
         belief = self._surrogate.believe(fresh)
-        losses = self._link.losses(belief)
+        expected = self._link.losses(belief)
+        losses = self._weight.of(expected)
         limit = self._problem.constraints.max_drop
         if limit is not None:
-            losses = np.where(losses > limit, _FAR * self._corner[0], losses)
+            losses = np.where(expected > limit, _FAR * self._corner[0], losses)
+        spreads = np.sqrt(np.maximum(self._link.deviations(belief) ** 2 - self._noise**2, 0.0))
         costs = zip(self._costs.expected(fresh), self._corner[1:], strict=True)
         gains = self._volume.expected_gain(
             losses / self._corner[0],
-            self._link.deviations(belief) / self._corner[0],
+            self._weight.of_spread(spreads, expected) / self._corner[0],
             *(cost / worst for cost, worst in costs),
         )
         allowed = np.array([self._problem.within_limits(mask) for mask in fresh])
@@ -267,3 +276,18 @@ class _Ask:
         self._owner._promising = [masks[i] for i in order[: constants.PARENTS]]
         if len(self._owner._pool) > constants.POOL and len(self._problem.atoms) > constants.ENUMERATED:
             self._owner._pool = dict.fromkeys(masks[i] for i in order[: constants.POOL // 2])
+
+
+def _latent(scored: Sequence[Seen], link: Link) -> np.ndarray:
+    """Losses without their noise, as far as closeness tells: what a lucky score would win, the front loses."""
+    closeness, own, noise = np.array([(s.log_divergence, s.loss, s.noise) for s in scored], dtype=np.float64).T
+    known = np.isfinite(closeness)
+    predicted = np.where(known, np.interp(closeness, link.xs, link.ys), own)
+    spread = np.where(known, np.interp(closeness, link.grid, link.spreads), 0.0)
+    return shrunk(own, predicted, spread, np.where(known, noise, np.nan))
+
+
+def _noise_of(scored: Sequence[Seen]) -> float:
+    """The usual noise of a loss; 0 where none is known."""
+    known = [s.noise for s in scored if math.isfinite(s.noise)]
+    return float(np.median(known)) if known else 0.0

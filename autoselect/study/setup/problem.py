@@ -42,6 +42,10 @@ _FAILED = (
     "{} of {} units could not be tried alone; for them the search starts from the Quantization Debugger's statistics, "
     "which say less of what a unit does to the model's outputs. The first reason: {}."
 )
+_UNSUITED = (
+    "The sampler {!r} needs a search space with choices of nodes, units, blocks or op types. This one has counts only, "
+    "so tpe proposes the candidates instead."
+)
 _NO_FIGURE = "the float outputs are all 0 on the calibration samples"
 _MOST_IN_SEQUENCE = 100
 """Models of more nodes are not corrected in sequence, which takes a time that grows with the square of their number."""
@@ -68,18 +72,31 @@ def units_of(case: Case) -> tuple[tuple[str, ...], ...]:
 
 
 def make_problem(
-    case: Case, space: BoundSpace, settings: SearchSettings, pool: WorkerPool, listener: Listener
-) -> Problem | None:
-    """Make the problem that the project's own samplers look at.
+    case: Case,
+    space: BoundSpace,
+    settings: SearchSettings,
+    allowed_loss: float,
+    pool: WorkerPool,
+    listener: Listener,
+) -> tuple[Problem | None, tuple[str, ...]]:
+    """Make the problem that the project's own samplers look at, and say what the user should know of it.
+
+    Args:
+        case: What is searched.
+        space: Which choices there are.
+        settings: How it is searched.
+        allowed_loss: What a recommended candidate may lose, in the metric's units.
+        pool: Where units are tried alone.
+        listener: Is told of each.
 
     Returns:
-        None where the space has only counts, which cannot say what the samplers propose.
+        The problem, None where the space has only counts, which cannot say what the samplers propose; and remarks.
 
     Raises:
         PreparationError: If the worker that plans candidates died.
     """
     if not any(isinstance(dimension, Toggle) for dimension in space.dimensions):
-        return None
+        return None, (_UNSUITED.format(settings.sampler),)
     root, layers = case.files.root, case.layers
     planning: Future[Blueprint] = pool.submit(
         prepare_jobs.blueprint, root, settings.template.to_json(), timeout_seconds=settings.trial_timeout
@@ -90,7 +107,7 @@ def make_problem(
         blueprint = result_of(planning)
     except TrialError as exc:
         raise PreparationError(f"Planning the candidates failed. {exc}") from exc
-    return Problem(
+    problem = Problem(
         atoms,
         neighbours_of(case.graph, layers, atoms),
         forecaster(blueprint, layers, settings, read_target(settings.target)),
@@ -101,9 +118,10 @@ def make_problem(
         mixed=settings.fallback == "search",
         refinable=settings.refining and len(case.graph.ops) <= _MOST_IN_SEQUENCE,
         constraints=settings.constraints,
+        allowed_loss=allowed_loss,
         costs=settings.cost_columns,
-        remarks=remarks,
     )
+    return problem, remarks
 
 
 def forecaster(

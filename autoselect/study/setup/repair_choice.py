@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from autoselect.cases import build_jobs, score_jobs
+from autoselect.cases import build_jobs, evidence_jobs, score_jobs
 from autoselect.cases.divergence import error_shares, spread_rows
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
@@ -142,7 +142,7 @@ class _Trier:
         if after.value == before.value or not math.isfinite(before.value - after.value):
             return 0.0
         try:
-            return result_of(self._submit(score_jobs.paired_noise, after.sha256, before.sha256))
+            return result_of(self._submit(evidence_jobs.paired_noise, after.sha256, before.sha256))
         except TrialError:
             return 0.0
 
