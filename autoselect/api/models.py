@@ -108,7 +108,7 @@ def pick(directory: str | Path, *, name: str, output: str | Path) -> dict[str, A
 
     Args:
         directory: The run folder.
-        name: A pick (``accurate``, ``balanced``, ``compact``, ``integer``) or an id of the front.
+        name: A pick (``recommended``, ``accurate``, ``balanced``, ``compact``, ``integer``) or an id of the front.
         output: File to write.
 
     Returns:

@@ -32,4 +32,4 @@ def demo(
             run = run_demo(
                 trials=trials, seed=seed, output=output, workers=workers, command=command_line(), listener=watcher
             )
-        finish(run, as_json=as_json, warned=watcher.warned, in_words=True)
+        finish(run, as_json=as_json, warned=watcher.warned)

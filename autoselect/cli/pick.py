@@ -15,8 +15,8 @@ def pick(
     directory: Annotated[str, typer.Argument(help="Run folder.")],
     output: Annotated[str, typer.Option("--output", "-o", help="File to write.")],
     name: Annotated[
-        str, typer.Option(help="accurate, balanced, compact, integer, or an id of the front.")
-    ] = "balanced",
+        str, typer.Option(help="recommended, accurate, balanced, compact, integer, or an id of the front.")
+    ] = "recommended",
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from autoselect.cli.console import out, warn
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
+from autoselect.domain.words import label
 from autoselect.errors import EXIT_INTERRUPTED, EXIT_NOTHING_FEASIBLE
 from autoselect.report.tables import frames as tables
 from autoselect.report.tables.plain import plain
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from autoselect.report.tables.frames import ModelRow
     from autoselect.runs.run import Run
 
-_ROWS_SHOWN = 20
 _HEADING_WIDTH = 10
 _MOST_WITH_INTERVAL = 2
 """With more objectives than the metric and so many, intervals find no room; front.csv has them."""
@@ -28,14 +28,13 @@ _LATENCY_NOTE = "* ms on this host, noisy: median of repetitions; quartiles are 
 _EXIT_CODES = {"complete": 0, "nothing_feasible": EXIT_NOTHING_FEASIBLE, "interrupted": EXIT_INTERRUPTED}
 
 
-def finish(run: Run, *, as_json: bool, warned: Collection[str] = (), in_words: bool = False) -> None:
+def finish(run: Run, *, as_json: bool, warned: Collection[str] = ()) -> None:
     """Print a run and leave with its exit code.
 
     Args:
         run: The run.
         as_json: Print one line of JSON, the last of those that told the events, instead of the table.
         warned: Warnings that the user has seen already.
-        in_words: Also say what the references and the picks reach on the held-out samples.
 
     Raises:
         typer.Exit: With 0, 10 where nothing met the limits, or 130 where the search was interrupted.
@@ -46,7 +45,7 @@ def finish(run: Run, *, as_json: bool, warned: Collection[str] = (), in_words: b
     if as_json:
         print(json.dumps(plain({"event": "result", **run_as_json(run)}), allow_nan=False))
     else:
-        _print_run(run, in_words=in_words)
+        _print_run(run)
     raise typer.Exit(_EXIT_CODES.get(run.status, 0))
 
 
@@ -74,18 +73,17 @@ def print_fields(fields: Mapping[str, str]) -> None:
         out().print(f"{name:<{width}}  {value}", markup=False, soft_wrap=True)
 
 
-def _print_run(run: Run, *, in_words: bool) -> None:
+def _print_run(run: Run) -> None:
     console = out()
     references, front = tables.reference_rows(run.summary), tables.front_rows(run.front, run.summary)
-    shown, hidden = tables.shortened(front, _ROWS_SHOWN)
+    shown = [row for row in front if row.picks]
     costs = tables.cost_columns(run.summary)
-    console.print(front_table(shown, references, tables.metric_label(str(run.summary["metric"])), costs))
+    console.print(front_table(shown, references, label(str(run.summary["metric"])), costs))
     if "latency_ms" in costs:
         console.print(_LATENCY_NOTE)
-    if hidden:
+    if hidden := len(front) - len(shown):
         console.print(f"… and {hidden} more of the front in front.csv")
-    words = tables.heldout_in_words(front, references, run.summary) if in_words else ""
-    for paragraph in (_note(run), words, str(run.summary.get("verdict") or ""), _counts(run.summary)):
+    for paragraph in (_note(run), str(run.summary.get("verdict") or ""), _counts(run.summary)):
         if paragraph:
             console.print()
             console.print(paragraph, markup=False)
@@ -107,20 +105,19 @@ def front_table(
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("model", no_wrap=True)
-    for heading in (_cut(metric), "drop", *map(_heading, costs)):
-        table.add_column(heading, justify="right", no_wrap=True)
     with_interval = len(costs) <= _MOST_WITH_INTERVAL
-    table.add_column("held-out (95 %)" if with_interval else "held-out", justify="right")
+    table.add_column("model", no_wrap=True)
+    for heading in (_cut(metric), *(["95 %"] if with_interval else []), "drop", *map(_heading, costs)):
+        table.add_column(heading, justify="right", no_wrap=True)
     rows = (*references, *front)
-    scale = tables.largest(value for row in rows for value in (row.score, row.heldout))
+    scale = tables.largest(row.score for row in rows)
     scales = {column: tables.largest(row.cost(column) for row in rows) for column in costs}
     for row in references:
-        table.add_row(*_cells(row, scale, scales), _heldout(row, scale, with_interval=with_interval))
+        table.add_row(*_cells(row, scale, scales, with_interval=with_interval))
     table.add_section()
     for row in front:
-        heldout = _heldout(row, scale, with_interval=with_interval)
-        table.add_row(*_cells(row, scale, scales), heldout, style="bold" if row.picks else None)
+        cells = _cells(row, scale, scales, with_interval=with_interval)
+        table.add_row(*cells, style="bold" if "recommended" in row.picks else None)
     return table
 
 
@@ -129,21 +126,23 @@ def _heading(column: str) -> str:
     return f"{quantity.short}*" if quantity.noisy else quantity.short
 
 
-def _cells(row: ModelRow, scale: float | None, scales: Mapping[str, float | None]) -> tuple[str, ...]:
+def _cells(
+    row: ModelRow, scale: float | None, scales: Mapping[str, float | None], *, with_interval: bool
+) -> tuple[str, ...]:
     return (
         ",\n".join(row.picks) or row.label,
         tables.format_score(row.score, scale=scale),
+        *([_interval(row, scale)] if with_interval else []),
         tables.format_score(row.drop, scale=scale),
         *(tables.format_cost(column, row.cost(column), scale=largest) for column, largest in scales.items()),
     )
 
 
-def _heldout(row: ModelRow, scale: float | None, *, with_interval: bool) -> str:
-    score = tables.format_score(row.heldout, scale=scale)
-    if not with_interval or row.heldout_low is None or row.heldout_high is None:
-        return score
+def _interval(row: ModelRow, scale: float | None) -> str:
+    if row.heldout_low is None or row.heldout_high is None:
+        return ""
     low, high = (tables.format_score(v, scale=scale) for v in (row.heldout_low, row.heldout_high))
-    return f"{score} ({low}–{high})"
+    return f"{low}–{high}"
 
 
 def _cut(text: str) -> str:
@@ -198,5 +197,5 @@ def _next_step(run: Run) -> str:
         return f"autoselect resume {directory}"
     if not run.picks:
         return ""
-    name = "balanced" if "balanced" in run.picks else next(iter(run.picks))
+    name = tables.first_pick(run.picks)
     return f"autoselect pick {directory} --name {name} -o {name}.tflite"

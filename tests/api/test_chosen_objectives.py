@@ -11,6 +11,7 @@ import pump
 import pytest
 
 import autoselect
+from autoselect.domain.picks import PICK_NAMES
 from autoselect.errors import UsageError
 
 
@@ -39,7 +40,7 @@ def test_segments_instead_of_the_penalty_and_more_trials_later(tmp_path: Path) -
             row = run.trials.iloc[trial.number]
             assert trial.values == [row["accuracy"], row["size_bytes"], row["segments"]]
     assert "latency_ms" not in run.trials.columns
-    assert set(run.picks) == {"accurate", "balanced", "compact", "integer"}
+    assert set(run.picks) == set(PICK_NAMES)
     axes = [axis.get_xlabel() for axis in run.plot_pareto().axes]
     assert [label.split("   ")[0] for label in axes] == ["file size in kB", "segments"]
     assert "segments" in run._repr_html_()

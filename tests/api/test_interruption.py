@@ -16,6 +16,7 @@ import pump
 import pytest
 
 import autoselect
+from autoselect.domain.picks import PICK_NAMES
 
 SCRIPT = """
 import signal, sys
@@ -133,7 +134,7 @@ def test_an_interrupted_search_keeps_its_result_and_goes_on(tmp_path: Path) -> N
     assert pump.unfinished(folder) == []
     stopped = autoselect.load_run(folder)
     assert stopped.status == "interrupted"
-    assert set(stopped.picks) == {"accurate", "balanced", "compact", "integer"}
+    assert set(stopped.picks) == set(PICK_NAMES)
     assert (folder / "pareto.png").exists()
     assert "stopped early" in (folder / "report.html").read_text(encoding="utf-8")
     for row in stopped.front.itertuples():

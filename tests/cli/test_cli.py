@@ -41,7 +41,7 @@ def made_run(directory: Path, *, metric: str = "accuracy", status: str = "comple
             f"heldout_{metric}": [0.92] * (members - 1) + [float("nan")],
             "heldout_low": 0.9,
             "heldout_high": 0.94,
-            "pick": ["accurate,balanced,compact,integer"] + [""] * (members - 1),
+            "pick": ["recommended,accurate,balanced,compact,integer"] + [""] * (members - 1),
         }
     )
     reference = {metric: 0.93, "size_bytes": 102_604_000, "penalty": 100.0, "heldout": 0.928}
@@ -54,7 +54,7 @@ def made_run(directory: Path, *, metric: str = "accuracy", status: str = "comple
             "float": {**reference, "heldout_low": 0.91, "heldout_high": 0.94},
             "fiq": {**reference, metric: 0.75, "heldout": 0.7505, "heldout_low": None, "heldout_high": None},
         },
-        "picks": dict.fromkeys(("accurate", "balanced", "compact", "integer"), f"{0:010x}"),
+        "picks": dict.fromkeys(("recommended", "accurate", "balanced", "compact", "integer"), f"{0:010x}"),
         "allowed_drop": 0.0093,
         "counts": {"trials": 100, "scored": 96, "reused": 12, "failed": 4},
         "warnings": ["The held-out samples are few."],
@@ -267,8 +267,9 @@ SEARCH_DEFAULTS = {
     "sampler": "surrogate",
     "racing": True,
     "confidence": 0.9,
-    "min_gain": 0.0003,
+    "min_gain": 0.001,
     "early_exit": True,
+    "front_spacing": 1.0,
     "search_space": "default",
     "target": "integer-only",
     "compiling": True,
@@ -377,9 +378,9 @@ def test_the_table_fits_80_columns_and_names_the_picks(api: FakeApi, tmp_path: P
     printed = invoke("search", "m.tflite").stdout
     table = printed.split("Files in")[0]
     assert max(map(len, table.splitlines())) <= 80
-    for text in ("float", "all-integer", "accurate,", "balanced,", "integer", "0.9200 (0.9000–0.9400)", "49.00 MB"):
+    for text in ("float", "all-integer", "recommended,", "balanced,", "integer", "0.9200", "0.9000–0.9400", "49.00 MB"):
         assert text in table
-    assert "… and 10 more of the front in front.csv" in table
+    assert "… and 29 more of the front in front.csv" in table
     counts = "100 trials, 96 scored, 12 reused, 4 failed; 1000 search and 2000 held-out samples."
     assert counts in " ".join(table.split())
 
@@ -389,14 +390,7 @@ def test_it_says_where_the_files_lie_and_what_comes_next(api: FakeApi, tmp_path:
     assert f"Files in {tmp_path}:" in printed
     assert "pareto.png" in printed
     assert "trials.csv" not in printed  # it is not there
-    assert f"autoselect pick {tmp_path} --name balanced -o balanced.tflite" in printed
-
-
-def test_demo_says_it_in_words(api: FakeApi) -> None:
-    printed = " ".join(invoke("demo").stdout.split())
-    assert "On 2000 held-out samples, accuracy: float model 92.8 % (102.60 MB), all-integer model 75.0 %" in printed
-    assert "accurate, balanced, compact and integer picks 92.0 %" in printed
-    assert "held-out samples, accuracy:" not in invoke("search", "m").stdout
+    assert f"autoselect pick {tmp_path} --name recommended -o recommended.tflite" in printed
 
 
 def test_a_warning_is_printed_once_and_on_stderr(api: FakeApi) -> None:

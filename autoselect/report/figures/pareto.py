@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from autoselect.domain.quantities import BY_COLUMN
+from autoselect.domain.words import label
 from autoselect.report.figures.layout import name_point, place_labels, view
 from autoselect.report.tables.frames import (
     BYTE_COLUMNS,
@@ -22,7 +23,6 @@ from autoselect.report.tables.frames import (
     format_cost,
     format_score,
     front_rows,
-    metric_label,
     reference_rows,
     trial_rows,
 )
@@ -244,7 +244,7 @@ def _draw_legend(figure: Figure, shown: _Shown) -> None:
 
 
 def _title(shown: _Shown) -> str:
-    name = metric_label(str(shown.summary["metric"]))
+    name = label(str(shown.summary["metric"]))
     text = f"{len(shown.front)} of {len(shown.trials)} models are on the Pareto front"
     base = next((row.score for row in shown.references if row.label == "float"), None)
     return text if base is None else f"{text}; the float model has {name} {format_score(base)}"
@@ -255,7 +255,7 @@ def _score_axis(shown: _Shown) -> str:
     where = f"{samples} search samples" if samples else "the search samples"
     better = "less" if shown.summary.get("direction") == "minimize" else "more"
     arrow = "←" if better == "less" else "→"
-    return f"{metric_label(str(shown.summary['metric']))} on {where}   ({better} is better {arrow})"
+    return f"{label(str(shown.summary['metric']))} on {where}   ({better} is better {arrow})"
 
 
 def _costs(shown: _Shown) -> str:

@@ -11,9 +11,9 @@ import numpy as np
 from autoselect.cases.declared import declared
 from autoselect.domain.objectives import Direction, Objective, losses
 from autoselect.domain.pareto import hypervolume
-from autoselect.report.page.models import amount_of, counted
+from autoselect.domain.words import amount, counted
 from autoselect.report.page.nodes import THRESHOLDS
-from autoselect.report.tables.frames import cost_columns, front_rows, number, reference_rows
+from autoselect.report.tables.frames import cost_columns, first_pick, front_rows, number, reference_rows
 from autoselect.report.tables.layer_rows import ERROR, column, name_of, records
 
 if TYPE_CHECKING:
@@ -196,14 +196,14 @@ def _suspects(run: Run) -> str:
 
 
 def _noise(run: Run) -> str:
-    picked = next((row for row in front_rows(run.front, run.summary) if "balanced" in row.picks), None)
+    picked = next((row for row in front_rows(run.front, run.summary) if first_pick(run.picks) in row.picks), None)
     whole = next((row for row in reference_rows(run.summary) if row.label == "float"), None)
     count = number((run.summary.get("evaluated") or {}).get("heldout"))
     if picked is None or whole is None or whole.heldout is None or not count or count >= _FEW_SAMPLES:
         return ""
     if picked.heldout_low is None or picked.heldout_high is None:
         return ""
-    width = amount_of(picked.heldout_high - picked.heldout_low, run.summary)
+    width = amount(picked.heldout_high - picked.heldout_low, str(run.summary["metric"]))
     return f"With {count:,.0f} held-out samples the interval of a score is {width} wide; more samples narrow it."
 
 

@@ -1,4 +1,4 @@
-"""The models of a run as the page shows them: trials, front, references, pick cards and the verdict."""
+"""The models of a run as the page shows them: trials, front, references, and pick cards."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
+from autoselect.domain.words import SHARES, lost
 from autoselect.report.tables.frames import (
     BYTE_COLUMNS,
-    PERCENT_METRICS,
     ModelRow,
     cost_columns,
     format_cost,
@@ -18,7 +18,6 @@ from autoselect.report.tables.frames import (
     format_size,
     front_rows,
     largest,
-    metric_label,
     number,
     reference_rows,
 )
@@ -72,6 +71,7 @@ def model_rows(run: Run, places: Mapping[str, int]) -> list[Row]:
         if member is not None and row["state"] == "complete" and row["id"] not in met:
             met.add(row["id"])
             row |= {"front": True, "picks": list(member.picks), "heldout": _heldout(member)}
+            row |= {"score": member.score, "drop": member.drop}
             row |= {name: member.cost(name) for name in further}  # Latency was measured once more.
         rows.append(row)
     return rows
@@ -147,14 +147,14 @@ def _card(
     scale: float | None,
     axis: tuple[float, float],
 ) -> Row:
-    whole, drop = references.get("float"), row.drop
+    whole = references.get("float")
     integers = member.get("float_macs_share")
     return {
         "id": row.label,
         "picks": list(row.picks),
         "score": spoken(row.score, run.summary, scale),
-        "drop": lost(drop, run.summary),
-        "heldout": None if row.heldout is None else spoken(row.heldout, run.summary, scale),
+        "drop": "" if row.drop is None else lost(row.drop, str(run.summary["metric"])),
+        "samples": "search" if row.heldout is None else "held out",
         "interval": _interval(row, run.summary, scale),
         "bar": _bar(row, whole, axis),
         "size": format_size(row.size_bytes),
@@ -209,70 +209,9 @@ def _interval(row: ModelRow, summary: Mapping[str, Any], scale: float | None) ->
 
 def spoken(value: float, summary: Mapping[str, Any], scale: float | None = None, *, unit: bool = True) -> str:
     """A score as people say it: shares as per cent, everything else as it is."""
-    if is_share(summary):
+    if summary["metric"] in SHARES:
         return f"{100 * value:.1f}{' %' if unit else ''}"
     return format_score(value, scale=scale)
-
-
-def is_share(summary: Mapping[str, Any]) -> bool:
-    """Whether the metric is a share of samples, which people know as per cent."""
-    return str(summary["metric"]) in PERCENT_METRICS
-
-
-def lost(drop: float | None, summary: Mapping[str, Any]) -> str:
-    """A drop in words: ``loses 1.2 points``, ``gains 0.1 points``, ``loses nothing``."""
-    if drop is None:
-        return ""
-    amount = amount_of(abs(drop), summary)
-    if not any(digit in "123456789" for digit in amount.split("e")[0]):
-        return "loses nothing"
-    return f"{'loses' if drop > 0 else 'gains'} {amount}"
-
-
-def amount_of(value: float, summary: Mapping[str, Any]) -> str:
-    """A difference of scores with its unit: ``1.2 points`` of a share, else the number and the metric's name."""
-    if not is_share(summary):
-        return f"{value:.3g} {metric_label(str(summary['metric']))}"
-    points = f"{100 * value:.1f}" if value >= 0.001 or value == 0 else f"{100 * value:.2g}"
-    return f"{points} {'point' if points == '1.0' else 'points'}"
-
-
-def verdict(run: Run, models: Sequence[Row]) -> str:
-    """The run in a sentence: what all-integer loses, and what the balanced pick gives back for which price."""
-    if run.front.empty:
-        return "No candidate has been scored yet."
-    whole = {row.label: row for row in reference_rows(run.summary)}.get("all-integer")
-    balanced = next((row for row in models if row["front"] and "balanced" in row["picks"]), None)
-    parts = []
-    if whole is not None and whole.drop is not None:
-        parts.append(f"all-integer {lost(whole.drop, run.summary)}")
-    if balanced is not None and balanced["drop"] is not None:
-        parts.append(_of_balanced(balanced, whole, run.summary))
-    text = "; ".join(parts) or f"The front has {len(run.front)} models"
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def _of_balanced(row: Row, whole: ModelRow | None, summary: Mapping[str, Any]) -> str:
-    if not row["nodes"]:
-        return "balanced is that same all-integer model"
-    back = None if whole is None or whole.drop is None else whole.drop - row["drop"]
-    price = f"with {counted(len(row['nodes']), 'node')} out of integers"
-    if whole is not None:
-        price += f", {100 * (row['size_bytes'] / whole.size_bytes - 1):+.1f} % size".replace("-", "−")
-    if row["segments"] is not None:
-        price += f", {counted(int(row['segments']), 'segment')}"
-    if back is None or back <= 0 or whole is None or (whole.drop or 0) <= 0:
-        return f"balanced {lost(row['drop'], summary)} {price}"
-    amount = amount_of(back, summary)
-    said = f"{amount.split()[0]} of them" if is_share(summary) else f"{amount} of it"
-    if row["drop"] <= 0:
-        said = "all of them" if is_share(summary) else "all of it"
-    return f"balanced gives back {said} {price}"
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 node``, ``3 nodes``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _heldout(row: ModelRow) -> list[float] | None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from autoselect.domain.layers import HEALTHY_RMSE_PER_SCALE, SUSPICIOUS_RMSE_PER_SCALE
 from autoselect.domain.looks import OF_NODES
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.words import amount
 from autoselect.errors import AutoselectError
-from autoselect.report.page.models import amount_of, left_out
+from autoselect.report.page.models import left_out
 from autoselect.report.tables.frames import format_size, number
 from autoselect.report.tables.layer_rows import ERROR, Record, common_folder, cut_middle, name_of, records
 from autoselect.runs.folder import RunFolder
@@ -205,9 +206,9 @@ def _buys(row: Mapping[str, str], drop: float | None, summary: Mapping[str, Any]
     without = number_of(row["drop_without"])
     if without is not None and drop is not None:
         gain = without - drop
-        return f"{'−' if gain < 0 else ''}{amount_of(abs(gain), summary)}"
+        return f"{'−' if gain < 0 else ''}{amount(abs(gain), str(summary['metric']))}"
     expected = number_of(row["drop_gain"])
-    return "unknown" if expected is None else f"about {amount_of(max(expected, 0.0), summary)}"
+    return "unknown" if expected is None else f"about {amount(max(expected, 0.0), str(summary['metric']))}"
 
 
 def _signed(size: float | None) -> str:

@@ -12,10 +12,10 @@ from markupsafe import Markup
 
 from autoselect._version import __version__
 from autoselect.domain.looks import OF_NODES
+from autoselect.domain.words import SHARES, label
 from autoselect.report.page import history as page_history
 from autoselect.report.page import models as page_models
 from autoselect.report.page import nodes as page_nodes
-from autoselect.report.tables.frames import front_rows, heldout_in_words, metric_label, reference_rows
 from autoselect.report.tables.plain import plain
 from autoselect.runs.files import write_text
 
@@ -70,11 +70,8 @@ def context(run: Run) -> dict[str, Any]:
         "status": _STATUS.get(run.status, run.status),
         "counts": run.summary.get("counts") or {},
         "evaluated": run.summary.get("evaluated") or {},
-        "metric": metric_label(metric),
-        "verdict": _unbroken(page_models.verdict(run, models)),
-        "heldout": _unbroken(
-            heldout_in_words(front_rows(run.front, run.summary), reference_rows(run.summary), run.summary)
-        ),
+        "metric": label(metric),
+        "verdict": "No candidate has been scored yet." if run.front.empty else _unbroken(run.summary["verdict"]),
         "ended_early": run.summary.get("ended_early"),
         "cards": page_models.cards(run, models),
         "nodes": nodes,
@@ -92,8 +89,8 @@ def context(run: Run) -> dict[str, Any]:
         "data": plain(
             {
                 "metric": {
-                    "label": metric_label(metric),
-                    "share": page_models.is_share(run.summary),
+                    "label": label(metric),
+                    "share": metric in SHARES,
                     "maximize": run.summary.get("direction") != "minimize",
                 },
                 "costs": page_models.cost_axes(run.summary),

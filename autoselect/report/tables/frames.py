@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +38,8 @@ class ModelRow:
 
     Attributes:
         label: ``float``, ``all-integer`` or ``all-DRQ`` for a reference, else the model's id.
-        score: The metric on the search samples.
-        drop: Loss of the metric against float, in its units; None where there is no float score.
+        score: The metric on the held-out samples; on the search samples where it was not measured there.
+        drop: Loss of the metric against float on the same samples, in its units; None where there is no float score.
         size_bytes: Size of the file.
         penalty: Fragmentation penalty.
         heldout: The metric on the held-out samples; None where it was not measured.
@@ -74,22 +74,17 @@ def cost_columns(summary: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(summary.get("objectives") or ("", *DEFAULT_COSTS))[1:]
 
 
-def metric_label(metric: str) -> str:
-    """The metric's name as a heading: without the module of ``package.module:function``."""
-    return metric.rpartition(":")[2]
-
-
 def reference_rows(summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
     """The references that could be scored, in the order float, all-integer, all-DRQ."""
     metric, direction = str(summary["metric"]), _direction(summary)
     references = summary.get("references") or {}
     base = number((references.get("float") or {}).get(metric))
     rows = []
-    for key, label in REFERENCE_LABELS.items():
+    for key, name in REFERENCE_LABELS.items():
         found = references.get(key) or {}
         score = number(found.get(metric))
         drop = None if base is None or score is None else drop_from(base, score, direction)
-        rows.append(_row({**found, "drop": drop}, summary, label=label, heldout="heldout"))
+        rows.append(_row({**found, "drop": drop}, summary, label=name, heldout="heldout"))
     return tuple(row for row in rows if row is not None)
 
 
@@ -99,6 +94,11 @@ def front_rows(front: pd.DataFrame, summary: Mapping[str, Any]) -> tuple[ModelRo
     sign = losses(np.array([[1.0]]), [Objective(name=metric, direction=_direction(summary))]).item()
     rows = _rows(front, summary, heldout=f"heldout_{metric}")
     return tuple(sorted(rows, key=lambda r: (sign * r.score, r.penalty, r.size_bytes, r.label)))
+
+
+def first_pick(picks: Collection[str]) -> str:
+    """The pick that most people come for; runs of earlier versions recommend none. Empty without picks."""
+    return next((name for name in ("recommended", "balanced") if name in picks), next(iter(picks), ""))
 
 
 def trial_rows(trials: pd.DataFrame, summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
@@ -128,33 +128,6 @@ def best_in_panel(rows: Sequence[ModelRow], column: str, summary: Mapping[str, A
     kept = non_dominated(losses(values, objectives))
     distinct = {(x, y): row for (x, y), row, keep in reversed(list(zip(values, rows, kept, strict=True))) if keep}
     return tuple(distinct[point] for point in sorted(distinct))
-
-
-def shortened(rows: Sequence[ModelRow], limit: int) -> tuple[tuple[ModelRow, ...], int]:
-    """At most ``limit`` rows, all picked ones among them, and how many were left out."""
-    room = limit - sum(bool(row.picks) for row in rows)
-    kept = []
-    for row in rows:
-        room -= not row.picks
-        if row.picks or room >= 0:
-            kept.append(row)
-    return tuple(kept), len(rows) - len(kept)
-
-
-def heldout_in_words(front: Sequence[ModelRow], references: Sequence[ModelRow], summary: Mapping[str, Any]) -> str:
-    """Say in one sentence what the references and picks reach on held-out samples; empty if unknown."""
-    metric = str(summary["metric"])
-    told = [
-        f"{_subject(row)} {_spoken(row.heldout, metric)} ({format_size(row.size_bytes)})"
-        for row in (*references, *(row for row in front if row.picks))
-        if row.heldout is not None
-    ]
-    if not told:
-        return ""
-    samples = (summary.get("evaluated") or {}).get("heldout")
-    name = metric_label(metric)
-    where = f"{samples} held-out samples" if samples else "the held-out samples"
-    return f"On {where}, {name}: {', '.join(told)}."
 
 
 def format_size(size_bytes: float | None) -> str:
@@ -212,13 +185,17 @@ def _row(record: Mapping[Any, Any], summary: Mapping[str, Any], *, label: str, h
     penalty, costs = number(record.get("penalty")), cost_columns(summary)
     if score is None or size is None or penalty is None:
         return None
+    unseen, drop = number(record.get(heldout)), number(record.get("drop"))
+    if unseen is not None:
+        base = number(((summary.get("references") or {}).get("float") or {}).get("heldout"))
+        score, drop = unseen, None if base is None else drop_from(base, unseen, _direction(summary))
     return ModelRow(
         label=label,
         score=score,
-        drop=number(record.get("drop")),
+        drop=drop,
         size_bytes=size,
         penalty=penalty,
-        heldout=number(record.get(heldout)),
+        heldout=unseen,
         heldout_low=number(record.get("heldout_low")),
         heldout_high=number(record.get("heldout_high")),
         picks=_pick_names(record.get("pick")),
@@ -241,21 +218,3 @@ def number(value: object) -> float | None:
     if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
     return None
-
-
-def _subject(row: ModelRow) -> str:
-    if len(row.picks) > 1:
-        return f"{', '.join(row.picks[:-1])} and {row.picks[-1]} picks"
-    if row.picks:
-        return f"{row.picks[0]} pick"
-    return f"{row.label} model"
-
-
-PERCENT_METRICS = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "agreement"})
-"""Metrics that are said in per cent."""
-
-
-def _spoken(value: float | None, metric: str) -> str:
-    if value is None or metric not in PERCENT_METRICS:
-        return format_score(value)
-    return f"{100 * value:.1f} %"

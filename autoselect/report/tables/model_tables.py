@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from autoselect.report.tables.frames import format_score, largest, metric_label
+from autoselect.domain.words import label
+from autoselect.report.tables.frames import format_score, largest
 
 Analysis = Mapping[str, Any]
 """One model, as ``autoselect.inspect`` returns it."""
@@ -201,7 +202,7 @@ def _score_rows(models: Sequence[Analysis]) -> tuple[Row, ...]:
     if len(found) < len(models):
         return ()
     scale = largest(score["value"] for score in found)
-    ends = {metric_label(str(found[0]["metric"])): "value", "  95 % from": "low", "  95 % to": "high"}
+    ends = {label(str(found[0]["metric"])): "value", "  95 % from": "low", "  95 % to": "high"}
     return tuple((label, *(_score(score[end], scale) for score in found)) for label, end in ends.items())
 
 
