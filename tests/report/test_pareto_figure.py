@@ -125,7 +125,7 @@ def test_trials_beyond_a_limit_have_their_own_marker() -> None:
 )
 def test_axes_say_unit_and_direction(sign: int, hint: str) -> None:
     left, right = pareto_figure(**made_up(3, sign=sign)).axes
-    assert "accuracy on 1000 search samples" in left.get_ylabel()
+    assert "accuracy on 1000 search samples" in left.get_ylabel()  # none of the made-up members was held out
     assert hint in left.get_ylabel()
     assert "file size in kB" in left.get_xlabel()
     assert "penalty" in right.get_xlabel()
@@ -133,9 +133,20 @@ def test_axes_say_unit_and_direction(sign: int, hint: str) -> None:
     assert "less is better" in right.get_xlabel()
 
 
+def test_the_axis_says_which_samples_the_front_is_of() -> None:
+    made = made_up(3)
+    made["front"] = made["front"].assign(heldout_accuracy=made["front"]["accuracy"] - 0.01)
+    made["summary"]["evaluated"] = {"search": 1000, "heldout": 2000}
+    figure = pareto_figure(**made)
+    assert "accuracy on 2000 held-out samples" in figure.axes[0].get_ylabel()
+    assert "tried (search samples)" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_everything_fits_the_picture(seed: int) -> None:
-    figure = pareto_figure(**made_up(seed, infeasible=True))
+    made = made_up(seed, infeasible=True)
+    made["front"] = made["front"].assign(heldout_accuracy=made["front"]["accuracy"] - 0.01)
+    figure = pareto_figure(**made)
     figure.canvas.draw()  # type: ignore[attr-defined]
     box = figure.legends[0].get_window_extent()
     assert box.x0 >= 0

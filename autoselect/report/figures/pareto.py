@@ -228,7 +228,13 @@ def _draw_legend(figure: Figure, shown: _Shown) -> None:
 
     limits = [dot("beyond a limit", marker="x", color=_TRIAL)]
     entries = [
-        dot("model tried", marker="o", color=_TRIAL, alpha=0.6, markersize=5),
+        dot(
+            "tried (search samples)" if _held_out(shown) else "model tried",
+            marker="o",
+            color=_TRIAL,
+            alpha=0.6,
+            markersize=5,
+        ),
         *(limits if any(not row.feasible for row in shown.trials) else []),
         dot("Pareto front", marker="o", color=_FRONT, markersize=7.5),
         dot("pick", marker="o", color=_FRONT, markeredgecolor=_PICK, markeredgewidth=2.4, markersize=10),
@@ -238,24 +244,27 @@ def _draw_legend(figure: Figure, shown: _Shown) -> None:
             for row in shown.references
         ),
     ]
-    figure.legend(
-        handles=entries, loc="lower center", ncols=len(entries), frameon=False, fontsize=9.5, columnspacing=1.4
-    )
+    figure.legend(handles=entries, loc="lower center", ncols=len(entries), frameon=False, fontsize=9, columnspacing=1.0)
 
 
 def _title(shown: _Shown) -> str:
     name = label(str(shown.summary["metric"]))
-    text = f"{len(shown.front)} of {len(shown.trials)} models are on the Pareto front"
+    text = f"The front shows {len(shown.front)} of {len(shown.trials)} models"
     base = next((row.score for row in shown.references if row.label == "float"), None)
     return text if base is None else f"{text}; the float model has {name} {format_score(base)}"
 
 
 def _score_axis(shown: _Shown) -> str:
-    samples = (shown.summary.get("evaluated") or {}).get("search")
-    where = f"{samples} search samples" if samples else "the search samples"
+    part, words = ("heldout", "held-out") if _held_out(shown) else ("search", "search")
+    samples = (shown.summary.get("evaluated") or {}).get(part)
+    where = f"{samples if samples else 'the'} {words} samples"
     better = "less" if shown.summary.get("direction") == "minimize" else "more"
     arrow = "←" if better == "less" else "→"
     return f"{label(str(shown.summary['metric']))} on {where}   ({better} is better {arrow})"
+
+
+def _held_out(shown: _Shown) -> bool:
+    return any(row.heldout is not None for row in shown.front)
 
 
 def _costs(shown: _Shown) -> str:
