@@ -19,6 +19,13 @@ def amount(value: float, metric: str) -> str:
     return f"{points} {'point' if points == '1.0' else 'points'}"
 
 
+def between(low: float, high: float, metric: str) -> str:
+    """An interval of a difference with its unit: ``-0.5 to 0.3 points``."""
+    if metric not in SHARES:
+        return f"{low:.3g} to {high:.3g} {label(metric)}"
+    return f"{100 * low:.1f} to {100 * high:.1f} points"
+
+
 def lost(drop: float, metric: str) -> str:
     """A drop in words: ``loses 1.2 points``, ``gains 0.1 points``, ``loses nothing``."""
     text = amount(abs(drop), metric)

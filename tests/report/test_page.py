@@ -73,8 +73,8 @@ def test_names_are_text(tmp_path: Path) -> None:
 
 def test_the_verdict_is_the_runs_own(tmp_path: Path) -> None:
     run = made.made_run(tmp_path)
-    run.summary["verdict"] = "Recommended is 0123456789."
-    assert context(run)["verdict"] == "Recommended is 0123456789."
+    run.summary["verdict"] = "Recommended is 0123456789. The rest. And more."
+    assert (context(run)["headline"], context(run)["verdict"]) == ("Recommended is 0123456789.", "The rest. And more")
 
 
 def test_cards_hold_scores_interval_size_and_command(tmp_path: Path) -> None:

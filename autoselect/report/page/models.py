@@ -19,6 +19,7 @@ from autoselect.report.tables.frames import (
     front_rows,
     largest,
     number,
+    pick_order,
     reference_rows,
 )
 
@@ -135,8 +136,7 @@ def cards(run: Run, models: Sequence[Row]) -> list[Row]:
     scale = largest(value for row in every for value in (row.score, row.heldout))
     axis = _axis([*references.values(), *rows])
     found = [_card(run, row, members.get(row.label, {}), references, scale, axis) for row in rows]
-    order = list(run.picks)
-    return sorted(found, key=lambda card: order.index(card["picks"][0]))
+    return sorted(found, key=lambda card: pick_order(card["picks"][0]))
 
 
 def _card(

@@ -63,6 +63,7 @@ def context(run: Run) -> dict[str, Any]:
     models = page_models.model_rows(run, {node["name"]: place for place, node in enumerate(nodes)})
     references = page_models.reference_points(run)
     metric = str(run.summary["metric"])
+    headline, _, rest = _unbroken(str(run.summary["verdict"]).removesuffix(".")).partition(". ")
     return {
         "model": _model_name(run),
         "version": __version__,
@@ -71,7 +72,8 @@ def context(run: Run) -> dict[str, Any]:
         "counts": run.summary.get("counts") or {},
         "evaluated": run.summary.get("evaluated") or {},
         "metric": label(metric),
-        "verdict": "No candidate has been scored yet." if run.front.empty else _unbroken(run.summary["verdict"]),
+        "headline": "No candidate has been scored yet." if run.front.empty else f"{headline}.",
+        "verdict": "" if run.front.empty else rest,
         "ended_early": run.summary.get("ended_early"),
         "cards": page_models.cards(run, models),
         "nodes": nodes,

@@ -206,10 +206,11 @@ def _row(record: Mapping[Any, Any], summary: Mapping[str, Any], *, label: str, h
 
 def _pick_names(cell: object) -> tuple[str, ...]:
     found = [name.strip() for name in cell.split(",")] if isinstance(cell, str) else []
-    return tuple(sorted(filter(None, found), key=_pick_order))
+    return tuple(sorted(filter(None, found), key=pick_order))
 
 
-def _pick_order(name: str) -> tuple[int, str]:
+def pick_order(name: str) -> tuple[int, str]:
+    """Sorts names of picks: those that are known in their order, then others."""
     return (PICK_NAMES.index(name) if name in PICK_NAMES else len(PICK_NAMES), name)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.objectives import drop_from
-from autoselect.domain.words import amount, counted, lost, said
+from autoselect.domain.words import amount, between, counted, lost, said
 from autoselect.runs.records import Heldout, Scores
 from autoselect.study.finishing.certainty import Confidence
 from autoselect.study.references import Reference
@@ -52,8 +52,8 @@ def sentences(found: Findings) -> str:
     named = [r for r in found.references if r.name in ("float", "fiq", REPAIRED)]
     unseen = all(sha in found.heldout for sha in (own.sha256, *(r.sha256 for r in named)))
     parts = [
-        _whole_models(found, named, unseen),
         _recommended(found, own, confidence, unseen),
+        _whole_models(found, named, unseen),
         _sure(found, confidence),
     ]
     if not found.feasible:
@@ -72,14 +72,14 @@ def far_from_float(scores: Scores | None) -> list[str]:
 
 
 def _whole_models(found: Findings, named: Sequence[Reference], unseen: bool) -> str:
-    parts = []
+    parts, base = [], math.nan
     for reference in named:
         score = found.heldout[reference.sha256].score if unseen else reference.metric
         if score is None:
             continue
         if reference.name == "float":
-            base, where = score, "held-out" if unseen else "search"
-            parts.append(f"On the {where} samples the float model scores {said(score, found.metric)}")
+            base = score
+            parts.append(f"The float model scores {said(score, found.metric)}")
         else:
             repaired = "" if reference.name == "fiq" else " with repairs"
             drop = drop_from(base, score, found.yardstick.direction)
@@ -93,8 +93,8 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
     if measured is not None and measured.drop is not None:
         drop = measured.drop
         if measured.drop_low is not None and measured.drop_high is not None:
-            ends = (amount(end, found.metric) for end in (measured.drop_low, measured.drop_high))
-            interval = f" (95 % interval of the loss: {' to '.join(ends)})"
+            ends = between(measured.drop_low, measured.drop_high, found.metric)
+            interval = f" (95 % interval of the loss: {ends})"
     ops = (
         f"{counted(own.float_ops, 'float op')} in {counted(own.segments, 'segment')}"
         if own.float_ops
@@ -102,7 +102,8 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
     )
     idle = [f"`{name}`" for name, scores in found.picks.items() if scores.float_macs_share >= 1.0]
     alone = f" On an integer-only accelerator nothing of {' and '.join(idle)} runs." if idle else ""
-    return f"Recommended is {confidence.id}: it {lost(drop, found.metric)}{interval}, with {ops}.{alone}"
+    where = "held-out" if unseen else "search"
+    return f"Recommended is {confidence.id}: on the {where} samples it {lost(drop, found.metric)}{interval}, with {ops}.{alone}"
 
 
 def _sure(found: Findings, confidence: Confidence) -> str:
