@@ -198,9 +198,9 @@ def told(confidence: certainty.Confidence | None, heldout: dict[str, Heldout], *
 
 def test_the_verdict_goes_by_held_out_scores_where_there_are_any() -> None:
     assert told(SURE, HELDOUT) == (
-        "Recommended is aaaaaaaaaa: on the held-out samples it loses 0.3 points (95 % interval of the loss: -0.5 to 1.1 "
-        "points), with 5 float ops in 2 segments. The float model scores 92.0 % accuracy, the all-integer model loses "
-        "17.0 points. With 95 % confidence it loses at most 0.8 points; allowed is 1.0 point. "
+        "Recommended is aaaaaaaaaa: on the held-out samples it loses 0.3 points (95 % interval of the loss: "
+        "-0.5 to 1.1 points), with 5 float ops in 2 segments. The float model scores 92.0 % accuracy, the all-integer "
+        "model loses 17.0 points. With 95 % confidence it loses at most 0.8 points; allowed is 1.0 point. "
         "Resamples of the search samples recommend the same model in 83%."
     )
     unseen = {k: v for k, v in HELDOUT.items() if k != "fiq"}

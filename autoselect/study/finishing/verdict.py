@@ -103,7 +103,8 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
     idle = [f"`{name}`" for name, scores in found.picks.items() if scores.float_macs_share >= 1.0]
     alone = f" On an integer-only accelerator nothing of {' and '.join(idle)} runs." if idle else ""
     where = "held-out" if unseen else "search"
-    return f"Recommended is {confidence.id}: on the {where} samples it {lost(drop, found.metric)}{interval}, with {ops}.{alone}"
+    outcome = f"on the {where} samples it {lost(drop, found.metric)}{interval}, with {ops}"
+    return f"Recommended is {confidence.id}: {outcome}.{alone}"
 
 
 def _sure(found: Findings, confidence: Confidence) -> str:
