@@ -129,6 +129,17 @@ def test_bounds_are_measured_where_scoring_left_them() -> None:
     assert [(r.scores.drop_noise, r.scores.drop_bound) for r in found if r.scores] == [(0.003, 0.007), (0.004, 0.008)]
 
 
+def test_costs_are_weighed_by_float_and_where_float_has_none_by_the_most_of_all_members() -> None:
+    front = [
+        record(scored("a" * 4, 0.0, size_bytes=250, penalty=20.0, quantities={"npu_cycles": 30.0, "arena_bytes": 0.0})),
+        record(scored("b" * 4, 0.0, size_bytes=500, penalty=0.0, quantities={"npu_cycles": 120.0, "arena_bytes": 0.0})),
+    ]
+    columns = ("size_bytes", "penalty", "npu_cycles", "arena_bytes")
+    members = certainty.members_of(front, YARDSTICK, columns)
+    assert [m.costs for m in members] == [(0.25, 0.25, 0.25, 0.0), (0.5, 0.0, 1.0, 0.0)]
+    assert [m.costs for m in certainty.members_of(front, YARDSTICK)] == [(), ()]
+
+
 OBJECTIVES = (
     Objective(name="accuracy", direction="maximize"),
     Objective(name="size_bytes", direction="minimize"),
@@ -153,6 +164,18 @@ def test_a_front_shows_one_member_for_each_step_the_closest_to_float_and_all_pic
     assert ids(kept) == {"b", "c", "d"}
     assert front_members.worth_reading(front, OBJECTIVES, set(), dict.fromkeys(STEPS, 0.0)) == front
     assert front_members.worth_reading([], OBJECTIVES, set(), STEPS) == []
+
+
+def test_a_step_of_one_objective_thins_by_that_one_alone() -> None:
+    """A member whose outputs nobody compared with float's is not the closest."""
+    front = [
+        record(scored("a" * 4, 0.001, size_bytes=305, penalty=10.2, sqnr_db=math.nan)),
+        record(scored("b" * 4, 0.001, size_bytes=302, penalty=10.2, sqnr_db=20.0)),
+        record(scored("c" * 4, 0.001, size_bytes=309, penalty=10.1, sqnr_db=30.0)),
+    ]
+    assert ids(front_members.worth_reading(front[:2], OBJECTIVES, set(), {"size_bytes": 10.0})) == {"b"}
+    assert ids(front_members.worth_reading(front, OBJECTIVES, set(), {"size_bytes": 10.0})) == {"c"}
+    assert ids(front_members.worth_reading(front, OBJECTIVES, set(), {"size_bytes": 1.0})) == {"b", "c"}
 
 
 def test_a_step_worse_in_all_for_one_byte_is_not_shown() -> None:

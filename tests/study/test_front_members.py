@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,3 +60,36 @@ def test_luck_with_an_evaluator_does_not_hide_what_is_closer_to_float(
     front, feasible = front_of([record(i, *row, samples) for i, row in enumerate(rows)], OBJECTIVES, YARDSTICK)
     assert feasible
     assert {r.number for r in front} == expected
+
+
+def numbers(records: list[TrialRecord], limits: Constraints | None = None) -> tuple[set[int], bool]:
+    """Which are the front, and whether anything is feasible."""
+    front, feasible = front_of(records, OBJECTIVES, replace(YARDSTICK, constraints=limits or Constraints()))
+    return {r.number for r in front}, feasible
+
+
+def limited(records: list[TrialRecord], limits: Constraints) -> list[TrialRecord]:
+    """The records as a search with these limits has them."""
+    yardstick = replace(YARDSTICK, constraints=limits)
+    return [replace(r, violations=yardstick.violations(r.scores)) for r in records if r.scores]
+
+
+def test_only_limits_can_make_a_search_without_candidates_infeasible() -> None:
+    assert numbers([]) == (set(), True)
+    assert numbers([], Constraints(max_drop=0.1)) == (set(), False)
+
+
+def test_where_nothing_keeps_the_limits_the_least_excess_counts_and_no_slack_elsewhere() -> None:
+    limits = Constraints(max_size_bytes=100, max_penalty=50.0)
+    far, near = record(0, 7.0, 30.0, 120, 0.0, 9), record(1, 7.0, 30.0, 110, 50.0, 9)
+    better = record(2, 7.5, 30.0, 110, 50.0, 9)
+    assert numbers(limited([far, near], limits), limits) == ({1}, False)
+    assert numbers(limited([far, near, better], limits), limits) == ({2}, False)
+
+
+def test_what_costs_as_much_as_float_is_a_member_only_where_there_is_nothing_else() -> None:
+    float_again, whole = record(0, 8.0, 99.0, 400, 80.0, 9), record(1, 6.0, 20.0, 100, 0.0, 9)
+    assert numbers([float_again, whole]) == ({1}, True)
+    assert numbers([float_again]) == ({0}, True)
+    for cheaper in (record(0, 8.0, 99.0, 399, 80.0, 9), record(0, 8.0, 99.0, 400, 79.0, 9)):
+        assert numbers([cheaper, whole]) == ({0, 1}, True)
