@@ -94,6 +94,14 @@ def test_an_output_that_is_no_number_is_refused_among_many(name: str) -> None:
         )
 
 
+@pytest.mark.parametrize("name", [n for n in METRIC_NAMES if make_metric(n).needs_targets])
+def test_targets_that_are_needed_are_missed_among_many(name: str) -> None:
+    """No output suits every metric: one score per class for most, a map for mean IoU."""
+    outputs = one(np.ones((3, 1, 2, 2, 7) if name == "mean_iou" else (3, 1, 7)))
+    with pytest.raises(DataError, match="a target for every sample, got none"):
+        make_metric(name).observe_block(outputs, None, None)
+
+
 # ------------------------------------------------------------------------------------------ catalogue
 
 TRAITS = {

@@ -125,6 +125,13 @@ def test_a_first_look(ours: np.ndarray, direction: Literal["maximize", "minimize
     assert Race(made, rivals, direction, goal=goal, confidence=0.9).is_lost(rows, 0) is lost
 
 
+@pytest.mark.parametrize(("best", "lost"), [(1.0, False), (None, True)], ids=["hits are known", "as seen"])
+def test_a_hit_that_nobody_had_so_far_can_still_come_where_hits_are_known(best: float | None, lost: bool) -> None:
+    """Neither the candidate nor its rival has hit, and one hit would do; unless no sample can be hit."""
+    race = Race(schedule(EASIER, 1), [column(NO_HIT)], "maximize", goal=1 / 80, confidence=0.9, best=best)
+    assert race.is_lost(column(NO_HIT), 0) is lost
+
+
 def test_the_rival_that_is_most_alike_decides() -> None:
     """Beside one that answers at random nothing is sure; beside its twin the candidate's score is known."""
     made = schedule(np.arange(0.0, -400.0, -1.0), 0)
