@@ -6,6 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ import pytest
 import zoo
 
 from autoselect.domain.arena import peak_activation_bytes
-from autoselect.domain.graph import OpKind
+from autoselect.domain.graph import Op, OpKind, Tensor
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize.building.blueprint import Blueprint
+from autoselect.errors import BuildError
+from autoselect.quantize.building import parts
+from autoselect.quantize.building.blueprint import Blueprint, Choice, Cost, Part
 from autoselect.quantize.preparing import normalise
 from autoselect.scoring.fragmentation import PenaltyWeights, fragmentation
 from autoselect.tflite import editing, reader
@@ -288,3 +291,83 @@ def test_an_output_that_float_ops_write_and_read_has_the_interfaces_type(io_type
 def test_outputs_of_equal_constants_keep_their_names(make: Callable[[], zoo.Prepared]) -> None:
     built = make().builder.build(Recipe())
     assert [spec.key for spec in reader.read_interface(built.content).outputs][1:] == ["first", "second"]
+
+
+# --------------------------------------------------------------------------------- what no model above has
+
+READS = {
+    "each after what it reads": ([(), (0,), (1,)], [0, 1, 2]),
+    "one before what it reads": ([(2,), (), ()], [2, 0, 1]),
+    "each before what it reads": ([(1,), (2,), ()], [2, 1, 0]),
+    "two before what both read": ([(3,), (3,), (), ()], [3, 0, 1, 2]),
+    "in whatever form": ([(~2,), (), ()], [2, 0, 1]),
+}
+
+
+def ordered(reads: list[tuple[int, ...]]) -> list[int]:
+    """The order of ops of which each writes the value of its number and, in its second form, reads these values."""
+    drafts: Any = [
+        (i, {form: SimpleNamespace(part=SimpleNamespace(reads=row)) for form, row in (("a", ()), ("b", values))}, (i,))
+        for i, values in enumerate(reads)
+    ]
+    slots: Any = SimpleNamespace(value_of=range(len(reads)))
+    return parts._order(drafts, slots)
+
+
+@pytest.mark.parametrize(("reads", "order"), READS.values(), ids=READS)
+def test_ops_come_after_what_any_form_of_them_reads_and_else_stay_in_place(
+    reads: list[tuple[int, ...]], order: list[int]
+) -> None:
+    assert ordered(reads) == order
+
+
+@pytest.mark.parametrize("reads", [[(1,), (0,)], [(1,), (2,), (0,)]], ids=["two", "three"])
+def test_ops_that_wait_for_each_other_are_refused(reads: list[tuple[int, ...]]) -> None:
+    with pytest.raises(BuildError, match="wait for each other"):
+        ordered(reads)
+
+
+def part(op_type: str, kind: OpKind, reads: tuple[int, ...], writes: tuple[int, ...], own: int) -> Part:
+    record = Op(op_type=op_type, kind=kind, inputs=reads, constants=(), outputs=writes, macs=0)
+    return Part("float" if kind is OpKind.FLOAT else "integer", 0, reads, writes, Cost(own, 0), record)
+
+
+def test_an_op_on_shapes_reads_what_is_there_and_one_with_an_effect_stays() -> None:
+    """Values 0 to 3: the input, what a node makes of it (slots 1 and 2: integers, float), its shape, what nobody reads.
+
+    The last op keeps the shape somewhere and writes nothing.
+    """
+    integer, in_float = (part("TANH", kind, (0,), (w,), 0) for kind, w in ((OpKind.INTEGER, 1), (OpKind.FLOAT, 2)))
+    rest = [
+        (part("SHAPE", OpKind.NEUTRAL, (~1,), (3,), 0), (2,)),
+        (part("NEG", OpKind.NEUTRAL, (3,), (4,), 4096), (3,)),
+        (part("ASSIGN_VARIABLE", OpKind.NEUTRAL, (3,), (), 0), ()),
+    ]
+    blueprint = Blueprint(
+        nodes=(0,),
+        choices=(
+            Choice(integer, in_float, None, False, (1,)),
+            *(Choice(made, None, None, not values, values) for made, values in rest),
+        ),
+        indices=(0, 1, 2, 3),
+        place_of=(0,),
+        tensors=tuple(Tensor(name=str(i), dtype="x", shape=(1,), is_constant=False, size_bytes=1) for i in range(5)),
+        value_of=(0, 1, 1, 2, 3),
+        inputs=(0,),
+        given=(0,),
+        outputs=(),
+        own_costs=(Cost(0, 0),) * 5,
+        conversions={},
+        frame=Cost(0, 0),
+        item_bytes=(),
+    )
+    for denied, slot in (([], 1), ([0], 2)):
+        plan = blueprint.plan(denied, "float")
+        assert [(op.op_type, op.inputs) for op in plan.graph.ops] == [
+            ("TANH", (0,)),
+            ("SHAPE", (slot,)),
+            ("ASSIGN_VARIABLE", (3,)),
+        ]
+        assert plan.places == {0: 0, 1: 1, 3: 2}
+        assert plan.kinds == (("integer", "float")[len(denied)],)
+        assert plan.size_bytes < 4096

@@ -6,13 +6,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import zoo
 from fakes import table
 
 from autoselect.cases.events import ignore
 from autoselect.cases.settings import make_settings
+from autoselect.domain.arena import peak_activation_bytes
+from autoselect.domain.recipe import Recipe
 from autoselect.errors import ScoreError
+from autoselect.scoring.target_file import read_target
+from autoselect.scoring.target_penalty import on_target, refusal
 from autoselect.study.proposing.problem import Atom
-from autoselect.study.setup.problem import probe_samples, probed
+from autoselect.study.setup.problem import forecaster, probe_samples, probed
 
 
 @pytest.mark.parametrize(
@@ -66,3 +71,49 @@ def test_more_units_than_are_probed_are_told() -> None:
     (remark,) = remarks
     assert remark.startswith("The 201 units of this model were not tried one by one, which is done for up to 200")
     assert try_alone([[0.1]] * 200, 200)[1] == ()
+
+
+DENIED = {
+    "nothing": ([], []),
+    "hybrid": ([6], []),
+    "float": ([2, 6], [6]),
+    "both": ([0, 3, 6], [3]),
+    "all": ([*range(8)], []),
+}
+MICRO = ("ethos-u55-128", "tflm")
+
+
+@pytest.mark.parametrize(("denied", "in_float"), DENIED.values(), ids=DENIED)
+@pytest.mark.parametrize("target", ["integer-only", "litert-cpu", *MICRO])
+def test_a_forecast_says_what_the_target_makes_of_the_file(target: str, denied: list[int], in_float: list[int]) -> None:
+    prepared, profile = zoo.cnn().prepared, read_target(target)
+    objectives = ("accuracy", "size", "segments", "arena_bytes")
+    layers: Any = SimpleNamespace(nodes=prepared.nodes)
+    forecast = forecaster(prepared.builder.blueprint(Recipe()), layers, make_settings(objectives=objectives), profile)
+    nodes, float_nodes = (frozenset(prepared.nodes[i].name for i in chosen) for chosen in (denied, in_float))
+    recipe = Recipe(denylisted_nodes=nodes, float_nodes=float_nodes)
+
+    found = forecast(recipe.denylisted_nodes, recipe.float_nodes)
+    built = prepared.builder.build(recipe)
+
+    assert found.size_bytes == len(built.content)
+    assert found.penalty == on_target(built.graph, profile).penalty
+    assert found.refusal == refusal(built.graph, profile)
+    assert (found.refusal is not None) == (target in MICRO and "hybrid" in found.kinds)
+    assert found.kinds == tuple(built.kinds[node.name] for node in prepared.nodes)
+    segments = on_target(built.graph, profile).segments
+    assert found.figures == {"segments": segments, "arena_bytes": peak_activation_bytes(built.graph)}
+
+
+def test_forecasts_with_one_key_are_of_one_file() -> None:
+    prepared = zoo.cnn().prepared
+    layers: Any = SimpleNamespace(nodes=prepared.nodes)
+    forecast = forecaster(prepared.builder.blueprint(Recipe()), layers, make_settings(), read_target())
+    names = [node.name for node in prepared.nodes]
+    files: dict[object, set[bytes]] = {}
+    for nodes in map(frozenset, ([], names[:1], names[1:2], names[:2], names[2:], names)):
+        for floats in (frozenset[str](), nodes):
+            recipe = Recipe(denylisted_nodes=nodes, float_nodes=floats)
+            files.setdefault(forecast(nodes, floats).key, set()).add(prepared.builder.build(recipe).content)
+    assert len(files) > 6
+    assert {len(contents) for contents in files.values()} == {1}
