@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scipy.stats import norm, sem
 
 from autoselect.scoring.intervals import confidence_interval
 from autoselect.scoring.metrics import make_metric
+from autoselect.scoring.paired import paired_drop
 
 ACCURACY = make_metric("accuracy")
 ERROR = make_metric("mae")
@@ -77,6 +79,22 @@ def test_resamples_of_few_samples_are_not_too_narrow() -> None:
     drawn = [[metric.observe({"out": v.reshape(1, 1)}, 0, None) for v in rng.normal(size=10)] for _ in range(500)]
     found = [confidence_interval(metric, rows) for rows in drawn]
     assert np.mean([low <= 0.0 <= high for low, high in found]) >= 0.915
+
+
+def test_a_function_that_warns_is_not_heard_at_each_resample() -> None:
+    def mean(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+        warnings.warn("Few samples.", stacklevel=2)
+        return float(y_pred.mean())
+
+    metric, values = make_metric(mean, direction="maximize"), np.random.default_rng(8).normal(size=20)
+    rows, better = (
+        [metric.observe({"out": v.reshape(1, 1)}, 0, None) for v in row] for row in (values, values + np.arange(20))
+    )
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        confidence_interval(metric, rows)
+        paired_drop(metric, rows, better)
+    assert len(heard) == 2  # The scores of both models on all samples.
 
 
 def test_a_higher_level_is_wider() -> None:

@@ -382,6 +382,8 @@ DIVERGENCES = {
         0.5 * math.log(0.5) + 0.5 * math.log(0.5e10),
     ),
     "single unit": ([[0.25]], [[0.5]], entropy([0.5, 0.5], [0.75, 0.25])),
+    "single unit, surely class 0": ([[0.2]], [[0.0]], -math.log(0.8)),
+    "single unit, surely class 1": ([[0.8]], [[1.0]], -math.log(0.8)),
     "single logit": ([[-1.0]], [[2.0]], entropy([expit(-2), expit(2)], [expit(1), expit(-1)])),
     "two positions": ([[Q, P]], [[P, P]], entropy(P, Q) / 2),
 }
