@@ -173,9 +173,11 @@ def test_a_step_of_one_objective_thins_by_that_one_alone() -> None:
         record(scored("b" * 4, 0.001, size_bytes=302, penalty=10.2, sqnr_db=20.0)),
         record(scored("c" * 4, 0.001, size_bytes=309, penalty=10.1, sqnr_db=30.0)),
     ]
-    assert ids(front_members.worth_reading(front[:2], OBJECTIVES, set(), {"size_bytes": 10.0})) == {"b"}
-    assert ids(front_members.worth_reading(front, OBJECTIVES, set(), {"size_bytes": 10.0})) == {"c"}
-    assert ids(front_members.worth_reading(front, OBJECTIVES, set(), {"size_bytes": 1.0})) == {"b", "c"}
+    for others in ({}, {"accuracy": 0.0, "penalty": 0.0}):
+        wide, narrow = ({**others, "size_bytes": step} for step in (10.0, 1.0))
+        assert ids(front_members.worth_reading(front[:2], OBJECTIVES, set(), wide)) == {"b"}
+        assert ids(front_members.worth_reading(front, OBJECTIVES, set(), wide)) == {"c"}
+        assert ids(front_members.worth_reading(front, OBJECTIVES, set(), narrow)) == {"b", "c"}
 
 
 def test_a_step_worse_in_all_for_one_byte_is_not_shown() -> None:

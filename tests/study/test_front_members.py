@@ -87,6 +87,12 @@ def test_where_nothing_keeps_the_limits_the_least_excess_counts_and_no_slack_els
     assert numbers(limited([far, near, better], limits), limits) == ({2}, False)
 
 
+def test_where_something_keeps_the_limits_nothing_else_is_a_member() -> None:
+    limits = Constraints(max_size_bytes=100)
+    beyond, within = record(0, 8.0, 40.0, 101, 0.0, 9), record(1, 6.0, 20.0, 100, 0.0, 9)
+    assert numbers(limited([beyond, within], limits), limits) == ({1}, True)
+
+
 def test_what_costs_as_much_as_float_is_a_member_only_where_there_is_nothing_else() -> None:
     float_again, whole = record(0, 8.0, 99.0, 400, 80.0, 9), record(1, 6.0, 20.0, 100, 0.0, 9)
     assert numbers([float_again, whole]) == ({1}, True)
