@@ -178,6 +178,8 @@ def assert_forecasts(prepared: zoo.Prepared, base: Recipe, trials: int) -> None:
             "fragmentation": fragmentation(built.graph, WEIGHTS),
         }
         assert found == expected, (denied, in_float, fallback)
+        there = [(i, kind) for i, kind in enumerate(predicted.kinds) if kind != "folded"]
+        assert [i for i, kind in there if kind != "integer"] == [i for i, _ in there if i in denied]
         assert peak_activation_bytes(predicted.graph) == peak_activation_bytes(built.graph)
 
 
