@@ -132,6 +132,13 @@ def test_a_hit_that_nobody_had_so_far_can_still_come_where_hits_are_known(best: 
     assert race.is_lost(column(NO_HIT), 0) is lost
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_candidate_is_believed_to_do_as_its_rival_before_samples_say_so(seed: int) -> None:
+    """So that of a twin thirty samples tell, in whatever order, that it does not get nine further hits of eighty."""
+    race = Race(schedule(EASIER, seed), [column(EACH_FIFTH)], "maximize", goal=0.8 + 9 / 80, confidence=0.9, best=1.0)
+    assert race.is_lost(column(EACH_FIFTH), 0)
+
+
 def test_the_rival_that_is_most_alike_decides() -> None:
     """Beside one that answers at random nothing is sure; beside its twin the candidate's score is known."""
     made = schedule(np.arange(0.0, -400.0, -1.0), 0)

@@ -81,6 +81,16 @@ def test_kinds_are_compared_node_by_node(kinds: dict[str, str], told: str) -> No
     )
 
 
+def test_a_build_that_is_unlike_its_forecast_is_no_twin_of_others_from_then_on() -> None:
+    problem = problem_of(None)
+    recipe, twin = (Recipe(denylisted_nodes=frozenset(nodes)) for nodes in ({"b"}, {"b", "idle"}))
+    keys = [problem.forecast(problem.mask_of(r.denylisted_nodes)).key for r in (recipe, twin)]
+    assert keys[0] == keys[1]
+    assert check_of(problem).difference(recipe, reply({})) == "it has 100 bytes, not 110"
+    keys = [problem.forecast(problem.mask_of(r.denylisted_nodes)).key for r in (recipe, twin)]
+    assert keys[0] != keys[1]
+
+
 OTHERS = {
     "another fallback": Recipe(denylisted_nodes=frozenset("b"), fallback="float"),
     "other repairs": Recipe(denylisted_nodes=frozenset("b"), repairs=("bias",)),
