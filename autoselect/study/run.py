@@ -15,9 +15,10 @@ from autoselect.cases.prepare import Case, prepare_case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.layers import COLUMNS
 from autoselect.domain.objectives import Objective
+from autoselect.domain.picks import DEFAULT_DROPS
 from autoselect.domain.quantities import BY_COLUMN, objectives_of
 from autoselect.domain.search_space import BoundSpace
-from autoselect.domain.words import amount
+from autoselect.domain.words import asked, lost_at_most
 from autoselect.errors import (
     PreparationError,
     RunFolderError,
@@ -291,6 +292,8 @@ def _stop(request: Request, yardstick: Yardstick, root: Path, pool: WorkerPool) 
     def reason(scored: Sequence[Scores]) -> str | None:
         if not settings.early_exit or settings.keep_float:
             return None
+        if request.metric_name in DEFAULT_DROPS and settings.max_drop is None:
+            return None  # Float is perfect by such a metric, and nobody said how close is close enough.
         if not all(BY_COLUMN[column].integers_are_best for column in settings.cost_columns):
             return None
         integer = min((s for s in scored if s.float_ops == 0), key=lambda s: (s.drop, s.sha256), default=None)
@@ -306,9 +309,8 @@ def _stop(request: Request, yardstick: Yardstick, root: Path, pool: WorkerPool) 
         if not bound <= yardstick.allowed_drop:
             return None
         return (
-            f"the all-integer model is good enough: with 95 % confidence it loses at most "
-            f"{amount(max(bound, 0.0), request.metric_name)} against float; allowed is "
-            f"{amount(yardstick.allowed_drop, request.metric_name)}"
+            "the all-integer model is good enough: with 95 % confidence it "
+            f"{lost_at_most(bound, request.metric_name)}; {asked(yardstick.allowed_drop, request.metric_name)}"
         )
 
     return reason

@@ -20,9 +20,23 @@ def test_a_drop_in_words(metric: str, drop: float, expected: str) -> None:
     assert words.lost(drop, metric) == expected
 
 
+def test_closeness_is_said_as_it_is() -> None:
+    assert words.lost(166.3, "sqnr_db") == "has 33.7 dB"
+    assert words.lost_at_most(166.3, "sqnr_db") == "has at least 33.7 dB"
+    assert words.asked(180.0, "sqnr_db") == "20 dB are asked for"
+    assert words.between(151.0, 167.0, "sqnr_db") == "33 to 49 dB"
+
+
+def test_bounds_and_limits_in_words() -> None:
+    assert words.lost_at_most(0.012, "accuracy") == "loses at most 1.2 points"
+    assert words.lost_at_most(-0.012, "accuracy") == "loses at most 0.0 points"
+    assert words.asked(0.01, "accuracy") == "allowed is 1.0 point"
+    assert words.between(-0.005, 0.003, "accuracy") == "-0.5 to 0.3 points"
+
+
 def test_scores_numbers_and_names() -> None:
     assert words.said(0.928, "accuracy") == "92.8 % accuracy"
-    assert words.said(31.4159, "psnr") == "31.42 psnr"
+    assert words.said(31.4159, "psnr") == "31.42 dB"
     assert words.amount(-0.02, "agreement") == "-2.0 points"
     assert words.label("my_package.scores:rmse") == "rmse"
     assert [words.counted(n, "node") for n in (1, 3000)] == ["1 node", "3,000 nodes"]

@@ -223,7 +223,7 @@ def told(confidence: certainty.Confidence | None, heldout: dict[str, Heldout], *
 
 def test_the_verdict_goes_by_held_out_scores_where_there_are_any() -> None:
     assert told(SURE, HELDOUT) == (
-        "Recommended is aaaaaaaaaa: on the held-out samples it loses 0.3 points (95 % interval of the loss: "
+        "Recommended is aaaaaaaaaa: on the held-out samples it loses 0.3 points (95 % interval: "
         "-0.5 to 1.1 points), with 5 float ops in 2 segments. The float model scores 92.0 % accuracy, the all-integer "
         "model loses 17.0 points. With 95 % confidence it loses at most 0.8 points; allowed is 1.0 point. "
         "Resamples of the search samples recommend the same model in 83%."
@@ -234,8 +234,8 @@ def test_the_verdict_goes_by_held_out_scores_where_there_are_any() -> None:
 
 def test_the_verdict_says_what_the_samples_cannot_show() -> None:
     assert (
-        "These 250 search samples cannot show that a model loses less than 2.5 points; allowed is 1.0 point. It comes "
-        "closest. About 1,100 samples would show that it does." in told(UNSURE, HELDOUT)
+        "By these 250 search samples no model is sure to lose less: the best loses at most 2.5 points; allowed is 1.0 "
+        "point. It comes closest. About 1,100 samples would show that it does." in told(UNSURE, HELDOUT)
     )
     assert "no interval is known" in told(BLIND, HELDOUT)
     assert told(None, {}) == "No candidate was scored."

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.objectives import drop_from
-from autoselect.domain.words import amount, between, counted, lost, said
+from autoselect.domain.words import asked, between, counted, lost, lost_at_most, said
 from autoselect.runs.records import Heldout, Scores
 from autoselect.study.finishing.certainty import Confidence
 from autoselect.study.references import Reference
@@ -94,7 +94,7 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
         drop = measured.drop
         if measured.drop_low is not None and measured.drop_high is not None:
             ends = between(measured.drop_low, measured.drop_high, found.metric)
-            interval = f" (95 % interval of the loss: {ends})"
+            interval = f" (95 % interval: {ends})"
     ops = (
         f"{counted(own.float_ops, 'float op')} in {counted(own.segments, 'segment')}"
         if own.float_ops
@@ -108,19 +108,18 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
 
 
 def _sure(found: Findings, confidence: Confidence) -> str:
-    allowed = amount(found.yardstick.allowed_drop, found.metric)
+    allowed = asked(found.yardstick.allowed_drop, found.metric)
     if math.isnan(confidence.bound):
         return "An evaluator gives one number a model, so no interval is known: check the model on data of your own."
     again = ""
     if not math.isnan(confidence.resampled):
         again = f" Resamples of the search samples recommend the same model in {confidence.resampled:.0%}."
     if confidence.certified:
-        most = amount(max(confidence.bound, 0.0), found.metric)
-        return f"With 95 % confidence it loses at most {most}; allowed is {allowed}.{again}"
+        return f"With 95 % confidence it {lost_at_most(confidence.bound, found.metric)}; {allowed}.{again}"
     needed = ""
     if confidence.samples_needed is not None:
         needed = f" About {confidence.samples_needed:,} samples would show that it does."
     return (
-        f"These {found.samples:,} search samples cannot show that a model loses less than "
-        f"{amount(confidence.least_bound, found.metric)}; allowed is {allowed}. It comes closest.{needed}{again}"
+        f"By these {found.samples:,} search samples no model is sure to lose less: the best "
+        f"{lost_at_most(confidence.least_bound, found.metric)}; {allowed}. It comes closest.{needed}{again}"
     )
