@@ -118,7 +118,7 @@ def _sure(found: Findings, confidence: Confidence) -> str:
         return f"With 95 % confidence it {lost_at_most(confidence.bound, found.metric)}; {allowed}.{again}"
     needed = ""
     if confidence.samples_needed is not None:
-        needed = f" About {confidence.samples_needed:,} samples would show that it does."
+        needed = f" About {confidence.samples_needed:,} samples would be enough to show that it keeps to that."
     return (
         f"By these {found.samples:,} search samples no model is sure to lose less: the best "
         f"{lost_at_most(confidence.least_bound, found.metric)}; {allowed}. It comes closest.{needed}{again}"
