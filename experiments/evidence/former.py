@@ -11,6 +11,7 @@ from statistics import NormalDist
 import numpy as np
 
 from autoselect.domain.objectives import Direction, Objective, losses
+from autoselect.scoring.racing import Schedule
 
 _SHARES = (4.0, 3.0, 2.0, 1.0)
 """How many samples the strata give to a block, hardest first, until one has no more: differences between candidates
@@ -23,29 +24,6 @@ _LAST_SHARE = 0.85
 """No look after this share of the samples but the one at all of them: there is too little left to save."""
 _EXPECTED_COUNT = 32
 """Samples of a stratum that the expected variance counts for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Schedule:
-    """In which order samples are seen, and after how many there is a look.
-
-    Attributes:
-        order: Every sample number once, shape (n_samples,), int64; the order in which they are seen.
-        strata: Stratum of each sample, shape (n_samples,), int64, in sample order; 0 is the hardest.
-        looks: How many samples are seen at each look, rising; the last one is all of them.
-    """
-
-    order: np.ndarray
-    strata: np.ndarray
-    looks: tuple[int, ...]
-
-    def seen(self, look: int) -> np.ndarray:
-        """Numbers of the samples seen at a look, shape (looks[look],), int64."""
-        return self.order[: self.looks[look]]
-
-    def block(self, look: int) -> np.ndarray:
-        """Numbers of the samples seen at a look but not at the one before it."""
-        return self.order[self.looks[look - 1] if look else 0 : self.looks[look]]
 
 
 def schedule(hardness: np.ndarray, seed: int) -> Schedule:

@@ -15,7 +15,6 @@ from statistics import NormalDist
 import numpy as np
 
 from autoselect.cases import evidence_jobs
-from autoselect.domain.evidence import shrunk
 from autoselect.domain.picks import FrontMember, passing, recommended
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
@@ -72,11 +71,9 @@ def expected_drops(members: Sequence[Scores], drops: np.ndarray | None = None) -
     if known.sum() < _FEWEST:
         return own, widths
     link = fit_link(closeness[known], own[known])
-    predicted = np.interp(closeness[known], link.xs, link.ys)
-    spread = np.interp(closeness[known], link.grid, link.spreads)
     noise = np.array([s.drop_noise if s.samples else math.inf for s in members])[known]
     found, beyond = own.copy(), widths.copy()
-    found[known] = shrunk(own[known], predicted, spread, np.where(np.isinf(noise), spread, noise))
+    found[known], spread = link.without_noise(closeness[known], own[known], noise)
     beyond[known] = np.where(np.isinf(noise), _ONE_SIDED * spread, widths[known])
     return found, beyond
 

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 from scipy.special import ndtr, ndtri
 
+from autoselect.domain.evidence import shrunk
 from autoselect.domain.pareto import hypervolume, non_dominated
 from autoselect.study.proposing import constants
 from autoselect.study.proposing.surrogate import Belief
@@ -43,6 +44,24 @@ class Link:
         Where all outputs are wrong, or all are right, the loss hardly varies; half way it does.
         """
         return np.asarray(np.interp(_points(belief), self.grid, self.spreads))
+
+    def without_noise(
+        self, log_divergences: np.ndarray, losses: np.ndarray, noise: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Measured losses without their noise, as far as closeness tells: a lucky score is luck.
+
+        Args:
+            log_divergences: Shape (n,), finite.
+            losses: As measured, shape (n,).
+            noise: Standard error of each, shape (n,); NaN where unknown: such a loss stays as it is. Infinite where
+                what losses of equally close candidates differ by stands for it.
+
+        Returns:
+            The losses, and how far measured ones lie around those that closeness predicts, each of shape (n,).
+        """
+        spread = np.interp(log_divergences, self.grid, self.spreads)
+        predicted = np.interp(log_divergences, self.xs, self.ys)
+        return shrunk(losses, predicted, spread, np.where(np.isinf(noise), spread, noise)), spread
 
 
 def fit_link(log_divergences: np.ndarray, losses: np.ndarray, weights: np.ndarray | None = None) -> Link:

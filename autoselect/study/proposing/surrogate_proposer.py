@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from autoselect.domain.evidence import shrunk
 from autoselect.domain.pareto import non_dominated
 from autoselect.study.proposing import constants, mutation
 from autoselect.study.proposing.costs import CostModel
@@ -279,12 +278,10 @@ class _Ask:
 
 
 def _latent(scored: Sequence[Seen], link: Link) -> np.ndarray:
-    """Losses without their noise, as far as closeness tells: what a lucky score would win, the front loses."""
+    """Losses without their noise; what is not known to be close stays as it is."""
     closeness, own, noise = np.array([(s.log_divergence, s.loss, s.noise) for s in scored], dtype=np.float64).T
     known = np.isfinite(closeness)
-    predicted = np.where(known, np.interp(closeness, link.xs, link.ys), own)
-    spread = np.where(known, np.interp(closeness, link.grid, link.spreads), 0.0)
-    return shrunk(own, predicted, spread, np.where(known, noise, np.nan))
+    return np.where(known, link.without_noise(closeness, own, noise)[0], own)
 
 
 def _noise_of(scored: Sequence[Seen]) -> float:
