@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "agreement"})
 """Metrics that are said in per cent, and whose differences are points."""
 CLOSENESS = "sqnr_db"
@@ -63,6 +65,11 @@ def _unit(metric: str) -> str:
 def label(metric: str) -> str:
     """The metric's name as a heading: without the module of ``package.module:function``."""
     return metric.rpartition(":")[2]
+
+
+def listed(parts: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
 def counted(count: int, noun: str) -> str:

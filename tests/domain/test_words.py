@@ -38,5 +38,6 @@ def test_scores_numbers_and_names() -> None:
     assert words.said(0.928, "accuracy") == "92.8 % accuracy"
     assert words.said(31.4159, "psnr") == "31.42 dB"
     assert words.amount(-0.02, "agreement") == "-2.0 points"
+    assert [words.listed(list("abc")[:n]) for n in (0, 1, 2, 3)] == ["", "a", "a and b", "a, b and c"]
     assert words.label("my_package.scores:rmse") == "rmse"
     assert [words.counted(n, "node") for n in (1, 3000)] == ["1 node", "3,000 nodes"]

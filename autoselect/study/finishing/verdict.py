@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.objectives import drop_from
-from autoselect.domain.words import asked, between, counted, lost, lost_at_most, said
+from autoselect.domain.words import asked, between, counted, listed, lost, lost_at_most, said
 from autoselect.runs.records import Heldout, Scores
 from autoselect.study.finishing.certainty import Confidence
 from autoselect.study.references import Reference
@@ -101,7 +101,7 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
         else "no float op"
     )
     idle = [f"`{name}`" for name, scores in found.picks.items() if scores.float_macs_share >= 1.0]
-    alone = f" On an integer-only accelerator nothing of {' and '.join(idle)} runs." if idle else ""
+    alone = f" On an integer-only accelerator nothing of {listed(idle)} runs." if idle else ""
     where = "held-out" if unseen else "search"
     outcome = f"on the {where} samples it {lost(drop, found.metric)}{interval}, with {ops}"
     return f"Recommended is {confidence.id}: {outcome}.{alone}"
