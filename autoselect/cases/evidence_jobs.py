@@ -17,7 +17,6 @@ from autoselect.domain.objectives import drop_from
 from autoselect.errors import MetricError
 from autoselect.scoring import evaluate
 from autoselect.scoring import paired as pairs
-from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.paired import PairedDrop
 from autoselect.scoring.user_metric import UserMetric
 
@@ -25,7 +24,7 @@ _RESAMPLES = 200
 
 
 def paired(root: Path, sha256: str, part: str = "search", comparisons: int = 1) -> PairedDrop | None:
-    """What a scored candidate loses against float on a part; None with an evaluator, whose samples nobody sees.
+    """What a scored candidate loses against float on a part; None with an evaluator that returns one number.
 
     Args:
         root: A case.
@@ -34,22 +33,22 @@ def paired(root: Path, sha256: str, part: str = "search", comparisons: int = 1) 
         comparisons: How many candidates' intervals shall hold together.
     """
     case = open_case(root)
-    if case.scoring.metric is None:
+    ours, theirs = (_rows(case, key, part) for key in (sha256, FLOAT))
+    if case.scoring.metric is None and len(ours) < 2:
         return None
-    ours, theirs = (_rows(case, case.scoring.metric, key, part) for key in (sha256, FLOAT))
-    return pairs.paired_drop(case.scoring.metric, ours, theirs, comparisons=comparisons)
+    return pairs.paired_drop(case.scoring.pairs, ours, theirs, comparisons=comparisons)
 
 
 def paired_noise(root: Path, one: str, other: str) -> float:
     """Standard error of what the scores of two candidates differ by on the search samples, sample by sample.
 
     Returns:
-        0 where it is not known: with an evaluator, and where a candidate's rows were not kept.
+        0 where it is not known: with an evaluator that returns one number, and where a candidate's rows were not kept.
     """
     case = open_case(root)
-    if case.scoring.metric is None or not all(case.files.rows(key).exists() for key in (one, other)):
+    if not all(case.files.rows(key).exists() for key in (one, other)):
         return 0.0
-    found = pairs.paired_drop(case.scoring.metric, *(np.load(case.files.rows(key)) for key in (one, other))).error
+    found = pairs.paired_drop(case.scoring.pairs, *(np.load(case.files.rows(key)) for key in (one, other))).error
     return found if np.isfinite(found) else 0.0
 
 
@@ -57,15 +56,17 @@ def resampled_drops(root: Path, candidates: Sequence[str]) -> np.ndarray:
     """Drops of candidates on resamples of the search samples, the same resamples for all.
 
     Returns:
-        Shape (n_resamples, n_candidates), in the metric's units; no rows with an evaluator or a function of the user's,
-        of which nobody knows what it costs, and where the metric is not defined on a resample.
+        Shape (n_resamples, n_candidates), in the metric's units; no rows with an evaluator that returns one number,
+        with a function of the user's, whose cost nobody knows, and where the metric is not defined on a resample.
     """
     case = open_case(root)
-    metric = case.scoring.metric
-    if metric is None or isinstance(metric, UserMetric):
+    metric = case.scoring.pairs
+    if isinstance(metric, UserMetric):
         return np.zeros((0, len(candidates)))
-    theirs = _rows(case, metric, FLOAT, "search")
-    ours = [_rows(case, metric, key, "search") for key in candidates]
+    theirs = _rows(case, FLOAT, "search")
+    if len(theirs) < 2:
+        return np.zeros((0, len(candidates)))
+    ours = [_rows(case, key, "search") for key in candidates]
     rng = np.random.default_rng(0)
     found = []
     for _ in range(_RESAMPLES):
@@ -79,19 +80,26 @@ def resampled_drops(root: Path, candidates: Sequence[str]) -> np.ndarray:
 
 
 def samples_needed(root: Path, sha256: str, allowed_drop: float) -> int | None:
-    """How many samples would show that a candidate keeps a drop: :func:`autoselect.scoring.paired.samples_needed`."""
+    """How many samples would show that a candidate keeps a drop: :func:`autoselect.scoring.paired.samples_needed`.
+
+    One that seems to lose more will never show that. Then the answer is for a model that differs from float as much as
+    this one, but loses nothing.
+    """
     case = open_case(root)
-    metric = case.scoring.metric
-    if metric is None:
-        return None
-    ours, theirs = (_rows(case, metric, key, "search") for key in (sha256, FLOAT))
-    needed = pairs.samples_needed(metric, ours, theirs, allowed=allowed_drop)
-    return math.ceil(needed) if math.isfinite(needed) else None
+    metric = case.scoring.pairs
+    ours, theirs = (_rows(case, key, "search") for key in (sha256, FLOAT))
+    for balanced in (False, True):
+        needed = pairs.samples_needed(metric, ours, theirs, allowed=allowed_drop, balanced=balanced)
+        if math.isfinite(needed):
+            return math.ceil(needed)
+    return None
 
 
-def _rows(case: OpenCase, metric: Metric, sha256: str, part: str) -> np.ndarray:
+def _rows(case: OpenCase, sha256: str, part: str) -> np.ndarray:
     path = case.files.rows(sha256, part)
     if path.exists():
         return np.asarray(np.load(path))
     runner = case.runner(sha256)
-    return evaluate.observe(runner, case.part(part), [metric], case.reference(part))[0]
+    if case.scoring.evaluator is not None:
+        return evaluate.call_evaluator(case.scoring.evaluator, runner, split=part)
+    return evaluate.observe(runner, case.part(part), [case.scoring.pairs], case.reference(part))[0]

@@ -18,6 +18,7 @@ from autoselect.cases.files import CaseFiles
 from autoselect.cases.measuring import Measuring
 from autoselect.cases.prepared import Prepared, load_prepared
 from autoselect.data.samples import SampleStore
+from autoselect.domain.objectives import Direction
 from autoselect.domain.targets import Target
 from autoselect.isolation.worker import kept
 from autoselect.quantize.building.build import Builder
@@ -25,6 +26,7 @@ from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate
 from autoselect.scoring.metric_base import Metric
+from autoselect.scoring.user_metric import EvaluatorMean
 from autoselect.tflite.runner import Runner
 
 
@@ -33,7 +35,7 @@ class Scoring:
     """How candidates of a case are scored; exactly one of metric and evaluator is set.
 
     ``fidelity`` compares with the float model whatever the metric is: on few samples it tells candidates apart
-    that a metric cannot. Candidates that ``target`` refuses are not scored.
+    that a metric cannot. Candidates that ``target`` refuses are not scored. ``direction`` is the evaluator's.
     """
 
     metric: Metric | None
@@ -42,6 +44,12 @@ class Scoring:
     target: Target
     compiling: Compiling | None = None
     measuring: Measuring = field(default_factory=Measuring)
+    direction: Direction = "maximize"
+
+    @property
+    def pairs(self) -> Metric:
+        """What compares rows of evidence: the metric, or the mean of an evaluator's scores."""
+        return self.metric or EvaluatorMean(self.direction)
 
 
 class OpenCase:

@@ -145,6 +145,7 @@ def write_scoring(
         target=target,
         compiling=compiling,
         measuring=Measuring(columns=frozenset(chosen.cost_columns), latency_threads=chosen.latency_threads),
+        direction=chosen.direction or "maximize",
     )
     try:
         content = cloudpickle.dumps(scoring)

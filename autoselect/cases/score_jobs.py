@@ -85,8 +85,8 @@ def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:
     with score_errors(sha256):
         if case.scoring.evaluator is not None:
             runner = case.runner(sha256)
-            value = evaluate.call_evaluator(case.scoring.evaluator, runner, split=part)
-            return _reply(start, runner, value, closeness(case, runner) if part == "search" else _UNKNOWN)
+            rows = evaluate.call_evaluator(case.scoring.evaluator, runner, split=part)
+            return _evaluated(case, runner, sha256, part, rows, interval, start)
         return _score_metric(case, sha256, part, interval, start)
 
 
@@ -145,14 +145,21 @@ def _score_metric(
     )
 
 
-def _reply(start: float, runner: Runner, value: float, decibels: np.ndarray) -> ScoreReply:
+def _evaluated(
+    case: OpenCase, runner: Runner, sha256: str, part: str, rows: np.ndarray, interval: bool, start: float
+) -> ScoreReply:
+    """What an evaluator says, and how sure it is where it gave a score for each sample."""
+    metric = case.scoring.pairs
+    _keep_rows(case.files, sha256, part, rows, [])
+    low, high = intervals.confidence_interval(metric, rows) if interval else (np.nan, np.nan)
+    paired = _paired(case, metric, rows) if part == "search" else {"noise": np.nan, "bound": np.nan}
     return ScoreReply(
-        value=value,
-        noise=0.0,
-        bound=np.nan,
-        **_closeness(decibels),
-        low=np.nan,
-        high=np.nan,
+        value=metric.summarise(rows),
+        noise=float(np.nan_to_num(paired["noise"])),
+        bound=paired["bound"],
+        **_closeness(closeness(case, runner) if part == "search" else _UNKNOWN),
+        low=low,
+        high=high,
         samples=0,
         seconds=time.perf_counter() - start,
         inference_seconds=runner.inference_seconds,
@@ -239,5 +246,10 @@ def _paired(case: OpenCase, metric: Metric, rows: np.ndarray) -> dict[str, float
     reference = case.files.rows(FLOAT)
     if not reference.exists():
         return {"noise": np.nan, "bound": np.nan}
-    found = paired_drop(metric, rows, np.load(reference))
+    theirs = np.load(reference)
+    if len(theirs) != len(rows):
+        raise MetricError(
+            f"The evaluator gave {len(rows)} scores, and {len(theirs)} of the float model. Give one for each sample."
+        )
+    found = paired_drop(metric, rows, theirs)
     return {"noise": found.error, "bound": found.bound}

@@ -62,8 +62,9 @@ class SearchSettings(SharedSettings):
     evaluator: Annotated[
         Given[str | Callable[..., float] | None],
         data(
-            "Instead of {metric}: 'package.module:function', called with a runner, returns a number.",
-            "Or the function itself. The runner runs the candidate.",
+            "Instead of {metric}: 'package.module:function', called with a runner, returns a number or, better, one "
+            "for each sample.",
+            "Or the function itself. The runner runs the candidate. The score is the mean of the numbers.",
             example="my_module:score",
             live=True,
         ),

@@ -39,7 +39,7 @@ class Scores:
         divergence: Mean over the samples of the outputs' error power over signal power; NaN where unknown, and in
             records of earlier versions.
         drop_bound: What ``drop`` is at most on other samples, with a confidence of 95 %, from paired samples; NaN like
-            ``drop_noise``, with an evaluator, and in records of earlier versions.
+            ``drop_noise``, with an evaluator that returns one number, and in records of earlier versions.
     """
 
     sha256: str

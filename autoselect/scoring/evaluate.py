@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from autoselect.errors import MetricError
 from autoselect.scoring.metric_base import Metric
 from autoselect.tflite.runner import Outputs, Runner
 
-Evaluator = Callable[..., float]
+Evaluator = Callable[..., Any]
+"""Of the user: drives a runner and returns a number, or one for each sample whose mean is the score."""
 
 _BLOCK_BYTES = 1 << 20
 _MOST_IN_BLOCK = 64
@@ -93,8 +95,8 @@ def _block_size(outputs: Outputs) -> int:
     return int(min(max(_BLOCK_BYTES // max(held, 1), 1), _MOST_IN_BLOCK))
 
 
-def call_evaluator(evaluator: Evaluator, runner: Runner, *, split: str) -> float:
-    """Let a user's evaluator drive the model and return its number.
+def call_evaluator(evaluator: Evaluator, runner: Runner, *, split: str) -> np.ndarray:
+    """Let a user's evaluator drive the model and return its scores.
 
     Args:
         evaluator: Called as ``evaluator(runner)``, or ``evaluator(runner, split=...)`` where it takes ``split``.
@@ -102,21 +104,26 @@ def call_evaluator(evaluator: Evaluator, runner: Runner, *, split: str) -> float
             it, ``runner.reset()`` clears it.
         split: ``search`` or ``heldout``.
 
+    Returns:
+        Float64 rows of shape (n_samples, 1), whose mean is the score; one row where it returned one number.
+
     Raises:
-        MetricError: If it raises or returns no finite number.
+        MetricError: If it raises or returns no finite numbers.
     """
     name = getattr(evaluator, "__name__", type(evaluator).__name__)
     try:
         value = evaluator(runner, split=split) if takes_split(evaluator) else evaluator(runner)
     except Exception as exc:
         raise MetricError(f"The evaluator {name} raised {type(exc).__name__}: {exc}") from exc
+    expected = "a finite number, or a list of them with one for each sample"
     try:
-        number = float(value)
+        numbers = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as exc:
-        raise MetricError(f"The evaluator {name} must return a number, it returned {value!r}.") from exc
-    if not np.isfinite(number):
-        raise MetricError(f"The evaluator {name} must return a finite number, it returned {number}.")
-    return number
+        raise MetricError(f"The evaluator {name} must return {expected}; it returned {value!r}.") from exc
+    if numbers.ndim > 1 or not numbers.size or not np.isfinite(numbers).all():
+        shown = f"an array of shape {numbers.shape}" if numbers.ndim else f"{numbers}"
+        raise MetricError(f"The evaluator {name} must return {expected}; it returned {shown}.")
+    return numbers.reshape(-1, 1)
 
 
 def takes_split(evaluator: Evaluator) -> bool:

@@ -100,19 +100,14 @@ def si_snr_db(estimate: np.ndarray, speech: np.ndarray) -> float:
     return float(10.0 * np.log10((target @ target + 1e-12) / (noise @ noise + 1e-12)))
 
 
-def gains(runner: Runner, part: str) -> np.ndarray:
-    """Of each mixture what the model gains over leaving it as it is, dB, shape (n_mixtures,)."""
+def si_snr_gain(runner: Runner, split: str = "search") -> np.ndarray:
+    """The evaluator: what the model gains on each mixture over leaving it as it is, dB, shape (n_mixtures,)."""
     found = []
-    for (speech, mixture), spectrum in zip(mixtures(part), spectra(part), strict=True):
+    for (speech, mixture), spectrum in zip(mixtures(split), spectra(split), strict=True):
         estimate = denoise(runner, spectrum)
         length = len(estimate)  # A last piece shorter than a frame is left out.
         found.append(si_snr_db(estimate, speech[:length]) - si_snr_db(mixture[:length], speech[:length]))
     return np.array(found)
-
-
-def si_snr_gain(runner: Runner, split: str = "search") -> float:
-    """The evaluator: mean gain over the mixtures of a part, dB."""
-    return float(gains(runner, split).mean())
 
 
 def calibration() -> Iterator[Mapping[str, np.ndarray]]:

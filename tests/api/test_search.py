@@ -20,7 +20,7 @@ from autoselect.cases.events import Event, TrialFinished, Warned
 from autoselect.domain.picks import PICK_NAMES
 from autoselect.domain.recipe import Recipe
 from autoselect.embedded import model_bytes
-from autoselect.errors import RunFolderError, UsageError
+from autoselect.errors import PreparationError, RunFolderError, UsageError
 from autoselect.runs.run import load_run
 from autoselect.study.setup import problem as outlook
 
@@ -466,6 +466,43 @@ def test_an_evaluator_of_ones_own(tmp_path: Path, evaluator: Any, has_heldout: b
     if not isinstance(evaluator, str):
         with pytest.raises(RunFolderError, match="live evaluator"):
             autoselect.resume(run.directory)
+
+
+def each_hit(runner: Any, *, split: str) -> list[bool]:
+    x, y = {"search": pump.SEARCH, "heldout": pump.HELDOUT}[split]
+    return [
+        next(iter(runner(window[np.newaxis]).values()))[0].argmax() == label for window, label in zip(x, y, strict=True)
+    ]
+
+
+def test_an_evaluator_that_scores_each_sample_is_paired_like_a_metric(tmp_path: Path) -> None:
+    common = {"trials": 6, "racing": False, "early_exit": False, "repairs": False, "sampler": "random"}
+    ours = pump.search(tmp_path / "ours", evaluation=None, heldout=None, evaluator=each_hit, **common)
+    theirs = pump.search(tmp_path / "theirs", metric="accuracy", **common).front.set_index("sha256")
+    both = [row for row in ours.front.to_dict("records") if row["sha256"] in theirs.index]
+    assert len(both) >= 2
+    for row in both:
+        assert row["each_hit"] == pytest.approx(theirs.loc[row["sha256"], "accuracy"])
+        assert row["drop_bound"] == pytest.approx(theirs.loc[row["sha256"], "drop_bound"])
+    assert ours.front["heldout_drop_low"].le(ours.front["heldout_drop"]).all()
+    assert "esamples of the search samples recommend" in ours.summary["verdict"]
+    assert "search samples" in ours.summary["verdict"]
+
+
+class Fewer:
+    """Leaves out a sample of every model but the first, which is the float model."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, runner: Any) -> list[bool]:
+        self.calls += 1
+        return each_hit(runner, split="search")[self.calls > 1 :]
+
+
+def test_scores_of_other_samples_than_floats_fail_the_trial(tmp_path: Path) -> None:
+    with pytest.raises(PreparationError, match=r"199 scores, and 200 of the float model\. Give one for each sample"):
+        pump.search(tmp_path / "run", evaluation=None, heldout=None, evaluator=Fewer(), trials=3)
 
 
 def test_agreement_needs_no_targets_and_is_one_for_float(tmp_path: Path) -> None:

@@ -235,8 +235,7 @@ def test_the_verdict_goes_by_held_out_scores_where_there_are_any() -> None:
 def test_the_verdict_says_what_the_samples_cannot_show() -> None:
     assert (
         "By these 250 search samples no model is sure to lose less: the best loses at most 2.5 points; allowed is 1.0 "
-        "point. It comes closest. About 1,100 samples would be enough to show that it keeps to that."
-        in told(UNSURE, HELDOUT)
+        "point. It comes closest. If it does lose less, about 1,100 samples would show it." in told(UNSURE, HELDOUT)
     )
     assert "no interval is known" in told(BLIND, HELDOUT)
     assert told(None, {}) == "No candidate was scored."

@@ -35,10 +35,11 @@ class Confidence:
     Attributes:
         id: The recommended member's.
         certified: Whether its drop is within the allowed one with a confidence of 95 %.
-        bound: What its drop is at most, with that confidence, in the metric's units; NaN with an evaluator.
+        bound: What its drop is at most, with that confidence, in the metric's units; NaN with an evaluator that returns
+            one number.
         least_bound: The least bound of any member: no smaller drop can be certified with these samples.
-        samples_needed: So many samples would show that its drop is within the allowed one; None where that is not
-            so, or not known.
+        samples_needed: So many samples would show that its drop is within the allowed one, if it is; None where that
+            is not known.
         resampled: In this share of resamples of the search samples the same member is recommended; NaN where unknown.
     """
 
@@ -53,8 +54,8 @@ class Confidence:
 def expected_drops(members: Sequence[Scores], drops: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """What each candidate is expected to lose on other samples, and how much more it may be, in the metric's units.
 
-    Nobody knows the noise of an evaluator's scores. What scores of equally close candidates differ by stands for it:
-    they are expected to lose what their closeness says.
+    Nobody knows the noise of a score where an evaluator returns one number a model. What scores of equally close
+    candidates differ by stands for it: they are expected to lose what their closeness says.
 
     Args:
         members: Of one search, each distinct.
@@ -71,7 +72,7 @@ def expected_drops(members: Sequence[Scores], drops: np.ndarray | None = None) -
     if known.sum() < _FEWEST:
         return own, widths
     link = fit_link(closeness[known], own[known])
-    noise = np.array([s.drop_noise if s.samples else math.inf for s in members])[known]
+    noise = np.array([s.drop_noise if s.samples or not math.isnan(s.drop_bound) else math.inf for s in members])[known]
     found, beyond = own.copy(), widths.copy()
     found[known], spread = link.without_noise(closeness[known], own[known], noise)
     beyond[known] = np.where(np.isinf(noise), _ONE_SIDED * spread, widths[known])

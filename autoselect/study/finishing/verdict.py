@@ -110,7 +110,10 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
 def _sure(found: Findings, confidence: Confidence) -> str:
     allowed = asked(found.yardstick.allowed_drop, found.metric)
     if math.isnan(confidence.bound):
-        return "An evaluator gives one number a model, so no interval is known: check the model on data of your own."
+        return (
+            "The evaluator gives one number for each model, so no interval is known. Check the model on data of your "
+            "own, or let the evaluator return one score for each sample."
+        )
     again = ""
     if not math.isnan(confidence.resampled):
         again = f" Resamples of the search samples recommend the same model in {confidence.resampled:.0%}."
@@ -118,8 +121,9 @@ def _sure(found: Findings, confidence: Confidence) -> str:
         return f"With 95 % confidence it {lost_at_most(confidence.bound, found.metric)}; {allowed}.{again}"
     needed = ""
     if confidence.samples_needed is not None:
-        needed = f" About {confidence.samples_needed:,} samples would be enough to show that it keeps to that."
+        needed = f" If it does lose less, about {confidence.samples_needed:,} samples would show it."
+    samples = f"these {found.samples:,}" if found.samples else "the"
     return (
-        f"By these {found.samples:,} search samples no model is sure to lose less: the best "
+        f"By {samples} search samples no model is sure to lose less: the best "
         f"{lost_at_most(confidence.least_bound, found.metric)}; {allowed}. It comes closest.{needed}{again}"
     )
