@@ -20,6 +20,7 @@ from autoselect import embedded
 
 HELDOUT_COUNT = 10
 FSRCNN_COUNT = 24
+UNSEEN_WINDOWS, UNSEEN_SEED = 10_000, 20_260
 
 Sample = tuple[np.ndarray, Any]
 
@@ -49,6 +50,12 @@ def pump_heldout() -> Iterator[Sample]:
     return islice(embedded.heldout_samples(), HELDOUT_COUNT)
 
 
+def pump_unseen() -> Iterator[Sample]:
+    """10,000 windows of other machines."""
+    windows, labels = embedded.make_windows(np.random.default_rng(UNSEEN_SEED), UNSEEN_WINDOWS)
+    return ((window, int(label)) for window, label in zip(windows, labels, strict=True))
+
+
 def imagenet_calibration() -> Iterator[list[np.ndarray]]:
     """100 images."""
     return loaders.imagenet_calibration()
@@ -62,6 +69,11 @@ def imagenet_search() -> Iterator[Sample]:
 def imagenet_heldout() -> Iterator[Sample]:
     """10 images."""
     return islice(loaders.imagenet_heldout(), HELDOUT_COUNT)
+
+
+def imagenet_unseen() -> Iterator[Sample]:
+    """450 images."""
+    return loaders.imagenet_heldout()
 
 
 def fsrcnn_calibration() -> Iterator[list[np.ndarray]]:
@@ -79,6 +91,11 @@ def fsrcnn_heldout() -> Iterator[Sample]:
     return islice(loaders.fsrcnn_evaluation(), 1, 16, 8)
 
 
+def fsrcnn_unseen() -> Iterator[Sample]:
+    """182 crops."""
+    return (sample for i, sample in enumerate(loaders.fsrcnn_evaluation()) if i % 8)
+
+
 def kws_calibration() -> Iterator[list[np.ndarray]]:
     """100 spectrograms."""
     return loaders.kws_calibration()
@@ -92,6 +109,11 @@ def kws_search() -> Iterator[Sample]:
 def kws_heldout() -> Iterator[Sample]:
     """10 spectrograms."""
     return _heldout(loaders.kws_evaluation)
+
+
+def kws_unseen() -> Iterator[Sample]:
+    """The other half."""
+    return islice(loaders.kws_evaluation(), 1, None, 2)
 
 
 def har_calibration() -> Iterator[list[np.ndarray]]:

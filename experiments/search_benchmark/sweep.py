@@ -86,11 +86,12 @@ class Opened:
         return own | {"size_bytes": built.size_bytes} | figures
 
 
-def opened(chosen: BenchmarkCase, pool: WorkerPool, root: Path) -> Opened:
-    """Prepare a case as a search does."""
+def opened(chosen: BenchmarkCase, pool: WorkerPool, root: Path, evaluation: str | None = None) -> Opened:
+    """Prepare a case as a search does, with the samples that it scores on or others."""
+    sources = chosen.sources if evaluation is None else {**chosen.sources, "evaluation": evaluation}
     metric = make_metric(chosen.metric)
     settings = make_settings(metric=chosen.metric, **chosen.options)
-    ingredients = Ingredients(model=chosen.model or Path(), metric=metric, evaluator=None, **chosen.sources)
+    ingredients = Ingredients(model=chosen.model or Path(), metric=metric, evaluator=None, **sources)
     case = prepare_case(
         ingredients, settings, root=root, pool=pool, quantizer=pool, cache_root=cache_directory(), listener=ignore
     )

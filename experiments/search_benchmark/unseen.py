@@ -1,0 +1,94 @@
+"""Runs what searches found on many samples that no search ever saw, and keeps each candidate's rows of evidence.
+
+Candidates that lose far more than anybody allows on the search samples are left out: no figure looks at them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from cases import BenchmarkCase, all_cases
+from sweep import Opened, opened
+from tables import finished_runs
+
+from autoselect.cases import build_jobs, score_jobs
+from autoselect.cases.files import FLOAT
+from autoselect.domain.recipe import Recipe
+from autoselect.isolation.pool import WorkerPool
+from autoselect.quantize.preparing import converter
+from autoselect.runs.records import Scores, TrialRecord
+from autoselect.study.recording.optuna_study import read_records
+
+MOST = 0.2
+"""Share of float's score, or of 1, beyond which a candidate's drop on the search samples is of no interest."""
+
+
+def records_of(folder: Path) -> list[TrialRecord]:
+    """All trials of a run in their order."""
+    return read_records(folder / "study.journal")
+
+
+def within_reach(scores: Scores) -> bool:
+    """Whether a candidate may keep a drop that somebody allows."""
+    return scores.drop <= MOST * max(abs(scores.metric + scores.drop), 1.0)
+
+
+def candidates(runs: Path, case: str) -> Iterator[tuple[str, Recipe]]:
+    """The distinct candidates of all finished runs of a case."""
+    known = set()
+    for _, run in finished_runs(runs, case):
+        for record in records_of(run.directory):
+            if record.scores and record.recipe and within_reach(record.scores) and record.scores.sha256 not in known:
+                known.add(record.scores.sha256)
+                yield record.scores.sha256, record.recipe
+
+
+def observe(chosen: BenchmarkCase, runs: Path, rows: Path, workers: int) -> None:
+    """Keep the rows of the float model and of each candidate of a case that has none yet."""
+    folder = rows / chosen.name
+    folder.mkdir(parents=True, exist_ok=True)
+    left = [(sha, recipe) for sha, recipe in candidates(runs, chosen.name) if not (folder / f"{sha}.npy").exists()]
+    if not left and (folder / f"{FLOAT}.npy").exists():
+        return
+    with tempfile.TemporaryDirectory(prefix="unseen-") as work:
+        root = Path(work)
+        with WorkerPool(workers, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
+            case = opened(chosen, pool, root / "case", evaluation=f"parts:{chosen.data}_unseen")
+            np.save(folder / f"{FLOAT}.npy", pool.call(score_jobs.observe, case.root, FLOAT, "search")[:, 0])
+            for place in range(0, len(left), workers):  # A few at a time: their files are removed again.
+                _observe_some(case, left[place : place + workers], folder)
+    print(f"{time.strftime('%H:%M:%S')} {chosen.name}: {len(left)} candidates observed", flush=True)
+
+
+def _observe_some(case: Opened, some: Sequence[tuple[str, Recipe]], folder: Path) -> None:
+    built = [(sha, case.pool.call(build_jobs.build, case.root, recipe.to_json()).sha256) for sha, recipe in some]
+    for sha, again in built:
+        if sha != again:
+            raise SystemExit(f"{sha} was built by another version: its bytes are others now. Run bench.py again.")
+    running = [(sha, case.pool.submit(score_jobs.observe, case.root, sha, "search")) for sha, _ in built]
+    for sha, future in running:
+        np.save(folder / f"{sha}.npy", future.result()[:, 0])
+        for kept in case.root.glob(f"*/{sha}.*"):
+            kept.unlink()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Observe the candidates of all finished runs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=Path, required=True, help="--output of bench.py.")
+    parser.add_argument("--rows", type=Path, required=True, help="Folder of the rows; what is there stays.")
+    parser.add_argument("--case", action="append", default=[], help="A case; repeat it. All with runs by default.")
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args(arguments)
+    for name, case in all_cases({}).items():
+        if finished_runs(options.runs, name) and (not options.case or name in options.case):
+            observe(case, options.runs, options.rows, options.workers)
+
+
+if __name__ == "__main__":
+    main()
