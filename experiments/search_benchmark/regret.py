@@ -25,7 +25,7 @@ from autoselect.domain.quantities import METRIC, objectives_of
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.scoring.metrics import make_metric
 from autoselect.study.finishing.certainty import members_of
-from autoselect.study.finishing.front_members import front_of
+from autoselect.study.finishing.front_members import distinct, front_of, scores_of
 from autoselect.study.yardstick import Yardstick
 
 ALLOWED = (0.005, 0.01, 0.02)
@@ -105,7 +105,7 @@ def rows_of_run(case: BenchmarkCase, note: Mapping[str, Any], run: Any, unseen: 
         for share in ALLOWED:
             yardstick = yardstick_of(run, metric.direction, share)
             front, _ = front_of(known, objectives, yardstick)
-            named = recommended(members_of(front, yardstick), yardstick.allowed_drop)
+            named = recommended(members_of(front, yardstick, scores_of(distinct(known))), yardstick.allowed_drop)
             scores = next(r.scores for r in front if r.id == named.id and r.scores)
             limit = share * abs(unseen.float_score)
             keeping = [unseen.scores[sha].penalty for sha in unseen.losses if unseen.drop(sha) <= limit]
@@ -151,8 +151,9 @@ def _costs(scores: Scores, yardstick: Yardstick) -> tuple[float, float]:
 def table_of(rows: pd.DataFrame) -> str:
     """Markdown: for each case and sampler the medians over seeds."""
     lines = [
-        "Penalty of the recommended model beyond the least of any candidate that keeps the allowed drop on the unseen samples, median over seeds",
-        "(in brackets: how often it breaks that drop, mean over seeds and resamples of the unseen samples); last the cross-fitted volume, %.",
+        "Penalty of the recommended model beyond the least of any candidate that keeps the allowed drop on the unseen "
+        "samples, median over seeds (in brackets: how often it breaks that drop, mean over seeds and resamples of the "
+        "unseen samples), after 30 and 60 evaluations; then the cross-fitted volume, %.",
         "",
     ]
     for case, of_case in rows.groupby("case", sort=False):

@@ -135,7 +135,7 @@ def test_costs_are_weighed_by_float_and_where_float_has_none_by_the_most_of_all_
         record(scored("b" * 4, 0.0, size_bytes=500, penalty=0.0, quantities={"npu_cycles": 120.0, "arena_bytes": 0.0})),
     ]
     columns = ("size_bytes", "penalty", "npu_cycles", "arena_bytes")
-    members = certainty.members_of(front, YARDSTICK, columns)
+    members = certainty.members_of(front, YARDSTICK, columns=columns)
     assert [m.costs for m in members] == [(0.25, 0.25, 0.25, 0.0), (0.5, 0.0, 1.0, 0.0)]
     assert [m.costs for m in certainty.members_of(front, YARDSTICK)] == [(), ()]
 

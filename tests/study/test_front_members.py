@@ -34,6 +34,7 @@ def record(number: int, gain: float, sqnr_db: float, size_bytes: int, penalty: f
         "drop": 8.0 - gain,
         "sqnr_db": sqnr_db,
         "divergence": math.nan,
+        "drop_bound": 8.0 - gain if samples else math.nan,
         "size_bytes": size_bytes,
         "penalty": penalty,
     }

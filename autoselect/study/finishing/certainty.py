@@ -19,7 +19,7 @@ from autoselect.domain.picks import FrontMember, passing, recommended
 from autoselect.errors import TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.runs.records import Scores, TrialRecord
-from autoselect.study.proposing.hypervolume_gain import fit_link
+from autoselect.study.proposing.hypervolume_gain import Link, fit_link
 from autoselect.study.proposing.observations import log_divergence
 from autoselect.study.yardstick import Yardstick
 
@@ -51,7 +51,9 @@ class Confidence:
     resampled: float
 
 
-def expected_drops(members: Sequence[Scores], drops: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def expected_drops(
+    members: Sequence[Scores], known: Sequence[Scores] = (), drops: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """What each candidate is expected to lose on other samples, and how much more it may be, in the metric's units.
 
     Nobody knows the noise of a score where an evaluator returns one number a model. What scores of equally close
@@ -59,6 +61,7 @@ def expected_drops(members: Sequence[Scores], drops: np.ndarray | None = None) -
 
     Args:
         members: Of one search, each distinct.
+        known: All scored candidates of the search, which say how drops follow closeness; the members by default.
         drops: Other drops of the same candidates, shape (n,), for example of a resample; their own by default.
 
     Returns:
@@ -67,16 +70,23 @@ def expected_drops(members: Sequence[Scores], drops: np.ndarray | None = None) -
     own = np.array([s.drop for s in members], dtype=np.float64)
     widths = np.nan_to_num(np.array([s.drop_bound for s in members]) - own)
     own = own if drops is None else drops
-    closeness = np.array([log_divergence(s) for s in members])
-    known = np.isfinite(closeness) & np.isfinite(own)
-    if known.sum() < _FEWEST:
+    link = _link_of(known or members)
+    if link is None:
         return own, widths
-    link = fit_link(closeness[known], own[known])
-    noise = np.array([s.drop_noise if s.samples or not math.isnan(s.drop_bound) else math.inf for s in members])[known]
+    closeness = np.array([log_divergence(s) for s in members])
+    seen = np.isfinite(closeness) & np.isfinite(own)
+    noise = np.array([s.drop_noise if s.samples or not math.isnan(s.drop_bound) else math.inf for s in members])[seen]
     found, beyond = own.copy(), widths.copy()
-    found[known], spread = link.without_noise(closeness[known], own[known], noise)
-    beyond[known] = np.where(np.isinf(noise), _ONE_SIDED * spread, widths[known])
+    found[seen], spread = link.without_noise(closeness[seen], own[seen], noise)
+    beyond[seen] = np.where(np.isinf(noise), _ONE_SIDED * spread, widths[seen])
     return found, beyond
+
+
+def _link_of(known: Sequence[Scores]) -> Link | None:
+    """How drops follow closeness; None where too few candidates are known to say."""
+    table = np.array([(log_divergence(s), s.drop) for s in known], dtype=np.float64)
+    table = table[np.isfinite(table).all(axis=1)]
+    return None if len(table) < _FEWEST else fit_link(table[:, 0], table[:, 1])
 
 
 def with_bounds(front: Sequence[TrialRecord], root: Path, pool: WorkerPool | None) -> list[TrialRecord]:
@@ -97,18 +107,22 @@ def with_bounds(front: Sequence[TrialRecord], root: Path, pool: WorkerPool | Non
 
 
 def members_of(
-    front: Sequence[TrialRecord], yardstick: Yardstick, columns: Sequence[str] | None = None
+    front: Sequence[TrialRecord],
+    yardstick: Yardstick,
+    known: Sequence[Scores] = (),
+    columns: Sequence[str] | None = None,
 ) -> list[FrontMember]:
     """The front as the picks look at it.
 
     Args:
         front: With :func:`with_bounds`.
         yardstick: For the units of costs.
+        known: All scored candidates of the search; the members by default.
         columns: Of the run's objectives but the metric, where these are not size and penalty.
     """
     scores = [r.scores for r in front if r.scores is not None]
     costs = _relative_costs(scores, yardstick, columns) if columns else [()] * len(scores)
-    figures = zip(*(values.tolist() for values in expected_drops(scores)), strict=True)
+    figures = zip(*(values.tolist() for values in expected_drops(scores, known)), strict=True)
     return [
         FrontMember(
             id=s.sha256[:10],
@@ -133,28 +147,32 @@ def _relative_costs(scores: Sequence[Scores], yardstick: Yardstick, columns: Seq
 
 
 def confidence_of(
-    front: Sequence[TrialRecord], yardstick: Yardstick, root: Path, pool: WorkerPool | None
+    front: Sequence[TrialRecord],
+    yardstick: Yardstick,
+    root: Path,
+    pool: WorkerPool | None,
+    known: Sequence[Scores] = (),
 ) -> Confidence | None:
     """How sure the recommendation among these members is; None without members."""
     scores = [r.scores for r in front if r.scores is not None]
-    members = members_of(front, yardstick)
+    members = members_of(front, yardstick, known)
     if not members:
         return None
     chosen = recommended(members, yardstick.allowed_drop)
     own = next(s for s in scores if s.sha256[:10] == chosen.id)
-    known = math.isfinite(own.drop_bound)
+    bounded = math.isfinite(own.drop_bound)
     resampled, needed = math.nan, None
-    if pool is not None and known:
+    if pool is not None and bounded:
         try:
             drops = pool.call(evidence_jobs.resampled_drops, root, [s.sha256 for s in scores])
             needed = pool.call(evidence_jobs.samples_needed, root, own.sha256, yardstick.allowed_drop)
-            resampled = _agreeing(chosen.id, scores, members, drops, yardstick.allowed_drop)
+            resampled = _agreeing(chosen.id, scores, members, known, drops, yardstick.allowed_drop)
         except TrialError:
             pass
     return Confidence(
         id=chosen.id,
-        certified=known and passing(members, yardstick.allowed_drop)[1],
-        bound=chosen.bound if known else math.nan,
+        certified=bounded and passing(members, yardstick.allowed_drop)[1],
+        bound=chosen.bound if bounded else math.nan,
         least_bound=min(m.bound for m in members),
         samples_needed=needed,
         resampled=resampled,
@@ -162,7 +180,12 @@ def confidence_of(
 
 
 def _agreeing(
-    chosen: str, scores: Sequence[Scores], members: Sequence[FrontMember], drops: np.ndarray, allowed_drop: float
+    chosen: str,
+    scores: Sequence[Scores],
+    members: Sequence[FrontMember],
+    known: Sequence[Scores],
+    drops: np.ndarray,
+    allowed_drop: float,
 ) -> float:
     """The share of resamples, rows of shape (n_resamples, n_members), that recommend the chosen one."""
     if not len(drops):
@@ -170,7 +193,7 @@ def _agreeing(
     widths = [m.bound - m.drop for m in members]
     hits = 0
     for row in drops:
-        expected = expected_drops(scores, row)[0].tolist()
+        expected = expected_drops(scores, known, row)[0].tolist()
         again = [
             replace(m, drop=drop, bound=drop + width) for m, drop, width in zip(members, expected, widths, strict=True)
         ]

@@ -74,8 +74,12 @@ class Finish:
         if pool is not None:
             front_files.restore([*whole_front, *wholes.values()], root, pool)
         whole_front = certainty.with_bounds(whole_front, root, pool)
-        picks, confidence = self._picks(whole_front), certainty.confidence_of(whole_front, self.yardstick, root, pool)
-        front = front_members.worth_reading(whole_front, self.objectives, set(picks.values()), self._steps(whole_front))
+        known = front_members.scores_of(front_members.distinct(records))
+        picks = self._picks(whole_front, known)
+        confidence = certainty.confidence_of(whole_front, self.yardstick, root, pool, known)
+        front = front_members.worth_reading(
+            whole_front, self.objectives, set(picks.values()), self._steps(whole_front), known
+        )
         heldout: dict[str, Heldout] = {}
         front_files.materialise(front, self.folder, root)
         said = warnings_of(records)
@@ -87,7 +91,7 @@ class Finish:
         if pool is not None and "latency_ms" in costs:
             timeout = self.settings.trial_timeout
             front, references = rescoring.time_again(front, references, root, pool, timeout, listener)
-            picks = self._picks(front)
+            picks = self._picks(front, known)
         listener(StageStarted(stage="write"))
         ids = {r.id for r in whole_front}
         result.write_tables(self.folder, metric, records, front, heldout, picks, whole_front=ids, costs=costs)
@@ -136,12 +140,12 @@ class Finish:
             listener(Warned(message=message))
         return heldout, warnings + failures
 
-    def _picks(self, front: Sequence[TrialRecord]) -> dict[str, str]:
+    def _picks(self, front: Sequence[TrialRecord], known: Sequence[Scores]) -> dict[str, str]:
         costs = self.settings.cost_columns
         usual = set(costs) == set(DEFAULT_COSTS)
         return dict(
             named_picks(
-                certainty.members_of(front, self.yardstick, None if usual else costs),
+                certainty.members_of(front, self.yardstick, known, None if usual else costs),
                 allowed_drop=self.yardstick.allowed_drop,
                 float_size_bytes=self.yardstick.float_size_bytes,
                 float_penalty=self.yardstick.float_penalty,

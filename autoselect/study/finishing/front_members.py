@@ -9,9 +9,7 @@ import numpy as np
 
 from autoselect.domain.objectives import Objective, losses
 from autoselect.domain.pareto import non_dominated
-from autoselect.runs.records import (
-    TrialRecord,
-)
+from autoselect.runs.records import Scores, TrialRecord
 from autoselect.study.finishing.certainty import expected_drops
 from autoselect.study.yardstick import Yardstick
 
@@ -25,6 +23,11 @@ def distinct(records: Sequence[TrialRecord]) -> list[TrialRecord]:
         if record.scores is not None:
             first.setdefault(record.scores.sha256, record)
     return list(first.values())
+
+
+def scores_of(records: Sequence[TrialRecord]) -> list[Scores]:
+    """Of those that were scored."""
+    return [r.scores for r in records if r.scores is not None]
 
 
 def front_of(
@@ -49,7 +52,8 @@ def front_of(
     feasible = [r for r in feasible if not _is_float_again(r, yardstick)] or feasible
     table = losses(np.array([_values(r, objectives) for r in feasible]), objectives)
     keep = non_dominated(table)
-    keep |= non_dominated(np.column_stack([expected_drops([r.scores for r in feasible if r.scores])[0], table[:, 1:]]))
+    expected, _ = expected_drops(scores_of(feasible), scores_of(candidates))
+    keep |= non_dominated(np.column_stack([expected, table[:, 1:]]))
     front = [r for r, kept in zip(feasible, keep, strict=True) if kept]
     front.sort(key=lambda r: (losses(np.array([_values(r, objectives)]), objectives).tolist()[0], r.id))
     return front, any(r.feasible for r in candidates)
@@ -77,7 +81,11 @@ def _total_excess(record: TrialRecord, yardstick: Yardstick) -> float:
 
 
 def worth_reading(
-    front: Sequence[TrialRecord], objectives: Sequence[Objective], picks: Collection[str], steps: Mapping[str, float]
+    front: Sequence[TrialRecord],
+    objectives: Sequence[Objective],
+    picks: Collection[str],
+    steps: Mapping[str, float],
+    known: Sequence[Scores] = (),
 ) -> list[TrialRecord]:
     """The picks, and of all others one for each step of the objectives (epsilon-dominance).
 
@@ -90,11 +98,12 @@ def worth_reading(
         objectives: The metric first.
         picks: Ids of members that stay.
         steps: By objective; without one, or with 0, each value is a step of its own.
+        known: All scored candidates of the search; the members by default.
     """
     if not any(steps.values()) or not front:
         return list(front)
     table = losses(np.array([_values(r, objectives) for r in front]), objectives)
-    table[:, 0] = np.maximum(expected_drops([r.scores for r in front if r.scores])[0], 0.0)
+    table[:, 0] = np.maximum(expected_drops(scores_of(front), known)[0], 0.0)
     for column, objective in enumerate(objectives):
         if step := steps.get(objective.name, 0.0):
             table[:, column] = np.floor(table[:, column] / step + _ROUNDING)
