@@ -1,11 +1,14 @@
-"""The loop: ask, build, race or score, tell. Each distinct candidate is built and scored once."""
+"""The loop: ask, build, race or score, tell. Each distinct candidate is built and scored once.
+
+Trials are told in their order, and a race is against what had been told when its trial was asked for.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass
+from concurrent.futures import Future
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,9 @@ from autoselect.cases.events import Listener, TrialFinished
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import PreparationError, TrialError, UsageError
-from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.isolation.pool import WorkerPool
 from autoselect.runs.records import Partial, Scores, TrialRecord
+from autoselect.study.pipeline import Candidate, Pipeline
 from autoselect.study.proposing.forecast_check import ForecastCheck
 from autoselect.study.proposing.hypervolume_gain import Weight, loss_worth, reference_corner
 from autoselect.study.recording.optuna_study import Asked, SearchStudy
@@ -36,22 +40,6 @@ Stop = Callable[[Sequence[Scores]], "str | None"]
 
 def never(_scored: Sequence[Scores]) -> None:
     """The search ends with its budget."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ticket:
-    """A trial on its way through the workers."""
-
-    asked: Asked
-    recipe: Recipe
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """What a worker is doing, for which trials; ``built`` is set while it scores."""
-
-    tickets: list[_Ticket]
-    built: build_jobs.BuildReply | None
 
 
 class SearchLoop:
@@ -81,8 +69,9 @@ class SearchLoop:
         self._study, self._space, self._template, self._yardstick = study, space, template, yardstick
         self._pool, self._root, self._listener = pool, root, listener
         self._sampler, self._timeout = sampler, timeout_seconds
-        self._slots = workers if workers == 1 else workers + 1
-        self._running: dict[Future[Any], _Job] = {}
+        # Told in their order, quick ones wait for slow ones: with twice as many on their way workers hardly ever wait.
+        self._slots = 1 if workers == 1 else 2 * workers
+        self._pipeline = Pipeline(self._submit_build, self._submit_scoring)
         self._known: dict[str, Scores] = {}
         self._recipes: dict[str, Recipe] = {}  # of what is scored
         self._dropped: dict[str, Partial] = {}
@@ -144,10 +133,10 @@ class SearchLoop:
 
     def _begin(self, ask: Callable[[], Asked | None]) -> bool:
         """Start one more trial, as soon as a worker is free for it; False where there is none."""
-        if self._slots == 1 and self._running:  # More workers have their next candidate waiting, and need the cores.
+        if self._slots == 1 and self._pipeline:  # More workers have their next candidate waiting, and need the cores.
             self._study.think_ahead()
-        while len(self._running) >= self._slots:
-            self._wait()
+        while len(self._pipeline) >= self._slots:
+            self._tell_oldest()
         asked = ask() if self._left > 0 else None
         if asked is None:
             return False
@@ -156,13 +145,8 @@ class SearchLoop:
         return True
 
     def _finish_running(self) -> None:
-        while self._running:
-            self._wait()
-
-    def _wait(self) -> None:
-        finished, _ = wait(self._running, return_when=FIRST_COMPLETED)
-        for future in finished:
-            self._advance(self._running.pop(future), future)
+        while self._pipeline:
+            self._tell_oldest()
 
     def _keep_schedule(self) -> None:
         """Let workers know which samples are hard: those on which the all-integer model is far from float."""
@@ -176,45 +160,39 @@ class SearchLoop:
 
     def _start(self, asked: Asked) -> None:
         recipe = recipe_for(asked.nodes, self._template, asked.fallback, asked.repairs, asked.float_nodes)
-        ticket = _Ticket(asked=asked, recipe=recipe)
-        fingerprint = ticket.recipe.fingerprint
-        if fingerprint in self._bytes_of:
-            self._tell_known(ticket, self._bytes_of[fingerprint])
-            return
-        for job in self._running.values():
-            if any(twin.recipe.fingerprint == fingerprint for twin in job.tickets):
-                job.tickets.append(ticket)
-                return
-        future = self._pool.submit(build_jobs.build, self._root, ticket.recipe.to_json(), timeout_seconds=self._timeout)
-        self._running[future] = _Job(tickets=[ticket], built=None)
+        if recipe.fingerprint in self._bytes_of:
+            self._tell_known(asked, recipe, self._bytes_of[recipe.fingerprint])
+        else:
+            self._pipeline.add(asked, recipe, known=len(self._known))
 
-    def _advance(self, job: _Job, future: Future[Any]) -> None:
-        try:
-            reply = result_of(future)
-        except TrialError as exc:
-            self._fail(job, str(exc))
-            return
-        if isinstance(reply, build_jobs.BuildReply):
-            self._built(job.tickets, reply)
-        elif job.built is not None:
-            self._scored_or_dropped(job.tickets, job.built, reply)
+    def _tell_oldest(self) -> None:
+        done = self._pipeline.take()
+        if done.built is not None:
+            self._check_forecast(done.recipe, done.built)
+        if done.twin is not None:
+            done.error, done.built = done.twin.error, done.built or done.twin.built
+        if done.error is not None or done.built is None:
+            self._fail(done)
+        elif isinstance(done.reply, score_jobs.ScoreReply):
+            self._scored(done, done.built, done.reply)
+        elif done.reply is not None and done.reply.reply is not None:
+            self._scored(done, done.built, done.reply.reply)
+        elif done.reply is not None:
+            self._drop(done, done.built, done.reply)
+        else:
+            self._tell_known(done.asked, done.recipe, done.built.sha256)
 
-    def _built(self, tickets: list[_Ticket], built: build_jobs.BuildReply) -> None:
-        recipe = tickets[0].recipe
+    def _check_forecast(self, recipe: Recipe, built: build_jobs.BuildReply) -> None:
         if self._forecasts is not None and (error := self._forecasts.difference(recipe, built)):
             self._forecast_errors[recipe.fingerprint] = error
-        if built.sha256 in self._known or built.sha256 in self._dropped:
-            for ticket in tickets:
-                self._tell_known(ticket, built.sha256)
-            return
-        for job in self._running.values():
-            if job.built is not None and job.built.sha256 == built.sha256:
-                job.tickets.extend(tickets)
-                return
-        self._running[self._submit_scoring(recipe, built)] = _Job(tickets=tickets, built=built)
 
-    def _submit_scoring(self, recipe: Recipe, built: build_jobs.BuildReply) -> Future[Any]:
-        """Score in full, or race for a place in the front that is worth it."""
+    def _submit_build(self, recipe: Recipe) -> Future[Any]:
+        return self._pool.submit(build_jobs.build, self._root, recipe.to_json(), timeout_seconds=self._timeout)
+
+    def _submit_scoring(self, recipe: Recipe, built: build_jobs.BuildReply, known: int) -> Future[Any] | None:
+        """Score in full, or race for a place in the front that is worth it; None where the bytes have been told."""
+        if built.sha256 in self._known or built.sha256 in self._dropped:
+            return None
         if self._racing is None:
             return self._pool.submit(
                 score_jobs.score, self._root, built.sha256, "search", False, timeout_seconds=self._timeout
@@ -223,21 +201,21 @@ class SearchLoop:
             race_jobs.race,
             self._root,
             built.sha256,
-            self._rivals(recipe),
-            self._goal(built, self._racing.min_gain),
+            self._rivals(recipe, known),
+            self._goal(built, self._racing.min_gain, known),
             self._racing.confidence,
             timeout_seconds=self._timeout,
         )
 
-    def _rivals(self, recipe: Recipe) -> list[str]:
-        """The scored candidates that are most like this one: their errors are nearly its own."""
-        unlike = {sha: len(recipe.nodes_unlike(known)) for sha, known in self._recipes.items()}
+    def _rivals(self, recipe: Recipe, known: int) -> list[str]:
+        """Of the first so many scored ones those that are most like this one: their errors are nearly its own."""
+        unlike = {sha: len(recipe.nodes_unlike(other)) for sha, other in islice(self._recipes.items(), known)}
         return sorted(unlike, key=lambda sha: unlike[sha])[:_RIVALS]
 
-    def _goal(self, built: build_jobs.BuildReply, min_gain: float) -> float:
-        """The score with which this candidate would add so much to the front."""
+    def _goal(self, built: build_jobs.BuildReply, min_gain: float, known: int) -> float:
+        """The score with which this candidate would add so much to the front of the first so many scored ones."""
         columns = self._study.costs
-        scored = np.array([[s.drop, *(s.costs[c] for c in columns)] for s in self._known.values()])
+        scored = np.array([[s.drop, *(s.costs[c] for c in columns)] for s in islice(self._known.values(), known)])
         weight = Weight(self._yardstick.allowed_drop)
         scored[:, 0] = weight.of(scored[:, 0])
         own = np.array([built.costs[c] for c in columns])
@@ -245,32 +223,25 @@ class SearchLoop:
         loss = loss_worth(scored / corner, min_gain, own / corner[1:])
         return self._yardstick.score(weight.loss(float(loss * corner[0])))
 
-    def _scored_or_dropped(
-        self, tickets: list[_Ticket], built: build_jobs.BuildReply, reply: score_jobs.ScoreReply | race_jobs.RaceReply
-    ) -> None:
-        full = reply if isinstance(reply, score_jobs.ScoreReply) else reply.reply
-        if full is not None:
-            self._scored(tickets, built, full)
-        elif isinstance(reply, race_jobs.RaceReply):
-            self._dropped[built.sha256] = Partial(
-                sha256=built.sha256,
-                samples=reply.samples,
-                total=reply.total,
-                estimate=reply.estimate,
-                drop=self._yardstick.drop(reply.estimate),
-                sqnr_db=reply.sqnr_db,
-                divergence=reply.divergence,
-                size_bytes=built.size_bytes,
-                penalty=float(built.fragmentation["penalty"]),
-                build_seconds=built.seconds,
-                score_seconds=reply.seconds,
-                inference_seconds=reply.inference_seconds,
-                quantities=built.quantities,
-            )
-            for place, ticket in enumerate(tickets):
-                self._tell_known(ticket, built.sha256, reused=place > 0)
+    def _drop(self, done: Candidate, built: build_jobs.BuildReply, reply: race_jobs.RaceReply) -> None:
+        self._dropped[built.sha256] = Partial(
+            sha256=built.sha256,
+            samples=reply.samples,
+            total=reply.total,
+            estimate=reply.estimate,
+            drop=self._yardstick.drop(reply.estimate),
+            sqnr_db=reply.sqnr_db,
+            divergence=reply.divergence,
+            size_bytes=built.size_bytes,
+            penalty=float(built.fragmentation["penalty"]),
+            build_seconds=built.seconds,
+            score_seconds=reply.seconds,
+            inference_seconds=reply.inference_seconds,
+            quantities=built.quantities,
+        )
+        self._tell_known(done.asked, done.recipe, built.sha256, reused=False)
 
-    def _scored(self, tickets: list[_Ticket], built: build_jobs.BuildReply, reply: score_jobs.ScoreReply) -> None:
+    def _scored(self, done: Candidate, built: build_jobs.BuildReply, reply: score_jobs.ScoreReply) -> None:
         scores = Scores(
             sha256=built.sha256,
             metric=reply.value,
@@ -289,40 +260,31 @@ class SearchLoop:
             quantities=built.quantities,
             **built.fragmentation,
         )
-        for place, ticket in enumerate(tickets):
-            self._tell(ticket, scores, reused=place > 0)
+        self._tell(done.asked, done.recipe, scores, reused=False)
 
-    def _tell_known(self, ticket: _Ticket, sha256: str, *, reused: bool = True) -> None:
+    def _tell_known(self, asked: Asked, recipe: Recipe, sha256: str, *, reused: bool = True) -> None:
         if sha256 in self._known:
-            self._tell(ticket, self._known[sha256], reused=reused)
-        else:
-            self._report(
-                self._study.tell_dropped(
-                    ticket.asked,
-                    ticket.recipe,
-                    self._dropped[sha256],
-                    reused=reused,
-                    forecast_error=self._forecast_errors.get(ticket.recipe.fingerprint, ""),
-                )
-            )
+            self._tell(asked, recipe, self._known[sha256], reused=reused)
+            return
+        error = self._forecast_errors.get(recipe.fingerprint, "")
+        dropped = self._dropped[sha256]
+        self._report(self._study.tell_dropped(asked, recipe, dropped, reused=reused, forecast_error=error))
 
-    def _tell(self, ticket: _Ticket, scores: Scores, *, reused: bool) -> None:
-        violations = self._yardstick.violations(scores)
+    def _tell(self, asked: Asked, recipe: Recipe, scores: Scores, *, reused: bool) -> None:
         record = self._study.tell_scores(
-            ticket.asked,
-            ticket.recipe,
+            asked,
+            recipe,
             scores,
             reused=reused,
-            violations=violations,
-            forecast_error=self._forecast_errors.get(ticket.recipe.fingerprint, ""),
+            violations=self._yardstick.violations(scores),
+            forecast_error=self._forecast_errors.get(recipe.fingerprint, ""),
         )
         self._report(record)
 
-    def _fail(self, job: _Job, reason: str) -> None:
-        for ticket in job.tickets:
-            self._report(self._study.tell_failure(ticket.asked, ticket.recipe, reason))
+    def _fail(self, done: Candidate) -> None:
+        self._report(self._study.tell_failure(done.asked, done.recipe, done.error or ""))
         if self._failed >= _HOPELESS_AFTER and not self._known:
-            raise PreparationError(f"The first {self._failed} candidates all failed. The last one: {reason}")
+            raise PreparationError(f"The first {self._failed} candidates all failed. The last one: {done.error}")
 
     def _report(self, record: TrialRecord) -> None:
         self._remember(record)
@@ -343,8 +305,6 @@ class SearchLoop:
 
     def abandon(self) -> None:
         """Close what is still running, so that no trial stays open."""
-        for job in self._running.values():
-            for ticket in job.tickets:
-                self._study.drop(ticket.asked)
-        self._running.clear()
+        for asked in self._pipeline.abandon():
+            self._study.drop(asked)
         self._study.close_abandoned()

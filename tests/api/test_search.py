@@ -505,6 +505,13 @@ def test_scores_of_other_samples_than_floats_fail_the_trial(tmp_path: Path) -> N
         pump.search(tmp_path / "run", evaluation=None, heldout=None, evaluator=Fewer(), trials=3)
 
 
+def test_two_workers_give_the_same_trials_again(tmp_path: Path) -> None:
+    first, again = (pump.search(tmp_path / name, trials=16, workers=2).trials for name in ("first", "again"))
+    timed = [column for column in first.columns if column.endswith("seconds")]
+    assert first["state"].value_counts().to_dict().keys() >= {"complete"}
+    assert first.drop(columns=timed).equals(again.drop(columns=timed))
+
+
 def test_agreement_needs_no_targets_and_is_one_for_float(tmp_path: Path) -> None:
     inputs_only = {"evaluation": pump.SEARCH[0], "heldout": None}
     run = pump.search(tmp_path / "run", trials=5, metric="agreement", **inputs_only)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fakes import FakePool, sha_of
 from test_optuna_study import OBJECTIVES, open_study
@@ -157,7 +158,7 @@ class StepwisePool(FakePool):
 @pytest.fixture
 def stepwise(monkeypatch: pytest.MonkeyPatch) -> StepwisePool:
     pool = StepwisePool()
-    monkeypatch.setattr("autoselect.study.loop.wait", lambda futures, **_: pool.pump(futures))
+    monkeypatch.setattr("autoselect.study.pipeline.wait", lambda futures, **_: pool.pump(futures))
     return pool
 
 
@@ -181,7 +182,44 @@ def test_equal_recipes_and_equal_bytes_under_way_wait_for_each_other(path: Path,
 def test_no_more_is_under_way_than_keeps_the_workers_busy(path: Path, stepwise: StepwisePool) -> None:
     many = [Baseline(name=str(i), nodes=frozenset({f"n{i}"})) for i in range(12)]
     Search(path, stepwise, workers=2).run(12, many)
-    assert stepwise.most_under_way == 3
+    assert stepwise.most_under_way == 4
+
+
+WIDE = BoundSpace(dimensions=tuple(Toggle(name=f"node:{n}", nodes=frozenset({n})) for n in (*NODES, *"cdefgh")))
+
+
+class UnevenPool(FakePool):
+    """Ends one job at a time, whichever a seed says."""
+
+    def __init__(self, seed: int, **options: Any) -> None:
+        super().__init__(held_back=True, **options)
+        self._rng = np.random.default_rng(seed)
+
+    def pump(self) -> None:
+        chosen = self._waiting.pop(self._rng.integers(len(self._waiting)))
+        rest, self._waiting = self._waiting, [chosen]
+        self.release()
+        self._waiting = rest
+
+
+@pytest.mark.parametrize("racing", [None, Racing(confidence=0.9, min_gain=0.001, seed=0)], ids=["in full", "racing"])
+@pytest.mark.parametrize("failing_node", [None, "b"], ids=["all well", "some fail"])
+def test_a_search_does_not_hang_on_how_fast_each_worker_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, racing: Racing | None, failing_node: str | None
+) -> None:
+    def fails(job: str, what: Any) -> Exception | None:
+        return ScoreError("no value") if job == "score" and failing_node in what else None
+
+    found = []
+    for seed in range(5):
+        pool = UnevenPool(seed, fails=fails)
+        monkeypatch.setattr("autoselect.study.pipeline.wait", lambda *_, pool=pool, **__: pool.pump())
+        records = Search(tmp_path / str(seed), pool, workers=3, racing=racing, space=WIDE).run(30)
+        found.append((records, sorted(pool.raced), sorted(pool.scored), sorted(map(sorted, pool.built))))
+    assert [r.number for r in found[0][0]] == list(range(30))
+    assert all(other == found[0] for other in found[1:])
+    if racing is not None:
+        assert found[0][1]
 
 
 def failing(job: str, node: str, error: Exception) -> FakePool:
@@ -232,7 +270,7 @@ def test_abandoned_trials_are_closed_and_made_up_for(path: Path) -> None:
     pool = FakePool(held_back=True)
     search = Search(path, pool, workers=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autoselect.study.loop.wait", interrupt)
+        patch.setattr("autoselect.study.pipeline.wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             search.run(10)
     search.loop.abandon()

@@ -1,0 +1,120 @@
+"""Candidates on their way through the workers: built, then scored, and handed back in the order of their trials.
+
+Who asks sees the same results at each question, however fast each worker is. So a search depends on its seed and on how
+many candidates are on their way, and on nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
+from typing import Any
+
+from autoselect.cases.build_jobs import BuildReply
+from autoselect.cases.race_jobs import RaceReply
+from autoselect.cases.score_jobs import ScoreReply
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import TrialError
+from autoselect.isolation.pool import result_of
+from autoselect.study.recording.optuna_study import Asked
+
+Building = Callable[[Recipe], Future[BuildReply]]
+Scoring = Callable[[Recipe, BuildReply, int], "Future[Any] | None"]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Candidate:
+    """A trial on its way.
+
+    Attributes:
+        asked: The trial.
+        recipe: What is built for it.
+        known: How many candidates had been scored when it was asked for: its race is against these.
+        future: What a worker does for it now; None where nothing is left to do.
+        built: Once it is built.
+        twin: An earlier one that is the same candidate, and is built and scored for both.
+        reply: How it scored; None where its bytes had been told before, or the twin's reply counts.
+        error: Why it failed.
+    """
+
+    asked: Asked
+    recipe: Recipe
+    known: int
+    future: Future[Any] | None = None
+    built: BuildReply | None = None
+    twin: Candidate | None = None
+    reply: ScoreReply | RaceReply | None = None
+    error: str | None = None
+
+
+class Pipeline:
+    """What is on its way, in the order of the trials."""
+
+    def __init__(self, build: Building, score: Scoring) -> None:
+        """Start with nothing.
+
+        Args:
+            build: Submits the build of a recipe.
+            score: Submits the score of a built recipe, given how many candidates it may know of; None where its bytes
+                have been told.
+        """
+        self._build, self._score = build, score
+        self._line: deque[Candidate] = deque()
+
+    def __len__(self) -> int:
+        """How many are on their way."""
+        return len(self._line)
+
+    def add(self, asked: Asked, recipe: Recipe, known: int) -> None:
+        """Start a candidate."""
+        twin = next((c for c in self._line if c.recipe.fingerprint == recipe.fingerprint), None)
+        future = self._build(recipe) if twin is None else None
+        self._line.append(Candidate(asked=asked, recipe=recipe, known=known, twin=twin, future=future))
+
+    def take(self) -> Candidate:
+        """Wait for the oldest one and take it out; those behind it go on meanwhile."""
+        self._advance()
+        while self._line[0].future is not None:
+            under_way = [c.future for c in self._line if c.future is not None and not c.future.done()]
+            wait(under_way, return_when=FIRST_COMPLETED)
+            self._advance()
+        return self._line.popleft()
+
+    def abandon(self) -> list[Asked]:
+        """Let go of everything; the trials that stay open."""
+        left = [c.asked for c in self._line]
+        self._line.clear()
+        return left
+
+    def _advance(self) -> None:
+        """Take what workers have done. Builds are taken in the order of their trials: the first of equals is scored."""
+        for candidate in self._line:
+            future = candidate.future
+            if future is None or not future.done():
+                if future is not None and candidate.built is None:
+                    return
+                continue
+            candidate.future = None
+            try:
+                reply = result_of(future)
+            except TrialError as exc:
+                candidate.error = str(exc)
+                continue
+            if candidate.built is not None:
+                candidate.reply = reply
+                continue
+            candidate.built = reply
+            candidate.twin = self._scored_for(candidate)
+            if candidate.twin is None:
+                candidate.future = self._score(candidate.recipe, reply, candidate.known)
+
+    def _scored_for(self, candidate: Candidate) -> Candidate | None:
+        """The one before it with the same bytes, if there is one."""
+        for other in self._line:
+            if other is candidate:
+                return None
+            if other.built is not None and candidate.built is not None and other.built.sha256 == candidate.built.sha256:
+                return other.twin or other
+        return None
