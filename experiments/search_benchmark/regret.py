@@ -43,14 +43,25 @@ class Unseen:
     """What a case's candidates score where no search looked.
 
     Attributes:
+        reference: The float model's rows, shape (n_samples,).
         losses: By hash, against float, sample by sample, shape (n_samples,); their mean is the drop.
         scores: By hash, of any run, for size and penalty.
-        float_score: On these samples.
+        sign: 1 where more is better, else -1.
     """
 
+    reference: np.ndarray
     losses: Mapping[str, np.ndarray]
     scores: Mapping[str, Scores]
-    float_score: float
+    sign: float
+
+    @property
+    def float_score(self) -> float:
+        """Of the float model, on these samples."""
+        return float(self.reference.mean())
+
+    def rows(self, sha256: str) -> np.ndarray:
+        """Of a candidate, shape (n_samples,)."""
+        return self.reference - self.sign * self.losses[sha256]
 
     def drop(self, sha256: str, chosen: np.ndarray | slice = slice(None)) -> float:
         """Of a candidate, on all samples or some; infinite for one that lost far too much to be observed."""
@@ -63,7 +74,7 @@ def unseen_of(case: BenchmarkCase, rows: Path, scores: Mapping[str, Scores]) -> 
     reference = np.load(rows / case.name / f"{FLOAT}.npy")
     found = {path.stem: np.load(path) for path in (rows / case.name).glob("*.npy") if path.stem in scores}
     losses = {sha: sign * (reference - values) for sha, values in found.items()}
-    return Unseen(losses=losses, scores=scores, float_score=float(reference.mean()))
+    return Unseen(reference=reference, losses=losses, scores=scores, sign=sign)
 
 
 def spent(records: Sequence[TrialRecord], note: Mapping[str, Any]) -> np.ndarray:
