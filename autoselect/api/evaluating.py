@@ -15,7 +15,8 @@ from autoselect.cases import build_jobs, calibrate, prepare_jobs, score_jobs, sc
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.errors import MetricError, ModelError, PreparationError, TrialError, UsageError
-from autoselect.isolation.pool import WorkerPool, open_pool
+from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import open_pool
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import classification
 from autoselect.scoring.classification import Answers, Prediction
@@ -269,7 +270,7 @@ class _Bench:
     """
 
     files: CaseFiles
-    pool: WorkerPool
+    pool: Workers
     parsed: tuple[fb.Model, ...]
     warnings: tuple[str, ...]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,15 @@ from autoselect.api.source import (
 from autoselect.api.told import explained, takes
 from autoselect.cases import prepare as preparation
 from autoselect.cases.declared import declared
-from autoselect.cases.events import Listener, ignore
+from autoselect.cases.events import Listener, Warned, ignore
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.cases.versions import versions
 from autoselect.data.bundled import lasting
 from autoselect.data.specs import load_object
 from autoselect.domain.quantities import chosen_objectives
-from autoselect.errors import MetricError, RunFolderError
+from autoselect.errors import MetricError, RunFolderError, UsageError
+from autoselect.isolation.pool import shared
 from autoselect.report.run import Run, load_run
 from autoselect.runs.folder import RunFolder, free_folder
 from autoselect.runs.records import metric_column
@@ -78,7 +82,8 @@ def search(told: SearchSettings) -> Run:
         | {"metric": None if isinstance(told.metric, str) else LIVE},
     )
     folder = RunFolder(Path(told.output) if told.output is not None else free_folder("autoselect-run"))
-    study_run.start(request, folder, told.listener)
+    with _workers_of(told):
+        study_run.start(request, folder, told.listener)
     return _drawn(folder)
 
 
@@ -96,6 +101,8 @@ def resume(
     metric: str | Callable[..., float] | None = None,
     workers: int | None = None,
     cache: bool = True,
+    scheduler: Any = None,
+    insecure: bool = False,
     listener: Listener = ignore,
 ) -> Run:
     """Continue a run that was stopped, or give a finished one more trials.
@@ -128,6 +135,7 @@ def resume(
     chosen: dict[str, Any] = {name: value if value is not None else known.get(name) for name, value in given.items()}
     kept = {"repairs": (), **manifest["settings"]}  # a run from before there were repairs goes on without
     kept |= {**chosen, "command": manifest.get("command"), "cache": cache}
+    kept |= {"scheduler": scheduler, "insecure": insecure, "listener": listener}
     settings = preparation.with_limits(make_settings(**kept), trials=trials, workers=workers)
     if metric is None and known.get("metric") == LIVE:
         raise RunFolderError(
@@ -138,7 +146,8 @@ def resume(
     )
     given_integer = load_integer(settings.integer, signature=settings.signature, per_channel=settings.per_channel)
     request = _request(loaded, given_integer, settings, metric=metric or settings.metric, sources=known)
-    study_run.resume(request, folder, listener)
+    with _workers_of(settings):
+        study_run.resume(request, folder, listener)
     return _drawn(folder)
 
 
@@ -167,6 +176,39 @@ def demo(
         command=command,
         listener=listener,
     )
+
+
+@contextlib.contextmanager
+def _workers_of(settings: SearchSettings) -> Iterator[None]:
+    """Let a search work on a cluster, where the settings name one.
+
+    Raises:
+        UsageError: If there is none, it may not be used, or Dask is not installed.
+    """
+    if settings.scheduler is None:
+        yield
+        return
+    if "latency_ms" in settings.cost_columns:
+        raise UsageError(
+            "scheduler: latencies of several machines do not compare. Leave latency out of the objectives."
+        )
+    try:
+        from autoselect.cluster.engine import Local
+        from autoselect.cluster.opening import opened
+    except ImportError as exc:
+        raise UsageError("scheduler: Dask is missing. Install it with: pip install 'autoselect[distributed]'.") from exc
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="autoselect-")))
+        warm_up = study_run.warm_up_of(settings)
+        workers = opened(
+            settings.scheduler,
+            describe=versions,
+            local=Local(workers=settings.workers, log=folder / "worker.log", warm_up=warm_up),
+            insecure=settings.insecure,
+            tell=lambda message: settings.listener(Warned(message=message)),
+        )
+        stack.enter_context(shared(stack.enter_context(workers)))
+        yield
 
 
 def _metric_name(metric: str | Callable[..., float], evaluator: str | Callable[..., float] | None) -> str:

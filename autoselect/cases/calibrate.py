@@ -16,7 +16,8 @@ from autoselect.data.representative import representative_samples
 from autoselect.data.samples import SampleStore
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import PreparationError, TrialError
-from autoselect.isolation.pool import DEFAULT_TIMEOUT_SECONDS, WorkerPool, result_of
+from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers
+from autoselect.isolation.pool import result_of
 from autoselect.runs import cache
 from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.sources import loading
@@ -52,7 +53,7 @@ def start_calibration(
     model: Path | bytes,
     calibration: object,
     files: CaseFiles,
-    pool: WorkerPool,
+    pool: Workers,
     cache_root: Path | None,
     *,
     debug_samples: int,
@@ -119,7 +120,7 @@ def start_calibration(
 def load_float(
     source: Path | bytes,
     files: CaseFiles,
-    pool: WorkerPool,
+    pool: Workers,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     *,
     signature: str | None = None,
@@ -173,7 +174,7 @@ class _Preparation:
 def _submit_prepare(
     files: CaseFiles,
     hashes: Mapping[str, str],
-    pool: WorkerPool,
+    pool: Workers,
     cache_root: Path | None,
     *,
     debug_samples: int,

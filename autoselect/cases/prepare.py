@@ -23,7 +23,7 @@ from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.errors import MetricError
-from autoselect.isolation.pool import WorkerPool
+from autoselect.isolation.door import Workers
 from autoselect.runs.files import write_bytes
 from autoselect.scoring.evaluate import Evaluator, takes_split
 from autoselect.scoring.metric_base import Metric
@@ -62,8 +62,8 @@ def prepare_case(
     settings: SearchSettings,
     *,
     root: Path,
-    pool: WorkerPool,
-    quantizer: WorkerPool,
+    pool: Workers,
+    quantizer: Workers,
     cache_root: Path | None,
     listener: Listener,
 ) -> Case:

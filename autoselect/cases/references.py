@@ -13,7 +13,8 @@ from autoselect.cases.files import CaseFiles
 from autoselect.cases.scoring_samples import PARTS
 from autoselect.cases.versions import versions
 from autoselect.errors import PreparationError, TrialError
-from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import result_of
 from autoselect.runs import cache
 from autoselect.scoring.metric_base import Metric
 
@@ -27,7 +28,7 @@ class References:
         metric: Metric | None,
         hashes: Mapping[str, str],
         timeout_seconds: float,
-        pool: WorkerPool,
+        pool: Workers,
         cache_root: Path | None,
     ) -> None:
         """Start those that the cache does not have."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -163,6 +163,28 @@ class SearchSettings(SharedSettings):
         ),
     ] = 1.0
     search_space: Annotated[str, Option("Name of a bundled space, or a .toml file.")] = "default"
+    scheduler: Annotated[
+        Given[Any],
+        Option(
+            "Work on a Dask cluster: tcp://HOST:PORT, tls://HOST:PORT, a scheduler's .json file, or local:4 to try.",
+            "Or a ``distributed.Client``. Candidates are built and scored there; {workers} processes here prepare, "
+            "and go on where the scheduler is lost.",
+            kind=str,
+            last=True,
+            metavar="ADDRESS",
+            example="tls://10.0.0.1:8786",
+            resume="Work on a Dask cluster; as in autoselect search, and not kept from before.",
+        ),
+    ] = None
+    insecure: Annotated[
+        Given[bool],
+        Option(
+            "Take a {scheduler} that is neither on this machine nor encrypted.",
+            "Whoever reaches its port can then run code.",
+            last=True,
+            resume="Take a scheduler that is neither on this machine nor encrypted.",
+        ),
+    ] = False
     debug_samples: Annotated[int, Field(ge=1), Option("Calibration samples that layer statistics are measured on.")] = (
         50
     )

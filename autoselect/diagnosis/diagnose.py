@@ -29,7 +29,8 @@ from autoselect.diagnosis.weights import weight_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics, Findings, Travel
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.errors import DataError, PreparationError, TrialError
-from autoselect.isolation.pool import WorkerPool, open_pool, result_of
+from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import open_pool, result_of
 from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.diagnosing.statistics import NO_METRICS, LayerMetrics, table
 from autoselect.quantize.diagnosing.verification import Plan
@@ -50,7 +51,7 @@ class _Desk:
 
     request: Request
     files: CaseFiles
-    pool: WorkerPool
+    pool: Workers
     listener: Listener
     samples: str = "calibration"
     rows: range = range(0)

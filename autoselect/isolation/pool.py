@@ -23,10 +23,10 @@ from pebble import ProcessExpired, ProcessPool
 
 from autoselect.errors import WorkerDied
 from autoselect.isolation import worker
+from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers, busy_with
 
 T = TypeVar("T")
 
-DEFAULT_TIMEOUT_SECONDS = 900.0
 _MOST_REBUILDS = 5
 # A job's own time is measured inside its process, from when that is warm. The pool's limit is the second net: it
 # leaves room for warming up, and for a job that puts the timer out of action.
@@ -101,6 +101,15 @@ class WorkerPool:
                 for _ in range(self._workers):
                     pool.schedule(worker.warm, timeout=_WARM_UP_SECONDS)
         return pool
+
+    @property
+    def are_here(self) -> bool:
+        """They see this machine's files and modules."""
+        return True
+
+    def slots(self, asked: int) -> int:
+        """Enough for as many as the caller asked for: what is too much waits for its turn."""
+        return busy_with(asked)
 
     def submit(
         self, function: Callable[..., T], *args: Any, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
@@ -198,12 +207,12 @@ def _place(number: int, log: Path) -> worker.Place:
     return worker.Place(number=number, log=str(log.absolute()), folder=os.getcwd(), path=tuple(sys.path))
 
 
-_shared: list[WorkerPool] = []
+_shared: list[Workers] = []
 
 
 @contextlib.contextmanager
-def shared(pool: WorkerPool) -> Iterator[WorkerPool]:
-    """Within it, :func:`open_pool` gives this pool instead of new processes."""
+def shared(pool: Workers) -> Iterator[Workers]:
+    """Within it, :func:`open_pool` gives these workers instead of new processes."""
     _shared.append(pool)
     try:
         yield pool
@@ -213,13 +222,13 @@ def shared(pool: WorkerPool) -> Iterator[WorkerPool]:
 
 def open_pool(
     workers: int, *, log: Path, warm_up: Callable[[], object] | None = None
-) -> contextlib.AbstractContextManager[WorkerPool]:
+) -> contextlib.AbstractContextManager[Workers]:
     """Workers for one piece of work: those that the caller shares, or new ones of its own, as :class:`WorkerPool`."""
     return _shared[-1].lent(log) if _shared else WorkerPool(workers, log=log, warm_up=warm_up)
 
 
-def is_shared(pool: WorkerPool) -> bool:
-    """Whether it serves other pieces of work too."""
+def is_shared(pool: Workers) -> bool:
+    """Whether they serve other pieces of work too."""
     return pool in _shared
 
 

@@ -19,7 +19,7 @@ from autoselect.cases.events import Listener, TrialFinished
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import PreparationError, TrialError, UsageError
-from autoselect.isolation.pool import WorkerPool
+from autoselect.isolation.door import Workers
 from autoselect.runs.records import Partial, Scores, TrialRecord
 from autoselect.study.pipeline import Candidate, Pipeline
 from autoselect.study.proposing.forecast_check import ForecastCheck
@@ -33,6 +33,9 @@ _HOPELESS_AFTER = 5
 
 _RIVALS = 3
 """Scored candidates that a new one is compared with, sample by sample."""
+
+_PATIENCE_SECONDS = 1.0
+"""How long the loop waits before it looks how many slots there are: workers of a cluster come and go."""
 
 Stop = Callable[[Sequence[Scores]], "str | None"]
 """Says of what is scored why the search is at its end, or None."""
@@ -52,9 +55,9 @@ class SearchLoop:
         template: Recipe,
         yardstick: Yardstick,
         *,
-        pool: WorkerPool,
+        pool: Workers,
         root: Path,
-        workers: int,
+        slots: Callable[[], int],
         sampler: str,
         racing: Racing | None,
         timeout_seconds: float,
@@ -68,9 +71,7 @@ class SearchLoop:
         self._racing: Racing | None = None  # once it is known which samples are hard
         self._study, self._space, self._template, self._yardstick = study, space, template, yardstick
         self._pool, self._root, self._listener = pool, root, listener
-        self._sampler, self._timeout = sampler, timeout_seconds
-        # Told in their order, quick ones wait for slow ones: with twice as many on their way workers hardly ever wait.
-        self._slots = 1 if workers == 1 else 2 * workers
+        self._sampler, self._timeout, self._slots = sampler, timeout_seconds, slots
         self._pipeline = Pipeline(self._submit_build, self._submit_scoring)
         self._known: dict[str, Scores] = {}
         self._recipes: dict[str, Recipe] = {}  # of what is scored
@@ -133,9 +134,9 @@ class SearchLoop:
 
     def _begin(self, ask: Callable[[], Asked | None]) -> bool:
         """Start one more trial, as soon as a worker is free for it; False where there is none."""
-        if self._slots == 1 and self._pipeline:  # More workers have their next candidate waiting, and need the cores.
+        if self._slots() == 1 and self._pipeline:  # More workers have their next candidate waiting, and need the cores.
             self._study.think_ahead()
-        while len(self._pipeline) >= self._slots:
+        while len(self._pipeline) >= self._slots():
             self._tell_oldest()
         asked = ask() if self._left > 0 else None
         if asked is None:
@@ -145,7 +146,7 @@ class SearchLoop:
         return True
 
     def _finish_running(self) -> None:
-        while self._pipeline:
+        while self._pipeline and self._slots():
             self._tell_oldest()
 
     def _keep_schedule(self) -> None:
@@ -166,7 +167,9 @@ class SearchLoop:
             self._pipeline.add(asked, recipe, known=len(self._known))
 
     def _tell_oldest(self) -> None:
-        done = self._pipeline.take()
+        done = self._pipeline.take(_PATIENCE_SECONDS)
+        if done is None:
+            return
         if done.built is not None:
             self._check_forecast(done.recipe, done.built)
         if done.twin is not None:

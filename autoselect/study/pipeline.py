@@ -73,12 +73,13 @@ class Pipeline:
         future = self._build(recipe) if twin is None else None
         self._line.append(Candidate(asked=asked, recipe=recipe, known=known, twin=twin, future=future))
 
-    def take(self) -> Candidate:
-        """Wait for the oldest one and take it out; those behind it go on meanwhile."""
+    def take(self, patience_seconds: float) -> Candidate | None:
+        """Wait for the oldest one and take it out; None where nothing was done for so long."""
         self._advance()
         while self._line[0].future is not None:
             under_way = [c.future for c in self._line if c.future is not None and not c.future.done()]
-            wait(under_way, return_when=FIRST_COMPLETED)
+            if not wait(under_way, timeout=patience_seconds, return_when=FIRST_COMPLETED).done:
+                return None
             self._advance()
         return self._line.popleft()
 

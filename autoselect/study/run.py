@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from autoselect.cases import build_jobs, evidence_jobs, score_jobs
@@ -25,6 +26,7 @@ from autoselect.errors import (
     StorageError,
     TrialError,
 )
+from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import WorkerPool, is_shared, open_pool
 from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
@@ -128,10 +130,14 @@ def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
             folder.discard()
 
 
-def _pool(request: Request, folder: RunFolder) -> contextlib.AbstractContextManager[WorkerPool]:
+def _pool(request: Request, folder: RunFolder) -> contextlib.AbstractContextManager[Workers]:
     """Where candidates are built and scored."""
-    warm_up = converter.import_tensorflow if _all_need_tensorflow(request.settings) else None
-    return open_pool(request.settings.workers, log=folder.log, warm_up=warm_up)
+    return open_pool(request.settings.workers, log=folder.log, warm_up=warm_up_of(request.settings))
+
+
+def warm_up_of(settings: SearchSettings) -> Callable[[], object] | None:
+    """What the processes that build and score do first."""
+    return converter.import_tensorflow if _all_need_tensorflow(settings) else None
 
 
 def _all_need_tensorflow(settings: SearchSettings) -> bool:
@@ -139,15 +145,22 @@ def _all_need_tensorflow(settings: SearchSettings) -> bool:
     return settings.workers == 1 or settings.repairs is not False
 
 
-def _quantizer(request: Request, folder: RunFolder, pool: WorkerPool) -> contextlib.AbstractContextManager[WorkerPool]:
+def _quantizer(request: Request, folder: RunFolder, pool: Workers) -> contextlib.AbstractContextManager[Workers]:
     """Where TensorFlow converts, calibrates and quantizes: a process of its own where the others can do without it."""
     if _all_need_tensorflow(request.settings) or is_shared(pool):
         return contextlib.nullcontext(pool)
     return WorkerPool(1, log=folder.log, warm_up=converter.import_tensorflow)
 
 
-def _prepare(request: Request, folder: RunFolder, pool: WorkerPool, listener: Listener) -> Case:
-    with _quantizer(request, folder, pool) as quantizer:
+def _here(request: Request, folder: RunFolder, pool: Workers) -> contextlib.AbstractContextManager[Workers]:
+    """Where the case is prepared: its model and samples are files of this machine."""
+    if pool.are_here:
+        return contextlib.nullcontext(pool)
+    return WorkerPool(request.settings.workers, log=folder.log, warm_up=warm_up_of(request.settings))
+
+
+def _prepare(request: Request, folder: RunFolder, pool: Workers, listener: Listener) -> Case:
+    with _here(request, folder, pool) as pool, _quantizer(request, folder, pool) as quantizer:
         return prepare_case(
             request.ingredients,
             request.settings,
@@ -159,7 +172,7 @@ def _prepare(request: Request, folder: RunFolder, pool: WorkerPool, listener: Li
         )
 
 
-def _repeating(case: Case, settings: SearchSettings, pool: WorkerPool, listener: Listener) -> Case:
+def _repeating(case: Case, settings: SearchSettings, pool: Workers, listener: Listener) -> Case:
     """See that all that candidates are compared with is scored on kernels that repeat their outputs."""
     messages = warn_of_unrepeated(case, references_to_check(case, settings, pool), pool, listener)
     return replace(case, warnings=(*case.warnings, *messages))
@@ -171,7 +184,7 @@ def _search(
     case: Case,
     space: BoundSpace,
     float_model: references.Reference,
-    pool: WorkerPool,
+    pool: Workers,
     listener: StageClock,
 ) -> str:
     settings = request.settings
@@ -194,7 +207,7 @@ def _search(
         yardstick,
         pool=pool,
         root=case.files.root,
-        workers=settings.workers,
+        slots=partial(pool.slots, settings.workers),
         sampler=settings.sampler,
         racing=_racing(request),
         timeout_seconds=settings.trial_timeout,
@@ -285,7 +298,7 @@ def _demanding(request: Request, float_model: references.Reference) -> Request:
     return replace(request, settings=settings)
 
 
-def _stop(request: Request, yardstick: Yardstick, root: Path, pool: WorkerPool) -> Stop:
+def _stop(request: Request, yardstick: Yardstick, root: Path, pool: Workers) -> Stop:
     """The search has nothing to do where the all-integer model is sure to be as good as is asked for."""
     settings = request.settings
 
@@ -316,7 +329,7 @@ def _stop(request: Request, yardstick: Yardstick, root: Path, pool: WorkerPool) 
     return reason
 
 
-def _float_reference(case: Case, pool: WorkerPool, timeout_seconds: float) -> references.Reference:
+def _float_reference(case: Case, pool: Workers, timeout_seconds: float) -> references.Reference:
     try:
         described = pool.call(build_jobs.describe_float, case.files.root)
         scored = pool.call(score_jobs.score_float, case.files.root, timeout_seconds=timeout_seconds)

@@ -19,6 +19,7 @@ from autoselect.domain.objectives import Constraints, Objective
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.errors import BuildError, MetricError, PreparationError, ScoreError, WorkerDied
+from autoselect.isolation.door import busy_with
 from autoselect.runs.records import TrialRecord
 from autoselect.study.loop import SearchLoop, Stop, never
 from autoselect.study.proposing.forecast_check import ForecastCheck
@@ -74,7 +75,7 @@ class Search:
             ),
             pool=self.pool,  # type: ignore[arg-type]
             root=path.parent,
-            workers=workers,
+            slots=lambda: busy_with(workers),
             sampler="random",
             racing=racing,
             timeout_seconds=1.0,

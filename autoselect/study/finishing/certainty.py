@@ -17,7 +17,8 @@ import numpy as np
 from autoselect.cases import evidence_jobs
 from autoselect.domain.picks import FrontMember, passing, recommended
 from autoselect.errors import TrialError
-from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import result_of
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.study.proposing.hypervolume_gain import Link, fit_link
 from autoselect.study.proposing.observations import log_divergence
@@ -89,7 +90,7 @@ def _link_of(known: Sequence[Scores]) -> Link | None:
     return None if len(table) < _FEWEST else fit_link(table[:, 0], table[:, 1])
 
 
-def with_bounds(front: Sequence[TrialRecord], root: Path, pool: WorkerPool | None) -> list[TrialRecord]:
+def with_bounds(front: Sequence[TrialRecord], root: Path, pool: Workers | None) -> list[TrialRecord]:
     """The members with noise and bound of their drops, measured now where scoring left them for later."""
     later = {r.id: r.scores for r in front if r.scores and r.scores.samples and math.isnan(r.scores.drop_bound)}
     if pool is None or not later:
@@ -150,7 +151,7 @@ def confidence_of(
     front: Sequence[TrialRecord],
     yardstick: Yardstick,
     root: Path,
-    pool: WorkerPool | None,
+    pool: Workers | None,
     known: Sequence[Scores] = (),
 ) -> Confidence | None:
     """How sure the recommendation among these members is; None without members."""

@@ -15,7 +15,7 @@ from autoselect.cases.settings import SearchSettings
 from autoselect.domain.objectives import Objective
 from autoselect.domain.picks import named_picks
 from autoselect.domain.quantities import DEFAULT_COSTS
-from autoselect.isolation.pool import WorkerPool
+from autoselect.isolation.door import Workers
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Heldout, Scores, TrialRecord
 from autoselect.scoring.target_file import read_target
@@ -61,7 +61,7 @@ class Finish:
         self,
         records: list[TrialRecord],
         float_model: references.Reference,
-        pool: WorkerPool | None,
+        pool: Workers | None,
         listener: Listener,
         *,
         ended_early: str | None = None,
@@ -118,7 +118,7 @@ class Finish:
         front: Sequence[TrialRecord],
         references: Sequence[references.Reference],
         recommended: Scores | None,
-        pool: WorkerPool,
+        pool: Workers,
         listener: Listener,
     ) -> tuple[dict[str, Heldout], list[str]]:
         """Whether outputs repeat, and what the held-out samples say; with warnings that the listener has been told."""

@@ -10,7 +10,8 @@ from pathlib import Path
 from autoselect.cases import build_jobs
 from autoselect.cases.files import CaseFiles
 from autoselect.errors import AutoselectError
-from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import result_of
 from autoselect.runs.files import write_bytes, write_text
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import (
@@ -20,7 +21,7 @@ from autoselect.runs.records import (
 _MEMBER_FILE = re.compile(r"([0-9a-f]{10})\.(?:tflite|recipe\.json|ai-edge-quantizer\.json|build\.py)")
 
 
-def restore(records: Sequence[TrialRecord], case_root: Path, pool: WorkerPool) -> None:
+def restore(records: Sequence[TrialRecord], case_root: Path, pool: Workers) -> None:
     """Build again the candidates whose files an earlier process did not keep."""
     files = CaseFiles(root=case_root)
     running = [

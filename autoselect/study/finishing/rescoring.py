@@ -14,7 +14,8 @@ from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
 from autoselect.domain.objectives import Direction, drop_from
 from autoselect.errors import AutoselectError, TrialError
-from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import result_of
 from autoselect.runs.records import Heldout, TrialRecord
 from autoselect.scoring.paired import PairedDrop
 from autoselect.study.references import Reference
@@ -25,7 +26,7 @@ def score_heldout(
     recommended: str,
     case: Case,
     direction: Direction,
-    pool: WorkerPool,
+    pool: Workers,
     timeout_seconds: float,
     listener: Listener,
 ) -> tuple[dict[str, Heldout], list[str]]:
@@ -85,7 +86,7 @@ def time_again(
     front: Sequence[TrialRecord],
     references: Sequence[Reference],
     root: Path,
-    pool: WorkerPool,
+    pool: Workers,
     timeout_seconds: float,
     listener: Listener,
 ) -> tuple[list[TrialRecord], list[Reference]]:

@@ -20,7 +20,8 @@ from autoselect.domain.targets import Target
 from autoselect.domain.units import units
 from autoselect.domain.verdicts import judge
 from autoselect.errors import PreparationError, TrialError
-from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import result_of
 from autoselect.quantize.building.blueprint import Blueprint
 from autoselect.scoring.fragmentation import Fragmentation
 from autoselect.scoring.target_file import read_target
@@ -76,7 +77,7 @@ def make_problem(
     space: BoundSpace,
     settings: SearchSettings,
     allowed_loss: float,
-    pool: WorkerPool,
+    pool: Workers,
     listener: Listener,
 ) -> tuple[Problem | None, tuple[str, ...]]:
     """Make the problem that the project's own samplers look at, and say what the user should know of it.
@@ -163,7 +164,7 @@ def _statistical(layers: LayerTable) -> dict[str, float]:
 
 
 def probed(
-    atoms: Sequence[Atom], case: Case, settings: SearchSettings, pool: WorkerPool, listener: Listener
+    atoms: Sequence[Atom], case: Case, settings: SearchSettings, pool: Workers, listener: Listener
 ) -> tuple[tuple[Atom, ...], tuple[str, ...]]:
     """Try each atom alone in integers.
 

@@ -22,7 +22,8 @@ from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import Direction
 from autoselect.domain.recipe import node_ranges, split_repair
 from autoselect.errors import TrialError
-from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import result_of
 from autoselect.quantize.repairing import ranges
 
 K = TypeVar("K")
@@ -72,7 +73,7 @@ class _Trier:
 
     case: Case
     settings: SearchSettings
-    pool: WorkerPool
+    pool: Workers
     direction: Direction
     stand_ins: Sequence[frozenset[str]]
     scores: dict[tuple[str, ...], list[_Score]] = field(default_factory=dict)
@@ -175,7 +176,7 @@ class _Trier:
 
 
 def with_repairs(
-    case: Case, settings: SearchSettings, direction: Direction, pool: WorkerPool, listener: Listener
+    case: Case, settings: SearchSettings, direction: Direction, pool: Workers, listener: Listener
 ) -> SearchSettings:
     """The settings with the repairs of all candidates by name, so that the manifest holds what was decided.
 

@@ -11,7 +11,8 @@ from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.errors import TrialError
-from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import result_of
 
 _SECONDS, _SECONDS_IN_ALL = 0.3, 2.0
 """Of a worker's time, for each model and for all models of one check: less than scoring a few candidates takes."""
@@ -22,7 +23,7 @@ _WARNING = (
 )
 
 
-def references_to_check(case: Case, settings: SearchSettings, pool: WorkerPool) -> dict[str, str]:
+def references_to_check(case: Case, settings: SearchSettings, pool: Workers) -> dict[str, str]:
     """What the scores of all candidates are compared with: names by hash."""
     found = {FLOAT: "The float model"}
     template = settings.template
@@ -34,7 +35,7 @@ def references_to_check(case: Case, settings: SearchSettings, pool: WorkerPool) 
     return {**found, built.sha256: "The all-integer model"}
 
 
-def warn_of_unrepeated(case: Case, names: Mapping[str, str], pool: WorkerPool, listener: Listener) -> list[str]:
+def warn_of_unrepeated(case: Case, names: Mapping[str, str], pool: Workers, listener: Listener) -> list[str]:
     """Run models again and again, and warn of each that does not give the same outputs.
 
     Args:

@@ -1,0 +1,76 @@
+"""From what a user calls a scheduler to workers: an address, a file, ``local:N`` or a live client."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+
+from distributed import Client, LocalCluster
+from distributed import TimeoutError as DaskTimeout
+
+from autoselect.cluster.address import address_of, refuse_open, workers_of_local
+from autoselect.cluster.engine import Cluster, Local
+from autoselect.errors import UsageError
+
+_CONNECT_SECONDS = 10.0
+
+
+@contextlib.contextmanager
+def opened(
+    scheduler: object,
+    *,
+    describe: Callable[[], Mapping[str, str]],
+    local: Local,
+    insecure: bool,
+    tell: Callable[[str], None],
+) -> Iterator[Cluster]:
+    """The workers of a scheduler, given back at the end; a live client stays open.
+
+    Args:
+        scheduler: What the user says.
+        describe: Importable function that gives the versions of the packages that decide bytes.
+        local: What is done without a scheduler.
+        insecure: Whether open addresses are taken.
+        tell: Told of what users should know.
+
+    Raises:
+        UsageError: If it is no scheduler, cannot be reached, may not be used, or has workers of other versions only.
+    """
+    with contextlib.ExitStack() as stack:
+        connect = _connector(scheduler, stack, insecure=insecure)
+        try:
+            cluster = Cluster(connect, describe=describe, local=local, insecure=insecure, tell=tell)
+        except (OSError, DaskTimeout) as exc:
+            raise UsageError("scheduler: nobody answers there. Is it started, and is its address reachable?") from exc
+        stack.callback(cluster.close)
+        yield cluster
+
+
+def _connector(scheduler: object, stack: contextlib.ExitStack, *, insecure: bool) -> Callable[[], Client]:
+    """Gives a client; what it opens is closed with the stack."""
+    if isinstance(scheduler, Client):
+        refuse_open(str(scheduler.scheduler.address), insecure=insecure)
+        return lambda: scheduler
+    if not isinstance(scheduler, str):
+        raise UsageError(f"scheduler: expected a text or a distributed.Client, got {type(scheduler).__name__}.")
+    if count := workers_of_local(scheduler):
+        cluster = LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            memory_limit=0,
+            silence_logs="ERROR",
+        )
+        address = str(stack.enter_context(cluster).scheduler_address)
+    else:
+        address = address_of(scheduler)
+    refuse_open(address, insecure=insecure)
+
+    def connect() -> Client:
+        client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False, name="autoselect")
+        stack.callback(client.close, timeout=_CONNECT_SECONDS)
+        return client
+
+    return connect

@@ -1,0 +1,233 @@
+"""What the local pool promises a Dask cluster keeps too, and workers that die, leave, or are of another kind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoselect.cases.events import TrialFinished, Warned
+from autoselect.errors import JobFailed, ModelError, UsageError, WorkerDied
+from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import WorkerPool, result_of
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
+from at_once import AtOnce
+
+distributed = pytest.importorskip("distributed", reason="needs autoselect[distributed]")
+
+from autoselect.cluster.engine import Cluster, Local  # noqa: E402 - only where Dask is
+from autoselect.cluster.opening import opened  # noqa: E402
+
+pytestmark = [
+    pytest.mark.own_workers,
+    # Dask's own, of sockets and loops that it leaves to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+NEWS: list[str] = []
+
+
+def same_everywhere() -> dict[str, str]:
+    return {"numpy": "1"}
+
+
+def other_in_each_process() -> dict[str, str]:
+    return {"numpy": "1", "tensorflow": str(os.getpid())}
+
+
+@contextlib.contextmanager
+def cluster_of(scheduler: object, folder: Path, **changes: Any) -> Iterator[Cluster]:
+    NEWS.clear()
+    local = Local(workers=1, log=folder / "worker.log", warm_up=None)
+    told = {"describe": same_everywhere, "local": local, "insecure": False, "tell": NEWS.append, **changes}
+    with opened(scheduler, **told) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A scheduler with one worker, which a nanny starts again when it dies."""
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs="CRITICAL"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as made,
+    ):
+        yield made
+
+
+@pytest.fixture(scope="module", params=["at once", "pool", "cluster"])
+def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    folder = tmp_path_factory.mktemp("workers")
+    if request.param == "at once":
+        yield AtOnce()
+    elif request.param == "pool":
+        with WorkerPool(1, log=folder / "worker.log") as pool:
+            yield pool
+    else:
+        with cluster_of(request.getfixturevalue("client"), folder) as cluster:
+            yield cluster
+
+
+# -------------------------------------------------------------------------------------------------- contract
+
+
+def refuse() -> None:
+    raise ModelError("the model is no model")
+
+
+def stumble() -> None:
+    raise ValueError("unexpected")
+
+
+def crash() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def copied(root: Path, source: str, target: str) -> bytes:
+    content = (root / source).read_bytes()
+    (root / target).parent.mkdir(exist_ok=True)
+    (root / target).write_bytes(content)
+    return content
+
+
+def test_jobs_give_values_and_errors(workers: Workers) -> None:
+    factor = 3
+    assert workers.call(pow, 2, 5) == 32
+    assert workers.call(lambda x: factor * x, 5) == 15
+    with pytest.raises(ModelError, match="^the model is no model$"):
+        workers.call(refuse)
+    with pytest.raises(JobFailed, match="^ValueError: unexpected$"):
+        workers.call(stumble)
+
+
+def test_a_crash_costs_one_job(workers: Workers) -> None:
+    if isinstance(workers, AtOnce):
+        pytest.skip("it has no process of its own that could crash")
+    futures = [workers.submit(pow, 2, 1), workers.submit(crash), workers.submit(pow, 2, 3)]
+    assert (result_of(futures[0]), result_of(futures[2])) == (2, 8)
+    with pytest.raises(WorkerDied, match="SIGSEGV: a segmentation fault"):
+        result_of(futures[1])
+
+
+def test_a_job_that_hangs_is_stopped(workers: Workers) -> None:
+    if isinstance(workers, AtOnce):
+        pytest.skip("it has no process of its own that could be stopped")
+    with pytest.raises(WorkerDied, match="longer than its time limit"):
+        workers.call(time.sleep, 60, timeout_seconds=0.5)
+
+
+def test_jobs_find_the_folders_files_and_leave_theirs_in_it(workers: Workers, tmp_path: Path) -> None:
+    key = "c" * 64
+    (tmp_path / "first").write_bytes(b"1")
+    assert workers.call(copied, tmp_path, "first", f"kept/{key}.npy") == b"1"
+    assert (tmp_path / "kept" / f"{key}.npy").read_bytes() == b"1"
+    (tmp_path / "second").write_bytes(b"22")
+    (tmp_path / "first").unlink()
+    (tmp_path / "first").write_bytes(b"another first")
+    assert workers.call(copied, tmp_path, "second", "kept/third") == b"22"
+    assert workers.call(copied, tmp_path, "first", "kept/third") == b"another first"
+    assert (tmp_path / "kept" / "third").read_bytes() == b"another first"
+
+
+def test_one_worker_has_one_candidate_under_way(workers: Workers) -> None:
+    assert workers.slots(1) == 1
+
+
+# ------------------------------------------------------------------------------------------- only of a cluster
+
+
+def kill_the_dask_worker(root: Path, times: int) -> int:
+    """Kill the process that asked for this one, so often; the marks lie beside the folder of the case."""
+    marks = Path(os.environ["AUTOSELECT_CACHE_DIR"]) / f"marks-{times}"
+    marks.mkdir(exist_ok=True)
+    count = len(list(marks.iterdir()))
+    if count < times:
+        (marks / str(count)).touch()
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+    return count
+
+
+def test_a_job_whose_worker_dies_is_asked_again_once(client: Any, tmp_path: Path) -> None:
+    with cluster_of(client, tmp_path) as cluster:
+        assert cluster.call(kill_the_dask_worker, tmp_path, 1) == 1
+        with pytest.raises(WorkerDied, match="2 workers of the cluster died while they had this job"):
+            cluster.call(kill_the_dask_worker, tmp_path, 9)
+        assert cluster.call(pow, 2, 5) == 32
+    assert any("0 now, 1 before" in told for told in NEWS)
+
+
+def test_a_worker_with_other_versions_is_refused_by_name(client: Any, tmp_path: Path) -> None:
+    with (
+        pytest.raises(UsageError, match=r"Worker \S+ is refused: tensorflow \d+ there, \d+ here"),
+        cluster_of(client, tmp_path, describe=other_in_each_process),
+    ):
+        pass
+
+
+def test_open_schedulers_and_nobody_are_refused(tmp_path: Path) -> None:
+    for scheduler, message in (("tcp://192.0.2.1:8786", "neither on this machine nor"), ("tcp://127.0.0.1:9", "nobody")):
+        with pytest.raises(UsageError, match=message), cluster_of(scheduler, tmp_path):
+            pass
+    with pytest.raises(UsageError, match="expected a text or a distributed.Client"), cluster_of(3, tmp_path):
+        pass
+
+
+def test_a_lost_scheduler_is_done_without_until_it_is_back(tmp_path: Path) -> None:
+    def started(port: int = 0) -> Any:
+        return distributed.LocalCluster(
+            n_workers=1, host="127.0.0.1", scheduler_port=port, dashboard_address=None, silence_logs="CRITICAL"
+        )
+
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(started())
+        cluster = stack.enter_context(cluster_of(first.scheduler_address, tmp_path))
+        caught = cluster.submit(time.sleep, 600, timeout_seconds=3.0)
+        time.sleep(0.5)
+        first.close()
+        with pytest.raises(WorkerDied, match="time limit"):
+            result_of(caught)
+        assert cluster.call(os.getcwd) == os.getcwd()
+        cluster.slots(1)
+        assert any("The scheduler is lost: the search goes on with 1 processes" in told for told in NEWS)
+        stack.enter_context(started(int(first.scheduler_address.rpartition(":")[2])))
+        limit = time.monotonic() + 60
+        while not any("back" in told for told in NEWS) and time.monotonic() < limit:
+            cluster.slots(1)
+            time.sleep(0.1)
+        assert cluster.call(pow, 2, 5) == 32
+    assert any("The scheduler is back" in told for told in NEWS)
+
+
+def test_a_search_on_a_cluster_gives_the_front_of_a_local_one_though_its_worker_dies(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pump
+
+    events: list[Any] = []
+
+    def listener(event: Any) -> None:
+        events.append(event)
+        if isinstance(event, TrialFinished) and event.number == 4:
+            (pid,) = client.run(os.getpid).values()
+            os.kill(pid, signal.SIGKILL)
+
+    here = pump.search(tmp_path / "here", trials=12)
+    there = pump.search(tmp_path / "there", trials=12, scheduler=client, listener=listener)
+    assert there.status == "complete"
+    assert len(there.trials) == 12
+    assert any(isinstance(event, Warned) and "Slots of the cluster" in event.message for event in events)
+    assert pump.tree(tmp_path / "there" / "front") == pump.tree(tmp_path / "here" / "front")
+    assert here.summary["picks"] == there.summary["picks"]
+    kept = (tmp_path / "there" / "manifest.json").read_text()
+    assert client.scheduler.address not in kept
