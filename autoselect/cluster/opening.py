@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Mapping
 
 from distributed import Client, LocalCluster
@@ -38,6 +39,9 @@ def opened(
     """
     with contextlib.ExitStack() as stack:
         connect = _connector(scheduler, stack, insecure=insecure)
+        logger = logging.getLogger("distributed")  # What is lost and comes back, users are told in our words.
+        stack.callback(logger.setLevel, logger.level)
+        logger.setLevel(logging.CRITICAL)
         try:
             cluster = Cluster(connect, describe=describe, local=local, insecure=insecure, tell=tell)
         except (OSError, DaskTimeout) as exc:
@@ -59,7 +63,7 @@ def _connector(scheduler: object, stack: contextlib.ExitStack, *, insecure: bool
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             memory_limit=0,
             silence_logs="ERROR",
         )
