@@ -12,13 +12,12 @@ from autoselect.api.source import (
     LIVE,
     LoadedInteger,
     LoadedSource,
-    Source,
     calibration_of,
     describe,
     load_integer,
     load_source,
 )
-from autoselect.api.told import explained, takes
+from autoselect.api.told import takes, with_live
 from autoselect.cases import prepare as preparation
 from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener, Warned, ignore
@@ -87,30 +86,24 @@ def search(told: SearchSettings) -> Run:
     return _drawn(folder)
 
 
-@explained
+@with_live
 def resume(
     directory: str | Path,
     *,
     trials: int | None = None,
-    model: Source = None,
-    integer: str | Path | bytes | None = None,
-    calibration: object = None,
-    evaluation: object = None,
-    heldout: object = None,
-    evaluator: str | Callable[..., float] | None = None,
-    metric: str | Callable[..., float] | None = None,
     workers: int | None = None,
     cache: bool = True,
     scheduler: Any = None,
     insecure: bool = False,
     listener: Listener = ignore,
+    **live: Any,
 ) -> Run:
     """Continue a run that was stopped, or give a finished one more trials.
 
     Args:
         directory: The run folder.
         trials: New total; the old one by default.
-        model: Only where the run was started with a live object; likewise the ingredients that follow.
+        model: Only where the run was started with a live object; likewise the other ingredients.
         workers: Processes; as before by default.
 
     Raises:
@@ -119,14 +112,8 @@ def resume(
     folder = RunFolder(Path(directory))
     manifest = folder.read_manifest()
     known = dict(manifest["sources"])
-    given = {
-        "model": model,
-        "integer": integer,
-        "calibration": calibration,
-        "evaluation": evaluation,
-        "heldout": heldout,
-        "evaluator": evaluator,
-    }
+    metric = live.pop("metric", None)
+    given = {name: live.get(name) for name, option in declared().items() if option.live and not option.kept}
     for name, value in given.items():
         if value is None and known.get(name) == LIVE:
             raise RunFolderError(

@@ -56,6 +56,30 @@ def takes(
     return change
 
 
+def with_live(function: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Spell out the ``**live`` of a function: what may be an object of one process alone, each None by default."""
+    written = inspect.signature(function)
+    first, *own = [p for p in written.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    live = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option.type)
+        for name, option in declared().items()
+        if option.live
+    ]
+    signature = written.replace(parameters=[first, *live, *own])
+
+    @functools.wraps(function)
+    def told(*args: object, **kwargs: object) -> _Result:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as exc:
+            raise TypeError(f"{function.__name__}() {exc}") from None
+        return function(*args, **kwargs)
+
+    del told.__wrapped__  # type: ignore[attr-defined] # which readers of signatures would follow
+    told.__signature__ = signature  # type: ignore[attr-defined]
+    return explained(told)
+
+
 def explained(function: _Function, kind: type[SharedSettings] = SearchSettings) -> _Function:
     """Add what is declared of its settings to the arguments that the docstring of a function explains."""
     text = inspect.getdoc(function) or ""
