@@ -75,7 +75,7 @@ def with_live(function: Callable[..., _Result]) -> Callable[..., _Result]:
             raise TypeError(f"{function.__name__}() {exc}") from None
         return function(*args, **kwargs)
 
-    del told.__wrapped__  # type: ignore[attr-defined] # which readers of signatures would follow
+    del told.__wrapped__  # which readers of signatures would follow
     told.__signature__ = signature  # type: ignore[attr-defined]
     return explained(told)
 
