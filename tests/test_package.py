@@ -65,7 +65,9 @@ def test_only_functions_made_of_declared_settings_take_many_arguments() -> None:
             told = node.args
             names = [a.arg for a in (*told.posonlyargs, *told.args, *told.kwonlyargs, told.vararg, told.kwarg) if a]
             assert len(set(names) - {"self", "cls"}) <= MOST_PARAMETERS, f"{path.name}:{node.lineno}"
-            if any(ast.unparse(mark).startswith(("takes(", "with_live")) for mark in getattr(node, "decorator_list", ())):
+            if any(
+                ast.unparse(mark).startswith(("takes(", "with_live")) for mark in getattr(node, "decorator_list", ())
+            ):
                 made.add(getattr(node, "name", ""))
     functions = {name: getattr(autoselect, name) for name in autoselect.__all__}
     many = {
