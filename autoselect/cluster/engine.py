@@ -203,6 +203,8 @@ class Cluster:
     def _connected(self) -> Client:
         """A client of the scheduler, which says of a job at once that its worker died: this room asks again itself."""
         client = self._connect()
+        if client.status != "running":
+            raise OSError("the client is closed")
         client.run_on_scheduler(_fail_at_once)
         return client
 

@@ -106,7 +106,7 @@ def members_of(client: Client) -> dict[str, Member]:
             host=str(worker.get("host", address)),
             slots=max(int(worker.get("nthreads", 1)), 1),
         )
-        for address, worker in client.scheduler_info()["workers"].items()
+        for address, worker in client.scheduler_info().get("workers", {}).items()
     }
 
 

@@ -74,14 +74,13 @@ class Pipeline:
         self._line.append(Candidate(asked=asked, recipe=recipe, known=known, twin=twin, future=future))
 
     def take(self, patience_seconds: float) -> Candidate | None:
-        """Wait for the oldest one and take it out; None where nothing was done for so long."""
+        """Take the oldest one out; None where it is not done yet, after waiting until any is, for so long at most."""
         self._advance()
-        while self._line[0].future is not None:
+        if self._line[0].future is not None:
             under_way = [c.future for c in self._line if c.future is not None and not c.future.done()]
-            if not wait(under_way, timeout=patience_seconds, return_when=FIRST_COMPLETED).done:
-                return None
+            wait(under_way, timeout=patience_seconds, return_when=FIRST_COMPLETED)
             self._advance()
-        return self._line.popleft()
+        return self._line.popleft() if self._line[0].future is None else None
 
     def abandon(self) -> list[Asked]:
         """Let go of everything; the trials that stay open."""
