@@ -81,7 +81,7 @@ def search(told: SearchSettings) -> Run:
         | {"metric": None if isinstance(told.metric, str) else LIVE},
     )
     folder = RunFolder(Path(told.output) if told.output is not None else free_folder("autoselect-run"))
-    with _workers_of(told):
+    with _workers_of(request.settings):
         study_run.start(request, folder, told.listener)
     return _drawn(folder)
 

@@ -227,7 +227,14 @@ def test_a_search_on_a_cluster_gives_the_front_of_a_local_one_though_its_worker_
 
     here = pump.search(tmp_path / "here", trials=12)
     # Two processes here have TensorFlow in a third one alone, and those of the cluster need none.
-    there = pump.search(tmp_path / "there", trials=12, workers=2, scheduler=client, listener=listener)
+    there = pump.search(
+        tmp_path / "there",
+        trials=12,
+        objectives="accuracy,size,penalty",
+        workers=2,
+        scheduler=client,
+        listener=listener,
+    )
     assert there.status == "complete"
     assert len(there.trials) == 12
     assert any(isinstance(event, Warned) and "Slots of the cluster" in event.message for event in events)
