@@ -47,6 +47,8 @@ def other_in_each_process() -> dict[str, str]:
 @contextlib.contextmanager
 def cluster_of(scheduler: object, folder: Path, **changes: Any) -> Iterator[Cluster]:
     NEWS.clear()
+    if isinstance(scheduler, distributed.Client):  # An earlier test may have killed its worker.
+        scheduler.wait_for_workers(1, timeout=60)
     local = Local(workers=1, log=folder / "worker.log", warm_up=None)
     told = {"describe": same_everywhere, "local": local, "insecure": False, "tell": NEWS.append, **changes}
     with opened(scheduler, **told) as cluster:
@@ -153,7 +155,7 @@ def test_one_worker_has_one_candidate_under_way(workers: Workers) -> None:
 def kill_the_dask_worker(marks: str) -> None:
     """Kill the process that asked for this one; not before its nanny has seen it start, which else gives it up."""
     (Path(marks) / str(os.getpid())).touch()
-    time.sleep(2.0)
+    time.sleep(4.0)
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(60)
 
