@@ -180,7 +180,7 @@ def _workers_of(settings: SearchSettings) -> Iterator[None]:
             "scheduler: latencies of several machines do not compare. Leave latency out of the objectives."
         )
     try:
-        from autoselect.cluster.engine import Local
+        from autoselect.cluster.jobs import Local
         from autoselect.cluster.opening import opened
     except ImportError as exc:
         raise UsageError("scheduler: Dask is missing. Install it with: pip install 'autoselect[distributed]'.") from exc

@@ -14,7 +14,6 @@ import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
-from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -23,6 +22,7 @@ import cloudpickle
 from distributed import Client
 
 from autoselect.cluster import host
+from autoselect.cluster.jobs import Job, Local
 from autoselect.cluster.members import LOST, Gone, Member, members_of, why_refused
 from autoselect.cluster.travel import Folder, Missing, Order
 from autoselect.errors import AutoselectError, JobFailed, UsageError, WorkerDied
@@ -38,26 +38,6 @@ _PULSE_SECONDS = 0.5
 _RECONNECT_SECONDS = 5.0
 _MUSTER_SECONDS = 60.0
 _FORGET_SECONDS = 10.0
-
-
-@dataclass(eq=False, slots=True)
-class _Job:
-    """A job on its way; ``deaths`` counts the workers that died on it."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    timeout_seconds: float
-    future: Future[Any] = field(default_factory=Future)
-    deaths: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Local:
-    """How this machine works where the scheduler is lost: with so many processes."""
-
-    workers: int
-    log: Path
-    warm_up: Callable[[], object] | None
 
 
 class Cluster:
@@ -90,7 +70,7 @@ class Cluster:
         self._case = uuid.uuid4().hex
         self._news: SimpleQueue[str] = SimpleQueue()
         self._changed = threading.Condition()
-        self._waiting: deque[_Job] = deque()
+        self._waiting: deque[Job] = deque()
         self._futures: set[Future[Any]] = set()
         self._members: dict[str, Member] = {}
         self._served: dict[str, int] = {}  # slots by address, of the members that are taken
@@ -131,7 +111,7 @@ class Cluster:
             WorkerDied: If the cluster was closed.
         """
         self._say()
-        job = _Job(function, args, timeout_seconds)
+        job = Job(function, args, timeout_seconds)
         with self._changed:
             if self._closed.is_set():
                 raise WorkerDied("The workers of the cluster were given back; they take no more jobs.")
@@ -275,12 +255,12 @@ class Cluster:
 
     # -------------------------------------------------------------------------------------------------- slots
 
-    def _serve_all(self, member: Member, run: Callable[[Member, int, _Job], Any]) -> None:
+    def _serve_all(self, member: Member, run: Callable[[Member, int, Job], Any]) -> None:
         self._served[member.address] = member.slots
         for number in range(member.slots):
             threading.Thread(target=self._serve, args=(member, number, run), daemon=True).start()
 
-    def _serve(self, member: Member, number: int, run: Callable[[Member, int, _Job], Any]) -> None:
+    def _serve(self, member: Member, number: int, run: Callable[[Member, int, Job], Any]) -> None:
         """Run jobs on a slot until its worker is gone or the cluster is closed."""
         while (job := self._next(member)) is not None:
             try:
@@ -293,7 +273,7 @@ class Cluster:
             else:
                 self._end(job, value=value)
 
-    def _next(self, member: Member) -> _Job | None:
+    def _next(self, member: Member) -> Job | None:
         with self._changed:
             while not self._closed.is_set() and not member.gone.is_set():
                 while self._waiting:
@@ -305,7 +285,7 @@ class Cluster:
                 self._changed.wait()
         return None
 
-    def _ask_again(self, job: _Job, *, killed: bool) -> None:
+    def _ask_again(self, job: Job, *, killed: bool) -> None:
         job.deaths += killed
         if job.deaths >= _MOST_DEATHS:
             self._end(job, error=WorkerDied(f"{job.deaths} workers of the cluster died while they had this job."))
@@ -314,7 +294,7 @@ class Cluster:
             self._waiting.appendleft(job)
             self._changed.notify()
 
-    def _end(self, job: _Job, *, value: Any = None, error: AutoselectError | None = None) -> None:
+    def _end(self, job: Job, *, value: Any = None, error: AutoselectError | None = None) -> None:
         self._futures.discard(job.future)
         with contextlib.suppress(InvalidStateError):  # Cancelled, or closed meanwhile.
             if error is None:
@@ -322,11 +302,11 @@ class Cluster:
             else:
                 job.future.set_exception(error)
 
-    def _here(self, _member: Member, _number: int, job: _Job) -> Any:
+    def _here(self, _member: Member, _number: int, job: Job) -> Any:
         assert self._pool is not None
         return self._pool.call(job.function, *job.args, timeout_seconds=job.timeout_seconds)
 
-    def _there(self, member: Member, number: int, job: _Job) -> Any:
+    def _there(self, member: Member, number: int, job: Job) -> Any:
         """Send a job, and what it needs; take what it wrote.
 
         Raises:

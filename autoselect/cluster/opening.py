@@ -10,7 +10,8 @@ from distributed import Client, LocalCluster
 from distributed import TimeoutError as DaskTimeout
 
 from autoselect.cluster.address import address_of, refuse_open, workers_of_local
-from autoselect.cluster.engine import Cluster, Local
+from autoselect.cluster.engine import Cluster
+from autoselect.cluster.jobs import Local
 from autoselect.errors import UsageError
 
 _CONNECT_SECONDS = 10.0

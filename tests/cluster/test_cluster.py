@@ -23,7 +23,8 @@ from at_once import AtOnce
 
 distributed = pytest.importorskip("distributed", reason="needs autoselect[distributed]")
 
-from autoselect.cluster.engine import Cluster, Local  # noqa: E402 - only where Dask is
+from autoselect.cluster.engine import Cluster  # noqa: E402 - only where Dask is
+from autoselect.cluster.jobs import Local  # noqa: E402
 from autoselect.cluster.opening import opened  # noqa: E402
 
 pytestmark = [
