@@ -67,6 +67,7 @@ def search(told: SearchSettings) -> Run:
         "repairs": repairs if given.content is None else False,
         "keep_float": tuple(told.keep_float),
         "keep_int": tuple(told.keep_int),
+        "workers": told.processes,
     }
     live = [name for name, option in declared().items() if option.live and not option.kept]
     request = _request(
@@ -147,7 +148,7 @@ def demo(
     trials: int = 60,
     seed: int = 0,
     output: str | Path | None = None,
-    workers: int = 2,
+    workers: int | None = None,
     command: str | None = None,
     listener: Listener = ignore,
 ) -> Run:

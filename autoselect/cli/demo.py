@@ -18,7 +18,7 @@ def demo(
         str | None,
         typer.Option("--output", "-o", help="Run folder; a new autoselect-demo by default."),
     ] = None,
-    workers: Workers = 2,
+    workers: Workers = None,
     quiet: Quiet = False,
     as_json: AsJsonLines = False,
     debug: Debug = False,

@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from autoselect.cases.option import DATA
 from autoselect.cases.settings import SearchSettings
 from autoselect.cli.config_file import read_config
 from autoselect.cli.console import reported, watching
+from autoselect.cli.help import HelpAll
 from autoselect.cli.options import AsJsonLines, Debug, Quiet, command_line, in_python, parameters_of, with_settings
 
 
@@ -24,12 +26,17 @@ def search(
     config: Annotated[
         str | None,
         typer.Option(
-            callback=_read_config, is_eager=True, metavar="TOML", help="File of options; see autoselect init."
+            callback=_read_config,
+            is_eager=True,
+            metavar="TOML",
+            help="File of options; see autoselect init.",
+            rich_help_panel=DATA,
         ),
     ] = None,
     quiet: Quiet = False,
     as_json: AsJsonLines = False,
     debug: Debug = False,
+    help_all: HelpAll = False,
 ) -> None:
     """Search which layers to leave out of full-integer quantization, and write the Pareto front."""
     with reported(debug=debug):

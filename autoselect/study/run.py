@@ -131,12 +131,12 @@ def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
 def _pool(request: Request, folder: RunFolder) -> contextlib.AbstractContextManager[WorkerPool]:
     """Where candidates are built and scored."""
     warm_up = converter.import_tensorflow if _all_need_tensorflow(request.settings) else None
-    return open_pool(request.settings.workers, log=folder.log, warm_up=warm_up)
+    return open_pool(request.settings.processes, log=folder.log, warm_up=warm_up)
 
 
 def _all_need_tensorflow(settings: SearchSettings) -> bool:
     """Repairs calibrate anew; candidates without them are put together from what is there."""
-    return settings.workers == 1 or settings.repairs is not False
+    return settings.processes == 1 or settings.repairs is not False
 
 
 def _quantizer(request: Request, folder: RunFolder, pool: WorkerPool) -> contextlib.AbstractContextManager[WorkerPool]:
@@ -194,7 +194,7 @@ def _search(
         yardstick,
         pool=pool,
         root=case.files.root,
-        workers=settings.workers,
+        workers=settings.processes,
         sampler=settings.sampler,
         racing=_racing(request),
         timeout_seconds=settings.trial_timeout,
