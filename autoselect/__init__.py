@@ -1,10 +1,12 @@
 """Automated selective quantization for TensorFlow Lite / LiteRT.
 
-Importing the package is light: TensorFlow, Optuna and matplotlib are loaded by what needs them.
+Importing the package is light: TensorFlow, Optuna and matplotlib are loaded by what needs them. What goes on is logged
+under the name ``autoselect``; nothing is printed unless the program sets up a handler.
 """
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +43,8 @@ _HOMES = {
     "load_run": "autoselect.report.run",
     "read_layer_statistics": "autoselect.diagnosis.result",
 }
+
+logging.getLogger("autoselect").addHandler(logging.NullHandler())
 
 __all__ = [
     "AutoselectError",

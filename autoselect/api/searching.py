@@ -21,6 +21,7 @@ from autoselect.cases import prepare as preparation
 from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener, ignore
 from autoselect.cases.ingredients import Ingredients
+from autoselect.cases.logs import logged
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.data.bundled import lasting
 from autoselect.data.specs import load_object
@@ -79,7 +80,7 @@ def search(told: SearchSettings) -> Run:
         | {"metric": None if isinstance(told.metric, str) else LIVE},
     )
     folder = RunFolder(Path(told.output) if told.output is not None else free_folder("autoselect-run"))
-    study_run.start(request, folder, told.listener)
+    study_run.start(request, folder, logged(told.listener))
     return _drawn(folder)
 
 
@@ -139,7 +140,7 @@ def resume(
     )
     given_integer = load_integer(settings.integer, signature=settings.signature, per_channel=settings.per_channel)
     request = _request(loaded, given_integer, settings, metric=metric or settings.metric, sources=known)
-    study_run.resume(request, folder, listener)
+    study_run.resume(request, folder, logged(listener))
     return _drawn(folder)
 
 

@@ -143,6 +143,10 @@ AsJsonLines = Annotated[
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", metavar="", help="Show no progress, only warnings.", rich_help_panel=OUTPUT)
 ]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", metavar="", help="Also tell each trial, as it ends.", rich_help_panel=OUTPUT),
+]
 Debug = Annotated[
     bool, typer.Option("--debug", metavar="", help="Show the traceback of an error.", rich_help_panel=OUTPUT)
 ]

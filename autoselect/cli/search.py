@@ -12,7 +12,16 @@ from autoselect.cases.settings import SearchSettings
 from autoselect.cli.config_file import read_config
 from autoselect.cli.console import reported, watching
 from autoselect.cli.help import HelpAll
-from autoselect.cli.options import AsJsonLines, Debug, Quiet, command_line, in_python, parameters_of, with_settings
+from autoselect.cli.options import (
+    AsJsonLines,
+    Debug,
+    Quiet,
+    Verbose,
+    command_line,
+    in_python,
+    parameters_of,
+    with_settings,
+)
 
 
 def _read_config(context: typer.Context, path: str | None) -> str | None:
@@ -34,6 +43,7 @@ def search(
         ),
     ] = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: AsJsonLines = False,
     debug: Debug = False,
     help_all: HelpAll = False,
@@ -47,6 +57,6 @@ def search(
         if told.pop("latency"):
             named = [name.strip() for name in told["objectives"].split(",")]
             told["objectives"] = ",".join(named if "latency" in named else [*named, "latency"])
-        with watching(quiet=quiet, as_json=as_json) as watcher:
+        with watching(quiet=quiet, verbose=verbose, as_json=as_json) as watcher:
             run = run_search(told.pop("model"), **told, command=command_line(), listener=watcher)
         finish(run, as_json=as_json, warned=watcher.warned)

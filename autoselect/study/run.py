@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from autoselect.cases import build_jobs, evidence_jobs, score_jobs
-from autoselect.cases.events import Listener, StageStarted, Warned
+from autoselect.cases.events import EndedEarly, Listener, StageStarted, Warned
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case, prepare_case
 from autoselect.cases.settings import SearchSettings
@@ -78,7 +78,7 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
         space, case = bind_case(space_file, case, request.settings, clock)
         case = _repeating(case, request.settings, pool, clock)
         request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
-        float_model = _float_reference(case, pool, request.settings.trial_timeout)
+        float_model = _float_reference(case, pool, request.settings.trial_timeout, clock)
         demanded = _demanding(request, float_model)
         folder.write_manifest(manifest(request, case, space, float_model))
         return _search(demanded, folder, case, space, float_model, pool, clock)
@@ -109,7 +109,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
                 clock(Warned(message=message))
             case = _repeating(replace(case, warnings=(*case.warnings, *changed)), request.settings, pool, clock)
             request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
-            float_model = _float_reference(case, pool, request.settings.trial_timeout)
+            float_model = _float_reference(case, pool, request.settings.trial_timeout, clock)
         except BaseException:
             if not kept:
                 front_files.remove_work(folder.work)
@@ -214,6 +214,8 @@ def _search(
         reason = loop.run(
             _baselines(case, space, settings), settings.trials, _stop(request, yardstick, case.files.root, pool)
         )
+        if reason is not None:
+            listener(EndedEarly(stage="trials", reason=reason))
         status = finish.write(study.records(), float_model, pool, listener, ended_early=reason)
     except KeyboardInterrupt:
         loop.abandon()
@@ -316,7 +318,8 @@ def _stop(request: Request, yardstick: Yardstick, root: Path, pool: WorkerPool) 
     return reason
 
 
-def _float_reference(case: Case, pool: WorkerPool, timeout_seconds: float) -> references.Reference:
+def _float_reference(case: Case, pool: WorkerPool, timeout_seconds: float, listener: Listener) -> references.Reference:
+    listener(StageStarted(stage="float"))
     try:
         described = pool.call(build_jobs.describe_float, case.files.root)
         scored = pool.call(score_jobs.score_float, case.files.root, timeout_seconds=timeout_seconds)

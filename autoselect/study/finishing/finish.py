@@ -72,6 +72,7 @@ class Finish:
         wholes = _whole_baselines(records)
         references = [float_model, *(_reference(name, r.scores) for name, r in wholes.items() if r.scores)]
         if pool is not None:
+            listener(StageStarted(stage="picks"))
             front_files.restore([*whole_front, *wholes.values()], root, pool)
         whole_front = certainty.with_bounds(whole_front, root, pool)
         known = front_members.scores_of(front_members.distinct(records))
