@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from autoselect.api.evaluating import classification_report, evaluate
     from autoselect.api.models import build, inspect, pick
     from autoselect.api.reporting import write_report
-    from autoselect.api.searching import demo, resume, search
+    from autoselect.api.searching import check, demo, resume, search
     from autoselect.api.workers import keep_workers
     from autoselect.diagnosis.result import Diagnosis, read_layer_statistics
     from autoselect.domain.recipe import Recipe
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "build": "autoselect.api.models",
+    "check": "autoselect.api.searching",
     "classification_report": "autoselect.api.evaluating",
     "demo": "autoselect.api.searching",
     "diagnose": "autoselect.api.diagnosing",
@@ -53,6 +54,7 @@ __all__ = [
     "Run",
     "__version__",
     "build",
+    "check",
     "classification_report",
     "demo",
     "diagnose",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from autoselect.scoring.target_file import read_target
 from autoselect.scoring.value_metrics import SignalToQuantizationNoise
 from autoselect.study import request
 from autoselect.study import run as study_run
+from autoselect.study.outlook import Outlook, outlook
 
 
 @takes(SearchSettings)
@@ -48,40 +50,25 @@ def search(told: SearchSettings) -> Run:
     Raises:
         AutoselectError: If an ingredient does not fit; see ``autoselect.errors``.
     """
-    loaded = load_source(told.model, signature=told.signature, shapes=told.shapes, calibration=told.calibration)
-    profile = read_target(told.target)
-    repairs = told.repairs if isinstance(told.repairs, bool) else tuple(told.repairs)
-    given = load_integer(
-        told.integer,
-        signature=told.signature,
-        per_channel=told.per_channel and loaded.per_channel and profile.per_channel,
-        repairs=() if isinstance(repairs, bool) else repairs,
-    )
-    decided = {
-        "metric": _metric_name(told.metric, told.evaluator),
-        "objectives": chosen_objectives(told.objectives, _own_names(told.metric, told.evaluator)),
-        "target": lasting(told.target),
-        "search_space": lasting(told.search_space),
-        "fallback": told.fallback or ("drq" if profile.runs_hybrid else "float"),
-        "per_channel": given.per_channel,
-        "io_type": told.io_type or loaded.io_type or profile.io_type or "float32",
-        "repairs": repairs if given.content is None else False,
-        "keep_float": tuple(told.keep_float),
-        "keep_int": tuple(told.keep_int),
-        "workers": told.processes,
-    }
-    live = [name for name, option in declared().items() if option.live and not option.kept]
-    request = _request(
-        loaded,
-        given,
-        make_settings(**dict(told) | decided),
-        metric=told.metric,
-        sources={name: describe(getattr(told, name)) for name in live}
-        | {"metric": None if isinstance(told.metric, str) else LIVE},
-    )
-    folder = RunFolder(Path(told.output) if told.output is not None else free_folder("autoselect-run"))
-    study_run.start(request, folder, logged(told.listener))
+    asked, folder = _asked(told)
+    study_run.start(asked, folder, logged(told.listener))
     return _drawn(folder)
+
+
+@takes(SearchSettings)
+def check(told: SearchSettings) -> Outlook:
+    """Tell what a search with these settings would be like: read all of it, measure one candidate, search nothing.
+
+    Returns:
+        The size of the search, what a trial costs and about how long it takes.
+
+    Raises:
+        AutoselectError: What :func:`search` would raise before its first trial.
+    """
+    asked, folder = _asked(told)
+    folder.refuse_taken()
+    with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
+        return outlook(asked, RunFolder(Path(name) / "run"), logged(told.listener))
 
 
 @explained
@@ -169,6 +156,42 @@ def demo(
         command=command,
         listener=listener,
     )
+
+
+def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
+    """A new search as it is asked for, and where it would be kept."""
+    loaded = load_source(told.model, signature=told.signature, shapes=told.shapes, calibration=told.calibration)
+    profile = read_target(told.target)
+    repairs = told.repairs if isinstance(told.repairs, bool) else tuple(told.repairs)
+    given = load_integer(
+        told.integer,
+        signature=told.signature,
+        per_channel=told.per_channel and loaded.per_channel and profile.per_channel,
+        repairs=() if isinstance(repairs, bool) else repairs,
+    )
+    decided = {
+        "metric": _metric_name(told.metric, told.evaluator),
+        "objectives": chosen_objectives(told.objectives, _own_names(told.metric, told.evaluator)),
+        "target": lasting(told.target),
+        "search_space": lasting(told.search_space),
+        "fallback": told.fallback or ("drq" if profile.runs_hybrid else "float"),
+        "per_channel": given.per_channel,
+        "io_type": told.io_type or loaded.io_type or profile.io_type or "float32",
+        "repairs": repairs if given.content is None else False,
+        "keep_float": tuple(told.keep_float),
+        "keep_int": tuple(told.keep_int),
+        "workers": told.processes,
+    }
+    live = [name for name, option in declared().items() if option.live and not option.kept]
+    asked = _request(
+        loaded,
+        given,
+        make_settings(**dict(told) | decided),
+        metric=told.metric,
+        sources={name: describe(getattr(told, name)) for name in live}
+        | {"metric": None if isinstance(told.metric, str) else LIVE},
+    )
+    return asked, RunFolder(Path(told.output) if told.output is not None else free_folder("autoselect-run"))
 
 
 def _metric_name(metric: str | Callable[..., float], evaluator: str | Callable[..., float] | None) -> str:

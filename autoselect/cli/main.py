@@ -8,6 +8,7 @@ import typer
 
 from autoselect._version import __version__
 from autoselect.cli.build import build
+from autoselect.cli.check import check
 from autoselect.cli.demo import demo
 from autoselect.cli.diagnose import diagnose
 from autoselect.cli.evaluate import evaluate
@@ -27,8 +28,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (init, search, demo, resume, show, pick, report, watch, build, evaluate, inspect, diagnose):
-    app.command(cls=ShortHelp if command in (search, diagnose) else None)(command)
+for command in (demo, init, check, search, resume, show, pick, report, watch, build, evaluate, inspect, diagnose):
+    app.command(cls=ShortHelp if command in (search, check, diagnose) else None)(command)
 
 
 def _print_version(asked: bool) -> None:

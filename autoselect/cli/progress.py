@@ -14,6 +14,7 @@ STAGES: Mapping[str, str] = {
     "model": "reading the model",
     "data": "reading the samples",
     "calibrate": "calibrating",
+    "estimate": "timing one candidate",
     "build": "building the model to measure",
     "measure": "measuring the layers",
     "ablation": "leaving single nodes in and out",

@@ -28,20 +28,33 @@ def _read_config(context: typer.Context, path: str | None) -> str | None:
     return read_config(context, path, search)
 
 
+Config = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        callback=_read_config,
+        is_eager=True,
+        metavar="TOML",
+        help="File of options; see autoselect init.",
+        rich_help_panel=DATA,
+    ),
+]
+
+
+def told_in_python(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What the functions of a search take for what the command line read."""
+    told = in_python(SearchSettings, settings)
+    if told.pop("latency"):
+        named = [name.strip() for name in told["objectives"].split(",")]
+        told["objectives"] = ",".join(named if "latency" in named else [*named, "latency"])
+    return told
+
+
 @with_settings(parameters_of(SearchSettings))
 def search(
     *,
     settings: Mapping[str, Any],
-    config: Annotated[
-        str | None,
-        typer.Option(
-            callback=_read_config,
-            is_eager=True,
-            metavar="TOML",
-            help="File of options; see autoselect init.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
+    config: Config = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: AsJsonLines = False,
@@ -53,10 +66,7 @@ def search(
         from autoselect import search as run_search
         from autoselect.cli.results import finish
 
-        told = in_python(SearchSettings, settings)
-        if told.pop("latency"):
-            named = [name.strip() for name in told["objectives"].split(",")]
-            told["objectives"] = ",".join(named if "latency" in named else [*named, "latency"])
+        told = told_in_python(settings)
         with watching(quiet=quiet, verbose=verbose, as_json=as_json) as watcher:
             run = run_search(told.pop("model"), **told, command=command_line(), listener=watcher)
         finish(run, as_json=as_json, warned=watcher.warned)

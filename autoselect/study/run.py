@@ -67,21 +67,33 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
         RunFolderError: If the folder is taken.
         AutoselectError: If an ingredient does not fit; the folder is then left empty of a run.
     """
-    space_file = read_space(request.settings.search_space)
-    check_sampler(request.settings.sampler)
-    check_objectives(request.settings, check_target(request.settings))
-    folder.create()
     clock = StageClock(listener)
-    with locked(folder), _discarded_unless_begun(folder), _pool(request, folder) as pool:
-        front_files.remove_work(folder.work)  # What a search of other ingredients left that was killed before it began.
-        case = _prepare(request, folder, pool, clock)
-        space, case = bind_case(space_file, case, request.settings, clock)
-        case = _repeating(case, request.settings, pool, clock)
+    with opened(request, folder, clock) as (pool, prepared, space):
+        case = _repeating(prepared, request.settings, pool, clock)
         request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
         float_model = _float_reference(case, pool, request.settings.trial_timeout, clock)
         demanded = _demanding(request, float_model)
         folder.write_manifest(manifest(request, case, space, float_model))
         return _search(demanded, folder, case, space, float_model, pool, clock)
+
+
+@contextlib.contextmanager
+def opened(request: Request, folder: RunFolder, clock: StageClock) -> Iterator[tuple[WorkerPool, Case, BoundSpace]]:
+    """Workers, the case and the space of a new search, all before anything is tried.
+
+    Raises:
+        RunFolderError: If the folder is taken.
+        AutoselectError: If an ingredient does not fit; the folder is then left empty of a run.
+    """
+    space_file = read_space(request.settings.search_space)
+    check_sampler(request.settings.sampler)
+    check_objectives(request.settings, check_target(request.settings))
+    folder.create()
+    with locked(folder), _discarded_unless_begun(folder), _pool(request, folder) as pool:
+        front_files.remove_work(folder.work)  # What a search of other ingredients left that was killed before it began.
+        case = _prepare(request, folder, pool, clock)
+        space, case = bind_case(space_file, case, request.settings, clock)
+        yield pool, case, space
 
 
 def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
