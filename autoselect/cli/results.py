@@ -124,6 +124,9 @@ def _next_step(run: Run) -> str:
     directory = shlex.quote(str(run.directory))
     if run.status == "interrupted":
         return f"autoselect resume {directory}"
+    if run.status == "nothing_feasible":
+        trials = 2 * int((run.summary.get("counts") or {}).get("trials") or 0)
+        return f"loosen the limits, or try more: autoselect resume {directory} --trials {trials}"
     if not run.picks:
         return ""
     name = tables.first_pick(run.picks)

@@ -45,6 +45,15 @@ SUMMARY = {"metric": "accuracy"}
 FLOAT = row("float", 0.9)
 
 
+def test_intervals_are_left_out_where_there_is_no_room() -> None:
+    rows = [("float", row("float", 0.00231, base=0.00231, heldout_low=0.0022, heldout_high=0.00242))]
+    (_, wide), (_, narrow) = (result_lines(rows, {"metric": "mse"}, width) for width in (80, 45))
+    assert "2.310 (2.200–2.420)" in wide
+    assert "2.310" in narrow
+    assert "(" not in narrow
+    assert len(narrow) <= 45 < len(wide)
+
+
 def test_a_drop_has_no_sign() -> None:
     rows = [("float", FLOAT), ("worse", row("a", 0.85)), ("better", row("b", 0.91)), ("equal", row("c", 0.90001))]
     drops = [re.search(r"[\d.]+  +(.*?)  +42\.0 kB", line) for line in result_lines(rows, SUMMARY, 80)[2:]]
