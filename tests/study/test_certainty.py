@@ -223,10 +223,10 @@ def told(confidence: certainty.Confidence | None, heldout: dict[str, Heldout], *
 
 def test_the_verdict_goes_by_held_out_scores_where_there_are_any() -> None:
     assert told(SURE, HELDOUT) == (
-        "Recommended is aaaaaaaaaa: on the held-out samples it loses 0.3 points (95 % interval: "
-        "-0.5 to 1.1 points), with 5 float ops in 2 segments. The float model scores 92.0 % accuracy, the all-integer "
-        "model loses 17.0 points. With 95 % confidence it loses at most 0.8 points; allowed is 1.0 point. "
-        "Resamples of the search samples recommend the same model in 83%."
+        "Recommended is aaaaaaaaaa: on the held-out samples it loses 0.3 points (95 % interval: 0.5 points gained to "
+        "1.1 points lost), with 5 float ops and 2 accelerator segments. The float model scores 92.0 % accuracy; the "
+        "all-integer model loses 17.0 points. By the search samples it loses at most 0.8 points with 95 % confidence; "
+        "the limit is 1.0 point. In 83 % of resamples of the search samples the same model is recommended."
     )
     unseen = {k: v for k, v in HELDOUT.items() if k != "fiq"}
     assert told(SURE, unseen).startswith("Recommended is aaaaaaaaaa: on the search samples it loses 0.2 points, with")
@@ -234,16 +234,18 @@ def test_the_verdict_goes_by_held_out_scores_where_there_are_any() -> None:
 
 def test_the_verdict_says_what_the_samples_cannot_show() -> None:
     assert (
-        "By these 250 search samples no model is sure to lose less: the best loses at most 2.5 points; allowed is 1.0 "
-        "point. It comes closest. If it does lose less, about 1,100 samples would show it." in told(UNSURE, HELDOUT)
+        "The 250 search samples cannot show that any model keeps the limit: the best loses at most 2.5 points with 95 % "
+        "confidence; the limit is 1.0 point. Of the models that come closest, the recommended one costs an accelerator "
+        "least. About 1,100 samples would show that it keeps the limit."
+        in told(UNSURE, HELDOUT)
     )
     assert "no interval is known" in told(BLIND, HELDOUT)
     assert told(None, {}) == "No candidate was scored."
 
 
 def test_a_model_that_runs_nothing_on_the_accelerator_is_said_to() -> None:
-    assert "On an integer-only accelerator nothing of `recommended` runs." in told(SURE, HELDOUT, float_macs_share=1.0)
-    assert "accelerator" not in told(SURE, HELDOUT, float_macs_share=0.9)
+    assert "An integer-only accelerator gains nothing from `recommended`." in told(SURE, HELDOUT, float_macs_share=1.0)
+    assert "gains nothing" not in told(SURE, HELDOUT, float_macs_share=0.9)
 
 
 @pytest.mark.parametrize(("drop", "sqnr_db", "warned"), [(0.0, 12.0, True), (0.0, 30.0, False), (0.1, 12.0, False)])
