@@ -236,7 +236,7 @@ def test_the_verdict_says_what_the_samples_cannot_show() -> None:
     assert (
         "The 250 search samples cannot show that any model keeps the limit: the best loses at most 2.5 points with 95 % "
         "confidence; the limit is 1.0 point. Of the models that come closest, the recommended one costs an accelerator "
-        "least. About 1,100 samples would show that it keeps the limit."
+        "least. If it does keep the limit, about 1,100 samples would show it."
         in told(UNSURE, HELDOUT)
     )
     assert "no interval is known" in told(BLIND, HELDOUT)

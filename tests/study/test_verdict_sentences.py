@@ -102,7 +102,7 @@ FINDINGS = st.builds(
         st.tuples(st.just(REPAIRED), DROPS, st.integers(0, 2)),
     ),
     st.sampled_from([0.0, 0.01, 0.3]),
-    st.sampled_from([1, 250, 12000]),
+    st.sampled_from([0, 1, 250, 12000]),
     st.booleans(),
 )
 

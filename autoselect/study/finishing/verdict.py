@@ -118,9 +118,10 @@ def _sure(found: Findings, confidence: Confidence) -> str:
         return f"By the search samples it {most} with 95 % confidence; {limit}.{again}"
     needed = ""
     if confidence.samples_needed is not None:
-        needed = f" About {confidence.samples_needed:,} samples would show that it keeps the limit."
+        needed = f" If it does keep the limit, about {confidence.samples_needed:,} samples would show it."
+    samples = counted(found.samples, "search sample") if found.samples else "search samples"
     return (
-        f"The {counted(found.samples, 'search sample')} cannot show that any model keeps the limit: the best "
+        f"The {samples} cannot show that any model keeps the limit: the best "
         f"{lost_at_most(confidence.least_bound, found.metric)} with 95 % confidence; {limit}. Of the models that come "
         f"closest, the recommended one costs an accelerator least.{needed}{again}"
     )
