@@ -37,6 +37,8 @@ class RunFolder:
         self.layer_statistics = root / "layer_statistics.csv"
         self.sensitivity = root / "sensitivity.csv"
         self.islands = root / "islands.csv"
+        self.heldout_classes = root / "heldout_classes.csv"
+        self.heldout_samples = root / "heldout_samples.csv"
         self.picture = root / "pareto.png"
         self.report = root / "report.html"
         self.log = root / "worker.log"

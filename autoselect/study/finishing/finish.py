@@ -136,6 +136,8 @@ class Finish:
             self.settings.trial_timeout,
             listener,
         )
+        if recommended is not None:
+            rescoring.write_effects(recommended.sha256, self.case, self.folder, pool)
         failures += verdict.far_from_float(recommended)
         for message in failures:
             listener(Warned(message=message))

@@ -1,20 +1,21 @@
-"""Measures the front's members again: held-out scores, latencies in turns."""
+"""Measures the front's members again: held-out scores, whom the recommended one harms, latencies in turns."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
-from autoselect.cases import build_jobs, evidence_jobs, score_jobs
+from autoselect.cases import build_jobs, effect_jobs, evidence_jobs, score_jobs
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
 from autoselect.domain.objectives import Direction, drop_from
 from autoselect.errors import AutoselectError, TrialError
 from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Heldout, TrialRecord
 from autoselect.scoring.paired import PairedDrop
 from autoselect.study.references import Reference
@@ -66,6 +67,19 @@ def score_heldout(
         with contextlib.suppress(TrialError):
             found[sha] = _compared(found[sha], found[FLOAT], result_of(comparison), direction)
     return found, failures
+
+
+def write_effects(sha256: str, case: Case, folder: RunFolder, pool: WorkerPool) -> None:
+    """Write which classes a model harms on the held-out samples, and on which of these it is furthest from float."""
+    try:
+        found = pool.call(effect_jobs.effects, case.files.root, sha256, "heldout") if case.has_heldout else None
+    except TrialError:  # It adds to what is known of the model, and nothing depends on it.
+        return
+    if found is None:
+        return
+    for path, rows in ((folder.heldout_classes, found.classes), (folder.heldout_samples, found.samples)):
+        if rows:
+            folder.write_table(path, [f.name for f in fields(rows[0])], [asdict(row) for row in rows])
 
 
 def _compared(model: Heldout, reference: Heldout, paired: PairedDrop | None, direction: Direction) -> Heldout:
