@@ -93,7 +93,11 @@ def compare(case: OpenCase, sha256: str, part: str) -> Effects | None:
     worst = np.argsort(decibels[:, 0], kind="stable")[:MOST_SAMPLES].tolist()
     numbers, groups = _numbers(case, part), samples.groups
     found = [
-        {"index": numbers[i] if numbers else i, "group": groups[i] if groups else None, "sqnr_db": float(decibels[i, 0])}
+        {
+            "index": numbers[i] if numbers else i,
+            "group": groups[i] if groups else None,
+            "sqnr_db": float(decibels[i, 0]),
+        }
         for i in worst
     ]
     if not pairs:

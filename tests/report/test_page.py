@@ -64,7 +64,7 @@ def test_the_page_of_a_long_run_of_a_large_model_is_small_and_whole(tmp_path: Pa
 
 def test_names_are_text(tmp_path: Path) -> None:
     reader = read(page_of(made.made_run(tmp_path)))
-    assert len(reader.scripts) == 3
+    assert len(reader.scripts) == 5
     data = json.loads(reader.scripts[0])
     assert data["nodes"][0][1] == made.HOSTILE
     titles = [attrs.get("title") for _, attrs in reader.tags]

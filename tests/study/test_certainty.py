@@ -225,8 +225,8 @@ def test_the_verdict_goes_by_held_out_scores_where_there_are_any() -> None:
     assert told(SURE, HELDOUT) == (
         "Recommended is aaaaaaaaaa: on the held-out samples it loses 0.3 points (95 % interval: 0.5 points gained to "
         "1.1 points lost), with 5 float ops and 2 accelerator segments. The float model scores 92.0 % accuracy; the "
-        "all-integer model loses 17.0 points. By the search samples it loses at most 0.8 points with 95 % confidence; "
-        "the limit is 1.0 point. In 83 % of resamples of the search samples the same model is recommended."
+        "all-integer model loses 17.0 points. By the search samples the recommended model loses at most 0.8 points with "
+        "95 % confidence; the limit is 1.0 point. In 83 % of resamples of the search samples the same model is recommended."
     )
     unseen = {k: v for k, v in HELDOUT.items() if k != "fiq"}
     assert told(SURE, unseen).startswith("Recommended is aaaaaaaaaa: on the search samples it loses 0.2 points, with")

@@ -137,7 +137,7 @@ class Finish:
             listener,
         )
         if recommended is not None:
-            rescoring.write_effects(recommended.sha256, self.case, self.folder, pool)
+            failures += rescoring.write_effects(recommended.sha256, self.case, self.folder, pool)
         failures += verdict.far_from_float(recommended)
         for message in failures:
             listener(Warned(message=message))

@@ -69,17 +69,22 @@ def score_heldout(
     return found, failures
 
 
-def write_effects(sha256: str, case: Case, folder: RunFolder, pool: WorkerPool) -> None:
-    """Write which classes a model harms on the held-out samples, and on which of these it is furthest from float."""
+def write_effects(sha256: str, case: Case, folder: RunFolder, pool: WorkerPool) -> list[str]:
+    """Write which classes a model harms on the held-out samples, and on which of these it is furthest from float.
+
+    Returns:
+        Why that could not be measured; empty where it was, or where nothing is to be measured.
+    """
     try:
         found = pool.call(effect_jobs.effects, case.files.root, sha256, "heldout") if case.has_heldout else None
-    except TrialError:  # It adds to what is known of the model, and nothing depends on it.
-        return
+    except TrialError as exc:
+        return [f"What the recommended model changes by class and by sample could not be measured. {exc}"]
     if found is None:
-        return
+        return []
     for path, rows in ((folder.heldout_classes, found.classes), (folder.heldout_samples, found.samples)):
         if rows:
             folder.write_table(path, [f.name for f in fields(rows[0])], [asdict(row) for row in rows])
+    return []
 
 
 def _compared(model: Heldout, reference: Heldout, paired: PairedDrop | None, direction: Direction) -> Heldout:

@@ -108,14 +108,16 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
 
 def _sure(found: Findings, confidence: Confidence) -> str:
     if math.isnan(confidence.bound):
-        return "An evaluator gives one number for each model, so no interval is known: check the model on your own data."
+        return (
+            "An evaluator gives one number for each model, so no interval is known: check the model on your own data."
+        )
     limit, again = asked(found.yardstick.allowed_drop, found.metric), ""
     if not math.isnan(confidence.resampled):
         again = f" In {confidence.resampled:.0%} of resamples of the search samples the same model is recommended."
         again = again.replace("%", " %")
     if confidence.certified:
         most = lost_at_most(confidence.bound, found.metric)
-        return f"By the search samples it {most} with 95 % confidence; {limit}.{again}"
+        return f"By the search samples the recommended model {most} with 95 % confidence; {limit}.{again}"
     needed = ""
     if confidence.samples_needed is not None:
         needed = f" If it does keep the limit, about {confidence.samples_needed:,} samples would show it."
