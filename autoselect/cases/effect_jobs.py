@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from autoselect.scoring import evaluate
 from autoselect.scoring.class_metrics import LabelMetric
 from autoselect.scoring.classification import Prediction, read_answers
 from autoselect.scoring.metric_base import Outputs, Row
+from autoselect.tflite import runner
 
 MOST_SAMPLES = 20
 
@@ -83,7 +84,7 @@ def compare(case: OpenCase, sha256: str, part: str) -> Effects | None:
         return None
     whole, samples = case.runner(FLOAT), case.part(part)
 
-    def reference(numbers: Sequence[int]) -> Outputs:
+    def reference(numbers: Sequence[int]) -> runner.Outputs:
         return evaluate.stacked([whole(samples.inputs(i)) for i in numbers])
 
     metrics = [case.scoring.fidelity]
@@ -93,22 +94,20 @@ def compare(case: OpenCase, sha256: str, part: str) -> Effects | None:
     worst = np.argsort(decibels[:, 0], kind="stable")[:MOST_SAMPLES].tolist()
     numbers, groups = _numbers(case, part), samples.groups
     found = [
-        {
-            "index": numbers[i] if numbers else i,
-            "group": groups[i] if groups else None,
-            "sqnr_db": float(decibels[i, 0]),
-        }
+        SampleEffect(
+            index=numbers[i] if numbers else i, group=groups[i] if groups else None, sqnr_db=float(decibels[i, 0])
+        )
         for i in worst
     ]
     if not pairs:
-        return Effects(classes=(), samples=tuple(SampleEffect(**one) for one in found))
+        return Effects(classes=(), samples=tuple(found))
     ours, theirs = (read_answers(rows) for rows in np.hsplit(pairs[0], 2))
-    told = {"label": ours.y_true, "float_answer": theirs.y_pred, "answer": ours.y_pred}
+    told = np.stack([ours.y_true, theirs.y_pred, ours.y_pred], axis=1)[worst].tolist()
     return Effects(
         classes=_classes(ours.y_true, theirs.y_pred, ours.y_pred),
         samples=tuple(
-            SampleEffect(**one, **{key: int(values[i]) for key, values in told.items()})
-            for one, i in zip(found, worst, strict=True)
+            replace(one, label=label, float_answer=float_answer, answer=answer)
+            for one, (label, float_answer, answer) in zip(found, told, strict=True)
         ),
     )
 

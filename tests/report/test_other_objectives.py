@@ -103,8 +103,8 @@ def test_the_page_marks_latency_as_noisy(tmp_path: Path) -> None:
     run = run_with(tmp_path, "penalty", "latency_ms")
     found = context(run)
     assert found["data"]["costs"] == [
-        {"key": "penalty", "label": "penalty", "bytes": False, "noisy": False},
-        {"key": "latency_ms", "label": "latency", "bytes": False, "noisy": True},
+        {"key": "penalty", "label": "penalty", "bytes": False, "noisy": False, "possible": [0.0, None]},
+        {"key": "latency_ms", "label": "latency", "bytes": False, "noisy": True, "possible": [0.0, None]},
     ]
     (card, *_) = found["cards"]
     assert [(one["name"], one["note"].endswith("noisy")) for one in card["further"]] == [("latency here, ms", True)]

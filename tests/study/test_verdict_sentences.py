@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autoselect.domain.objectives import Constraints
@@ -107,6 +107,7 @@ FINDINGS = st.builds(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(FINDINGS)
 def test_every_verdict_reads_well(found: verdict.Findings) -> None:
     text = verdict.sentences(found)

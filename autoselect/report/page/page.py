@@ -91,7 +91,9 @@ def context(run: Run) -> dict[str, Any]:
         "estimated": page_nodes.has_estimates(run),
         "thresholds": page_nodes.THRESHOLDS,
         "strips": strips,
-        "kinds": OF_NODES,
+        "kinds": {
+            kind: OF_NODES[kind] for kind in OF_NODES if any(p["kind"] == kind for s in strips for p in s["runs"])
+        },
         "graphs": graphs,
         "op_kinds": {op[1]: LOOKS[op[1]] for graph in graphs for op in graph["ops"] if op[1] in LOOKS},
         "heldout": heldout,

@@ -153,9 +153,15 @@
   $("zoom-fit").addEventListener("click", fit);
   $("graph-model").addEventListener("change", draw);
   addEventListener("resize", () => { if (graph && !matchMedia("print").matches) begin(); });
-  const print = () => { if (!graph) draw(); fit(); };
-  addEventListener("beforeprint", print);
-  matchMedia("print").addEventListener("change", (event) => { if (event.matches) print(); });
+  // Paper shows the whole graph, on a page of its own where it is long.
+  const print = (begins) => {
+    if (!graph) draw();
+    canvas.style.height = begins ? `${Math.min(0.6 * whole.height, 900)}px` : "";
+    if (begins) fit(); else begin();
+  };
+  addEventListener("beforeprint", () => print(true));
+  addEventListener("afterprint", () => print(false));
+  matchMedia("print").addEventListener("change", (event) => print(event.matches));
   const seen = new IntersectionObserver((entries) => { if (entries.some((entry) => entry.isIntersecting)) draw(); }, { rootMargin: "300px" });
   seen.observe(canvas);
 })();

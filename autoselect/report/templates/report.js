@@ -254,7 +254,7 @@
   state.sort.front[1] = !metric.maximize;
   const haystack = models.map((m) => [m.id, m.origin, m.state, ...m.picks, ...m.nodes.map((n) => data.nodes[n][1])].join(" ").toLowerCase());
   const classOf = (column) => [column.number && "number", column.minor && "minor", column.least && "least"].filter(Boolean).join(" ");
-  const visibleColumns = () => columns.filter((c) => !c.rows || c.rows === state.rows);
+  const visibleColumns = () => columns.filter((c) => (!c.rows || c.rows === state.rows) && (metric.samples !== "search" || !["interval", "heldout"].includes(c.key)));
 
   function visibleRows() {
     const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
@@ -389,7 +389,7 @@
     const within = front.filter(accepted);
     const least = (key) => within.reduce((a, b) => (b[key] < a[key] ? b : a));
     $("advised").textContent = !front.length ? "" : !within.length ? `No model of the front loses at most ${text}.`
-      : `${state.limit === Infinity ? "Of all" : `Losing at most ${text}: ${within.length} of`} ${front.length} on the front, smallest ${show.size(least("size_bytes").size_bytes)} (${nameOf(least("size_bytes"))}), lowest penalty ${show.penalty(least("penalty").penalty)} (${nameOf(least("penalty"))}).`;
+      : `${within.length} of ${front.length} on the front${state.limit === Infinity ? "" : ` lose at most ${text}`}: smallest ${show.size(least("size_bytes").size_bytes)} (${nameOf(least("size_bytes"))}), lowest penalty ${show.penalty(least("penalty").penalty)} (${nameOf(least("penalty"))}).`;
     drawTable();
     drawFront();
   }

@@ -56,8 +56,6 @@ def sentences(found: Findings) -> str:
         _whole_models(found, named, unseen),
         _sure(found, confidence),
     ]
-    if not found.feasible:
-        parts.append("No candidate meets all limits; the front holds those that come closest.")
     return " ".join(part for part in parts if part)
 
 
@@ -103,7 +101,11 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
     alone = f" An integer-only accelerator gains nothing from {listed(idle)}." if idle else ""
     where = "held-out" if unseen else "search"
     outcome = f"on the {where} samples it {lost(drop, found.metric)}{interval}, with {ops}"
-    return f"Recommended is {confidence.id}: {outcome}.{alone}"
+    if found.feasible:
+        return f"Recommended is {confidence.id}: {outcome}.{alone}"
+    return (
+        f"No candidate meets all limits. Of those that come closest, {confidence.id} is recommended: {outcome}.{alone}"
+    )
 
 
 def _sure(found: Findings, confidence: Confidence) -> str:
