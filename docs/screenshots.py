@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 IMAGES = Path(__file__).parent / "images"
-KEPT = {"report_models": "#models", "report_graph": "#graph"}
+KEPT = {"report_graph": "#graph"}
 """Sections by the name of their picture."""
 WIDTHS = {"1440": 1440, "820": 820, "390": 390, "dark": 1440, "print": 794}
 STOPPED_AFTER, NEVER = 12, 1e-6
