@@ -111,7 +111,8 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
 def _sure(found: Findings, confidence: Confidence) -> str:
     if math.isnan(confidence.bound):
         return (
-            "An evaluator gives one number for each model, so no interval is known: check the model on your own data."
+            "The evaluator gives one number for each model, so no interval is known. Check the model on data of your "
+            "own, or let the evaluator return one score for each sample."
         )
     limit, again = asked(found.yardstick.allowed_drop, found.metric), ""
     if not math.isnan(confidence.resampled):
