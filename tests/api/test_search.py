@@ -56,6 +56,8 @@ def test_a_finished_folder_holds_what_is_promised_and_nothing_else(finished: aut
         "report.html",
         "sensitivity.csv",
         "islands.csv",
+        "heldout_classes.csv",
+        "heldout_samples.csv",
         "summary.json",
         "study.journal",
         "worker.log",
