@@ -42,7 +42,7 @@ def row(label: str, score: float, *picks: str, base: float = 0.9, **changes: Any
 
 
 SUMMARY = {"metric": "accuracy"}
-FLOAT = row("float", 0.9)
+FLOAT = row("float", 0.9, reference="float")
 
 
 def test_intervals_are_left_out_where_there_is_no_room() -> None:
@@ -82,8 +82,8 @@ def test_a_model_without_a_held_out_score_has_none_among_others() -> None:
     assert lines[2].split() == ["a", "–", "42.0", "kB", "1.0"]
 
 
-INTEGER = row("all-integer", 0.75)
-REPAIRED = row("all-integer, repaired", 0.6)
+INTEGER = row("all-integer", 0.75, reference="fiq")
+REPAIRED = row("all-integer, repaired", 0.6, reference="fiq+repairs")
 DECIDING = {
     "two models": (
         [row("x", 0.91, "accurate"), row("y", 0.89, "recommended", "balanced")],

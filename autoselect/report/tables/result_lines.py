@@ -14,7 +14,6 @@ from autoselect.domain.quantities import BY_COLUMN
 from autoselect.domain.words import CLOSENESS, SHARES, counted, label
 from autoselect.report.tables.frames import (
     MISSING,
-    REFERENCE_LABELS,
     ModelRow,
     cost_columns,
     first_pick,
@@ -63,7 +62,7 @@ def scale_of(metric: str, values: Sequence[float]) -> Scale:
 def deciding_rows(references: Sequence[ModelRow], front: Sequence[ModelRow]) -> list[tuple[str, ModelRow]]:
     """What decides: float, the all-integer model, and the picks that most people come for, each model once."""
     first = first_pick([name for row in front for name in row.picks])
-    rows = [(row.label, row) for row in references if row.label in (REFERENCE_LABELS["float"], REFERENCE_LABELS["fiq"])]
+    rows = [(row.label, row) for row in references if row.reference in ("float", "fiq")]
     for row in sorted(front, key=lambda row: first not in row.picks):
         if names := [name for name in row.picks if name in (first, "accurate")]:
             rows.append((", ".join(names), row))

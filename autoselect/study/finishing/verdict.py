@@ -82,8 +82,7 @@ def _whole_models(found: Findings, named: Sequence[Reference], unseen: bool) -> 
         model = f"the {name} model{' with ' if floats_left else ''}{floats_left}"
         parts.append(f"{model} {lost(drops['fiq'], found.metric)}")
     if REPAIRED in drops:
-        harms = ": the repairs harm here" if drops[REPAIRED] > drops.get("fiq", math.inf) else ""
-        parts.append(f"with repairs it {lost(drops[REPAIRED], found.metric)}{harms}")
+        parts.append(f"with the repairs, which are chosen for mixed models, it {lost(drops[REPAIRED], found.metric)}")
     return f"{'; '.join(parts)}."
 
 
