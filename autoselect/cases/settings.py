@@ -199,9 +199,9 @@ class SearchSettings(SharedSettings):
         Option(
             "Correct biases and more, at no float op.",
             "True lets the search try on the all-integer model what helps, False gives plain candidates, and names are "
-            "taken as they are: ``bias``, ``bias-sequential``, ``equalization``, ``weights-mse``, and one of "
-            "``ranges-mse``, ``ranges-observed``, ``ranges-percentile``, ``ranges-moving-average``; ranges of single "
-            "nodes as ``ranges-mse:NODE``.",
+            "taken as they are: ``bias``, ``bias-sequential``, ``equalization``, ``weights-mse``, ``rounding-gptq``, "
+            "and one of ``ranges-mse``, ``ranges-observed``, ``ranges-percentile``, ``ranges-moving-average``; ranges "
+            "of single nodes as ``ranges-mse:NODE``.",
             kind=bool,
         ),
     ] = True

@@ -27,6 +27,7 @@ REPAIRS = (
     "ranges-mse",
     "ranges-observed",
     "ranges-percentile",
+    "rounding-gptq",
     "weights-mse",
 )
 """What a recipe may repair at no float op; at most one of a kind, the word before the dash.
