@@ -57,9 +57,10 @@ class Moments:
 
     def about(self, centre: np.ndarray) -> np.ndarray:
         """Second moments about a point of shape (groups, inputs), shape (groups, inputs, inputs)."""
-        cross = self.mean[:, :, None] * centre[:, None, :]
-        squares = centre[:, :, None] * centre[:, None, :]
-        found: np.ndarray = self.products / self.count - cross - cross.swapaxes(1, 2) + squares
+        mean, apart = self.mean, self.mean - centre
+        found: np.ndarray = self.products / self.count
+        found -= mean[:, :, None] * mean[:, None, :]
+        found += apart[:, :, None] * apart[:, None, :]
         return found
 
 

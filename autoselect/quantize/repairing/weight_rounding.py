@@ -30,8 +30,9 @@ MOST_POSITIONS = 1024
 JUDGED_EVERY = 5
 """One in so many samples is kept apart, for the rounding to be judged on."""
 
-MOST_BYTES = 2**29
-"""What the second moments that are measured at a time may take; an op that alone takes more keeps its levels."""
+MOST_BYTES = 3 * 2**27
+"""What the second moments that are measured at a time may take; an op that alone takes more, with above 5,016 inputs,
+keeps its levels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +84,15 @@ def round_weights(built: Built, kit: RepairKit) -> None:
     if NAME not in built.repairs:
         return
     float_model = kit.float_model(built.repairs)
-    layers, built.skipped[NAME] = _layers(built, float_model)
+    layers, skipped = _layers(built, float_model)
+    built.skipped[NAME] = skipped
     if not layers:
         return
     raw = kit.keep(_file_name(built, layers), lambda: _packed(*_rounded(built, kit, layers)))
     levels, reasons = _unpacked(raw)
     for index, values in levels.items():
         _weights(built, index).buffer = editing.add_buffer(built.model, values)
-    built.skipped[NAME] = built.skipped[NAME] | reasons
+    skipped |= reasons
 
 
 def _weights(built: Built, index: int) -> fb.Tensor:
