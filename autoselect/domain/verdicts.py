@@ -63,14 +63,18 @@ class Verdict:
         )
 
 
-def precision_of(op: Op, graph: Graph) -> Precision | None:
+def precision_of(op: Op) -> Precision | None:
     """In what an op computes; None for shapes, indices and booleans. Eight bits, signed or not, are one precision."""
-    if op.kind is OpKind.INTEGER:
-        # Of the inputs the first only: a fused LSTM of int8 keeps a cell state of int16.
-        wide = any(graph.tensors[t].dtype == "int16" for t in (*op.inputs[:1], *op.outputs))
-        return Precision.INT16 if wide else Precision.INT8
-    by_kind = {OpKind.HYBRID: Precision.HYBRID, OpKind.FLOAT: Precision.FLOAT, OpKind.BOUNDARY: Precision.CONVERSION}
-    return by_kind.get(op.kind)
+    return _PRECISIONS.get(op.kind)
+
+
+_PRECISIONS = {
+    OpKind.INTEGER: Precision.INT8,
+    OpKind.INT16: Precision.INT16,
+    OpKind.HYBRID: Precision.HYBRID,
+    OpKind.FLOAT: Precision.FLOAT,
+    OpKind.BOUNDARY: Precision.CONVERSION,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +157,7 @@ def _runs(graph: Graph, sides: Sequence[bool | None]) -> int:
 
 
 def _wish(op: Op, graph: Graph, target: Target) -> Placement:
-    precision = precision_of(op, graph)
+    precision = precision_of(op)
     if precision is None:
         return Placement(place=Place.EITHER, precision=None, reason="works on shapes, indices or booleans")
     for rule in target.rules:

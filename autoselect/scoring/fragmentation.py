@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from autoselect.domain.graph import Graph, Op, OpKind, count_segments
+from autoselect.domain.graph import IN_INTEGERS, Graph, Op, OpKind, count_segments
 from autoselect.domain.targets import PenaltyWeights
 
-_ON_ACCELERATOR: dict[OpKind, bool | None] = {OpKind.INTEGER: True, OpKind.NEUTRAL: None}
+_ON_ACCELERATOR: dict[OpKind, bool | None] = {**dict.fromkeys(IN_INTEGERS, True), OpKind.NEUTRAL: None}
 """Integer ops run there, float ones and conversions do not; shapes and indices are computed on either side."""
 
 
@@ -80,7 +80,7 @@ def float_share(graph: Graph) -> float:
 def _computing(graph: Graph) -> tuple[list[Op], list[Op]]:
     """The ops that compute, and those of them that do so in float."""
     floats = [op for op in graph.ops if op.kind is OpKind.FLOAT or op.kind is OpKind.HYBRID]
-    integers = [op for op in graph.ops if op.kind is OpKind.INTEGER]
+    integers = [op for op in graph.ops if op.kind in IN_INTEGERS]
     return integers + floats, floats
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import cast, get_args
 
-from autoselect.domain.graph import OpKind
+from autoselect.domain.graph import IN_INTEGERS, OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import IoType, Recipe
 from autoselect.quantize.building.build import Builder
@@ -61,7 +61,7 @@ def remarks(
             f"With every node in integers, the outputs are not those of {_maker(is_given)} bit for bit "
             f"({len(samples)} samples). Scores of candidates hold for the files that autoselect writes."
         )
-    stuck = [op for op in floats.graph.ops if op.kind is OpKind.INTEGER]
+    stuck = [op for op in floats.graph.ops if op.kind in IN_INTEGERS]
     if stuck:
         found.append(
             f"{_counted([op.op_type for op in stuck])} cannot leave integers: the float model itself has no float form."
