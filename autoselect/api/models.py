@@ -12,7 +12,7 @@ from autoselect.api.evaluating import score_models
 from autoselect.api.looking import file_content
 from autoselect.api.source import LIVE, Source, calibration_of, load_integer, load_source, read_recipe
 from autoselect.api.told import explained
-from autoselect.cases import build_jobs, calibrate
+from autoselect.cases import build_jobs, calibrate, prepare_jobs
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import CaseFiles
 from autoselect.domain.recipe import Recipe
@@ -51,8 +51,8 @@ def build(
         output: File to write.
 
     Returns:
-        ``path``, ``sha256``, ``size_bytes``, ``kinds`` (by node: integer, hybrid or float), ``fallbacks`` (by node:
-        why it is not what the recipe's fallback says) and ``warnings`` (what was done to the source, and what of it
+        ``path``, ``sha256``, ``size_bytes``, ``kinds`` (by node: integer, int16, hybrid or float), ``fallbacks``
+        (by node: why it is not what the recipe says) and ``warnings`` (what was done to the source, and what of it
         cannot be quantized or proved).
     """
     chosen = recipe if isinstance(recipe, Recipe) else read_recipe(Path(recipe))
@@ -81,6 +81,7 @@ def build(
             preparation.write_scoring(files, None, None)
             try:
                 reply = pool.call(build_jobs.build, files.root, chosen.to_json())
+                wide = pool.call(prepare_jobs.int16_remarks, files.root, chosen.per_channel) if chosen.int16_nodes else ()
             except TrialError as exc:
                 raise PreparationError(f"The recipe could not be built. {exc}") from exc
         write_bytes(Path(output), files.candidate(reply.sha256).read_bytes())
@@ -90,13 +91,13 @@ def build(
         "size_bytes": reply.size_bytes,
         "kinds": reply.kinds,
         "fallbacks": reply.fallbacks,
-        "warnings": [*loaded.notes, *given.notes, *started.notes, *prepared.remarks],
+        "warnings": [*loaded.notes, *given.notes, *started.notes, *prepared.remarks, *wide],
     }
 
 
 def _refuse_folded(recipe: Recipe, folded: Collection[str]) -> None:
     """Refuse a recipe of an older builder whose nodes are no nodes any more."""
-    if gone := sorted((recipe.denylisted_nodes | recipe.float_nodes) & set(folded)):
+    if gone := sorted((recipe.denylisted_nodes | recipe.float_nodes | recipe.int16_nodes) & set(folded)):
         raise RecipeError(
             f"The recipe names {gone[0]!r}, which is merged into a neighbour now before anything is quantized "
             f"({len(gone)} of its nodes {'is' if len(gone) == 1 else 'are'}): it is of an older builder, or names an "

@@ -37,14 +37,16 @@ class Fragmentation:
 def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
     """Measure the fragmentation of a built model.
 
-    The penalty is a weighted sum of shares, 0 for an all-integer model and strictly larger for each further
-    float op, crossing or byte while the rest is equal::
+    The penalty is a weighted sum of shares, 0 for a model that is all 8-bit integers and strictly larger for each
+    further float or 16-bit op, crossing or byte while the rest is equal::
 
         float_macs     x  MACs in float or hybrid ops / all MACs
       + float_ops      x  float or hybrid ops / ops
       + crossings      x  crossing tensors / ops
       + crossing_bytes x  crossing bytes / bytes of all activations
       + segments       x  segments beyond the first / ops
+      + int16_macs     x  MACs with 16-bit activations / all MACs
+      + int16_ops      x  ops with 16-bit activations / ops
 
     "Ops" leaves out QUANTIZE and DEQUANTIZE to and from float, and ops on shapes and indices.
     """
@@ -62,6 +64,8 @@ def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
         + weights.crossing_bytes * crossing_bytes / max(_activation_bytes(graph, ops), 1)
         + weights.segments * max(segments - 1, 0) / count
     )
+    if wide := [op for op in ops if op.kind is OpKind.INT16]:
+        penalty += weights.int16_macs * _share(ops, wide) + weights.int16_ops * len(wide) / count
     return Fragmentation(
         segments=segments,
         float_ops=len(floats),

@@ -1,23 +1,101 @@
-"""Which ops of a build with 16-bit activations can stand in a candidate; knows one op at a time.
+"""The build with 16-bit activations: what TensorFlow's quantizer is given, what it leaves undone, what of it is of use.
 
-TensorFlow's 16-bit quantizer leaves ops in float that it does not know, and makes some that LiteRT refuses.
+Knows the older quantizer's limits; refuses to know candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from copy import copy
 
+import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.quantize.repairing.built import Built
+from autoselect.quantize.repairing.weighted_ops import WEIGHTED, quantized_ops
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 
 NO_KERNEL = frozenset({"SQUARED_DIFFERENCE"})
-"""Op types that the quantizer makes and LiteRT 2.1 has no 16-bit kernel for."""
+"""Op types that the quantizer makes and LiteRT 2.3 has no 16-bit kernel for."""
+
+SPOILT = fb.CONTROL_FLOW | {"UNIDIRECTIONAL_SEQUENCE_LSTM"}
+"""Op types whose 16-bit build LiteRT refuses: a fused LSTM loses its state, and other subgraphs have no ranges."""
 
 _NO_FORM = "TensorFlow's 16-bit quantizer does not make it a 16-bit op; it stays int8"
 _NO_LITERT_KERNEL = "LiteRT has no 16-bit kernel for it; it stays int8"
+
+
+def is_spoilt(model: fb.Model) -> bool:
+    """Whether the quantizer would spoil an op of the main subgraph."""
+    return any(fb.op_type(model, op) in SPOILT for op in model.subgraphs[0].operators)
+
+
+def with_ops_left_alone(content: bytes) -> bytes:
+    """A calibrated model in which the ops that the quantizer would spoil are of a type that it leaves in float.
+
+    It is there to be quantized, not to be run: those ops are COS, and other subgraphs are gone.
+    """
+    model = fb.parse(content)
+    if not is_spoilt(model):
+        return content
+    left: fb.OperatorCode = schema.OperatorCodeT()
+    left.builtinCode, left.deprecatedBuiltinCode, left.version = *[schema.BuiltinOperator.COS] * 2, 1
+    spoilt = [op for op in model.subgraphs[0].operators if fb.op_type(model, op) in SPOILT]
+    model.operatorCodes.append(left)
+    for op in spoilt:
+        op.opcodeIndex, op.intermediates = len(model.operatorCodes) - 1, None
+        op.builtinOptionsType, op.builtinOptions = 0, None
+    model.subgraphs, model.signatureDefs = model.subgraphs[:1], []
+    editing.tidy(model)
+    return fb.serialise(model)
+
+
+def take_weights(
+    model: fb.Model, places: Mapping[int, int], integer: fb.Model, integer_places: Mapping[int, int], source: fb.Model
+) -> None:
+    """Give the weighted 16-bit ops the weights of the integer build, and biases that go with them, in place.
+
+    The quantizer refuses DEPTHWISE_CONV_2D with one scale for all weights. A build with a scale a channel then stands in,
+    with the weights of the integer build.
+
+    Args:
+        model: The 16-bit build.
+        places: Where each op of the float model is in it.
+        integer: The integer build.
+        integer_places: Where each op of the float model is in that.
+        source: The float model.
+    """
+    theirs = dict(quantized_ops(integer, source, integer_places))
+    graph = model.subgraphs[0]
+    for index, op in quantized_ops(model, source, places):
+        twin = theirs.get(index)
+        kind = WEIGHTED[fb.op_type(source, source.subgraphs[0].operators[index])]
+        activation = graph.tensors[op.inputs[kind.activation]]
+        if twin is None or activation.type != schema.TensorType.INT16:
+            continue
+        op.inputs = np.array(op.inputs, np.int32)
+        given = integer.subgraphs[0].tensors[twin.inputs[1]]
+        weights = _added(model, op, 1, fb.constant_values(integer, given), fb.parameters(given))
+        bias = int(op.inputs[kind.bias]) if len(op.inputs) > kind.bias else -1
+        if bias >= 0:
+            scales = np.float32(fb.scales(activation)[0]) * np.asarray(fb.scales(weights), np.float32)
+            old = source.subgraphs[0].operators[index].inputs[kind.bias]
+            values = fb.constant_values(source, source.subgraphs[0].tensors[old]).astype(np.float64)
+            levels = np.rint(values / scales.astype(np.float64)).astype(np.int64)
+            _added(model, op, kind.bias, levels, editing.symmetric(scales))
+
+
+def _added(
+    model: fb.Model, op: fb.Operator, position: int, values: np.ndarray, quantization: fb.Quantization
+) -> fb.Tensor:
+    """A constant in the place of an operand, for this op alone."""
+    graph = model.subgraphs[0]
+    tensor = copy(graph.tensors[op.inputs[position]])
+    tensor.quantization, tensor.buffer = copy(quantization), editing.add_buffer(model, values)
+    graph.tensors.append(tensor)
+    op.inputs[position] = len(graph.tensors) - 1
+    return tensor
 
 
 def why_not(whole: Built, index: int, activations: Container[int]) -> str:
@@ -34,8 +112,8 @@ def why_not(whole: Built, index: int, activations: Container[int]) -> str:
     op = graph.operators[whole.places[index]]
     read = [int(t) for t in op.inputs if t >= 0 and not fb.is_constant(model, graph.tensors[t])]
     tensors = [graph.tensors[t] for t in (*read, *map(int, op.outputs))]
-    quantized = [t for t in tensors if fb.TENSOR_DTYPES[t.type] in reader.FLOAT_DTYPES | reader.QUANTIZED_DTYPES]
-    if not quantized or not all(t in activations for t in read) or not all(map(_is_plain_int16, quantized)):
+    numbers = [t for t in tensors if fb.TENSOR_DTYPES[t.type] in reader.FLOAT_DTYPES | reader.QUANTIZED_DTYPES]
+    if not numbers or not all(t in activations for t in read) or not all(map(_is_plain_int16, numbers)):
         return _NO_FORM
     return _NO_LITERT_KERNEL if fb.op_type(model, op) in NO_KERNEL else ""
 

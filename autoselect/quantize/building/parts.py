@@ -9,6 +9,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
+from ai_edge_litert import schema_py_generated as schema
+
 from autoselect.domain.graph import IN_INTEGERS, Op, OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import IoType
@@ -280,9 +282,11 @@ class _Reader:
     def _conversion(self, source: int, result: int, cost: Cost) -> Conversion:
         tensors = self._slots.tensors
         from_float, to_float = (fb.scales(tensors[slot]) == () for slot in (source, result))
+        is_wide = any(tensors[slot].type == schema.TensorType.INT16 for slot in (source, result))
+        in_integers = OpKind.INT16 if is_wide else OpKind.INTEGER
         record = Op(
             op_type="DEQUANTIZE" if to_float else "QUANTIZE",
-            kind=OpKind.BOUNDARY if from_float or to_float else OpKind.INTEGER,
+            kind=OpKind.BOUNDARY if from_float or to_float else in_integers,
             inputs=(source,),
             constants=(),
             outputs=(result,),

@@ -271,6 +271,15 @@ class Slots:
                 path.append(parents[path[-1]])
             if path[-1] == own and len(path) > 1:
                 return path[1]
+        return self._between(own, slot)
+
+    def _between(self, own: int, slot: int) -> int:
+        """The slot itself; between 16 bits and unsigned 8 bits, where LiteRT has no kernel, the signed one."""
+        types = {self.tensors[one].type for one in (own, slot)}
+        if types == {schema.TensorType.INT16, schema.TensorType.UINT8}:
+            parents = self.values[self.value_of[own]].parents
+            signed = (s for pair in parents.items() if self._shifts(*pair[::-1]) or self._shifts(*pair) for s in pair)
+            return next((s for s in signed if self.tensors[s].type == schema.TensorType.INT8), own)
         return own
 
     def names(self) -> tuple[list[str], list[str]]:

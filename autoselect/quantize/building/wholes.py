@@ -17,7 +17,7 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError
 from autoselect.quantize import names
-from autoselect.quantize.building import passes
+from autoselect.quantize.building import int16, passes
 from autoselect.quantize.preparing import adoption, converter
 from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
@@ -86,11 +86,24 @@ def _built(kit: RepairKit, recipe: Recipe, steps: Sequence[Pass], model: fb.Mode
 def _with_int16(kit: RepairKit, recipe: Recipe) -> Wholes:
     wholes = whole_builds(kit, recipe)
     try:
-        model = fb.parse(int16_model(kit, recipe))
+        return replace(wholes, int16=_built(kit, recipe, passes.INTEGER, *_int16(kit, recipe)))
     except BuildError as refused:
         return replace(wholes, no_int16=str(refused))
-    places = _twins(model, kit.float_model(recipe.repairs))
-    return replace(wholes, int16=_built(kit, recipe, passes.INTEGER, model, places))
+
+
+def _int16(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int]]:
+    """The 16-bit model, and for each op of the float model the place of its twin."""
+    float_model = kit.float_model(recipe.repairs)
+    try:
+        model = fb.parse(int16_model(kit, recipe))
+        return model, _twins(model, float_model)
+    except BuildError:
+        if recipe.per_channel:
+            raise
+    model = fb.parse(int16_model(kit, replace(recipe, per_channel=True)))
+    places = _twins(model, float_model)
+    int16.take_weights(model, places, *_integer(kit, recipe), float_model)
+    return model, places
 
 
 def _integer(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int]]:
@@ -123,6 +136,8 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
 def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
     """What TensorFlow makes of the whole model with 16-bit activations, under canonical names, once for all.
 
+    With one scale for all weights of an op it refuses DEPTHWISE_CONV_2D.
+
     Args:
         kit: Of the calibrated model.
         recipe: For its granularity and its repairs that come before quantizing.
@@ -133,8 +148,24 @@ def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
     calibrated = kit.calibrated(recipe.repairs)
     if calibrated.integer is not None:
         raise BuildError("another quantizer made the integer model, and TensorFlow's would not have its weights")
-    made = partial(converter.quantize_to_int16, calibrated.content, per_channel=recipe.per_channel)
-    return kit.keep(_file_name("int16", recipe), lambda: _with_own_outputs(made(), calibrated.names))
+
+    def made() -> bytes:
+        content = int16.with_ops_left_alone(calibrated.content)
+        content = converter.quantize_to_int16(content, per_channel=recipe.per_channel)
+        return _with_own_outputs(content, calibrated.names)
+
+    return kit.keep(_file_name("int16", recipe), made)
+
+
+def runnable_int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
+    """The same, to be run.
+
+    Raises:
+        BuildError: If the quantizer refuses the model, or is only given one in which some ops are of other types.
+    """
+    if int16.is_spoilt(kit.float_model(recipe.repairs)):
+        raise BuildError("TensorFlow's 16-bit quantizer spoils fused LSTMs and ops that run other subgraphs")
+    return int16_model(kit, recipe)
 
 
 def _file_name(kind: str, recipe: Recipe) -> str:

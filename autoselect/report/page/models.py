@@ -107,6 +107,11 @@ def left_out(record: Mapping[str, Any]) -> list[str]:
     return [str(name) for name in _recipe(record).get("denylisted_nodes", [])]
 
 
+def in_int16(record: Mapping[str, Any]) -> list[str]:
+    """Names of the nodes that the recipe of a trial gives 16-bit activations."""
+    return [str(name) for name in _recipe(record).get("int16_nodes", [])]
+
+
 def _recipe(record: Mapping[str, Any]) -> dict[str, Any]:
     try:
         found = json.loads(_text(record.get("recipe")))

@@ -14,7 +14,7 @@ from autoselect.domain.looks import OF_NODES
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.words import amount
 from autoselect.errors import AutoselectError
-from autoselect.report.page.models import left_out
+from autoselect.report.page.models import in_int16, left_out
 from autoselect.report.tables.frames import ModelRow, format_size, front_rows, number, reference_rows
 from autoselect.report.tables.layer_rows import ERROR, Record, common_folder, cut_middle, name_of, records
 from autoselect.runs.folder import RunFolder
@@ -140,7 +140,7 @@ def _kinds_built(path: Path) -> dict[str, str]:
 
 
 def _kind_told(name: str, trial: Record) -> str:
-    if name not in left_out(trial):
+    if name not in {*left_out(trial), *in_int16(trial)}:
         return "integer"
     reasons = json.loads(str(trial.get("fallbacks"))) if isinstance(trial.get("fallbacks"), str) else {}
     return str(Recipe.from_json(str(trial.get("recipe"))).kind_of(name, reasons.get(name)).value)
