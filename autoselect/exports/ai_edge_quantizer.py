@@ -26,8 +26,8 @@ DYNAMIC_OPERATIONS = frozenset(
 def aeq_recipe(ops: Sequence[MemberOp], recipe: Recipe) -> list[dict[str, Any]]:
     """Express a candidate as rules.
 
-    8-bit integers are the rule, and what is none in the candidate is an exception: quantized with 16-bit activations, or
-    dynamic-range quantized, where the candidate has it so and the package can, else left as it is.
+    8-bit integers are the rule, and what has none in the candidate is an exception: quantized with 16-bit activations
+    or dynamic-range quantized, where the candidate has it so and the package can, else left as it is.
 
     Args:
         ops: The ops of the float model, with what the candidate made of them.

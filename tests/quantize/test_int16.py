@@ -1,4 +1,4 @@
-"""Nodes with 16-bit activations: every mix runs, is forecast to the byte, and all of them are TensorFlow's own build."""
+"""Nodes with 16-bit activations: every mix runs and is forecast to the byte, all of them are TensorFlow's build."""
 
 from __future__ import annotations
 
@@ -200,7 +200,8 @@ def test_per_tensor_16_bits_are_nearer_to_float_than_8_bits_where_the_quantizer_
     with pytest.raises(BuildError, match="refuses"):
         int16_model(prepared.kit, Recipe(per_channel=False))
     wide, narrow = Recipe(per_channel=False, int16_nodes=frozenset({"*"})), Recipe(per_channel=False)
-    expected = run(prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"}), fallback="float")).content, prepared)
+    in_float = prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"}), fallback="float"))
+    expected = run(in_float.content, prepared)
     errors = []
     for recipe in (wide, narrow):
         built = prepared.builder.build(recipe)

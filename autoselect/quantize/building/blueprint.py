@@ -84,8 +84,8 @@ class Plan:
 
     Attributes:
         size_bytes: Size of the file that they make.
-        kinds: What becomes of each node, in graph order: ``integer``, ``int16``, ``hybrid`` or ``float``; ``folded`` for
-            one whose output nobody reads.
+        kinds: What becomes of each node, in graph order: ``integer``, ``int16``, ``hybrid`` or ``float``; ``folded``
+            for one whose output nobody reads.
         graph: The graph without its constants. Its tensors are all slots of the blueprint, its ops those of ``steps``.
         steps: The ops in order of execution.
         own: For each value the slot that is computed; the others are converted from it.

@@ -45,7 +45,6 @@ def with_ops_left_alone(content: bytes) -> bytes:
     model.operatorCodes.append(left)
     for op in spoilt:
         op.opcodeIndex, op.intermediates = len(model.operatorCodes) - 1, None
-        op.builtinOptionsType, op.builtinOptions = 0, None
     model.subgraphs, model.signatureDefs = model.subgraphs[:1], []
     editing.tidy(model)
     return fb.serialise(model)
@@ -56,8 +55,8 @@ def take_weights(
 ) -> None:
     """Give the weighted 16-bit ops the weights of the integer build, and biases that go with them, in place.
 
-    The quantizer refuses DEPTHWISE_CONV_2D with one scale for all weights. A build with a scale a channel then stands in,
-    with the weights of the integer build.
+    The quantizer refuses DEPTHWISE_CONV_2D with one scale for all weights. A build with a scale a channel then stands
+    in, with the weights of the integer build.
 
     Args:
         model: The 16-bit build.

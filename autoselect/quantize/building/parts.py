@@ -106,10 +106,7 @@ class _Reader:
         self._constants: list[tuple[fb.Tensor, fb.Buffer]] = []
         self._constant_at: dict[Hashable, int] = {}
         self._constant_footprints: dict[int, fp.Footprint] = {}
-        self._graphs = {
-            name: reader.read_graph(whole.model)
-            for name, whole in self._sources.items()
-        }
+        self._graphs = {name: reader.read_graph(whole.model) for name, whole in self._sources.items()}
         self._no_int16: dict[int, str] = {}
 
     def read(self) -> tuple[Blueprint, Stock]:

@@ -194,7 +194,8 @@ def _levels(
 
 def bias_type(source: fb.Tensor) -> int:
     """Type of the bias of an integer op that reads this."""
-    return schema.TensorType.INT64 if source.type == schema.TensorType.INT16 else schema.TensorType.INT32
+    is_wide: bool = source.type == schema.TensorType.INT16
+    return int(schema.TensorType.INT64 if is_wide else schema.TensorType.INT32)
 
 
 def largest_bias(levels: np.ndarray, axis: int, kind: int = schema.TensorType.INT32) -> np.ndarray:
