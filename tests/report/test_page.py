@@ -143,6 +143,20 @@ def test_strips_without_the_models_files(tmp_path: Path, reason: str | None, fal
     assert kinds == ["integer", kind, *["integer"] * 10]
 
 
+@pytest.mark.parametrize(("reason", "kind"), [(None, "int16"), ("it stays int8", "integer")])
+def test_16_bit_nodes_are_drawn_and_the_legend_has_them_where_there_are_any(
+    tmp_path: Path, reason: str | None, kind: str
+) -> None:
+    run = made.made_run(tmp_path)
+    assert "int16" not in context(run)["kinds"]
+    name = "block_0/node_1/Relu;block_0/node_1/BiasAdd"
+    run.trials["recipe"] = json.dumps({"int16_nodes": [name]})
+    run.trials["fallbacks"] = json.dumps({name: reason} if reason else {})
+    found = context(run)
+    assert [part["kind"] for part in found["strips"][0]["runs"]][:2] == ["integer", kind][: 2 if reason is None else 1]
+    assert ("int16" in found["kinds"]) is (reason is None)
+
+
 def test_hypervolume_never_falls_and_ends_at_its_whole(tmp_path: Path) -> None:
     run = made.made_run(tmp_path, trials=60)
     found = page_history.hypervolumes(run)
