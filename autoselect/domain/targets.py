@@ -40,7 +40,7 @@ class Place(str, Enum):
 class PenaltyWeights:
     """Points of the penalty for each share; all must be positive, so that nothing is free.
 
-    Those of ops with 16-bit activations have values of their own, for profiles from before there were such ops.
+    Those of ops with 16-bit activations have defaults, for profiles from before there were such ops.
     """
 
     float_macs: float

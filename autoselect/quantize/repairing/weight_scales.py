@@ -69,23 +69,22 @@ def _reround_op(model: fb.Model, op: fb.Operator, float_model: fb.Model, index: 
     levels, scales = rounded(values, known_scales(tensor), axis)
     if len(op.inputs) > kind.bias and op.inputs[kind.bias] >= 0:
         product = (np.float32(known_scales(source)[0]) * scales).astype(np.float32)
-        bias = graph.tensors[op.inputs[kind.bias]]
-        if bias.type != bias_type(source):
-            raise SkipError(f"its bias does not fit {fb.TENSOR_DTYPES[bias_type(source)]} at other scales")
-        _rescale_bias(model, bias, product, largest_bias(levels, kind.axis, bias.type))
+        wanted = bias_type(source)
+        bias, largest = graph.tensors[op.inputs[kind.bias]], largest_bias(levels, kind.axis, wanted)
+        _rescale_bias(model, bias, wanted, product, largest)
     tensor.buffer = editing.add_buffer(model, levels)
     fb.parameters(tensor).scale = scales
 
 
-def _rescale_bias(model: fb.Model, tensor: fb.Tensor, scales: np.ndarray, largest: np.ndarray) -> None:
-    """Let a bias stand for the same values at other scales, in place."""
+def _rescale_bias(model: fb.Model, tensor: fb.Tensor, wanted: int, scales: np.ndarray, largest: np.ndarray) -> None:
+    """Let a bias of the wanted type stand for the same values at other scales, in place."""
     if not fb.is_constant(model, tensor):
         raise SkipError("its bias is not a constant of the file")
     old = fb.constant_values(model, tensor).astype(np.float64)
     moved = np.rint(old * (known_scales(tensor) / scales))
-    if np.any(np.abs(moved) > np.maximum(largest, np.abs(old))):
-        raise SkipError(f"its bias does not fit {fb.TENSOR_DTYPES[tensor.type]} at other scales")
-    tensor.buffer = editing.add_buffer(model, moved.astype(BIAS_DTYPES[tensor.type]))
+    if tensor.type != wanted or np.any(np.abs(moved) > np.maximum(largest, np.abs(old))):
+        raise SkipError(f"its bias does not fit {fb.TENSOR_DTYPES[wanted]} at other scales")
+    tensor.buffer = editing.add_buffer(model, moved.astype(BIAS_DTYPES[wanted]))
     fb.parameters(tensor).scale = scales
 
 

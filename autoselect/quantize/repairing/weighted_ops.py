@@ -158,6 +158,8 @@ def add(model: fb.Model, op: fb.Operator, shift: np.ndarray) -> np.ndarray:
         raise SkipError("its bias has another length than its output channels")
     if tensor.type == schema.TensorType.FLOAT32:
         new, added = _float_bias(old, shift)
+    elif tensor.type != bias_type(graph.tensors[op.inputs[kind.activation]]):
+        raise SkipError(f"its bias is of type {fb.TENSOR_DTYPES[tensor.type]}")
     else:
         levels = fb.constant_values(model, graph.tensors[op.inputs[1]])
         new, added = _levels(tensor, old, shift, levels, kind.axis)
@@ -181,14 +183,11 @@ def _levels(
     tensor: fb.Tensor, old: np.ndarray, shift: np.ndarray, levels: np.ndarray, axis: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """An int32 or int64 bias with the shift; refused where it does not fit."""
-    dtype = fb.TENSOR_DTYPES[tensor.type]
-    if tensor.type not in BIAS_DTYPES:
-        raise SkipError(f"its bias is of type {dtype}")
     scales = known_scales(tensor)
     steps = np.rint(shift / scales)
     new, largest = old + steps, largest_bias(levels, axis, tensor.type)
     if not np.isfinite(new).all() or np.any(np.abs(new) > np.maximum(largest, np.abs(old))):
-        raise SkipError(f"the corrected bias does not fit {dtype}")
+        raise SkipError(f"the corrected bias does not fit {fb.TENSOR_DTYPES[tensor.type]}")
     return new.astype(BIAS_DTYPES[tensor.type]), steps * scales
 
 
