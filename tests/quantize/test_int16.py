@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,25 +82,6 @@ BASES = [
 ]
 
 
-def mixes(prepared: zoo.Prepared, base: Recipe, count: int, seed: int = 0) -> Sequence[Recipe]:
-    """All nodes with 16 bits, then mixes of the four forms."""
-    rng, names = np.random.default_rng(seed), [forecasts.escaped(node.name) for node in prepared.nodes]
-    found = []
-    for number in range(count):
-        forms = rng.choice(["int8", "int16", "drq", "float"], len(names), p=rng.dirichlet(np.ones(4)))
-        forms = np.full(len(names), "int16") if number == 0 else forms
-        chosen = {form: frozenset(np.array(names)[forms == form].tolist()) for form in ("int16", "drq", "float")}
-        found.append(
-            replace(
-                base,
-                int16_nodes=chosen["int16"],
-                float_nodes=chosen["float"],
-                denylisted_nodes=chosen["drq"] | chosen["float"],
-            )
-        )
-    return found
-
-
 def run(content: bytes, prepared: zoo.Prepared) -> dict[str, np.ndarray]:
     """Outputs on the first sample, whatever the type of the inputs."""
     runner = Runner(content)
@@ -109,22 +90,12 @@ def run(content: bytes, prepared: zoo.Prepared) -> dict[str, np.ndarray]:
 
 
 def assert_forecast_and_run(prepared: zoo.Prepared, base: Recipe, count: int) -> None:
-    blueprint, nodes = prepared.builder.blueprint(base, int16=True), prepared.nodes
-    places = {forecasts.escaped(node.name): i for i, node in enumerate(nodes)}
-    for recipe in mixes(prepared, base, count):
+    nodes, forecast = prepared.nodes, forecasts.forecaster(prepared, base, int16=True)
+    for recipe in forecasts.mixed_recipes(nodes, base, count, seed=len(nodes)):
         candidate = prepared.builder.build(recipe)
-        denied, floats, wide = (
-            sorted(places[name] for name in some)
-            for some in (recipe.denylisted_nodes, recipe.float_nodes, recipe.int16_nodes)
-        )
-        plan = blueprint.plan(denied, recipe.fallback, floats, wide)
-        assert plan.size_bytes == len(candidate.content)
-        assert plan.kinds == tuple(candidate.kinds[node.name] for node in nodes)
-        ours, theirs = (forecasts.described(graph) for graph in (plan.graph, candidate.graph))
-        assert ours == theirs
-        there = {name: kind for name, kind in candidate.kinds.items() if kind != "folded"}
+        assert forecast(recipe) == forecasts.built(candidate), recipe
         told = node_kinds(left_out(recipe, nodes), nodes, candidate.fallbacks)
-        assert {name: told[name] for name in there} == there
+        assert all(kind in ("folded", told[name]) for name, kind in candidate.kinds.items())
         outputs = run(candidate.content, prepared)
         assert all(np.isfinite(value.astype(np.float64)).all() for value in outputs.values())
 
