@@ -11,43 +11,68 @@ from copy import copy
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.quantize import names
 from autoselect.quantize.repairing.built import Built
 from autoselect.quantize.repairing.weighted_ops import WEIGHTED, quantized_ops
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 
-NO_KERNEL = frozenset({"SQUARED_DIFFERENCE"})
-"""Op types that the quantizer makes and LiteRT 2.3 has no 16-bit kernel for."""
+_SPOILT = fb.CONTROL_FLOW | {"UNIDIRECTIONAL_SEQUENCE_LSTM", "SQUARED_DIFFERENCE"}
+"""Op types that LiteRT 2.3 does not run in a 16-bit build: a fused LSTM loses its state there, other subgraphs have no
+ranges, and there is no kernel for SQUARED_DIFFERENCE."""
 
-SPOILT = fb.CONTROL_FLOW | {"UNIDIRECTIONAL_SEQUENCE_LSTM"}
-"""Op types whose 16-bit build LiteRT refuses: a fused LSTM loses its state, and other subgraphs have no ranges."""
+_LOOK_UPS = frozenset({"GATHER", "EMBEDDING_LOOKUP"})
 
 _NO_FORM = "TensorFlow's 16-bit quantizer does not make it a 16-bit op; it stays int8"
-_NO_LITERT_KERNEL = "LiteRT has no 16-bit kernel for it; it stays int8"
+_REFUSED = "TensorFlow's 16-bit quantizer, or LiteRT after it, refuses it; it stays int8"
 
 
 def is_spoilt(model: fb.Model) -> bool:
-    """Whether the quantizer would spoil an op of the main subgraph."""
-    return any(fb.op_type(model, op) in SPOILT for op in model.subgraphs[0].operators)
+    """Whether the quantizer would refuse the model, or spoil one of its ops."""
+    return any(_is_spoilt(model, op) for op in model.subgraphs[0].operators)
 
 
-def with_ops_left_alone(content: bytes) -> bytes:
-    """A calibrated model in which the ops that the quantizer would spoil are of a type that it leaves in float.
+def _is_spoilt(model: fb.Model, op: fb.Operator) -> bool:
+    """Of a known type, or one that looks constants up: the quantizer wants ranges of its indices."""
+    tensors = model.subgraphs[0].tensors
+    read = [tensors[t] for t in op.inputs if t >= 0]
+    looks_up = fb.op_type(model, op) in _LOOK_UPS and bool(read) and fb.is_constant(model, read[0])
+    return looks_up or fb.op_type(model, op) in _SPOILT
 
-    It is there to be quantized, not to be run: those ops are COS, and other subgraphs are gone.
+
+def made_ready(content: bytes) -> bytes:
+    """A calibrated model as the quantizer can take it.
+
+    Ops share no constant, since it quantizes a shared bias anew for each op that has it. Ops that it would spoil are of
+    a type that it leaves in float: they are COS then, other subgraphs are gone, and the model is not there to be run.
     """
     model = fb.parse(content)
-    if not is_spoilt(model):
-        return content
+    _part_constants(model)
+    if is_spoilt(model):
+        _leave_alone(model)
+    return fb.serialise(model)
+
+
+def _part_constants(model: fb.Model) -> None:
+    """Give each operand a tensor of its own, and each of these a buffer of its own."""
+    names.unshare_operands(model)
+    taken: set[int] = set()
+    for tensor in model.subgraphs[0].tensors:
+        if tensor.buffer in taken and fb.is_constant(model, tensor):
+            model.buffers.append(copy(model.buffers[tensor.buffer]))
+            tensor.buffer = len(model.buffers) - 1
+        taken.add(tensor.buffer)
+
+
+def _leave_alone(model: fb.Model) -> None:
     left: fb.OperatorCode = schema.OperatorCodeT()
     left.builtinCode, left.deprecatedBuiltinCode, left.version = *[schema.BuiltinOperator.COS] * 2, 1
-    spoilt = [op for op in model.subgraphs[0].operators if fb.op_type(model, op) in SPOILT]
+    spoilt = [op for op in model.subgraphs[0].operators if _is_spoilt(model, op)]
     model.operatorCodes.append(left)
     for op in spoilt:
         op.opcodeIndex, op.intermediates = len(model.operatorCodes) - 1, None
     model.subgraphs, model.signatureDefs = model.subgraphs[:1], []
     editing.tidy(model)
-    return fb.serialise(model)
 
 
 def take_weights(
@@ -97,24 +122,26 @@ def _added(
     return tensor
 
 
-def why_not(whole: Built, index: int, activations: Container[int]) -> str:
+def why_not(whole: Built, index: int, op_type: str, activations: Container[int]) -> str:
     """Why an op of the float model has no form with 16-bit activations; empty where it has.
 
     Args:
         whole: The 16-bit build.
         index: Of the op.
+        op_type: Its type.
         activations: The tensors of the build that are values of the float model.
     """
     if index not in whole.places:
         return _NO_FORM
     model, graph = whole.model, whole.model.subgraphs[0]
     op = graph.operators[whole.places[index]]
+    if fb.op_type(model, op) == "COS" != op_type:
+        return _REFUSED
     read = [int(t) for t in op.inputs if t >= 0 and not fb.is_constant(model, graph.tensors[t])]
     tensors = [graph.tensors[t] for t in (*read, *map(int, op.outputs))]
     numbers = [t for t in tensors if fb.TENSOR_DTYPES[t.type] in reader.FLOAT_DTYPES | reader.QUANTIZED_DTYPES]
-    if not numbers or not all(t in activations for t in read) or not all(map(_is_plain_int16, numbers)):
-        return _NO_FORM
-    return _NO_LITERT_KERNEL if fb.op_type(model, op) in NO_KERNEL else ""
+    is_wide = numbers and all(t in activations for t in read) and all(map(_is_plain_int16, numbers))
+    return "" if is_wide else _NO_FORM
 
 
 def _is_plain_int16(tensor: fb.Tensor) -> bool:

@@ -175,7 +175,7 @@ class _Reader:
             if index in node_at and index not in self._wholes.hybrid.kept_float:
                 forms["hybrid"] = self._draft(index, "hybrid", index)
             if index in node_at:
-                self._add_int16(index, forms)
+                self._add_int16(index, op.op_type, forms)
             raw = self._wholes.in_float.model.subgraphs[0].operators[index]
             values = tuple(self._slots.value_of[self._slots.of_float[int(t)]] for t in raw.outputs)
             found.append((index, forms, values))
@@ -184,10 +184,10 @@ class _Reader:
             found.append((-1, {"integer": draft}, tuple(self._slots.value_of[s] for s in draft.part.writes)))
         return found
 
-    def _add_int16(self, index: int, forms: dict[str, _Draft]) -> None:
+    def _add_int16(self, index: int, op_type: str, forms: dict[str, _Draft]) -> None:
         """The form with 16-bit activations, or why there is none."""
         whole = self._wholes.int16
-        reason = self._wholes.no_int16 if whole is None else why_not(whole, index, self._slots.of_int16)
+        reason = self._wholes.no_int16 if whole is None else why_not(whole, index, op_type, self._slots.of_int16)
         if reason:
             self._no_int16[index] = reason
         elif whole is not None:
