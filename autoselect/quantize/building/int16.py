@@ -21,23 +21,25 @@ _SPOILT = fb.CONTROL_FLOW | {"UNIDIRECTIONAL_SEQUENCE_LSTM", "SQUARED_DIFFERENCE
 """Op types that LiteRT 2.3 does not run in a 16-bit build: a fused LSTM loses its state there, other subgraphs have no
 ranges, and there is no kernel for SQUARED_DIFFERENCE."""
 
-_LOOK_UPS = frozenset({"GATHER", "EMBEDDING_LOOKUP"})
-
 _NO_FORM = "TensorFlow's 16-bit quantizer does not make it a 16-bit op; it stays int8"
 _REFUSED = "TensorFlow's 16-bit quantizer, or LiteRT after it, refuses it; it stays int8"
 
 
 def is_spoilt(model: fb.Model) -> bool:
     """Whether the quantizer would refuse the model, or spoil one of its ops."""
-    return any(_is_spoilt(model, op) for op in model.subgraphs[0].operators)
+    return bool(_spoilt(model))
 
 
-def _is_spoilt(model: fb.Model, op: fb.Operator) -> bool:
-    """Of a known type, or one that looks constants up: the quantizer wants ranges of its indices."""
-    tensors = model.subgraphs[0].tensors
-    read = [tensors[t] for t in op.inputs if t >= 0]
-    looks_up = fb.op_type(model, op) in _LOOK_UPS and bool(read) and fb.is_constant(model, read[0])
-    return looks_up or fb.op_type(model, op) in _SPOILT
+def _spoilt(model: fb.Model) -> list[fb.Operator]:
+    """Ops of the types above, and those that compute from integers alone: the quantizer wants ranges of these."""
+    graph = model.subgraphs[0]
+    computed = {int(t) for op in graph.operators for t in op.outputs} | {int(t) for t in graph.inputs}
+
+    def reads_integers_alone(op: fb.Operator) -> bool:
+        types = {graph.tensors[t].type for t in map(int, op.inputs) if t in computed}
+        return bool(types) and schema.TensorType.FLOAT32 not in types
+
+    return [op for op in graph.operators if fb.op_type(model, op) in _SPOILT or reads_integers_alone(op)]
 
 
 def made_ready(content: bytes) -> bytes:
@@ -67,7 +69,7 @@ def _part_constants(model: fb.Model) -> None:
 def _leave_alone(model: fb.Model) -> None:
     left: fb.OperatorCode = schema.OperatorCodeT()
     left.builtinCode, left.deprecatedBuiltinCode, left.version = *[schema.BuiltinOperator.COS] * 2, 1
-    spoilt = [op for op in model.subgraphs[0].operators if _is_spoilt(model, op)]
+    spoilt = _spoilt(model)
     model.operatorCodes.append(left)
     for op in spoilt:
         op.opcodeIndex, op.intermediates = len(model.operatorCodes) - 1, None
