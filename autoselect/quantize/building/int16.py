@@ -21,6 +21,9 @@ _SPOILT = fb.CONTROL_FLOW | {"UNIDIRECTIONAL_SEQUENCE_LSTM", "SQUARED_DIFFERENCE
 """Op types that LiteRT 2.3 does not run in a 16-bit build: a fused LSTM loses its state there, other subgraphs have no
 ranges, and there is no kernel for SQUARED_DIFFERENCE."""
 
+_LARGEST = 2.0**46
+"""Of a bias; LiteRT's kernels scale sums of up to 47 bits."""
+
 _NO_FORM = "TensorFlow's 16-bit quantizer does not make it a 16-bit op; it stays int8"
 _REFUSED = "TensorFlow's 16-bit quantizer, or LiteRT after it, refuses it; it stays int8"
 
@@ -82,8 +85,8 @@ def take_weights(
 ) -> None:
     """Give the weighted 16-bit ops the weights of the integer build, and biases that go with them, in place.
 
-    The quantizer refuses DEPTHWISE_CONV_2D with one scale for all weights. A build with a scale a channel then stands
-    in, with the weights of the integer build.
+    With one scale for all weights the quantizer refuses DEPTHWISE_CONV_2D, and gives layers that share weights biases
+    that LiteRT refuses. So a build with a scale a channel takes the weights of the integer build.
 
     Args:
         model: The 16-bit build.
@@ -108,7 +111,8 @@ def take_weights(
             scales = np.float32(fb.scales(activation)[0]) * np.asarray(fb.scales(weights), np.float32)
             old = source.subgraphs[0].operators[index].inputs[kind.bias]
             values = fb.constant_values(source, source.subgraphs[0].tensors[old]).astype(np.float64)
-            levels = np.rint(values / scales.astype(np.float64)).astype(np.int64)
+            steps = np.clip(np.nan_to_num(values / scales.astype(np.float64)), -_LARGEST, _LARGEST)
+            levels = np.rint(steps).astype(np.int64)
             _added(model, op, kind.bias, levels, editing.symmetric(scales))
 
 

@@ -94,15 +94,10 @@ def _with_int16(kit: RepairKit, recipe: Recipe) -> Wholes:
 def _int16(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int]]:
     """The 16-bit model, and for each op of the float model the place of its twin."""
     float_model = kit.float_model(recipe.repairs)
-    try:
-        model = fb.parse(int16_model(kit, recipe))
-        return model, _twins(model, float_model)
-    except BuildError:
-        if recipe.per_channel:
-            raise
     model = fb.parse(int16_model(kit, replace(recipe, per_channel=True)))
     places = _twins(model, float_model)
-    int16.take_weights(model, places, *_integer(kit, recipe), float_model)
+    if not recipe.per_channel:
+        int16.take_weights(model, places, *_integer(kit, recipe), float_model)
     return model, places
 
 
