@@ -1,10 +1,12 @@
 """Automated selective quantization for TensorFlow Lite / LiteRT.
 
-Importing the package is light: TensorFlow, Optuna and matplotlib are loaded by what needs them.
+Importing the package is light: TensorFlow, Optuna and matplotlib are loaded by what needs them. What goes on is logged
+under the name ``autoselect``; nothing is printed unless the program sets up a handler.
 """
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from autoselect.api.evaluating import classification_report, evaluate
     from autoselect.api.models import build, inspect, pick
     from autoselect.api.reporting import write_report
-    from autoselect.api.searching import demo, resume, search
+    from autoselect.api.searching import check, demo, resume, search
     from autoselect.api.workers import keep_workers
     from autoselect.diagnosis.result import Diagnosis, read_layer_statistics
     from autoselect.domain.recipe import Recipe
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "build": "autoselect.api.models",
+    "check": "autoselect.api.searching",
     "classification_report": "autoselect.api.evaluating",
     "demo": "autoselect.api.searching",
     "diagnose": "autoselect.api.diagnosing",
@@ -42,6 +45,8 @@ _HOMES = {
     "read_layer_statistics": "autoselect.diagnosis.result",
 }
 
+logging.getLogger("autoselect").addHandler(logging.NullHandler())
+
 __all__ = [
     "AutoselectError",
     "Diagnosis",
@@ -49,6 +54,7 @@ __all__ = [
     "Run",
     "__version__",
     "build",
+    "check",
     "classification_report",
     "demo",
     "diagnose",

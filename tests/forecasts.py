@@ -42,16 +42,16 @@ class Told:
     ops: tuple[tuple[Any, ...], ...]
 
 
-def forecaster(prepared: Prepared, base: Recipe) -> Callable[[Recipe], Told]:
+def forecaster(prepared: Prepared, base: Recipe, *, int16: bool = False) -> Callable[[Recipe], Told]:
     """Forecasts recipes that have the base's granularity, interface and repairs; ``recipe`` names nodes, no globs."""
-    blueprint = prepared.builder.blueprint(base)
+    blueprint = prepared.builder.blueprint(base, int16=int16)
 
     def forecast(recipe: Recipe) -> Told:
-        denied, floats = (
+        denied, floats, wide = (
             [i for i, node in enumerate(prepared.nodes) if escaped(node.name) in names]
-            for names in (recipe.denylisted_nodes, recipe.float_nodes)
+            for names in (recipe.denylisted_nodes, recipe.float_nodes, recipe.int16_nodes)
         )
-        found = blueprint.plan(denied, recipe.fallback, floats)
+        found = blueprint.plan(denied, recipe.fallback, floats, wide)
         kinds = {node.name: kind for node, kind in zip(prepared.nodes, found.kinds, strict=True)}
         return Told(size_bytes=found.size_bytes, kinds=kinds, ops=described(found.graph))
 
@@ -91,6 +91,19 @@ def drawn_recipes(nodes: Sequence[Node], base: Recipe, count: int, seed: int) ->
             float_nodes=frozenset(denied[::2] if number % 3 == 2 else ()),
             fallback="drq" if number % 3 else "float",
         )
+
+
+def mixed_recipes(nodes: Sequence[Node], base: Recipe, count: int, seed: int) -> Iterator[Recipe]:
+    """All nodes with 16-bit activations, then mixes of nodes in 8 and 16 bits, hybrid and float."""
+    rng = np.random.default_rng(seed)
+    for number in range(count):
+        shares = rng.dirichlet(np.ones(4)) if number else (0.0, 1.0, 0.0, 0.0)
+        forms = rng.choice(4, len(nodes), p=shares)
+        _, wide, hybrid, floats = (
+            frozenset(escaped(node.name) for node, form in zip(nodes, forms, strict=True) if form == wanted)
+            for wanted in range(4)
+        )
+        yield replace(base, int16_nodes=wide, denylisted_nodes=hybrid | floats, float_nodes=floats)
 
 
 def escaped(name: str) -> str:

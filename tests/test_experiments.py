@@ -45,6 +45,18 @@ def test_the_table_of_repairs_is_what_was_measured() -> None:
         assert cells[5] == row["size_bytes"]
 
 
+def test_the_table_of_rounding_is_what_was_measured() -> None:
+    lines = PAGE.read_text(encoding="utf-8").split("| repairs |")[1].split("\n\n")[0].splitlines()
+    cases, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "---" not in line]
+    with (RESULTS.parent / "rounding.csv").open(encoding="utf-8", newline="") as file:
+        measured = {(row["case"], row["model"]): row for row in csv.DictReader(file)}
+    page = {(case, row[0]): cell for row in rows for case, cell in zip(cases, row[1:], strict=True)}
+    assert page.keys() == measured.keys()
+    for place, row in measured.items():
+        score, agreement = float(row["score"]), float(row["agreement"])
+        assert page[place] == (f"{score:.2f} dB" if math.isnan(agreement) else f"{agreement:.3f} ({score:.3f})")
+
+
 def test_every_case_has_every_row_and_no_repaired_model_a_float_op() -> None:
     models: dict[str, list[str]] = {}
     for row in rows_of_results():

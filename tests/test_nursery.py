@@ -18,6 +18,7 @@ from autoselect.api import searching
 from autoselect.data.representative import representative_samples
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize import names
+from autoselect.quantize.building import proof
 from autoselect.quantize.preparing import converter
 from autoselect.report.run import load_run
 from autoselect.sources import loading
@@ -141,6 +142,24 @@ def test_forecasts_are_exact(prepared: zoo.Prepared) -> None:
         forecast = forecasts.forecaster(prepared, base)
         for recipe in forecasts.drawn_recipes(prepared.nodes, base, RECIPES, seed=len(prepared.nodes)):
             assert forecast(recipe) == forecasts.built(prepared.builder.build(recipe)), recipe
+
+
+def test_16_bit_nodes_are_forecast_and_run(prepared: zoo.Prepared) -> None:
+    for base in (Recipe(), Recipe(per_channel=False, io_type="int8"), Recipe(io_type="uint8")):
+        forecast = forecasts.forecaster(prepared, base, int16=True)
+        for recipe in forecasts.mixed_recipes(prepared.nodes, base, RECIPES, seed=len(prepared.nodes)):
+            built = prepared.builder.build(recipe)
+            assert forecast(recipe) == forecasts.built(built), recipe
+            runner = Runner(built.content)
+            runner({s.key: prepared.fed()[0][s.key].astype(s.dtype) for s in runner.inputs})
+
+
+def test_all_of_16_bits_is_tensorflows_own_build(prepared: zoo.Prepared) -> None:
+    """Where TensorFlow has one that runs, see :mod:`autoselect.quantize.building.int16`."""
+    told = proof.int16_remarks(
+        prepared.builder, prepared.nodes, prepared.kit, samples=prepared.fed()[:2], per_channel=True
+    )
+    assert all("not proved" in remark for remark in told)
 
 
 def test_every_op_is_within_reach_and_all_float_is_the_float_model(

@@ -13,6 +13,7 @@ import pandas as pd
 from autoselect.api.source import calibration_of, describe, load_integer, load_source, read_recipe
 from autoselect.api.told import takes
 from autoselect.cases.events import StageStarted
+from autoselect.cases.logs import logged
 from autoselect.cases.shared_settings import checked_settings
 from autoselect.data.specs import load_object
 from autoselect.diagnosis import result
@@ -68,7 +69,7 @@ def diagnose(told: DiagnosisSettings) -> Diagnosis:
         integer=given.content,
     )
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
-        outcome = run(request, Path(name), settings.listener)
+        outcome = run(request, Path(name), logged(settings.listener))
     found = Diagnosis(
         layer_statistics=pd.DataFrame(result.wide_rows(outcome)),
         advice=advise(outcome.findings),

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from autoselect.api.looking import file_content
 from autoselect.api.source import LIVE
 from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs, score_jobs, scoring_samples, versions
@@ -83,7 +84,7 @@ def score_models(
     chosen = make_metric(metric, direction=direction, output=output_name, ignore_label=ignore_label)
     if chosen.needs_reference and reference is None:
         raise UsageError(f"Metric {chosen.name!r} compares with the float model: pass it as reference (--reference).")
-    contents = [_read(model) for model in models]
+    contents = [file_content(model) for model in models]
     with _bench(models, contents, reference) as bench:
         _write_samples(bench, evaluation, chosen)
         if reference is not None:
@@ -159,7 +160,7 @@ def classification_report(
     chosen = [models] if isinstance(models, (str, Path, bytes)) else list(models)
     if not chosen:
         raise UsageError("Expected at least one model to report on, got none.")
-    contents, metric = [_read(model) for model in chosen], Prediction(output=output_name)
+    contents, metric = [file_content(model) for model in chosen], Prediction(output=output_name)
     with _bench(chosen, contents, reference) as bench:
         class_count = _class_count(bench, metric, chosen)
         _write_samples(bench, evaluation, metric)
@@ -311,10 +312,6 @@ def unique_names(paths: Sequence[str], *, taken: Sequence[str] = ()) -> tuple[st
             name = f"{stem}-{number}"
         names.append(name)
     return tuple(names)
-
-
-def _read(model: ModelFile) -> bytes:
-    return model if isinstance(model, bytes) else fb.read_model_file(Path(model))
 
 
 def _parsed(model: ModelFile, content: bytes) -> fb.Model:

@@ -15,6 +15,7 @@ from autoselect.cases.files import CaseFiles
 from autoselect.domain.tensors import TensorSpec, in_source_order
 from autoselect.isolation.pool import open_pool
 from autoselect.quantize.preparing import converter
+from autoselect.sources.loading import is_converted
 from autoselect.sources.wishes import Shapes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -33,12 +34,7 @@ def look(model: Source, *, signature: str | None = None, shapes: Shapes | None =
     Raises:
         ModelError: If it cannot be read, or is quantized already.
     """
-    loaded = load_source(model, signature=signature, shapes=shapes)
-    with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
-        files = CaseFiles(root=Path(name))
-        with open_pool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
-            found = load_float(loaded.model, files, pool, signature=loaded.signature, shapes=loaded.shapes)
-    content = found.content
+    content = float_content(model, signature=signature, shapes=shapes)
     parsed = fb.parse(content)
     inputs, outputs = reader.input_specs(parsed), in_source_order(reader.output_specs(parsed))
     ops = Counter(op.op_type for op in reader.read_graph(parsed).ops)
@@ -53,6 +49,31 @@ def look(model: Source, *, signature: str | None = None, shapes: Shapes | None =
         "metric": metric,
         "why": why,
     }
+
+
+def float_content(model: Source, *, signature: str | None = None, shapes: Shapes | None = None) -> bytes:
+    """The bytes of the float ``.tflite`` of any source; what needs TensorFlow is done in a worker.
+
+    Raises:
+        ModelError: If it cannot be read, or is quantized already.
+    """
+    loaded = load_source(model, signature=signature, shapes=shapes)
+    with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
+        files = CaseFiles(root=Path(name))
+        with open_pool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
+            return load_float(loaded.model, files, pool, signature=loaded.signature, shapes=loaded.shapes).content
+
+
+def file_content(model: str | Path | bytes) -> bytes:
+    """The bytes of a ``.tflite`` file, quantized or not; a Keras file or SavedModel folder is converted first.
+
+    Raises:
+        ModelError: If it cannot be read.
+    """
+    if isinstance(model, bytes):
+        return model
+    path = Path(model)
+    return float_content(path) if is_converted(path) else fb.read_model_file(path)
 
 
 def _spec(spec: TensorSpec) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.api.evaluating import score_models
+from autoselect.api.looking import file_content
 from autoselect.api.source import LIVE, Source, calibration_of, load_integer, load_source, read_recipe
 from autoselect.api.told import explained
-from autoselect.cases import build_jobs, calibrate
+from autoselect.cases import build_jobs, calibrate, prepare_jobs
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import CaseFiles
 from autoselect.domain.recipe import Recipe
@@ -50,8 +51,8 @@ def build(
         output: File to write.
 
     Returns:
-        ``path``, ``sha256``, ``size_bytes``, ``kinds`` (by node: integer, hybrid or float), ``fallbacks`` (by node:
-        why it is not what the recipe's fallback says) and ``warnings`` (what was done to the source, and what of it
+        ``path``, ``sha256``, ``size_bytes``, ``kinds`` (by node: integer, int16, hybrid or float), ``fallbacks``
+        (by node: why it is not what the recipe says) and ``warnings`` (what was done to the source, and what of it
         cannot be quantized or proved).
     """
     chosen = recipe if isinstance(recipe, Recipe) else read_recipe(Path(recipe))
@@ -80,6 +81,9 @@ def build(
             preparation.write_scoring(files, None, None)
             try:
                 reply = pool.call(build_jobs.build, files.root, chosen.to_json())
+                wide = (
+                    pool.call(prepare_jobs.int16_remarks, files.root, chosen.per_channel) if chosen.int16_nodes else ()
+                )
             except TrialError as exc:
                 raise PreparationError(f"The recipe could not be built. {exc}") from exc
         write_bytes(Path(output), files.candidate(reply.sha256).read_bytes())
@@ -89,13 +93,13 @@ def build(
         "size_bytes": reply.size_bytes,
         "kinds": reply.kinds,
         "fallbacks": reply.fallbacks,
-        "warnings": [*loaded.notes, *given.notes, *started.notes, *prepared.remarks],
+        "warnings": [*loaded.notes, *given.notes, *started.notes, *prepared.remarks, *wide],
     }
 
 
 def _refuse_folded(recipe: Recipe, folded: Collection[str]) -> None:
     """Refuse a recipe of an older builder whose nodes are no nodes any more."""
-    if gone := sorted((recipe.denylisted_nodes | recipe.float_nodes) & set(folded)):
+    if gone := sorted((recipe.denylisted_nodes | recipe.float_nodes | recipe.int16_nodes) & set(folded)):
         raise RecipeError(
             f"The recipe names {gone[0]!r}, which is merged into a neighbour now before anything is quantized "
             f"({len(gone)} of its nodes {'is' if len(gone) == 1 else 'are'}): it is of an older builder, or names an "
@@ -103,25 +107,38 @@ def _refuse_folded(recipe: Recipe, folded: Collection[str]) -> None:
         )
 
 
-def pick(directory: str | Path, *, name: str, output: str | Path) -> dict[str, Any]:
+def pick(
+    directory: str | Path, *, name: str = "recommended", output: str | Path | None = None, force: bool = False
+) -> dict[str, Any]:
     """Copy a front member out of a run folder.
 
     Args:
         directory: The run folder.
         name: A pick (``recommended``, ``accurate``, ``balanced``, ``compact``, ``integer``) or an id of the front.
-        output: File to write.
+        output: File to write; by default in the current folder, named after the model and the pick.
+        force: Write over an existing file.
 
     Returns:
         The member's row of ``front.csv`` and ``path``.
 
     Raises:
         RunFolderError: If the folder holds no run, or its front no such member.
+        UsageError: If the file exists already.
     """
     run = load_run(directory)
     source = run.model_path(name)
-    write_bytes(Path(output), source.read_bytes())
+    path = Path(output) if output is not None else Path(f"{_model_name(run.manifest)}_{name}.tflite")
+    if path.exists() and not force:
+        raise UsageError(f"{path} exists already. Choose another --output (output=...), or pass --force (force=True).")
+    write_bytes(path, source.read_bytes())
     row = run.front[run.front["id"] == source.stem].iloc[0].to_dict()
-    return {**{str(key): value for key, value in row.items()}, "path": str(output)}
+    return {**{str(key): value for key, value in row.items()}, "path": str(path)}
+
+
+def _model_name(manifest: Mapping[str, Any]) -> str:
+    """Of the file that the run's model came from, without its suffix."""
+    source = (manifest.get("sources") or {}).get("model")
+    return "model" if source in (None, LIVE) else Path(source).stem
 
 
 @explained
@@ -136,10 +153,11 @@ def inspect(
     output: str | Path | None = None,
     target: str = "integer-only",
 ) -> dict[str, Any]:
-    """Tell what a ``.tflite`` file holds; runs it only where scoring data are given.
+    """Tell what a model file holds; runs it only where scoring data are given.
 
     Args:
-        model: Path or bytes; float, dynamic-range, full-integer or mixed.
+        model: Path or bytes of a ``.tflite``, float, dynamic-range, full-integer or mixed; or a Keras file or
+            SavedModel folder, which is converted to float first.
         compare: Further models to analyse in the same way.
         evaluation: Samples to score all the models on; see :func:`search`. None runs no model.
         metric: See :func:`search`; accuracy if left out.
@@ -194,7 +212,7 @@ def _write_inspection(result: Mapping[str, Any], folder: Path) -> None:
 
 def _inspect_one(model: str | Path | bytes, target: Target) -> dict[str, Any]:
     name = LIVE if isinstance(model, bytes) else str(model)
-    content = model if isinstance(model, bytes) else fb.read_model_file(Path(model))
+    content = file_content(model)
     try:
         parsed = fb.parse(content)
         found = analyse(parsed, len(content)).as_dict()

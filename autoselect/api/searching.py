@@ -22,6 +22,7 @@ from autoselect.cases import prepare as preparation
 from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener, Warned, ignore
 from autoselect.cases.ingredients import Ingredients
+from autoselect.cases.logs import logged
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.cases.versions import versions
 from autoselect.data.bundled import lasting
@@ -38,6 +39,7 @@ from autoselect.scoring.target_file import read_target
 from autoselect.scoring.value_metrics import SignalToQuantizationNoise
 from autoselect.study import request
 from autoselect.study import run as study_run
+from autoselect.study.outlook import Outlook, outlook
 
 
 @takes(SearchSettings)
@@ -50,40 +52,26 @@ def search(told: SearchSettings) -> Run:
     Raises:
         AutoselectError: If an ingredient does not fit; see ``autoselect.errors``.
     """
-    loaded = load_source(told.model, signature=told.signature, shapes=told.shapes, calibration=told.calibration)
-    profile = read_target(told.target)
-    repairs = told.repairs if isinstance(told.repairs, bool) else tuple(told.repairs)
-    given = load_integer(
-        told.integer,
-        signature=told.signature,
-        per_channel=told.per_channel and loaded.per_channel and profile.per_channel,
-        repairs=() if isinstance(repairs, bool) else repairs,
-    )
-    decided = {
-        "metric": _metric_name(told.metric, told.evaluator),
-        "objectives": chosen_objectives(told.objectives, _own_names(told.metric, told.evaluator)),
-        "target": lasting(told.target),
-        "search_space": lasting(told.search_space),
-        "fallback": told.fallback or ("drq" if profile.runs_hybrid else "float"),
-        "per_channel": given.per_channel,
-        "io_type": told.io_type or loaded.io_type or profile.io_type or "float32",
-        "repairs": repairs if given.content is None else False,
-        "keep_float": tuple(told.keep_float),
-        "keep_int": tuple(told.keep_int),
-    }
-    live = [name for name, option in declared().items() if option.live and not option.kept]
-    request = _request(
-        loaded,
-        given,
-        make_settings(**dict(told) | decided),
-        metric=told.metric,
-        sources={name: describe(getattr(told, name)) for name in live}
-        | {"metric": None if isinstance(told.metric, str) else LIVE},
-    )
-    folder = RunFolder(Path(told.output) if told.output is not None else free_folder("autoselect-run"))
-    with _workers_of(request.settings):
-        study_run.start(request, folder, told.listener)
+    asked, folder = _asked(told)
+    with _workers_of(asked.settings):
+        study_run.start(asked, folder, logged(told.listener))
     return _drawn(folder)
+
+
+@takes(SearchSettings)
+def check(told: SearchSettings) -> Outlook:
+    """Tell what a search with these settings would be like: read all of it, measure one candidate, search nothing.
+
+    Returns:
+        The size of the search, what a trial costs and about how long it takes.
+
+    Raises:
+        AutoselectError: What :func:`search` would raise before its first trial.
+    """
+    asked, folder = _asked(told)
+    folder.refuse_taken()
+    with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
+        return outlook(asked, RunFolder(Path(name) / "run"), logged(told.listener))
 
 
 @with_live
@@ -134,7 +122,7 @@ def resume(
     given_integer = load_integer(settings.integer, signature=settings.signature, per_channel=settings.per_channel)
     request = _request(loaded, given_integer, settings, metric=metric or settings.metric, sources=known)
     with _workers_of(settings):
-        study_run.resume(request, folder, listener)
+        study_run.resume(request, folder, logged(listener))
     return _drawn(folder)
 
 
@@ -143,7 +131,7 @@ def demo(
     trials: int = 60,
     seed: int = 0,
     output: str | Path | None = None,
-    workers: int = 2,
+    workers: int | None = None,
     command: str | None = None,
     listener: Listener = ignore,
 ) -> Run:
@@ -190,12 +178,48 @@ def _workers_of(settings: SearchSettings) -> Iterator[None]:
         workers = opened(
             settings.scheduler,
             describe=versions,
-            local=Local(workers=settings.workers, log=folder / "worker.log", warm_up=warm_up),
+            local=Local(workers=settings.processes, log=folder / "worker.log", warm_up=warm_up),
             insecure=settings.insecure,
             tell=lambda message: settings.listener(Warned(message=message)),
         )
         stack.enter_context(shared(stack.enter_context(workers)))
         yield
+
+
+def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
+    """A new search as it is asked for, and where it would be kept."""
+    loaded = load_source(told.model, signature=told.signature, shapes=told.shapes, calibration=told.calibration)
+    profile = read_target(told.target)
+    repairs = told.repairs if isinstance(told.repairs, bool) else tuple(told.repairs)
+    given = load_integer(
+        told.integer,
+        signature=told.signature,
+        per_channel=told.per_channel and loaded.per_channel and profile.per_channel,
+        repairs=() if isinstance(repairs, bool) else repairs,
+    )
+    decided = {
+        "metric": _metric_name(told.metric, told.evaluator),
+        "objectives": chosen_objectives(told.objectives, _own_names(told.metric, told.evaluator)),
+        "target": lasting(told.target),
+        "search_space": lasting(told.search_space),
+        "fallback": told.fallback or ("drq" if profile.runs_hybrid else "float"),
+        "per_channel": given.per_channel,
+        "io_type": told.io_type or loaded.io_type or profile.io_type or "float32",
+        "repairs": repairs if given.content is None else False,
+        "keep_float": tuple(told.keep_float),
+        "keep_int": tuple(told.keep_int),
+        "workers": told.processes,
+    }
+    live = [name for name, option in declared().items() if option.live and not option.kept]
+    asked = _request(
+        loaded,
+        given,
+        make_settings(**dict(told) | decided),
+        metric=told.metric,
+        sources={name: describe(getattr(told, name)) for name in live}
+        | {"metric": None if isinstance(told.metric, str) else LIVE},
+    )
+    return asked, RunFolder(Path(told.output) if told.output is not None else free_folder("autoselect-run"))
 
 
 def _metric_name(metric: str | Callable[..., float], evaluator: str | Callable[..., float] | None) -> str:

@@ -7,12 +7,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from autoselect.isolation.machine import default_workers
 from autoselect.isolation.pool import WorkerPool, shared
 from autoselect.quantize.preparing import converter
 
 
 @contextlib.contextmanager
-def keep_workers(workers: int = 2) -> Iterator[None]:
+def keep_workers(workers: int | None = None) -> Iterator[None]:
     """Let all calls inside share worker processes, which import TensorFlow once.
 
     Without it each call starts processes of its own, which takes some seconds::
@@ -25,9 +26,13 @@ def keep_workers(workers: int = 2) -> Iterator[None]:
     costs one job, as ever.
 
     Args:
-        workers: Count of processes, at least 1; calls inside use these, whatever count of workers they ask for.
+        workers: Count of processes, by default as many as the machine has room for; calls inside use these, whatever
+            count of workers they ask for.
     """
     with tempfile.TemporaryDirectory(prefix="autoselect-") as folder:
         log = Path(folder) / "worker.log"
-        with WorkerPool(workers, log=log, warm_up=converter.import_tensorflow) as pool, shared(pool):
+        with (
+            WorkerPool(workers or default_workers(), log=log, warm_up=converter.import_tensorflow) as pool,
+            shared(pool),
+        ):
             yield

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache as computed_once
-from math import inf
 from typing import Any, get_type_hints
 
 from pydantic.fields import FieldInfo
@@ -39,7 +38,7 @@ def _filled_in(option: Option, name: str, kind: Any, field: FieldInfo) -> Option
         names=option.names or (f"--{word}/--no-{word}" if field.default is True else f"--{word}"),
         kind=option.kind or (str if option.live else kind),
         low=low if option.low is None else option.low,
-        high=None if option.high == inf else high if option.high is None else option.high,
+        high=high if option.high is None else option.high,
         name=name,
         type=kind,
         default=field.default,

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 class StageStarted:
     """A stage begins; ``total`` counts its steps where they are known.
 
-    Stages of a search in order: ``model``, ``data``, ``calibrate``, ``reference``, ``repeats``, ``repairs``,
-    ``probes``, ``trials``, ``repeats``, ``heldout``, ``write``; of a diagnosis: ``model``, ``data``, ``calibrate``,
-    ``build``, ``measure``, ``ablation``, ``figures``.
+    Stages of a search in order: ``model``, ``data``, ``calibrate``, ``reference``, ``repeats``, ``repairs``, ``float``,
+    ``probes``, ``plan``, ``trials``, ``picks``, ``repeats``, ``heldout``, ``write``; of a check, after
+    ``reference``, ``estimate``; of a diagnosis:
+    ``model``, ``data``, ``calibrate``, ``build``, ``measure``, ``ablation``, ``figures``.
     """
 
     stage: str
@@ -54,13 +55,21 @@ class StepFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndedEarly:
+    """The current stage ends before all of its steps are done, which is no fault; ``reason`` is a sentence's end."""
+
+    stage: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Warned:
     """Something the user should know that does not stop the run."""
 
     message: str
 
 
-Event = StageStarted | TrialFinished | StepFinished | Warned
+Event = StageStarted | TrialFinished | StepFinished | EndedEarly | Warned
 Listener = Callable[[Event], None]
 
 

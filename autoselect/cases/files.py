@@ -32,7 +32,7 @@ class CaseFiles:
 
     @property
     def evidence(self) -> Path:
-        """What repairs were measured by: means, ranges, the equalized model."""
+        """What repairs were measured by: means, ranges, the equalized model; and builds that only some recipes want."""
         return self.root / "evidence"
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from autoselect.data.sources import refuse_missing_file
+from autoselect.errors import UsageError
 from autoselect.scoring.evaluate import Evaluator
 from autoselect.scoring.metric_base import Metric
 from autoselect.sources.wishes import Shapes
@@ -37,3 +39,18 @@ class Ingredients:
     signature: str | None = None
     shapes: Shapes | None = None
     integer: bytes | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is missing, before anything is read.
+
+        Raises:
+            UsageError: If there is a metric and nothing to score on.
+            DataError: If there is no file of a name that is given.
+        """
+        if self.metric is not None and self.evaluation is None:
+            raise UsageError(
+                f"Metric {self.metric.name!r} needs samples to score on: pass --eval (or evaluation=...), "
+                "an .npz file or package.module:function."
+            )
+        for source in (self.calibration, self.evaluation, self.heldout):
+            refuse_missing_file(source)

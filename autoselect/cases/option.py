@@ -5,6 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NewType
 
+DATA, GOAL, HARDWARE, SEARCH, OUTPUT, ADVANCED = PANELS = (
+    "Data",
+    "Goal",
+    "Hardware",
+    "Search",
+    "Output",
+    "Advanced",
+)
+"""Headings in the help of a command, in their order; the short help leaves out what is advanced."""
+
 Bytes = NewType("Bytes", float)
 """A kind of value: a number of bytes, which users may write with a unit."""
 
@@ -16,12 +26,12 @@ class Option:
     Attributes:
         help: One or two sentences. ``{name}`` stands for another setting, spelt as where the sentence is read.
         more: What follows in Python's documentation.
-        panel: Heading in the help of the command; empty for the first.
+        panel: Heading in the help of the command: one of ``PANELS``, or one of its own, which comes after those.
         names: On the command line, the long one first; by default its own, with ``--no-`` for a switch that is on.
         kind: Of the value on the command line; by default a text where it is live, else the setting's own type.
         metavar: Stands for the value in the help of the command.
         low: Least value that the command line takes; the setting's own by default.
-        high: Largest value that the command line takes; the setting's own by default, infinite for none.
+        high: Largest value that the command line takes; the setting's own by default.
         example: What a setting without a default may look like in a file.
         resume: What ``autoselect resume`` says of it where that may change it.
         live: True where it may be an object that its process alone has; a run is then resumed with it.
@@ -37,7 +47,7 @@ class Option:
 
     help: str
     more: str = ""
-    panel: str = ""
+    panel: str = ADVANCED
     names: str = ""
     kind: Any = None
     metavar: str | None = None

@@ -145,10 +145,22 @@ def run_reference(root: Path, part: str, out: Path) -> None:
         evaluate.ReferenceOutputs.write(out, (runner(samples.inputs(i)) for i in range(len(samples))))
 
 
-def blueprint(root: Path, recipe_json: str) -> Blueprint:
-    """What candidates of this granularity, interface and these repairs are put together from.
+def blueprint(root: Path, recipe_json: str, int16: bool = False) -> Blueprint:
+    """What candidates of this granularity, interface and these repairs are put together from; with 16-bit nodes or not.
 
     Raises:
         BuildError: If the quantizer refuses the model.
     """
-    return open_case(root).builder.blueprint(Recipe.from_json(recipe_json))
+    return open_case(root).builder.blueprint(Recipe.from_json(recipe_json), int16=int16)
+
+
+def int16_remarks(root: Path, per_channel: bool) -> tuple[str, ...]:
+    """What the user should know of candidates with 16-bit nodes, see :func:`proof.int16_remarks`.
+
+    Raises:
+        BuildError, ScoreError: If a candidate cannot be built or run.
+    """
+    case = open_case(root)
+    samples = _first(case.samples("calibration"), proof.PROOF_SAMPLES)
+    nodes = case.prepared.layers.nodes
+    return proof.int16_remarks(case.builder, nodes, case.kit, samples=samples, per_channel=per_channel)

@@ -37,11 +37,6 @@ def prepare_samples(
     metric = ingredients.metric
     if metric is None:
         return {}, {}, []
-    if ingredients.evaluation is None:
-        raise UsageError(
-            f"Metric {metric.name!r} needs samples to score on: pass --eval (or evaluation=...), "
-            "an .npz file or package.module:function."
-        )
     store = write_labelled(ingredients.evaluation, files.samples("evaluation"), inputs, outputs, metric)
     hashes = {"evaluation": store.signature}
     if ingredients.heldout is not None:

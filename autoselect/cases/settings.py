@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from autoselect.cases.option import Bytes, Option
+from autoselect.cases.option import GOAL, HARDWARE, OUTPUT, SEARCH, Bytes, Option
 from autoselect.cases.shared_settings import Given, SharedSettings, checked_as, checked_settings, data
 from autoselect.domain.objectives import Constraints, Direction
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of
@@ -22,9 +22,9 @@ from autoselect.domain.recipe import IoType, Recipe
 Sampler = Literal["surrogate", "tpe", "nsga2", "random", "prefix", "greedy", "heuristic", "exhaustive"]
 """Names of the samplers."""
 
-_candidates = partial(Option, panel="Candidates")
-
-_limit = partial(Option, panel="Limits of what is acceptable")
+_goal = partial(Option, panel=GOAL)
+_hardware = partial(Option, panel=HARDWARE)
+_search = partial(Option, panel=SEARCH)
 
 
 def _known_repairs(told: bool | tuple[str, ...]) -> bool | tuple[str, ...]:
@@ -40,10 +40,10 @@ class SearchSettings(SharedSettings):
     evaluation: Annotated[
         Given[object],
         data(
-            "Samples to score on: an .npz file with the targets as y, or 'package.module:function' that yields "
-            "(inputs, target).",
-            "The file holds the inputs by name, or as ``x``. Or ``(x, y)`` arrays, or the function itself. Samples of "
-            "one speaker, subject or recording stay in one part where an array ``groups`` labels them.",
+            "Required: samples to score on, an .npz file with the targets as y or package.module:function.",
+            "The function yields pairs of inputs and target. The file holds the inputs by name, or as ``x``. Or "
+            "``(x, y)`` arrays, or the function itself. Samples of one speaker, subject or recording stay in one part "
+            "where an array ``groups`` labels them.",
             names="--eval",
             live=True,
         ),
@@ -51,33 +51,33 @@ class SearchSettings(SharedSettings):
     metric: Annotated[
         str | Callable[..., float],
         checked_as(str),
-        data(
-            "accuracy, top5_accuracy, balanced_accuracy, f1_macro, cohen_kappa, mean_iou, mse, mae, psnr, or, without "
-            "labels, agreement, sqnr_db, kl_divergence; or 'package.module:function' called with (y_true, y_pred).",
+        _goal(
+            "accuracy, top5_accuracy, balanced_accuracy, f1_macro, cohen_kappa, mean_iou, mse, mae, psnr; without "
+            "labels agreement, sqnr_db, kl_divergence; or package.module:function of (y_true, y_pred).",
             "Or the function itself.",
             live=True,
         ),
     ] = "accuracy"
-    direction: Annotated[Direction | None, data("For a metric or evaluator of your own.", example="maximize")] = None
+    direction: Annotated[Direction | None, Option("For a metric or evaluator of your own.", example="maximize")] = None
     evaluator: Annotated[
         Given[str | Callable[..., float] | None],
-        data(
-            "Instead of {metric}: 'package.module:function', called with a runner, returns a number or, better, one "
-            "for each sample.",
+        Option(
+            "Instead of {metric}: package.module:function, called with a runner, returns a number or, better, one for "
+            "each sample.",
             "Or the function itself. The runner runs the candidate. The score is the mean of the numbers.",
             example="my_module:score",
             live=True,
         ),
     ] = None
-    output_name: Annotated[str | None, data("Output to score; the first by default.")] = None
+    output_name: Annotated[str | None, Option("Output to score; the first by default.")] = None
     ignore_label: Annotated[
         int | None,
-        data("Label of pixels that mean_iou leaves out, beside 255.", "A class is left out whole.", example=0),
+        Option("Label of pixels that mean_iou leaves out, beside 255.", "A class is left out whole.", example=0),
     ] = None
     objectives: Annotated[
         str | Iterable[str],
         checked_as(tuple[str, ...], chosen_objectives),
-        data(
+        _goal(
             "Two to four, with commas: accuracy (the metric), size, penalty, segments, float_ops, crossing_bytes, "
             "arena_bytes, npu_cycles, latency.",
             "Or several texts, the metric (``accuracy``, or its own name) among them. With ``latency`` no two runs are "
@@ -85,37 +85,38 @@ class SearchSettings(SharedSettings):
             kind=str,
         ),
     ] = DEFAULT_OBJECTIVES
-    latency: Annotated[Given[bool], data("Add latency, measured on this host, to the objectives.", only="shell")] = (
+    latency: Annotated[Given[bool], Option("Add latency, measured on this host, to the objectives.", only="shell")] = (
         Field(default=False, init=False)
     )
-    latency_threads: Annotated[int, Field(ge=1, le=64), data("Threads that latency is measured with.")] = 1
+    latency_threads: Annotated[int, Field(ge=1, le=64), Option("Threads that latency is measured with.")] = 1
     heldout: Annotated[
         Given[object],
         data("Samples for the final check; else a share of {evaluation}.", example="heldout.npz", live=True),
     ] = None
     heldout_fraction: Annotated[
-        float, Field(gt=0, lt=1), data("Share of {evaluation} that is held out without {heldout}.", low=0, high=1)
+        float, Field(gt=0, lt=1), Option("Share of {evaluation} that is held out without {heldout}.", low=0, high=1)
     ] = 0.5
     split_seed: Annotated[
         int,
         Field(ge=0),
-        data("Seed of which share is held out.", "Searches with different {seed} hold out the same samples."),
+        Option("Seed of which share is held out.", "Searches with different {seed} hold out the same samples."),
     ] = 0
     allow_overlap: Annotated[
-        bool, data("Accept samples that occur in two data sets.", "These are calibration, search and held-out data.")
+        bool, Option("Accept samples that occur in two data sets.", "These are calibration, search and held-out data.")
     ] = False
     trials: Annotated[
         int,
         Field(ge=1),
-        Option("Candidates to try.", "With the baselines.", resume="New total of candidates; as before by default."),
+        _search("Candidates to try.", "With the baselines.", resume="New total of candidates; as before by default."),
     ] = 100
-    seed: Annotated[int, Field(ge=0), Option("Seed of the sampler and of racing.")] = 0
+    seed: Annotated[int, Field(ge=0), _search("Seed of the sampler and of racing.")] = 0
     output: Annotated[
         Given[str | Path | None],
         Option(
             "Run folder; a new autoselect-run by default.",
             "It must be new or empty. The default is numbered if it is taken.",
             names="--output -o",
+            panel=OUTPUT,
             kind=str,
             example="autoselect-run",
         ),
@@ -190,14 +191,14 @@ class SearchSettings(SharedSettings):
     )
     target: Annotated[
         str,
-        _candidates(
+        _hardware(
             "What the candidates run on: a bundled profile, or a .toml file.",
             "It decides the penalty, refuses candidates, and gives the defaults of {fallback} and {io_type}.",
         ),
     ] = "integer-only"
     compiling: Annotated[
         bool,
-        _candidates(
+        Option(
             "Compile the candidates where the target has a compiler.",
             "The compiler's cycles then make the penalty.",
             names="--compile/--no-compile",
@@ -205,30 +206,30 @@ class SearchSettings(SharedSettings):
     ] = True
     fallback: Annotated[
         Literal["drq", "float", "search"] | None,
-        _candidates(
+        Option(
             "What nodes left out of integers become; drq by default where the target runs it.",
             "``drq`` gives float where there is no hybrid kernel; ``search`` chooses for each unit.",
             example="drq",
         ),
     ] = None
     per_channel: Annotated[
-        bool, _candidates("One weight scale per channel or tensor.", names="--per-channel/--per-tensor")
+        bool, Option("One weight scale per channel or tensor.", names="--per-channel/--per-tensor")
     ] = True
     repairs: Annotated[
         bool | Iterable[str],
         checked_as(bool | tuple[str, ...], _known_repairs),
-        _candidates(
+        Option(
             "Correct biases and more, at no float op.",
             "True lets the search try on the all-integer model what helps, False gives plain candidates, and names are "
-            "taken as they are: ``bias``, ``bias-sequential``, ``equalization``, ``weights-mse``, and one of "
-            "``ranges-mse``, ``ranges-observed``, ``ranges-percentile``, ``ranges-moving-average``; ranges of single "
-            "nodes as ``ranges-mse:NODE``.",
+            "taken as they are: ``bias``, ``bias-sequential``, ``equalization``, ``weights-mse``, ``rounding-gptq``, "
+            "and one of ``ranges-mse``, ``ranges-observed``, ``ranges-percentile``, ``ranges-moving-average``; ranges "
+            "of single nodes as ``ranges-mse:NODE``.",
             kind=bool,
         ),
     ] = True
     io_type: Annotated[
         IoType | None,
-        _candidates(
+        _hardware(
             "Type of the inputs and outputs; what the target expects by default.",
             "A converter's own comes before that; ``float32`` where neither says.",
             names="--io",
@@ -236,24 +237,24 @@ class SearchSettings(SharedSettings):
         ),
     ] = None
     keep_float: Annotated[
-        Texts, _candidates("Node, glob or op type that is never in integers.", kind=list[str], example=["SOFTMAX"])
+        Texts, _search("Node, glob or op type that is never in integers.", kind=list[str], example=["SOFTMAX"])
     ] = ()
     keep_int: Annotated[
-        Texts, _candidates("Node, glob or op type that is always in integers.", kind=list[str], example=["CONV_2D"])
+        Texts, _search("Node, glob or op type that is always in integers.", kind=list[str], example=["CONV_2D"])
     ] = ()
     min_score: Annotated[
         float | None,
-        _limit("What a candidate must score; float must too.", "At most, where it is minimized.", example=0.7),
+        _goal("What a candidate must score; float must too.", "At most, where it is minimized.", example=0.7),
     ] = None
     max_drop: Annotated[
-        float | None, _limit("Largest loss of the metric, in its units.", "Against the float model.", example=0.01)
+        float | None, _goal("Largest loss of the metric, in its units.", "Against the float model.", example=0.01)
     ] = None
     max_size: Annotated[
         Annotated[float, Field(gt=0)] | None,
-        _limit("Largest file: bytes, 48kB, 1.5MB.", "In Python bytes.", kind=Bytes, example="400kB"),
+        _goal("Largest file: bytes, 48kB, 1.5MB.", "In Python bytes.", kind=Bytes, example="400kB"),
     ] = None
     max_penalty: Annotated[
-        Annotated[float, Field(ge=0)] | None, _limit("Largest fragmentation penalty.", example=20.0)
+        Annotated[float, Field(ge=0)] | None, _goal("Largest fragmentation penalty.", example=20.0)
     ] = None
     refining: bool = Field(default=False, init=False)
     """Whether biases of single candidates may be corrected further; so where the search chose to correct them."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetPydanticSchema, SkipValidation, ValidationError
 
 from autoselect.cases.events import Listener, ignore
-from autoselect.cases.option import Option
+from autoselect.cases.option import DATA, SEARCH, Option
 from autoselect.errors import RecipeError, UsageError
+from autoselect.isolation.machine import default_workers
 from autoselect.sources.wishes import Shapes
 
-data = partial(Option, panel="Data and metric")
+data = partial(Option, panel=DATA)
 
 _work = partial(Option, last=True)
 
@@ -49,6 +49,7 @@ class SharedSettings(BaseModel):
             "Float .tflite, .keras, .h5 or SavedModel folder.",
             "Or the bytes of a ``.tflite``, a live Keras 3 or tf-keras model, or a ``tf.lite.TFLiteConverter``, whose "
             "representative dataset and options are respected.",
+            panel=DATA,
             live=True,
             argument=True,
         ),
@@ -56,7 +57,7 @@ class SharedSettings(BaseModel):
     calibration: Annotated[
         Given[object],
         data(
-            "Representative samples: an .npz or .npy file, or 'package.module:function' that yields them.",
+            "Required: representative samples, an .npz or .npy file or package.module:function.",
             "Or arrays, or what ``TFLiteConverter.representative_dataset`` takes; a converter may bring it.",
             live=True,
         ),
@@ -69,7 +70,7 @@ class SharedSettings(BaseModel):
         Shapes | None,
         checked_as(dict[str, tuple[int, ...]] | None),
         Option(
-            "Sizes of an input that the model leaves free, the batch first; else the samples' own.",
+            "Sizes of an input that the model leaves free, the batch first; else those of the samples.",
             'By input name: ``{{"audio": (1, 16000)}}``.',
             names="--shape",
             metavar="NAME=1x16000",
@@ -89,12 +90,15 @@ class SharedSettings(BaseModel):
         ),
     ] = None
     workers: Annotated[
-        int,
-        Field(ge=1, le=64),
+        Annotated[int, Field(ge=1, le=64)] | None,
         _work(
-            "Processes that build and score.", high=inf, resume="Processes that build and score; as before by default."
+            "Processes that build and score; by default as the machine's processors and memory allow, up to 8.",
+            low=1,
+            example=2,
+            resume="Processes that build and score; as before by default.",
+            panel=SEARCH,
         ),
-    ] = 2
+    ] = None
     trial_timeout: Annotated[
         float,
         Field(gt=0),
@@ -109,6 +113,11 @@ class SharedSettings(BaseModel):
     ] = True
     command: Annotated[Given[str | None], _work("Command line to record.", only="python")] = None
     listener: Annotated[Given[Listener], _work("Called with each event.", only="python")] = ignore
+
+    @property
+    def processes(self) -> int:
+        """Workers that were asked for, or as many as the machine has room for."""
+        return self.workers or default_workers()
 
 
 Settings = TypeVar("Settings", bound=SharedSettings)

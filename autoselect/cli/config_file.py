@@ -23,6 +23,9 @@ else:
     import tomli as tomllib
 
 
+_NO_KEYS = ("config", "help-all")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
     """One key of a file.
@@ -53,7 +56,7 @@ def keys_of(command: Callable[..., object]) -> dict[str, Key]:
         written = [text for text in (info.default, *(info.param_decls or ())) if isinstance(text, str)]
         options = [part for text in written for part in text.split("/") if part.startswith("--")]
         key = options[0].removeprefix("--") if options else name.replace("_", "-")
-        if key != "config":
+        if key not in _NO_KEYS:
             found[key] = Key(
                 name=name,
                 kind=int | float | str if info.parser else Annotated[kind, Field(ge=info.min, le=info.max)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import traceback
@@ -11,8 +12,18 @@ from typing import IO, TYPE_CHECKING
 
 import typer
 
-from autoselect.cases.events import Event, Listener, StageStarted, StepFinished, TrialFinished, Warned, ignore
-from autoselect.cli.progress import STAGES, JsonLines, PlainLog, Tally
+from autoselect.cases.events import (
+    EndedEarly,
+    Event,
+    Listener,
+    StageStarted,
+    StepFinished,
+    TrialFinished,
+    Warned,
+    ignore,
+)
+from autoselect.cli.progress import STAGES, WAITS, JsonLines, PlainLog, Tally
+from autoselect.domain.words import counted
 from autoselect.errors import EXIT_INTERRUPTED, AutoselectError
 
 if TYPE_CHECKING:
@@ -20,7 +31,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 _FAILURES_SHOWN = 3
-_BAR_WIDTH = 12
+_BAR_WIDTH = 8
 _UNEXPECTED_EXIT = 1
 
 
@@ -104,7 +115,9 @@ def _descriptor_to_stderr() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watching(stream: IO[str] | None = None, *, quiet: bool = False, as_json: bool = False) -> Iterator[Watcher]:
+def watching(
+    stream: IO[str] | None = None, *, quiet: bool = False, verbose: bool = False, as_json: bool = False
+) -> Iterator[Watcher]:
     """Show the progress of a search.
 
     On stderr: bars on a terminal, plain lines where it is none or ``NO_COLOR`` is set, warnings only where asked to be
@@ -113,6 +126,7 @@ def watching(stream: IO[str] | None = None, *, quiet: bool = False, as_json: boo
     Args:
         stream: Instead of stderr.
         quiet: Warnings only.
+        verbose: Also what is logged.
         as_json: Write events as lines of JSON.
 
     Yields:
@@ -124,6 +138,8 @@ def watching(stream: IO[str] | None = None, *, quiet: bool = False, as_json: boo
     with contextlib.ExitStack() as stack:
         results = stack.enter_context(_kept_stdout()) if as_json else None
         stack.enter_context(results_only_on_stdout())
+        if verbose:
+            stack.enter_context(_log_shown(console))
         if results is not None:
             yield Watcher(console, None, JsonLines(results))
         elif quiet:
@@ -131,7 +147,9 @@ def watching(stream: IO[str] | None = None, *, quiet: bool = False, as_json: boo
         elif not console.is_terminal or os.environ.get("NO_COLOR"):
             yield Watcher(console, None, PlainLog(lambda line: console.print(line, markup=False, soft_wrap=True)))
         else:
-            yield Watcher(console, stack.enter_context(_bars(console)))
+            watcher = Watcher(console, stack.enter_context(_bars(console)))
+            yield watcher
+            watcher.close_stage()
 
 
 @contextlib.contextmanager
@@ -146,20 +164,38 @@ def _kept_stdout() -> Iterator[IO[str]]:
         yield stream
 
 
+@contextlib.contextmanager
+def _log_shown(console: Console) -> Iterator[None]:
+    """Print what is logged, save warnings, which are printed anyway."""
+    logger, handler = logging.getLogger("autoselect"), _LogLines(console)
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(handler)
+
+
+class _LogLines(logging.Handler):
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.WARNING:
+            self._console.print(record.getMessage(), style="dim", markup=False, soft_wrap=True)
+
+
 def _bars(console: Console) -> Progress:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+    from autoselect.cli.columns import Count, Time
 
     text, note = TextColumn("{task.description}"), TextColumn("{task.fields[note]}", style="dim")
-    return Progress(
-        SpinnerColumn(finished_text="✓"),
-        text,
-        BarColumn(bar_width=_BAR_WIDTH),
-        MofNCompleteColumn(),
-        Remaining(compact=True, elapsed_when_finished=True),
-        note,
-        console=console,
-    )
+    bar = BarColumn(bar_width=_BAR_WIDTH)
+    return Progress(SpinnerColumn(finished_text="✓"), text, bar, Count(), Time(), note, console=console)
 
 
 class Watcher:
@@ -187,6 +223,8 @@ class Watcher:
             self._start(event)
         elif isinstance(event, StepFinished):
             self._advance()
+        elif isinstance(event, EndedEarly):
+            self._end_early(event)
         else:
             self._count(event)
         self._also(event)
@@ -200,18 +238,25 @@ class Watcher:
     def _start(self, event: StageStarted) -> None:
         if self._progress is None:
             return
-        self._close_stage()
-        name = STAGES.get(event.stage, event.stage)
-        self._stage = self._progress.add_task(name, total=event.total, note="")
-        if event.stage == "write":
-            self._close_stage()
+        self.close_stage()
+        name, note = STAGES.get(event.stage, event.stage), WAITS.get(event.stage, "")
+        self._stage = self._progress.add_task(name, total=event.total, note=note, of=event.total)
 
-    def _close_stage(self) -> None:
-        """Mark the stage as done: a stage of unknown length ends where the next one begins."""
+    def close_stage(self) -> None:
+        """Mark the stage as done, however far it came: one of unknown length ends where the next one begins."""
         if self._progress is not None and self._stage is not None:
             task = next(t for t in self._progress.tasks if t.id == self._stage)
-            done = int(task.completed) or 1
-            self._progress.update(self._stage, total=task.total or done, completed=done)
+            note = "" if task.fields["of"] is None else task.fields["note"]
+            done = task.completed or 1
+            self._progress.update(self._stage, total=done, completed=done, note=note)
+            self._progress.stop_task(self._stage)
+            self._stage = None
+
+    def _end_early(self, event: EndedEarly) -> None:
+        self.close_stage()
+        if self._progress is not None:
+            text = f"Ended early after {counted(self._tally.done, 'trial')}: {event.reason}."
+            self._console.print(text, markup=False, soft_wrap=True)
 
     def _advance(self) -> None:
         if self._progress is not None and self._stage is not None:

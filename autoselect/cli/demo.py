@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from autoselect.cli.console import reported, watching
-from autoselect.cli.options import AsJsonLines, Debug, Quiet, Workers, command_line, option_of
+from autoselect.cli.options import AsJsonLines, Debug, Quiet, Verbose, Workers, command_line, option_of
 
 
 def demo(
@@ -18,8 +18,9 @@ def demo(
         str | None,
         typer.Option("--output", "-o", help="Run folder; a new autoselect-demo by default."),
     ] = None,
-    workers: Workers = 2,
+    workers: Workers = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: AsJsonLines = False,
     debug: Debug = False,
 ) -> None:
@@ -28,7 +29,7 @@ def demo(
         from autoselect import demo as run_demo
         from autoselect.cli.results import finish
 
-        with watching(quiet=quiet, as_json=as_json) as watcher:
+        with watching(quiet=quiet, verbose=verbose, as_json=as_json) as watcher:
             run = run_demo(
                 trials=trials, seed=seed, output=output, workers=workers, command=command_line(), listener=watcher
             )

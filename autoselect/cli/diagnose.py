@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from autoselect.cli.console import out, reported, warn, watching
+from autoselect.cli.help import HelpAll
 from autoselect.cli.options import AsJson, Debug, command_line, in_python, parameters_of, with_settings
 from autoselect.diagnosis.settings import DiagnosisSettings
 
@@ -17,7 +18,9 @@ _NARROWEST = 60
 
 
 @with_settings(parameters_of(DiagnosisSettings))
-def diagnose(*, settings: Mapping[str, Any], as_json: AsJson = False, debug: Debug = False) -> None:
+def diagnose(
+    *, settings: Mapping[str, Any], as_json: AsJson = False, debug: Debug = False, help_all: HelpAll = False
+) -> None:
     """Show which layers full-integer quantization harms, why, and what to do about it."""
     with reported(debug=debug):
         from autoselect import diagnose as run_diagnose

@@ -19,7 +19,8 @@ _REPORT = "Report on classifiers"
 def evaluate(
     *,
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL", help="A .tflite file, quantized or not; several with --full.")
+        list[str],
+        typer.Argument(metavar="MODEL", help="A .tflite file, quantized or not, or a Keras one; several with --full."),
     ],
     evaluation: Annotated[str, option_of("evaluation")],
     metric: Annotated[str, option_of("metric")] = "accuracy",

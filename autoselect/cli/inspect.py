@@ -19,7 +19,10 @@ _SCORING = "Scoring, with --compare"
 
 def inspect(
     *,
-    models: Annotated[list[str], typer.Argument(metavar="MODEL", help="A .tflite file; several with --compare.")],
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL", help="A .tflite, .keras or .h5 file or SavedModel; several with --compare."),
+    ],
     compare: Annotated[bool, typer.Option("--compare", help="Print the models side by side.")] = False,
     ops: Annotated[bool, typer.Option("--ops", help="Also list the ops with their tensors.")] = False,
     tensors: Annotated[bool, typer.Option("--tensors", help="Also list the tensors.")] = False,
@@ -33,7 +36,10 @@ def inspect(
             metavar="NAME", help="Also show where each op runs on this target and why, and what islands cost."
         ),
     ] = None,
-    evaluation: Annotated[str | None, option_of("evaluation", rich_help_panel=_SCORING)] = None,
+    evaluation: Annotated[
+        str | None,
+        option_of("evaluation", rich_help_panel=_SCORING, help="Samples to score on, as for autoselect evaluate."),
+    ] = None,
     metric: Annotated[
         str | None,
         option_of("metric", rich_help_panel=_SCORING, help=f"{told_of('metric')} Accuracy if left out."),

@@ -8,15 +8,18 @@ import typer
 
 from autoselect._version import __version__
 from autoselect.cli.build import build
+from autoselect.cli.check import check
 from autoselect.cli.demo import demo
 from autoselect.cli.diagnose import diagnose
 from autoselect.cli.evaluate import evaluate
+from autoselect.cli.help import ShortHelp
 from autoselect.cli.init import init
 from autoselect.cli.inspect import inspect
 from autoselect.cli.pick import pick
 from autoselect.cli.report import report
 from autoselect.cli.resume import resume
 from autoselect.cli.search import search
+from autoselect.cli.show import show
 from autoselect.cli.watch import watch
 
 app = typer.Typer(
@@ -25,8 +28,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (init, search, demo, resume, build, evaluate, inspect, diagnose, pick, report, watch):
-    app.command()(command)
+for command in (demo, init, check, search, resume, show, pick, report, watch, build, evaluate, inspect, diagnose):
+    app.command(cls=ShortHelp if command in (search, check, diagnose) else None)(command)
 
 
 def _print_version(asked: bool) -> None:

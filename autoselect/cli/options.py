@@ -8,16 +8,18 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, get_args
 
 import typer
 
 from autoselect.cases.declared import declared, told_of
-from autoselect.cases.option import Bytes, Option
+from autoselect.cases.option import ADVANCED, OUTPUT, PANELS, Bytes, Option
 from autoselect.cases.settings import SearchSettings
 from autoselect.cases.shared_settings import SharedSettings
 from autoselect.sources.wishes import Shapes, parse_shapes
 
+_METAVARS: Mapping[Any, str] = {str: "TEXT", int: "N", float: "X", bool: ""}
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")
 
@@ -51,13 +53,19 @@ def option_of(name: str, kind: type[SharedSettings] = SearchSettings, **changes:
     option = declared(kind)[name]
     told: dict[str, Any] = {
         "help": told_of(name, kind),
-        "metavar": option.metavar,
+        "metavar": option.metavar or _metavar(option.kind),
         "min": option.low,
         "max": option.high,
     }
     if option.kind is Bytes:
         told |= {"parser": parse_size, "metavar": "SIZE"}
     return typer.Option(*option.names.split(), **told | changes)
+
+
+def _metavar(kind: Any) -> str | None:
+    """What stands for a value: short for what has one type, the choices where there are some."""
+    kinds = [one for one in get_args(kind) or (kind,) if one is not NoneType]
+    return _METAVARS.get(kinds[0]) if len(kinds) == 1 else None
 
 
 def parameter_of(option: Option, info: Any, default: Any) -> inspect.Parameter:
@@ -68,14 +76,15 @@ def parameter_of(option: Option, info: Any, default: Any) -> inspect.Parameter:
 
 
 def parameters_of(kind: type[SharedSettings]) -> list[inspect.Parameter]:
-    """All settings of a kind as parameters of a command."""
+    """All settings of a kind as parameters of a command, by the panels of its help."""
     found = []
-    for name, option in declared(kind).items():
+    places = {panel: place for place, panel in enumerate((*PANELS[:-1], "", ADVANCED))}
+    for name, option in sorted(declared(kind).items(), key=lambda item: places.get(item[1].panel, places[""])):
         default = ",".join(option.default) or None if isinstance(option.default, tuple) else option.default
         if option.argument:
             found.append(parameter_of(option, typer.Argument(help=told_of(name, kind)), inspect.Parameter.empty))
         elif option.only != "python":
-            info = option_of(name, kind, rich_help_panel=option.panel or None)
+            info = option_of(name, kind, rich_help_panel=option.panel)
             found.append(parameter_of(option, info, not default if option.turns_off else default))
     return found
 
@@ -110,23 +119,34 @@ def with_settings(parameters: Sequence[inspect.Parameter]) -> Callable[[Callable
     return change
 
 
-_OUTPUT = "Printing"
-
 Model = Annotated[str, typer.Argument(help=told_of("model"))]
 Calibration = Annotated[str | None, option_of("calibration")]
 Signature = Annotated[str | None, option_of("signature")]
 ShapeTexts = Annotated[list[str] | None, option_of("shapes")]
 Integer = Annotated[str | None, option_of("integer")]
 OutputName = Annotated[str | None, option_of("output_name")]
-Workers = Annotated[int, option_of("workers")]
+Workers = Annotated[int | None, option_of("workers")]
 NoCache = Annotated[bool, option_of("cache")]
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.", rich_help_panel=_OUTPUT)]
+AsJson = Annotated[
+    bool, typer.Option("--json", metavar="", help="Print one JSON object instead.", rich_help_panel=OUTPUT)
+]
 AsJsonLines = Annotated[
     bool,
     typer.Option(
-        "--json", help="Print lines of JSON instead: each event, and at the end the result.", rich_help_panel=_OUTPUT
+        "--json",
+        metavar="",
+        help="Print lines of JSON instead: each event, and at the end the result.",
+        rich_help_panel=OUTPUT,
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only warnings.", rich_help_panel=_OUTPUT)]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=_OUTPUT)]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", metavar="", help="Show no progress, only warnings.", rich_help_panel=OUTPUT)
+]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", metavar="", help="Also tell each trial, as it ends.", rich_help_panel=OUTPUT),
+]
+Debug = Annotated[
+    bool, typer.Option("--debug", metavar="", help="Show the traceback of an error.", rich_help_panel=OUTPUT)
+]

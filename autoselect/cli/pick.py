@@ -13,10 +13,14 @@ from autoselect.cli.options import AsJson, Debug
 def pick(
     *,
     directory: Annotated[str, typer.Argument(help="Run folder.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="File to write.")],
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="File to write; by default here, named after the model and the pick."),
+    ] = None,
     name: Annotated[
         str, typer.Option(help="recommended, accurate, balanced, compact, integer, or an id of the front.")
     ] = "recommended",
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -26,7 +30,7 @@ def pick(
         from autoselect.cli.results import print_fields, print_json
 
         with results_only_on_stdout():
-            chosen = run_pick(directory, name=name, output=output)
+            chosen = run_pick(directory, name=name, output=output, force=force)
         if as_json:
             print_json(chosen)
         else:

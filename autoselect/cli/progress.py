@@ -8,34 +8,56 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import IO
 
-from autoselect.cases.events import Event, StageStarted, StepFinished, TrialFinished, Warned
+from autoselect.cases.events import EndedEarly, Event, StageStarted, StepFinished, TrialFinished, Warned
 
 STAGES: Mapping[str, str] = {
     "model": "reading the model",
     "data": "reading the samples",
     "calibrate": "calibrating",
+    "estimate": "timing one candidate",
     "build": "building the model to measure",
     "measure": "measuring the layers",
     "ablation": "leaving single nodes in and out",
     "figures": "drawing",
-    "reference": "float model",
+    "reference": "running the float model",
     "repairs": "trying repairs",
+    "float": "scoring the float model",
     "probes": "trying units alone",
+    "plan": "planning the candidates",
     "trials": "trials",
-    "repeats": "checking that outputs repeat",
+    "picks": "choosing the picks",
+    "repeats": "repeating outputs",
     "heldout": "held-out check",
     "latency": "timing the front",
     "write": "writing the run",
 }
 """What a reader sees for each stage."""
 
+WAITS: Mapping[str, str] = {
+    "model": "TensorFlow is loaded where it has to convert",
+    "calibrate": "a worker measures ranges and layers",
+    "build": "a worker quantizes the model",
+    "plan": "a worker builds what candidates are made of",
+    "picks": "how sure each model's score is",
+    "write": "tables, figures, page",
+}
+"""What takes the time in stages that count nothing."""
+
 _LINE_EVERY_SECONDS = 10.0
 _NAMES: Mapping[type[Event], str] = {
     StageStarted: "stage",
     StepFinished: "step",
     TrialFinished: "trial",
+    EndedEarly: "ended_early",
     Warned: "warning",
 }
+
+
+def clock(seconds: float) -> str:
+    """``0:07``, ``12:30``, ``1:02:03``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 class Tally:
@@ -100,10 +122,15 @@ class PlainLog:
                 self._tell()
             else:
                 self._open = True
+        elif isinstance(event, EndedEarly):
+            self._tell()
+            self._write(f"ended early: {event.reason}")
 
     def _start(self, event: StageStarted) -> None:
         if self._open:
             self._tell()
+        if self._total is None and (seconds := self._clock() - self._begun) >= _LINE_EVERY_SECONDS:
+            self._write(f"  done in {clock(seconds)}")
         self._total, self._begun, self._told = event.total, self._clock(), self._clock()
         count = f" ({event.total})" if event.total else ""
         self._write(f"{STAGES.get(event.stage, event.stage)}{count}")
@@ -119,8 +146,7 @@ class PlainLog:
         left = (self._total or 0) - self._tally.done
         if left <= 0 or not self._tally.finished:
             return ""
-        seconds = round(left * (self._told - self._begun) / self._tally.finished)
-        return f"about {seconds // 60}:{seconds % 60:02d} left"
+        return f"about {clock(left * (self._told - self._begun) / self._tally.finished)} left"
 
 
 class JsonLines:

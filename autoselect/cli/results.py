@@ -1,29 +1,23 @@
-"""What a command prints of its result: a table that fits 80 columns, words, or one JSON object."""
+"""What a command prints of its result: five lines that decide, words, or one JSON object."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from autoselect.cli.console import out, warn
-from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
-from autoselect.domain.words import label
 from autoselect.errors import EXIT_INTERRUPTED, EXIT_NOTHING_FEASIBLE
 from autoselect.report.tables import frames as tables
+from autoselect.report.tables import result_lines
 from autoselect.report.tables.plain import plain
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from autoselect.report.tables.frames import ModelRow
     from autoselect.runs.run import Run
 
-_HEADING_WIDTH = 10
-_MOST_WITH_INTERVAL = 2
-"""With more objectives than the metric and so many, intervals find no room; front.csv has them."""
 _LATENCY_NOTE = "* ms on this host, noisy: median of repetitions; quartiles are in front.csv"
 _EXIT_CODES = {"complete": 0, "nothing_feasible": EXIT_NOTHING_FEASIBLE, "interrupted": EXIT_INTERRUPTED}
 
@@ -45,7 +39,7 @@ def finish(run: Run, *, as_json: bool, warned: Collection[str] = ()) -> None:
     if as_json:
         print(json.dumps(plain({"event": "result", **run_as_json(run)}), allow_nan=False))
     else:
-        _print_run(run)
+        print_run(run)
     raise typer.Exit(_EXIT_CODES.get(run.status, 0))
 
 
@@ -73,129 +67,67 @@ def print_fields(fields: Mapping[str, str]) -> None:
         out().print(f"{name:<{width}}  {value}", markup=False, soft_wrap=True)
 
 
-def _print_run(run: Run) -> None:
-    console = out()
-    references, front = tables.reference_rows(run.summary), tables.front_rows(run.front, run.summary)
-    shown = [row for row in front if row.picks]
-    costs = tables.cost_columns(run.summary)
-    console.print(front_table(shown, references, label(str(run.summary["metric"])), costs))
-    if "latency_ms" in costs:
-        console.print(_LATENCY_NOTE)
-    if hidden := len(front) - len(shown):
-        console.print(f"… and {hidden} more of the front in front.csv")
-    for paragraph in (_note(run), str(run.summary.get("verdict") or ""), _counts(run.summary)):
-        if paragraph:
-            console.print()
-            console.print(paragraph, markup=False)
-    _print_files(run)
-
-
-def front_table(
-    front: Sequence[ModelRow], references: Sequence[ModelRow], metric: str, costs: Sequence[str] = DEFAULT_COSTS
-) -> Table:
-    """The references and the front, best score first, in at most 80 columns; picks stand for their ids.
+def print_run(run: Run, *, whole: bool = False) -> None:
+    """Print a run: what decides, in five lines, then why and how sure.
 
     Args:
-        front: The members.
-        references: What they are compared with.
-        metric: Heading of the scores.
-        costs: Columns of the other objectives.
+        run: The run.
+        whole: Print the whole front instead of the picks that decide.
     """
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    with_interval = len(costs) <= _MOST_WITH_INTERVAL
-    table.add_column("model", no_wrap=True)
-    for heading in (_cut(metric), *(["95 %"] if with_interval else []), "drop", *map(_heading, costs)):
-        table.add_column(heading, justify="right", no_wrap=True)
-    rows = (*references, *front)
-    scale = tables.largest(row.score for row in rows)
-    scales = {column: tables.largest(row.cost(column) for row in rows) for column in costs}
-    for row in references:
-        table.add_row(*_cells(row, scale, scales, with_interval=with_interval))
-    table.add_section()
-    for row in front:
-        cells = _cells(row, scale, scales, with_interval=with_interval)
-        table.add_row(*cells, style="bold" if "recommended" in row.picks else None)
-    return table
+    references, front = tables.reference_rows(run.summary), tables.front_rows(run.front, run.summary)
+    rows = (result_lines.all_rows if whole else result_lines.deciding_rows)(references, front)
+    lines = [*result_lines.result_lines(rows, run.summary, out().width)] if rows else []
+    if whole:
+        lines += ["", *result_lines.pick_lines(front)]
+    if "latency_ms" in tables.cost_columns(run.summary):
+        lines.append(_LATENCY_NOTE)
+    _print_lines(lines)
+    if hint := _next_step(run):
+        out().print(f"Next: {hint}", markup=False, soft_wrap=True)
+    for paragraph in (_note(run), str(run.summary.get("verdict") or "")):
+        if paragraph:
+            out().print(f"\n{paragraph}", markup=False)
+    workers = (run.manifest.get("settings") or {}).get("workers")
+    _print_lines(["", *result_lines.count_lines(run.summary, workers)])
+    _print_files(run, 0 if whole else len(front))
 
 
-def _heading(column: str) -> str:
-    quantity = BY_COLUMN[column]
-    return f"{quantity.short}*" if quantity.noisy else quantity.short
-
-
-def _cells(
-    row: ModelRow, scale: float | None, scales: Mapping[str, float | None], *, with_interval: bool
-) -> tuple[str, ...]:
-    return (
-        ",\n".join(row.picks) or row.label,
-        tables.format_score(row.score, scale=scale),
-        *([_interval(row, scale)] if with_interval else []),
-        tables.format_score(row.drop, scale=scale),
-        *(tables.format_cost(column, row.cost(column), scale=largest) for column, largest in scales.items()),
-    )
-
-
-def _interval(row: ModelRow, scale: float | None) -> str:
-    if row.heldout_low is None or row.heldout_high is None:
-        return ""
-    low, high = (tables.format_score(v, scale=scale) for v in (row.heldout_low, row.heldout_high))
-    return f"{low}–{high}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _HEADING_WIDTH else f"{text[: _HEADING_WIDTH - 1]}…"
+def _print_lines(lines: Sequence[str]) -> None:
+    """Lines that are as wide as they are; what is recommended in bold."""
+    for line in lines:
+        out().print(line, style="bold" if line.startswith("recommended") else None, markup=False, soft_wrap=True)
 
 
 def _note(run: Run) -> str:
     if run.status == "interrupted":
-        return "The search was stopped early; resume it with the command below. Held-out scores come at its end."
+        return "The search was stopped early; the command above goes on with it. Held-out scores come at its end."
     if run.status == "nothing_feasible":
-        return "No model met all limits. The table shows those that come closest."
+        return "No model met all limits. These come closest."
     return ""
 
 
-def _counts(summary: Mapping[str, Any]) -> str:
-    counts, evaluated = summary.get("counts") or {}, summary.get("evaluated") or {}
-    trials = [f"{counts[name]} {name}" for name in ("trials", "scored", "reused", "failed") if name in counts]
-    samples = [f"{evaluated[n]} {n}" for n in ("search", "heldout") if evaluated.get(n)]
-    told = "; ".join(filter(None, (", ".join(trials), " and ".join(samples).replace("heldout", "held-out"))))
-    return f"{told}{' samples' if samples else ''}." if told else ""
-
-
-def _print_files(run: Run) -> None:
+def _print_files(run: Run, members: int) -> None:
+    """Where the rest is; ``members`` of the front are not shown yet."""
     from autoselect.runs.folder import RunFolder
 
-    folder = RunFolder(run.directory)
-    kinds = (
-        (folder.report, "the run as one page, for a browser"),
-        (folder.picture, "the front, drawn"),
-        (folder.front_table, "the front"),
-        (folder.trials, "all trials"),
-        (folder.layer_statistics, "quantization error by layer"),
-        (folder.summary, "the result for machines"),
-        (folder.front, "models and recipes of the front"),
-    )
-    found = [(path, what) for path, what in kinds if path.exists()]
-    console = out()
-    console.print(f"\nFiles in {run.directory}:", markup=False, soft_wrap=True)
-    for path, what in found:
-        name = f"{path.name}/" if path.is_dir() else path.name
-        console.print(f"  {name:<22}{what}", markup=False)
-    hint = _next_step(run)
-    if hint:
-        console.print(f"\nNext: {hint}", markup=False, soft_wrap=True)
+    folder, told = RunFolder(run.directory), []
+    if members:
+        told.append(f"autoselect show {shlex.quote(str(run.directory))} --all  prints the whole front ({members})")
+    if folder.report.exists():
+        told.append(f"{folder.report}  is the whole run as a page for a browser")
+    if told:
+        out().print()
+        _print_lines(told)
 
 
 def _next_step(run: Run) -> str:
-    import shlex
-
     directory = shlex.quote(str(run.directory))
     if run.status == "interrupted":
         return f"autoselect resume {directory}"
+    if run.status == "nothing_feasible":
+        trials = 2 * int((run.summary.get("counts") or {}).get("trials") or 0)
+        return f"loosen the limits, or try more: autoselect resume {directory} --trials {trials}"
     if not run.picks:
         return ""
     name = tables.first_pick(run.picks)
-    return f"autoselect pick {directory} --name {name} -o {name}.tflite"
+    return f"autoselect pick {directory}{'' if name == 'recommended' else f' --name {name}'}"

@@ -11,7 +11,7 @@ import typer
 from autoselect.cases.declared import declared
 from autoselect.cases.option import Option
 from autoselect.cli.console import reported, watching
-from autoselect.cli.options import AsJsonLines, Debug, NoCache, Quiet, option_of, parameter_of, with_settings
+from autoselect.cli.options import AsJsonLines, Debug, NoCache, Quiet, Verbose, option_of, parameter_of, with_settings
 
 _LIVE = "What the run had as an object in Python, not as a path or name"
 _AS_BEFORE = "As in autoselect search."
@@ -29,6 +29,7 @@ def resume(
     settings: Mapping[str, Any],
     no_cache: NoCache = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: AsJsonLines = False,
     debug: Debug = False,
 ) -> None:
@@ -37,6 +38,6 @@ def resume(
         from autoselect import resume as run_resume
         from autoselect.cli.results import finish
 
-        with watching(quiet=quiet, as_json=as_json) as watcher:
+        with watching(quiet=quiet, verbose=verbose, as_json=as_json) as watcher:
             run = run_resume(directory, **settings, cache=not no_cache, listener=watcher)
         finish(run, as_json=as_json, warned=watcher.warned)

@@ -19,6 +19,8 @@ from autoselect.errors import DataError
 _PURPOSE = "scoring data"
 _SAMPLE = "scoring sample"
 _TARGETS = "y"
+_TARGET_NAMES = frozenset({"label", "labels", "target", "targets", "classes", "y_true", "y_test", "y_val"})
+"""What people call targets too."""
 _GROUPS = "groups"
 
 
@@ -71,7 +73,9 @@ def labelled_samples(
         stacks = {**stacks, _GROUPS: partial(labels_of, data[_GROUPS], f"{_PURPOSE}, {_GROUPS}")}
     taken = {name for spec in inputs for name in (spec.key, spec.name, spec.name.removesuffix(":0"))}
     found = {name: stacks[name] for name in (_TARGETS, _GROUPS) if name in stacks and name not in taken} | given
-    return _pairs_of_stacks(input_stacks(stacks, inputs, where=_PURPOSE), found, inputs, targets_required)
+    if targets_required and _TARGETS not in found:
+        raise DataError(_no_targets([*stacks]))
+    return _pairs_of_stacks(input_stacks(stacks, inputs, where=_PURPOSE), found, inputs)
 
 
 def _is_stacked(data: object) -> TypeGuard[tuple[Any, ...]]:
@@ -86,15 +90,8 @@ def _pairs_of_stacks(
     stacks: Mapping[str, Stack],
     beside: Mapping[str, Callable[[], Stack]],
     inputs: Sequence[TensorSpec],
-    targets_required: bool,
 ) -> Iterator[LabelledSample]:
     """Read the inputs, and the targets and groups beside them."""
-    if targets_required and _TARGETS not in beside:
-        raise DataError(
-            f"{_PURPOSE}: expected targets, got inputs only. Add them as an array {_TARGETS!r}, give a "
-            f"tuple (x, y), or choose a label-free metric. If an input of the model is itself called "
-            f"{_TARGETS!r}, give a function that yields (inputs, target)."
-        )
     opened = {name: open_stack() for name, open_stack in beside.items()}
     check_lengths([*stacks.values(), *opened.values()], where=_PURPOSE)
     samples = stacked_samples(stacks, inputs, where=_SAMPLE)
@@ -103,6 +100,17 @@ def _pairs_of_stacks(
         return zip(samples, targets, strict=True)
     groups = (_label(group, f"{_PURPOSE}, {_GROUPS}") for group in opened[_GROUPS].rows())
     return zip(samples, targets, groups, strict=True)
+
+
+def _no_targets(names: Sequence[str]) -> str:
+    found = ", ".join(map(repr, names))
+    near = [name for name in names if name.lower() in _TARGET_NAMES]
+    rename = f" Rename {near[0]!r} to {_TARGETS!r}," if near else f" Add them as an array {_TARGETS!r},"
+    return (
+        f"{_PURPOSE}: expected targets in an array {_TARGETS!r} beside the inputs, got the arrays {found}.{rename} "
+        "give a tuple (x, y), or choose a label-free metric. If an input of the model is itself called "
+        f"{_TARGETS!r}, give a function that yields (inputs, target)."
+    )
 
 
 def _pairs_of_items(data: object, inputs: Sequence[TensorSpec], targets_required: bool) -> Iterator[LabelledSample]:

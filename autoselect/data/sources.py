@@ -10,11 +10,21 @@ from typing import Any
 import numpy as np
 
 from autoselect.data.specs import load_object
-from autoselect.data.stacks import SOLE_INPUT, Stack, stack_of, stacks_of_file
+from autoselect.data.stacks import SOLE_INPUT, Stack, require_file, stack_of, stacks_of_file
 from autoselect.errors import AutoselectError, DataError
 
 _FILE_SUFFIXES = (".npz", ".npy")
 _FORMS = "a .npz or .npy file, 'package.module:function', a function that yields samples, or arrays"
+
+
+def refuse_missing_file(source: object) -> None:
+    """Refuse the path of a data file where there is none; whatever else a source may be is left for when it is read.
+
+    Raises:
+        DataError: With the folder that was looked in.
+    """
+    if isinstance(source, (str, Path)) and str(source).endswith(_FILE_SUFFIXES):
+        require_file(Path(source))
 
 
 def unwrap(source: object, *, purpose: str) -> object:

@@ -126,7 +126,7 @@ def refuse_overlap(parts: Mapping[str, Sequence[str]], *, allow: bool) -> list[s
     if findings and not allow:
         raise DataError(
             f"expected {', '.join(parts)} samples to differ, but {' '.join(findings)} "
-            "Remove the duplicates from one side, or allow the overlap knowingly."
+            "Remove the duplicates from one side, or accept them knowingly with --allow-overlap (allow_overlap=True)."
         )
     return findings
 

@@ -76,6 +76,19 @@ def labels_of(value: object, name: str) -> Stack:
     return Stack(name=name, shape=array.shape, dtype=array.dtype, rows=lambda: iter(array))
 
 
+def require_file(path: Path) -> None:
+    """Refuse a path without a file.
+
+    Raises:
+        DataError: With the folder that was looked in.
+    """
+    if not path.is_file():
+        raise DataError(
+            f"{path}: expected a data file, but there is none here ({Path.cwd()}). Check the path, or save "
+            "the samples with numpy.savez(path, x=..., y=...)."
+        )
+
+
 def stacks_of_file(path: Path) -> Mapping[str, Callable[[], Stack]]:
     """Open the arrays of a ``.npz`` or ``.npy`` file without reading their data.
 
@@ -88,11 +101,7 @@ def stacks_of_file(path: Path) -> Mapping[str, Callable[[], Stack]]:
     Raises:
         DataError: If the file is missing, damaged or of another kind.
     """
-    if not path.is_file():
-        raise DataError(
-            f"{path}: expected a data file, but there is none here ({Path.cwd()}). Check the path, or save "
-            "the samples with numpy.savez(path, x=..., y=...)."
-        )
+    require_file(path)
     if path.suffix == ".npy":
         return {SOLE_INPUT: partial(_npy_stack, path)}
     if path.suffix != ".npz":

@@ -87,7 +87,7 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
         PreparationError: If native code dies.
     """
     files = CaseFiles(root=root)
-    with open_pool(request.settings.workers, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
+    with open_pool(request.settings.processes, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
         desk = _Desk(request, files, pool, listener)
         started = start_calibration(
             request.model,
@@ -201,7 +201,7 @@ def _measure(desk: _Desk, prepared: Prepared, built: _Built) -> _Measured:
 
 def _submit_measuring(desk: _Desk, path: Path, metrics: LayerMetrics) -> list[Future[np.ndarray]]:
     """Share the samples out among the workers, in smaller parts where one of several begins with something else."""
-    workers = desk.request.settings.workers
+    workers = desk.request.settings.processes
     count = min(workers + (workers > 1), max(len(desk.rows) // _PART, 1))
     parts = [part.tolist() for part in np.array_split(np.asarray(desk.rows), count)]
     return [desk.submit(jobs.measure_part, path, desk.samples, part, metrics) for part in parts]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from autoselect.diagnosis.sources import KRISHNAMOORTHI, NAGEL, OWN, counted, listed
 from autoselect.domain.findings import Advice, Findings, WeightStatistics
-from autoselect.domain.graph import Graph, Op, OpKind
+from autoselect.domain.graph import IN_INTEGERS, Graph, Op, OpKind
 from autoselect.domain.target_islands import computing_in
 from autoselect.domain.targets import Place, Target
 from autoselect.domain.verdicts import Placement, judge
@@ -204,7 +204,7 @@ def unsupported_by_target(findings: Findings) -> Advice | None:
     # What each op does by itself, wherever others end the segment, and what it would do in integers.
     alone, in_integers = (judge(made, replace(target, segments="any")).placements for made in (built, integer))
     culprits = [i for i in found if _is_astray(alone[i], target)]
-    mendable = [i for i in culprits if kinds[i] is not OpKind.INTEGER and not _is_astray(in_integers[i], target)]
+    mendable = [i for i in culprits if kinds[i] not in IN_INTEGERS and not _is_astray(in_integers[i], target)]
     lost = sorted({f"{_spoken(placements[i])} {graph.ops[i].op_type}" for i in culprits if i not in mendable})
     parts = [f"Replace these op types: {listed(lost)}."] if lost else []
     if mendable:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from autoselect.cases.option import Option
+from autoselect.cases.option import GOAL, HARDWARE, OUTPUT, SEARCH, Option
 from autoselect.cases.shared_settings import Given, SharedSettings, data
 from autoselect.domain.recipe import Recipe
 
@@ -39,6 +39,7 @@ class DiagnosisSettings(SharedSettings):
             "Folder for tables and figures; none are kept without.",
             "It must be new, empty or an older diagnosis.",
             names="--output -o",
+            panel=OUTPUT,
             kind=str,
         ),
     ] = None
@@ -47,6 +48,7 @@ class DiagnosisSettings(SharedSettings):
         Option(
             "Diagnose the mixed model of this .recipe.json file, not the all-integer one.",
             "Or of a :class:`Recipe`. Hybrid and float nodes are compared with the float model directly.",
+            panel=GOAL,
             kind=str,
         ),
     ] = None
@@ -59,18 +61,27 @@ class DiagnosisSettings(SharedSettings):
             turns_off=True,
         ),
     ] = True
-    whole_model: Annotated[bool, Option("Also follow the error from the input through the graph.")] = False
+    whole_model: Annotated[bool, Option("Also follow the error from the input through the graph.", panel=SEARCH)] = (
+        False
+    )
     ablate: Annotated[
-        int, Field(ge=0), Option("Also leave every node in and out alone, on so many samples; 0 does not.")
+        int,
+        Field(ge=0),
+        Option("Also leave every node in and out alone, on so many samples; 0 does not.", panel=SEARCH),
     ] = 0
     node: Annotated[
         str | None,
-        Option("Also draw this node's weights by channel: its name, or a part or glob of it.", metavar="NAME"),
+        Option(
+            "Also draw this node's weights by channel: its name, or a part or glob of it.", panel=OUTPUT, metavar="NAME"
+        ),
     ] = None
     target: Annotated[
         str,
         Option(
-            "Target that the advice is for.", "A bundled target profile, or the path of a ``.toml``.", metavar="NAME"
+            "Target that the advice is for.",
+            "A bundled target profile, or the path of a ``.toml``.",
+            panel=HARDWARE,
+            metavar="NAME",
         ),
     ] = "integer-only"
     layer_debug_metrics: Annotated[
@@ -98,5 +109,5 @@ class DiagnosisSettings(SharedSettings):
         ),
     ] = None
     figures: Annotated[
-        bool, Option("Draw nothing.", "Figures need {output}.", names="--no-figures", turns_off=True)
+        bool, Option("Draw nothing.", "Figures need {output}.", panel=OUTPUT, names="--no-figures", turns_off=True)
     ] = True

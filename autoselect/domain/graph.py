@@ -12,6 +12,8 @@ class OpKind(str, Enum):
 
     INTEGER = "integer"
     """Every activation it touches is quantized."""
+    INT16 = "int16"
+    """Likewise, and what it computes from or computes has 16 bits; the weights have 8."""
     HYBRID = "hybrid"
     """Float activations with int8 weights: dynamic-range quantization (DRQ)."""
     FLOAT = "float"
@@ -20,6 +22,10 @@ class OpKind(str, Enum):
     """QUANTIZE from float or DEQUANTIZE to float: where integer and float meet."""
     NEUTRAL = "neutral"
     """Neither: shapes, indices and booleans."""
+
+
+IN_INTEGERS = frozenset({OpKind.INTEGER, OpKind.INT16})
+"""The kinds of ops that an integer-only accelerator runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

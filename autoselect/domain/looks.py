@@ -15,7 +15,7 @@ class Look:
     Attributes:
         word: Of an op.
         node_word: Of a node; empty for kinds that no node is of.
-        mark: A character: calm water for integers, letters for the islands, a shore between them.
+        mark: A character: calm water for integers, higher with 16 bits, letters for the islands, a shore between them.
         colour: Of its cell; Okabe and Ito's, which any common colour vision tells apart.
         ink: Of a text on that.
         style: On a terminal.
@@ -33,6 +33,9 @@ class Look:
 
 LOOKS: Mapping[str, Look] = {
     OpKind.INTEGER.value: Look(word="integer", node_word="int8", mark="-", colour="#0072B2", style="green", height=4),
+    OpKind.INT16.value: Look(
+        word="16-bit integer", node_word="int16", mark="=", colour="#009E73", style="bright_cyan", height=5
+    ),
     OpKind.HYBRID.value: Look(
         word="hybrid", node_word="DRQ", mark="h", colour="#E69F00", ink="#000000", style="yellow", height=7
     ),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.objectives import Direction, Objective
+from autoselect.domain.words import SHARES
 from autoselect.errors import UsageError
 
 METRIC = "accuracy"
@@ -64,6 +66,16 @@ DEFAULT_COSTS = ("size_bytes", "penalty")
 """Columns of the default objectives but the metric."""
 
 _FEWEST, _MOST = 2, 4
+
+_UNIT_METRICS = frozenset({*SHARES, "f1_macro", "mean_iou"})
+_ERRORS = frozenset({"mse", "mae", "kl_divergence"})
+
+
+def possible(name: str) -> tuple[float, float]:
+    """The least and the most that a metric or the column of a quantity can be; infinite where nobody knows."""
+    if name in _UNIT_METRICS:
+        return 0.0, 1.0
+    return (0.0 if name in _ERRORS or name in BY_COLUMN else -math.inf), math.inf
 
 
 def chosen_objectives(names: str | Iterable[str], own_names: Collection[str] = ()) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ REPAIRS = (
     "ranges-mse",
     "ranges-observed",
     "ranges-percentile",
+    "rounding-gptq",
     "weights-mse",
 )
 """What a recipe may repair at no float op; at most one of a kind, the word before the dash.
@@ -49,6 +50,7 @@ class Recipe:
         fallback: What the denylisted become: ``drq`` (int8 weights where a hybrid kernel exists, float
             elsewhere) or ``float``.
         float_nodes: Those of the denylisted nodes that stay float though the fallback is ``drq``.
+        int16_nodes: Nodes that are quantized with 16-bit activations and int8 weights; none of them denylisted.
         per_channel: One scale for each output channel of integer weights, or one for each tensor. Weights of DRQ
             nodes are always per channel.
         io_type: Type of the model's inputs and outputs.
@@ -59,6 +61,7 @@ class Recipe:
     denylisted_ops: frozenset[str] = frozenset()
     fallback: Fallback = "drq"
     float_nodes: frozenset[str] = frozenset()
+    int16_nodes: frozenset[str] = frozenset()
     per_channel: bool = True
     io_type: IoType = "float32"
     repairs: tuple[str, ...] = ()
@@ -67,6 +70,7 @@ class Recipe:
         """Refuse what no builder could build."""
         object.__setattr__(self, "denylisted_nodes", frozenset(self.denylisted_nodes))
         object.__setattr__(self, "denylisted_ops", frozenset(self.denylisted_ops))
+        object.__setattr__(self, "int16_nodes", frozenset(self.int16_nodes))
         object.__setattr__(self, "float_nodes", frozenset(self.float_nodes))
         _require(self.fallback, get_args(Fallback), "fallback")
         if self.float_nodes and self.fallback == "float":
@@ -79,9 +83,14 @@ class Recipe:
     def to_json(self) -> str:
         """Canonical JSON: sorted keys and lists, so that equal recipes give equal text.
 
-        Without repairs or float nodes there are no such keys: recipes from before there were any keep their text.
+        Without repairs, float or 16-bit nodes there are no such keys: recipes from before there were any keep their
+        text.
         """
-        optional = {"repairs": list(self.repairs), "float_nodes": sorted(self.float_nodes)}
+        optional = {
+            "repairs": list(self.repairs),
+            "float_nodes": sorted(self.float_nodes),
+            "int16_nodes": sorted(self.int16_nodes),
+        }
         return json.dumps(
             {
                 **{key: names for key, names in optional.items() if names},
@@ -114,7 +123,7 @@ class Recipe:
     def nodes_unlike(self, other: Recipe) -> frozenset[str]:
         """Nodes that the other recipe treats otherwise; both must be resolved."""
         (hybrid, in_float), (other_hybrid, other_float) = self._left_out(), other._left_out()
-        return (hybrid ^ other_hybrid) | (in_float ^ other_float)
+        return (hybrid ^ other_hybrid) | (in_float ^ other_float) | (self.int16_nodes ^ other.int16_nodes)
 
     def _left_out(self) -> tuple[frozenset[str], frozenset[str]]:
         """The nodes that become hybrid, and those that become float."""
@@ -128,6 +137,8 @@ class Recipe:
             node: Its name.
             reason: Why it is not what the recipe wants, as the candidate's ``fallbacks`` say.
         """
+        if node in self.int16_nodes and reason is None:
+            return OpKind.INT16
         if node not in self.denylisted_nodes or _KEPT_INTEGER.search(reason or ""):
             return OpKind.INTEGER
         return OpKind.FLOAT if reason is not None or node in self._left_out()[1] else OpKind.HYBRID
@@ -139,14 +150,15 @@ class Recipe:
 
 
 def _from_fields(fields: Mapping[str, Any]) -> Recipe:
-    known = {"denylisted_nodes", "denylisted_ops", "fallback", "float_nodes", "per_channel", "io_type", "repairs"}
+    lists = {"denylisted_nodes", "denylisted_ops", "float_nodes", "int16_nodes", "repairs"}
+    known = lists | {"fallback", "per_channel", "io_type"}
     if unknown := sorted(set(fields) - known - {"schema_version"}):
         raise RecipeError(f"The recipe has an unknown key {unknown[0]!r}. Known keys: {', '.join(sorted(known))}.")
     if fields.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         raise RecipeError(
             f"The recipe is of schema version {fields['schema_version']}; this autoselect reads {SCHEMA_VERSION}."
         )
-    for key in ("denylisted_nodes", "denylisted_ops", "float_nodes", "repairs"):
+    for key in sorted(lists):
         value = fields.get(key, [])
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
             raise RecipeError(f"{key}: expected a list of names, got {value!r}.")
@@ -231,13 +243,25 @@ def resolve(recipe: Recipe, nodes: Mapping[str, str]) -> Recipe:
         covered.update(match_nodes(pattern, nodes))
     for op_type in sorted(recipe.denylisted_ops):
         covered.update(match_op_type(op_type, nodes))
-    in_float = {name for pattern in sorted(recipe.float_nodes) for name in match_nodes(pattern, nodes)}
+    in_float, in_int16 = (
+        frozenset(name for pattern in sorted(patterns) for name in match_nodes(pattern, nodes))
+        for patterns in (recipe.float_nodes, recipe.int16_nodes)
+    )
     if stray := sorted(in_float - covered):
         raise RecipeError(
             f"float_nodes: {stray[0]!r} is not denylisted, so it is integer. Denylist it too, or leave it out."
         )
+    if both := sorted(in_int16 & covered):
+        raise RecipeError(
+            f"int16_nodes: {both[0]!r} is denylisted too, and a node is either left out of integers or has 16 bits. "
+            "Leave it out of one of the two."
+        )
     return replace(
-        recipe, denylisted_nodes=frozenset(covered), denylisted_ops=frozenset(), float_nodes=frozenset(in_float)
+        recipe,
+        denylisted_nodes=frozenset(covered),
+        denylisted_ops=frozenset(),
+        float_nodes=in_float,
+        int16_nodes=in_int16,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -59,6 +60,13 @@ class BoundSpace:
             raise ValueError("dimensions of equal name")
         if both := sorted(self.keep_float & self.keep_int):
             raise UsageError(f"{both[0]!r} is pinned both ways: it is covered by --keep-float and by --keep-int.")
+
+    @property
+    def size(self) -> int:
+        """How many settings there are; some may mean the same nodes."""
+        choices = {d.name: d.at_most + 1 if isinstance(d, Cut) else 3 if self.mixed else 2 for d in self.dimensions}
+        groups = [names for _, names in self.alternatives] or [tuple(choices)]
+        return sum(math.prod(choices[name] for name in names) for names in groups)
 
     def decode(self, values: Mapping[str, Value]) -> frozenset[str]:
         """Nodes to denylist for one setting of the dimensions; dimensions that are not set are off."""

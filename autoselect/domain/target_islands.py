@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from autoselect.domain.graph import Graph, Op, OpKind
+from autoselect.domain.graph import IN_INTEGERS, Graph, Op, OpKind
 from autoselect.domain.targets import Target
 from autoselect.domain.verdicts import is_interface, lack_of, precision_of
 
@@ -42,10 +42,10 @@ def islands(graph: Graph, target: Target, penalty: Callable[[Graph], float]) -> 
 
 
 def _is_stray(op: Op, graph: Graph, target: Target) -> bool:
-    precision = precision_of(op, graph)
+    precision = precision_of(op)
     if precision is None or is_interface(op, graph):
         return False
-    if op.kind is not OpKind.INTEGER:
+    if op.kind not in IN_INTEGERS:
         return True
     return target.accelerator is not None and lack_of(op, graph, precision, target.accelerator) is not None
 
@@ -71,11 +71,11 @@ def computing_in(graph: Graph, kinds: Mapping[int, OpKind]) -> Graph:
 
 
 def without(graph: Graph, ops: Iterable[int]) -> Graph:
-    """The graph as if these ops computed in integers: float and hybrid ones are integer, conversions are gone."""
+    """The graph as if these ops computed in 8-bit integers: all others are integer, conversions are gone."""
     changed = list(graph.ops)
     for i in ops:
         if changed[i].kind is OpKind.BOUNDARY:
             changed[i] = replace(changed[i], kind=OpKind.NEUTRAL)
-        elif changed[i].kind in (OpKind.FLOAT, OpKind.HYBRID):
+        elif changed[i].kind in (OpKind.FLOAT, OpKind.HYBRID, OpKind.INT16):
             changed[i] = replace(changed[i], kind=OpKind.INTEGER)
     return replace(graph, ops=tuple(changed))

@@ -38,13 +38,18 @@ class Place(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PenaltyWeights:
-    """Points of the penalty for each share; all must be positive, so that nothing is free."""
+    """Points of the penalty for each share; all must be positive, so that nothing is free.
+
+    Those of ops with 16-bit activations have defaults, for profiles from before there were such ops.
+    """
 
     float_macs: float
     float_ops: float
     crossings: float
     crossing_bytes: float
     segments: float
+    int16_macs: float = 4.0
+    int16_ops: float = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,23 +63,31 @@ class Verdict:
         )
 
 
-def precision_of(op: Op, graph: Graph) -> Precision | None:
+def precision_of(op: Op) -> Precision | None:
     """In what an op computes; None for shapes, indices and booleans. Eight bits, signed or not, are one precision."""
-    if op.kind is OpKind.INTEGER:
-        # Of the inputs the first only: a fused LSTM of int8 keeps a cell state of int16.
-        wide = any(graph.tensors[t].dtype == "int16" for t in (*op.inputs[:1], *op.outputs))
-        return Precision.INT16 if wide else Precision.INT8
-    by_kind = {OpKind.HYBRID: Precision.HYBRID, OpKind.FLOAT: Precision.FLOAT, OpKind.BOUNDARY: Precision.CONVERSION}
-    return by_kind.get(op.kind)
+    return _PRECISIONS.get(op.kind)
+
+
+_PRECISIONS = {
+    OpKind.INTEGER: Precision.INT8,
+    OpKind.INT16: Precision.INT16,
+    OpKind.HYBRID: Precision.HYBRID,
+    OpKind.FLOAT: Precision.FLOAT,
+    OpKind.BOUNDARY: Precision.CONVERSION,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pins:
-    """What a target decides of nodes before any candidate: by op index of the float model, why."""
+    """What a target decides of nodes before any candidate: by op index of the float model, why.
+
+    ``not_int16`` are the nodes that it refuses with 16-bit activations.
+    """
 
     keep_int: Mapping[int, str]
     keep_float: Mapping[int, str]
     impossible: Mapping[int, str]
+    not_int16: Mapping[int, str]
 
 
 def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool) -> Pins:
@@ -91,7 +99,7 @@ def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool) ->
         target: The target.
         hybrid: Whether what is left out of integers may become hybrid.
     """
-    found: tuple[dict[int, str], dict[int, str], dict[int, str]] = ({}, {}, {})
+    found: tuple[dict[int, str], dict[int, str], dict[int, str], dict[int, str]] = ({}, {}, {}, {})
     choosable = set(nodes)
     for i, op in enumerate(graph.ops):
         if op.kind is not OpKind.FLOAT:
@@ -99,13 +107,15 @@ def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool) ->
         outside = (OpKind.FLOAT, OpKind.HYBRID) if hybrid else (OpKind.FLOAT,)
         in_float = _refusals(op, graph, target, outside)
         as_integer = _refusals(op, graph, target, (OpKind.INTEGER,)) if i in choosable else ["it has no integer form"]
+        if i in choosable and (in_int16 := _refusals(op, graph, target, (OpKind.INT16,))):
+            found[3][i] = in_int16[0]
         if in_float and as_integer:
             found[2][i] = f"{in_float[0]}; {as_integer[0]}"
         elif in_float:
             found[0][i] = in_float[0]
         elif as_integer and i in choosable:
             found[1][i] = as_integer[0]
-    return Pins(keep_int=found[0], keep_float=found[1], impossible=found[2])
+    return Pins(keep_int=found[0], keep_float=found[1], impossible=found[2], not_int16=found[3])
 
 
 def _refusals(op: Op, graph: Graph, target: Target, kinds: Iterable[OpKind]) -> list[str]:
@@ -153,7 +163,7 @@ def _runs(graph: Graph, sides: Sequence[bool | None]) -> int:
 
 
 def _wish(op: Op, graph: Graph, target: Target) -> Placement:
-    precision = precision_of(op, graph)
+    precision = precision_of(op)
     if precision is None:
         return Placement(place=Place.EITHER, precision=None, reason="works on shapes, indices or booleans")
     for rule in target.rules:

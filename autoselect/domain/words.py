@@ -9,57 +9,83 @@ SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "agreement
 CLOSENESS = "sqnr_db"
 """A metric by which float is perfect, at 200 dB: nobody asks what a model loses of these, but how close it is."""
 _FLOAT_DB = 200.0
-_UNITS = {CLOSENESS: "dB", "psnr": "dB"}
+_UNITS = {CLOSENESS: "dB", "psnr": "dB", "kl_divergence": "nats"}
+_LEAST_POINTS = 0.01
 
 
 def said(score: float, metric: str) -> str:
     """A score with its unit: ``92.8 % accuracy``, ``31.4 dB``."""
-    return f"{100 * score:.1f} % {metric}" if metric in SHARES else f"{score:.4g} {_unit(metric)}"
+    return f"{100 * score:.1f} % {_spoken(metric)}" if metric in SHARES else f"{score:.4g} {_unit(metric)}"
 
 
 def amount(value: float, metric: str) -> str:
-    """A difference of scores with its unit: ``1.2 points`` of a share, else the number and the metric's name."""
+    """How large a difference of scores is: ``1.2 points`` of a share, else the number and the metric's unit or name."""
+    value = abs(value)
     if metric not in SHARES:
         return f"{value:.3g} {_unit(metric)}"
-    points = f"{100 * value:.1f}" if abs(value) >= 0.001 or value == 0 else f"{100 * value:.2g}"
+    if 0.0 < 100 * value < _LEAST_POINTS:
+        return f"less than {_LEAST_POINTS} points"
+    points = f"{100 * value:.1f}" if value >= 0.001 or value == 0 else f"{100 * value:.2g}"
     return f"{points} {'point' if points == '1.0' else 'points'}"
 
 
 def between(low: float, high: float, metric: str) -> str:
-    """An interval of a drop with its unit: ``-0.5 to 0.3 points``; of the closeness itself where that is the metric."""
+    """An interval of a drop: ``0.1 to 0.5 points lost``, ``0.5 points gained to 0.3 points lost``, ``33 to 49 dB``."""
     if metric == CLOSENESS:
-        low, high = _FLOAT_DB - high, _FLOAT_DB - low
-    if metric not in SHARES:
-        return f"{low:.3g} to {high:.3g} {_unit(metric)}"
-    return f"{100 * low:.1f} to {100 * high:.1f} points"
+        return f"{_FLOAT_DB - high:.3g} to {_FLOAT_DB - low:.3g} dB"
+    ends = (amount(low, metric), amount(high, metric))
+    gained, worse = ("gained", "lost") if _is_lost(metric) else ("better", "worse")
+    if low < 0.0 < high:
+        return f"{ends[0]} {gained} to {ends[1]} {worse}"
+    least, most = sorted((low, high), key=abs)
+    return f"{amount(least, metric)} to {amount(most, metric)} {worse if high > 0.0 else gained}"
 
 
 def lost(drop: float, metric: str) -> str:
-    """A drop in words: ``loses 1.2 points``, ``gains 0.1 points``, ``loses nothing``."""
+    """A drop in words: ``loses 1.2 points``, ``gains 0.1 points``, ``is 0.2 mse worse``, ``loses nothing``."""
     if metric == CLOSENESS:
         return f"has {_FLOAT_DB - drop:.3g} dB"
-    text = amount(abs(drop), metric)
-    if not any(digit in "123456789" for digit in text.split("e")[0]):
+    if drop == 0.0:
         return "loses nothing"
-    return f"{'loses' if drop > 0 else 'gains'} {text}"
+    text = amount(drop, metric)
+    if _is_lost(metric):
+        return f"{'loses' if drop > 0 else 'gains'} {text}"
+    return f"is {text} {'worse' if drop > 0 else 'better'}"
 
 
 def lost_at_most(drop: float, metric: str) -> str:
-    """A bound on a drop in words: ``loses at most 1.2 points``, ``has at least 20 dB``."""
+    """A bound on a drop in words: ``loses at most 1.2 points``, ``has at least 20 dB``, ``loses nothing``."""
     if metric == CLOSENESS:
         return f"has at least {_FLOAT_DB - drop:.3g} dB"
-    return f"loses at most {amount(max(drop, 0.0), metric)}"
+    if drop <= 0.0:
+        return "loses nothing"
+    text = amount(drop, metric)
+    if text.startswith("less than"):
+        return f"loses {text}"
+    return f"loses at most {text}" if _is_lost(metric) else f"is at most {text} worse"
 
 
 def asked(drop: float, metric: str) -> str:
-    """What a model may lose: ``allowed is 1.0 point``, ``20 dB are asked for``."""
-    if metric == CLOSENESS:
-        return f"{_FLOAT_DB - drop:.3g} dB are asked for"
-    return f"allowed is {amount(drop, metric)}"
+    """The limit of a drop in words: ``the limit is 1.0 point``, ``the limit is 20 dB``."""
+    return f"the limit is {f'{_FLOAT_DB - drop:.3g} dB' if metric == CLOSENESS else amount(drop, metric)}"
+
+
+def all_integer(float_ops: float | None) -> str:
+    """What a model is called that has every op in integers for which there is a kernel."""
+    return f"integer, {counted(round(float_ops), 'float op')}" if float_ops else "all-integer"
+
+
+def _is_lost(metric: str) -> bool:
+    """Whether people lose and gain of it, as of shares and decibels; of an error they have more or less."""
+    return metric in SHARES or _UNITS.get(metric) == "dB"
+
+
+def _spoken(metric: str) -> str:
+    return label(metric).replace("_", " ")
 
 
 def _unit(metric: str) -> str:
-    return _UNITS.get(metric, label(metric))
+    return _UNITS.get(metric) or _spoken(metric)
 
 
 def label(metric: str) -> str:

@@ -26,8 +26,8 @@ DYNAMIC_OPERATIONS = frozenset(
 def aeq_recipe(ops: Sequence[MemberOp], recipe: Recipe) -> list[dict[str, Any]]:
     """Express a candidate as rules.
 
-    Integers are the rule, and what is no integer in the candidate is an exception: dynamic-range quantized where the
-    candidate has it so and the package can, else left as it is.
+    8-bit integers are the rule, and what has none in the candidate is an exception: quantized with 16-bit activations
+    or dynamic-range quantized, where the candidate has it so and the package can, else left as it is.
 
     Args:
         ops: The ops of the float model, with what the candidate made of them.
@@ -44,15 +44,21 @@ def aeq_recipe(ops: Sequence[MemberOp], recipe: Recipe) -> list[dict[str, Any]]:
         rules.append(_rule(scope, "*", None))
         if op.kind == "hybrid" and op.op_type in DYNAMIC_OPERATIONS:
             rules.append(_rule(scope, _OPERATIONS.get(op.op_type, op.op_type), _dynamic()))
+        if op.kind == "int16":
+            rules.append(_rule(scope, _OPERATIONS.get(op.op_type, op.op_type), _static(_granularity(recipe), bits=16)))
     return rules
 
 
 def _integers(recipe: Recipe) -> list[dict[str, Any]]:
     """Everything in integers, but for inputs and outputs that are float; a model without integers has no such rule."""
-    rules = [_rule(".*", "*", _static("CHANNELWISE" if recipe.per_channel else "TENSORWISE"))]
+    rules = [_rule(".*", "*", _static(_granularity(recipe)))]
     if recipe.io_type == "float32":
         rules += [_rule(".*", side, None) for side in ("INPUT", "OUTPUT")]
     return rules
+
+
+def _granularity(recipe: Recipe) -> str:
+    return "CHANNELWISE" if recipe.per_channel else "TENSORWISE"
 
 
 def _rule(regex: str, operation: str, config: dict[str, Any] | None) -> dict[str, Any]:
@@ -62,9 +68,9 @@ def _rule(regex: str, operation: str, config: dict[str, Any] | None) -> dict[str
     return {"regex": regex, "operation": operation, "algorithm_key": _MIN_MAX, "op_config": config}
 
 
-def _static(granularity: str) -> dict[str, Any]:
+def _static(granularity: str, bits: int = 8) -> dict[str, Any]:
     return {
-        "activation_tensor_config": _tensor("TENSORWISE", symmetric=False),
+        "activation_tensor_config": {**_tensor("TENSORWISE", symmetric=bits == 16), "num_bits": bits},
         **_dynamic(granularity),
     }
 

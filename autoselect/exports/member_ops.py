@@ -17,7 +17,8 @@ class MemberOp:
         index: In the float model's main subgraph.
         op_type: For example ``CONV_2D``.
         outputs: The float model's own names of its outputs.
-        kind: What it is in the candidate: ``integer``, ``hybrid``, ``float``; ``neutral`` for shapes and indices.
+        kind: What it is in the candidate: ``integer``, ``int16``, ``hybrid``, ``float``; ``neutral`` for shapes and
+            indices.
         denylisted: Whether the recipe leaves it out of full-integer quantization.
     """
 

@@ -54,14 +54,14 @@ def build_script(
     return _SCRIPT.format(
         member=member,
         calibrated=calibrated,
-        words="\n".join(_words(member, denied, recipe)),
+        words="\n".join(_words(member, denied, sum(op.kind == "int16" for op in ops), recipe)),
         denylisted=f"{entries}\n" if entries else "",
         disable_per_channel=not recipe.per_channel,
         io_type=recipe.io_type,
     )
 
 
-def _words(member: str, denied: Sequence[MemberOp], recipe: Recipe) -> list[str]:
+def _words(member: str, denied: Sequence[MemberOp], wide: int, recipe: Recipe) -> list[str]:
     hybrid = sum(op.kind == "hybrid" for op in denied)
     words = [f"Nodes left out of integers: {len(denied)}. Every op has a name here that the quantizer cannot change."]
     if denied:
@@ -72,6 +72,8 @@ def _words(member: str, denied: Sequence[MemberOp], recipe: Recipe) -> list[str]
     lacking = []
     if hybrid:
         lacking.append(f"{hybrid} of them, float here, are dynamic-range quantized in {member}.tflite")
+    if wide:
+        lacking.append(f"nodes with 16-bit activations in {member}.tflite, which have 8 bits here: {wide}")
     late = sorted(set(recipe.repairs) - set(before_quantizing(recipe.repairs)))
     if late:
         lacking.append(f"{member}.tflite has repairs that this model lacks: {', '.join(late)}")

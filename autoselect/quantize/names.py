@@ -22,7 +22,8 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
-_CANONICAL = re.compile(r"^op_(\d{4,})_x\d*(;.*)?$")
+_CANONICAL = re.compile(r"^op_(\d{4,})_x\d*(_int16)?(;.*)?$")
+"""The 16-bit quantizer appends the dtype to an op's output that the model gives out."""
 BOUNDARY_OPS = fb.CONVERSIONS
 _FLOAT32 = schema.TensorType.FLOAT32
 

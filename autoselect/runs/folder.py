@@ -37,6 +37,8 @@ class RunFolder:
         self.layer_statistics = root / "layer_statistics.csv"
         self.sensitivity = root / "sensitivity.csv"
         self.islands = root / "islands.csv"
+        self.heldout_classes = root / "heldout_classes.csv"
+        self.heldout_samples = root / "heldout_samples.csv"
         self.picture = root / "pareto.png"
         self.report = root / "report.html"
         self.log = root / "worker.log"
@@ -54,12 +56,11 @@ class RunFolder:
         digest = [f"nodes-{hashlib.sha256(' '.join(of_nodes).encode()).hexdigest()[:8]}"] if of_nodes else []
         return self.root / ("-".join(["calibrated", *whole, *digest]) + ".tflite")
 
-    def create(self) -> None:
-        """Make the folder for a new run.
+    def refuse_taken(self) -> None:
+        """Refuse a folder that no new run can have.
 
         Raises:
             RunFolderError: If it holds a run or anything else.
-            StorageError: If it cannot be made.
         """
         if self.manifest.exists():
             raise RunFolderError(
@@ -68,6 +69,15 @@ class RunFolder:
             )
         if self.root.exists() and (not self.root.is_dir() or self._foreign_content()):
             raise RunFolderError(f"{self.root} is not empty. Choose a new or an empty folder for --output.")
+
+    def create(self) -> None:
+        """Make the folder for a new run.
+
+        Raises:
+            RunFolderError: If it holds a run or anything else.
+            StorageError: If it cannot be made.
+        """
+        self.refuse_taken()
         with storage_errors(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
 

@@ -30,7 +30,7 @@ _VOID = 255
 """Label of the pixels of no class in most data sets of label maps."""
 
 
-class _LabelMetric(Metric):
+class LabelMetric(Metric):
     """A metric of one label per sample."""
 
     direction = "maximize"
@@ -56,7 +56,7 @@ class _LabelMetric(Metric):
         return self._label(target, scores.size), _winner(scores)
 
 
-class Accuracy(_LabelMetric, MeanMetric):
+class Accuracy(LabelMetric, MeanMetric):
     """Share of samples whose winning class is the label; rows [hit]."""
 
     name = "accuracy"
@@ -76,7 +76,7 @@ class Accuracy(_LabelMetric, MeanMetric):
         return hits.astype(np.float64)
 
 
-class Top5Accuracy(_LabelMetric, MeanMetric):
+class Top5Accuracy(LabelMetric, MeanMetric):
     """Share of samples whose label is among the five highest scores; rows [hit]."""
 
     name = "top5_accuracy"
@@ -93,7 +93,7 @@ class Top5Accuracy(_LabelMetric, MeanMetric):
         return np.array([ahead < _TOP], dtype=np.float64)
 
 
-class PairMetric(_LabelMetric):
+class PairMetric(LabelMetric):
     """A metric of the true and predicted labels of all samples; rows [y_true, y_pred]."""
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:

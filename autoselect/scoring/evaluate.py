@@ -75,7 +75,7 @@ def observe(
     while done < len(numbers):
         block = list(numbers[done : done + size])
         float_outputs = reference(block) if reference else None
-        outputs = _stacked([runner(samples.inputs(i)) for i in block]) if runner else float_outputs
+        outputs = stacked([runner(samples.inputs(i)) for i in block]) if runner else float_outputs
         if outputs is None:
             raise ValueError("There is neither a model to run nor what it gave before.")
         targets = [samples.target(i) for i in block]
@@ -85,7 +85,8 @@ def observe(
     return [np.concatenate(collected).astype(np.float64, copy=False) for collected in rows]
 
 
-def _stacked(outputs: Sequence[Outputs]) -> Outputs:
+def stacked(outputs: Sequence[Outputs]) -> Outputs:
+    """Outputs of several samples as one: shape (n_samples, 1, ...)."""
     return {key: np.stack([sample[key] for sample in outputs]) for key in outputs[0]}
 
 

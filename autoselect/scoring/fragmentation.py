@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from autoselect.domain.graph import Graph, Op, OpKind, count_segments
+from autoselect.domain.graph import IN_INTEGERS, Graph, Op, OpKind, count_segments
 from autoselect.domain.targets import PenaltyWeights
 
-_ON_ACCELERATOR: dict[OpKind, bool | None] = {OpKind.INTEGER: True, OpKind.NEUTRAL: None}
+_ON_ACCELERATOR: dict[OpKind, bool | None] = {**dict.fromkeys(IN_INTEGERS, True), OpKind.NEUTRAL: None}
 """Integer ops run there, float ones and conversions do not; shapes and indices are computed on either side."""
 
 
@@ -37,14 +37,16 @@ class Fragmentation:
 def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
     """Measure the fragmentation of a built model.
 
-    The penalty is a weighted sum of shares, 0 for an all-integer model and strictly larger for each further
-    float op, crossing or byte while the rest is equal::
+    The penalty is a weighted sum of shares, 0 for a model that is all 8-bit integers and strictly larger for each
+    further float or 16-bit op, crossing or byte while the rest is equal::
 
         float_macs     x  MACs in float or hybrid ops / all MACs
       + float_ops      x  float or hybrid ops / ops
       + crossings      x  crossing tensors / ops
       + crossing_bytes x  crossing bytes / bytes of all activations
       + segments       x  segments beyond the first / ops
+      + int16_macs     x  MACs with 16-bit activations / all MACs
+      + int16_ops      x  ops with 16-bit activations / ops
 
     "Ops" leaves out QUANTIZE and DEQUANTIZE to and from float, and ops on shapes and indices.
     """
@@ -62,6 +64,8 @@ def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
         + weights.crossing_bytes * crossing_bytes / max(_activation_bytes(graph, ops), 1)
         + weights.segments * max(segments - 1, 0) / count
     )
+    if wide := [op for op in ops if op.kind is OpKind.INT16]:
+        penalty += weights.int16_macs * _share(ops, wide) + weights.int16_ops * len(wide) / count
     return Fragmentation(
         segments=segments,
         float_ops=len(floats),
@@ -80,7 +84,7 @@ def float_share(graph: Graph) -> float:
 def _computing(graph: Graph) -> tuple[list[Op], list[Op]]:
     """The ops that compute, and those of them that do so in float."""
     floats = [op for op in graph.ops if op.kind is OpKind.FLOAT or op.kind is OpKind.HYBRID]
-    integers = [op for op in graph.ops if op.kind is OpKind.INTEGER]
+    integers = [op for op in graph.ops if op.kind in IN_INTEGERS]
     return integers + floats, floats
 
 

@@ -124,6 +124,8 @@ class _Weights(_Strict):
     crossings: PositiveFloat
     crossing_bytes: PositiveFloat
     segments: PositiveFloat
+    int16_macs: PositiveFloat = 4.0
+    int16_ops: PositiveFloat = 4.0
 
 
 class _Profile(_Strict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from autoselect.domain.graph import Op, OpKind
+from autoselect.domain.graph import IN_INTEGERS, Op, OpKind
 from autoselect.errors import ModelError
 from autoselect.sources import shapes, signatures
 from autoselect.tflite import analysis, reader
@@ -47,7 +47,7 @@ def integer_model(source: str | Path | bytes, signature: str | None = None) -> I
     except ModelError as exc:
         raise ModelError(f"The integer model cannot be taken (--integer). {exc}") from exc
     ops = reader.read_graph(model).ops
-    if not any(op.kind is OpKind.INTEGER and op.op_type not in fb.CONVERSIONS for op in ops):
+    if not any(op.kind in IN_INTEGERS and op.op_type not in fb.CONVERSIONS for op in ops):
         raise ModelError(
             f"The integer model has no integer op (--integer): {_kinds(ops)} Expected is a model with int8 weights and "
             "int8 activations. Leave the option out to have autoselect quantize the float model."

@@ -22,9 +22,14 @@ def needs_worker(
         return True
     if isinstance(source, bytes):
         return not is_ready(source)
-    if source.is_dir() or source.suffix in KERAS_SUFFIXES:
+    if is_converted(source) or source.is_dir():
         return True
     return source.is_file() and not is_ready(fb.read_model_file(source))
+
+
+def is_converted(source: Path) -> bool:
+    """True for what becomes a ``.tflite`` only by TensorFlow's converter: a Keras file, or a SavedModel folder."""
+    return source.suffix in KERAS_SUFFIXES or (source / "saved_model.pb").is_file()
 
 
 def float_model(

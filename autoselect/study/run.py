@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from autoselect.cases import build_jobs, evidence_jobs, score_jobs
-from autoselect.cases.events import Listener, StageStarted, Warned
+from autoselect.cases.events import EndedEarly, Listener, StageStarted, Warned
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case, prepare_case
 from autoselect.cases.settings import SearchSettings
@@ -69,21 +69,33 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
         RunFolderError: If the folder is taken.
         AutoselectError: If an ingredient does not fit; the folder is then left empty of a run.
     """
+    clock = StageClock(listener)
+    with opened(request, folder, clock) as (pool, prepared, space):
+        case = _repeating(prepared, request.settings, pool, clock)
+        request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
+        float_model = _float_reference(case, pool, request.settings.trial_timeout, clock)
+        demanded = _demanding(request, float_model)
+        folder.write_manifest(manifest(request, case, space, float_model))
+        return _search(demanded, folder, case, space, float_model, pool, clock)
+
+
+@contextlib.contextmanager
+def opened(request: Request, folder: RunFolder, clock: StageClock) -> Iterator[tuple[Workers, Case, BoundSpace]]:
+    """Workers, the case and the space of a new search, all before anything is tried.
+
+    Raises:
+        RunFolderError: If the folder is taken.
+        AutoselectError: If an ingredient does not fit; the folder is then left empty of a run.
+    """
     space_file = read_space(request.settings.search_space)
     check_sampler(request.settings.sampler)
     check_objectives(request.settings, check_target(request.settings))
     folder.create()
-    clock = StageClock(listener)
     with locked(folder), _discarded_unless_begun(folder), _pool(request, folder) as pool:
         front_files.remove_work(folder.work)  # What a search of other ingredients left that was killed before it began.
         case = _prepare(request, folder, pool, clock)
         space, case = bind_case(space_file, case, request.settings, clock)
-        case = _repeating(case, request.settings, pool, clock)
-        request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
-        float_model = _float_reference(case, pool, request.settings.trial_timeout)
-        demanded = _demanding(request, float_model)
-        folder.write_manifest(manifest(request, case, space, float_model))
-        return _search(demanded, folder, case, space, float_model, pool, clock)
+        yield pool, case, space
 
 
 def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
@@ -111,7 +123,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
                 clock(Warned(message=message))
             case = _repeating(replace(case, warnings=(*case.warnings, *changed)), request.settings, pool, clock)
             request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
-            float_model = _float_reference(case, pool, request.settings.trial_timeout)
+            float_model = _float_reference(case, pool, request.settings.trial_timeout, clock)
         except BaseException:
             if not kept:
                 front_files.remove_work(folder.work)
@@ -132,7 +144,7 @@ def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
 
 def _pool(request: Request, folder: RunFolder) -> contextlib.AbstractContextManager[Workers]:
     """Where candidates are built and scored."""
-    return open_pool(request.settings.workers, log=folder.log, warm_up=warm_up_of(request.settings))
+    return open_pool(request.settings.processes, log=folder.log, warm_up=warm_up_of(request.settings))
 
 
 def warm_up_of(settings: SearchSettings) -> Callable[[], object] | None:
@@ -142,7 +154,7 @@ def warm_up_of(settings: SearchSettings) -> Callable[[], object] | None:
 
 def _all_need_tensorflow(settings: SearchSettings) -> bool:
     """Repairs calibrate anew; candidates without them are put together from what is there."""
-    return settings.workers == 1 or settings.repairs is not False
+    return settings.processes == 1 or settings.repairs is not False
 
 
 def _quantizer(request: Request, folder: RunFolder, pool: Workers) -> contextlib.AbstractContextManager[Workers]:
@@ -156,7 +168,7 @@ def _here(request: Request, folder: RunFolder, pool: Workers) -> contextlib.Abst
     """Where the case is prepared: its model and samples are files of this machine."""
     if pool.are_here:
         return contextlib.nullcontext(pool)
-    return WorkerPool(request.settings.workers, log=folder.log, warm_up=warm_up_of(request.settings))
+    return WorkerPool(request.settings.processes, log=folder.log, warm_up=warm_up_of(request.settings))
 
 
 def _prepare(request: Request, folder: RunFolder, pool: Workers, listener: Listener) -> Case:
@@ -207,7 +219,7 @@ def _search(
         yardstick,
         pool=pool,
         root=case.files.root,
-        slots=partial(pool.slots, settings.workers),
+        slots=partial(pool.slots, settings.processes),
         sampler=settings.sampler,
         racing=_racing(request),
         timeout_seconds=settings.trial_timeout,
@@ -227,6 +239,8 @@ def _search(
         reason = loop.run(
             _baselines(case, space, settings), settings.trials, _stop(request, yardstick, case.files.root, pool)
         )
+        if reason is not None:
+            listener(EndedEarly(stage="trials", reason=reason))
         status = finish.write(study.records(), float_model, pool, listener, ended_early=reason)
     except KeyboardInterrupt:
         loop.abandon()
@@ -329,7 +343,8 @@ def _stop(request: Request, yardstick: Yardstick, root: Path, pool: Workers) -> 
     return reason
 
 
-def _float_reference(case: Case, pool: Workers, timeout_seconds: float) -> references.Reference:
+def _float_reference(case: Case, pool: Workers, timeout_seconds: float, listener: Listener) -> references.Reference:
+    listener(StageStarted(stage="float"))
     try:
         described = pool.call(build_jobs.describe_float, case.files.root)
         scored = pool.call(score_jobs.score_float, case.files.root, timeout_seconds=timeout_seconds)

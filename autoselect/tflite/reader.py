@@ -55,6 +55,9 @@ def _op(model: fb.Model, op: fb.Operator, tensors: tuple[Tensor, ...], computed:
     constants = tuple(i for i in inputs if tensors[i].is_constant)
     outputs = _indices(op.outputs)
     kind = _kind(name, [tensors[i].dtype for i in activations + outputs], [tensors[i].dtype for i in constants])
+    # Of the inputs the first only: a fused LSTM of int8 keeps a cell state of int16.
+    if kind is OpKind.INTEGER and any(tensors[i].dtype == "int16" for i in activations[:1] + outputs):
+        kind = OpKind.INT16
     return Op(
         op_type=name,
         kind=kind,

@@ -9,7 +9,7 @@ import argparse
 import csv
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -126,9 +126,9 @@ def float_op_count(graph: Graph) -> int:
     return sum(op.kind in (OpKind.FLOAT, OpKind.HYBRID) for op in graph.ops)
 
 
-def measure(case: Case, known: set[str]) -> Iterator[Row]:
+def measure(case: Case, known: set[str], repairs: Mapping[str, tuple[str, ...]] = REPAIRS) -> Iterator[Row]:
     """The rows of one case whose models are not known yet."""
-    if known >= {"float", *REPAIRS}:
+    if known >= {"float", *repairs}:
         return
     content = loading.float_model(case.model).content
     calibration = list(case.calibration())
@@ -157,11 +157,11 @@ def measure(case: Case, known: set[str]) -> Iterator[Row]:
 
     if "float" not in known:
         yield row("float", content, 0.0)
-    for name in [name for name in REPAIRS if name not in known]:
+    for name in [name for name in repairs if name not in known]:
         # A kit of its own for each row, so that it pays for all that it needs.
         builder = Builder(prepared, nodes, RepairKit(prepared, lambda: iter(fed)))
         plain = _seconds(lambda b=builder: b.build(Recipe(per_channel=case.per_channel)))[1]
-        recipe = Recipe(per_channel=case.per_channel, repairs=REPAIRS[name])
+        recipe = Recipe(per_channel=case.per_channel, repairs=repairs[name])
         built, took = _seconds(lambda b=builder, r=recipe: b.build(r))
         yield row(name, built.content, max(took - plain, 0.0) if recipe.repairs else 0.0)
 
@@ -188,7 +188,8 @@ def _closeness(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.mean(10.0 * np.log10(signal[known] / noise[known]))) if known.any() else np.inf
 
 
-def _line(row: Row) -> str:
+def line(row: Row) -> str:
+    """For the terminal."""
     agreement = "" if np.isnan(row.agreement) else f"{row.agreement:.4f}"
     figures = f"{row.score:.4f} | {agreement} | {row.sqnr_db:.1f} | {row.size_bytes} | {row.float_ops}"
     return f"| {row.case} | {row.model} | {figures} | {row.cpu_seconds:.2f} |"
@@ -206,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for case in cases(options.deepconvlstm, options.mobilenet_v3):
         if options.case in case.name:
             for row in measure(case, {name for where, name in known if where == case.name}):
-                print(_line(row), flush=True)
+                print(line(row), flush=True)
                 append(row, options.output)
 
 

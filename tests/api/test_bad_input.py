@@ -113,7 +113,7 @@ ROWS: dict[str, tuple[dict[str, Any], type[AutoselectError], int, str]] = {
     "metric raises": ({"metric": raises_a_type_error, **OWN}, MetricError, 5, r"raised TypeError: unhashable"),
     "metric gives NaN": ({"metric": not_a_number, **OWN}, MetricError, 5, r"one finite number as the score, got .*nan"),
     "evaluator raises": ({"evaluator": evaluator_that_raises}, MetricError, 5, r"LookupError: no such camera"),
-    "evaluator of text": ({"evaluator": evaluator_of_text}, MetricError, 5, r"must return a number.*'good'"),
+    "evaluator of text": ({"evaluator": evaluator_of_text}, MetricError, 5, r"must return a finite number.*'good'"),
     "evaluator is no function": ({"evaluator": 5}, MetricError, 5, r"must be a function, got int"),
     "unknown output": ({"output_name": "logits"}, UsageError, 2, r"no output 'logits'.*output_0"),
     # settings

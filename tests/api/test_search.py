@@ -56,6 +56,8 @@ def test_a_finished_folder_holds_what_is_promised_and_nothing_else(finished: aut
         "report.html",
         "sensitivity.csv",
         "islands.csv",
+        "heldout_classes.csv",
+        "heldout_samples.csv",
         "summary.json",
         "study.journal",
         "worker.log",
@@ -190,6 +192,20 @@ def test_pick_copies_by_name_and_by_id(finished: autoselect.Run, tmp_path: Path)
     with pytest.raises(RunFolderError, match=r"no 'smallest'.*accurate"):
         autoselect.pick(finished.directory, name="smallest", output=tmp_path / "none.tflite")
     assert not (tmp_path / "none.tflite").exists()
+
+
+def test_pick_names_its_file_and_writes_over_nothing(
+    finished: autoselect.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert autoselect.pick(finished.directory)["path"] == "pump_monitor_recommended.tflite"
+    assert autoselect.pick(finished.directory, name="compact")["path"] == "pump_monitor_compact.tflite"
+    Path("pump_monitor_compact.tflite").write_text("mine")
+    with pytest.raises(UsageError, match="exists already"):
+        autoselect.pick(finished.directory, name="compact")
+    assert Path("pump_monitor_compact.tflite").read_text() == "mine"
+    row = autoselect.pick(finished.directory, name="compact", force=True)
+    assert pump.sha256(Path(row["path"])) == row["sha256"]
 
 
 def test_evaluate_gives_a_members_heldout_score(finished: autoselect.Run) -> None:

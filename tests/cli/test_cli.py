@@ -234,7 +234,7 @@ def test_the_status_of_a_run_is_the_exit_code(
         pytest.param(["search", "m", "--sampler", "magic"], id="unknown choice"),
         pytest.param(["search", "m", "--max-size", "12 parsecs"], id="no size"),
         pytest.param(["search", "m", "--trials", "0"], id="out of range"),
-        pytest.param(["pick", "run"], id="missing option"),
+        pytest.param(["build", "r.json"], id="missing option"),
         pytest.param(["serch"], id="unknown command"),
     ],
 )
@@ -283,7 +283,7 @@ SEARCH_DEFAULTS = {
     "max_drop": None,
     "max_size": None,
     "max_penalty": None,
-    "workers": 2,
+    "workers": None,
     "allow_overlap": False,
     "cache": True,
 }
@@ -363,7 +363,7 @@ def test_options_of_the_other_commands(api: FakeApi) -> None:
     assert chosen == {"model": "m", "calibration": "c.npz", "output": "o", "cache": False}
     assert (evaluate["metric"], evaluate["reference"], evaluate["direction"]) == ("agreement", "f.tflite", None)
     assert evaluate["ignore_label"] == -1
-    assert pick == {"name": "compact", "output": "o.tflite"}
+    assert pick == {"name": "compact", "output": "o.tflite", "force": False}
 
 
 def test_search_records_its_command(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,24 +373,19 @@ def test_search_records_its_command(api: FakeApi, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("metric", ["accuracy", METRIC])
-def test_the_table_fits_80_columns_and_names_the_picks(api: FakeApi, tmp_path: Path, metric: str) -> None:
+def test_the_result_fits_80_columns(api: FakeApi, tmp_path: Path, metric: str) -> None:
     api.answer = made_run(tmp_path, metric=metric)
-    printed = invoke("search", "m.tflite").stdout
-    table = printed.split("Files in")[0]
-    assert max(map(len, table.splitlines())) <= 80
-    for text in ("float", "all-integer", "recommended,", "balanced,", "integer", "0.9200", "0.9000–0.9400", "49.00 MB"):
-        assert text in table
-    assert "… and 29 more of the front in front.csv" in table
-    counts = "100 trials, 96 scored, 12 reused, 4 failed; 1000 search and 2000 held-out samples."
-    assert counts in " ".join(table.split())
+    lines = invoke("search", "m.tflite").stdout.splitlines()
+    assert [line.split("  ")[0].strip() for line in lines[1:4]] == ["float", "all-integer", "recommended, accurate"]
+    assert lines[4].startswith("Next: autoselect pick ")
+    assert max(map(len, lines[:4])) <= 80
 
 
-def test_it_says_where_the_files_lie_and_what_comes_next(api: FakeApi, tmp_path: Path) -> None:
+def test_it_says_where_the_rest_is_and_what_comes_next(api: FakeApi, tmp_path: Path) -> None:
     printed = invoke("search", "m.tflite").stdout
-    assert f"Files in {tmp_path}:" in printed
-    assert "pareto.png" in printed
-    assert "trials.csv" not in printed  # it is not there
-    assert f"autoselect pick {tmp_path} --name recommended -o recommended.tflite" in printed
+    assert f"\nautoselect show {tmp_path} --all  prints the whole front (30)\n" in printed
+    assert "report.html" not in printed  # it is not there
+    assert f"\nNext: autoselect pick {tmp_path}\n" in printed
 
 
 def test_a_warning_is_printed_once_and_on_stderr(api: FakeApi) -> None:

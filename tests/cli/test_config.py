@@ -170,17 +170,35 @@ def test_init_writes_over_nothing_unless_told(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------ shell completion
 
 
-def test_a_shell_is_told_how_to_complete(tmp_path: Path) -> None:
-    environment = {
-        **os.environ,
-        "_AUTOSELECT_COMPLETE": "complete_bash",
-        "COMP_WORDS": "autoselect se",
-        "COMP_CWORD": "1",
-    }
+def completing(shell: str, **variables: str) -> str:
+    environment = {**os.environ, "_AUTOSELECT_COMPLETE": shell, **variables}
     done = subprocess.run(
         [sys.executable, "-m", "autoselect"], env=environment, capture_output=True, text=True, check=False
     )
-    assert done.stdout.split() == ["search"]
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("se", ["search"]),
+        ("search --max-d", ["--max-drop"]),
+        ("search --help", ["--help", "--help-all"]),
+        ("show --al", ["--all"]),
+        ("search --fallback ", ["drq", "float", "search"]),
+    ],
+)
+def test_a_shell_is_told_how_to_complete(typed: str, expected: list[str]) -> None:
+    words = ["autoselect", *typed.split(" ")]
+    told = completing("complete_bash", COMP_WORDS=" ".join(words), COMP_CWORD=str(len(words) - 1))
+    assert sorted(told.split()) == expected
+
+
+@pytest.mark.parametrize(("shell", "word"), [("bash", "complete"), ("zsh", "compdef"), ("fish", "complete")])
+def test_a_shell_gets_its_script(shell: str, word: str) -> None:
+    script = completing(f"source_{shell}")
+    assert word in script
+    assert "_AUTOSELECT_COMPLETE" in script
 
 
 # ------------------------------------------------------------------------------------- signature and shapes

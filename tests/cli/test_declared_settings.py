@@ -113,7 +113,11 @@ def test_a_setting_is_an_argument_with_a_sentence(of: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("of", "others"), [("search", {"config", "quiet", "as_json", "debug"}), ("diagnose", {"as_json", "debug"})]
+    ("of", "others"),
+    [
+        ("search", {"config", "quiet", "verbose", "as_json", "debug", "help_all"}),
+        ("diagnose", {"as_json", "debug", "help_all"}),
+    ],
 )
 def test_there_are_no_other_options_and_arguments(of: str, others: set[str]) -> None:
     assert [(of, name) for name in inspect.signature(getattr(autoselect, of)).parameters] == [

@@ -104,7 +104,7 @@ DEFAULTS = {
     "node": None,
     "target": "integer-only",
     "debug_samples": None,
-    "workers": 2,
+    "workers": None,
     "trial_timeout": 900.0,
     "cache": True,
     "figures": True,

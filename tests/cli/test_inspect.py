@@ -221,3 +221,15 @@ def test_wrong_options_exit_with_2(folder: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(folder)
     done = invoke(*args)
     assert (done.exit_code, done.stdout) == (2, "")
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # as Keras saves
+def test_a_keras_file_is_converted(tmp_path: Path) -> None:
+    import keras
+
+    layers = [keras.Input((8,)), keras.layers.Dense(4, activation="relu"), keras.layers.Dense(3)]
+    path = tmp_path / "model.keras"
+    keras.Sequential(layers).save(path)
+    done = invoke(path)
+    assert (done.exit_code, done.stdout.splitlines()[0]) == (0, str(path))
+    assert "\nFULLY_CONNECTED  2  2 float\n" in done.stdout

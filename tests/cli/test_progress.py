@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import inspect
+import io
+import re
 
-from autoselect.cases.events import TrialFinished
-from autoselect.cli.progress import Tally
+import pytest
+from rich.console import Console
+
+from autoselect.cases.events import EndedEarly, Event, StageStarted, TrialFinished, Warned
+from autoselect.cases.logs import logged
+from autoselect.cli.console import Watcher, _bars, watching
+from autoselect.cli.progress import STAGES, WAITS, PlainLog, Tally, clock
 
 
 def finished(number: int, **changes: object) -> TrialFinished:
@@ -50,3 +57,104 @@ def test_what_was_not_needed_and_what_failed_are_counted_apart() -> None:
         tally.add(finished(number, **changes))
     assert (tally.saved, tally.failed) == (2, 1)
     assert tally.note() == "best 0.5, 2 saved, 1 failed"
+
+
+def lines_of(*steps: tuple[float, Event]) -> list[str]:
+    """What a log says of events, each so many seconds after the one before."""
+    now, lines = [0.0], []
+    log = PlainLog(lines.append, clock=lambda: now[0])
+    for seconds, event in steps:
+        now[0] += seconds
+        log(event)
+    return lines
+
+
+def test_a_log_says_how_long_a_stage_without_steps_took() -> None:
+    assert lines_of(
+        (0.0, StageStarted(stage="model")),
+        (32.0, StageStarted(stage="calibrate")),
+        (2.0, StageStarted(stage="trials", total=9)),
+    ) == ["reading the model", "  done in 0:32", "calibrating", "trials (9)"]
+
+
+def test_a_log_says_why_trials_end_early() -> None:
+    lines = lines_of(
+        (0.0, StageStarted(stage="trials", total=10)),
+        *((1.0, finished(number)) for number in range(4)),
+        (0.0, EndedEarly(stage="trials", reason="the all-integer model is good enough")),
+        (0.0, StageStarted(stage="picks")),
+    )
+    assert lines[1].startswith("trials 4/10, best 0.5")
+    assert lines[2:] == ["ended early: the all-integer model is good enough", "choosing the picks"]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.2, "0:00"), (7, "0:07"), (750, "12:30"), (3723, "1:02:03")])
+def test_a_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def bars_after(monkeypatch: pytest.MonkeyPatch, *events: Event) -> list[str]:
+    """The lines of the bars as they stand at the end."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = Terminal()
+    with watching(stream) as watcher:
+        for event in events:
+            watcher(event)
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+    return [line.rstrip() for line in re.split(r"[\r\n]+", shown) if line.strip()]
+
+
+def test_the_bar_of_trials_is_closed_where_they_end_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = bars_after(
+        monkeypatch,
+        StageStarted(stage="trials", total=10),
+        *(finished(number) for number in range(4)),
+        EndedEarly(stage="trials", reason="the all-integer model is good enough"),
+        StageStarted(stage="picks"),
+    )
+    assert "Ended early after 4 trials: the all-integer model is good enough." in lines
+    assert re.fullmatch(r"✓ trials +━+ +4/10 0:00 best 0\.5", lines[-2])
+    assert re.fullmatch(r"✓ choosing the picks +━+ +0:00", lines[-1])
+
+
+def test_a_stage_without_steps_shows_its_time_and_what_it_waits_for() -> None:
+    progress = _bars(Console(file=io.StringIO(), width=80))
+    now = [0.0]
+    progress.get_time = lambda: now[0]  # type: ignore[method-assign]
+    Watcher(Console(file=io.StringIO()), progress)(StageStarted(stage="calibrate"))
+    shown = []
+    for now[0] in (1.0, 21.0):
+        console = Console(file=io.StringIO(), width=80)
+        console.print(progress.get_renderable())
+        shown.append(console.file.getvalue())  # type: ignore[attr-defined]
+    assert "0:01" in shown[0]
+    assert "0:21" in shown[1]
+    assert "a worker measures ranges and layers" in shown[1]
+    assert "/" not in shown[1]
+
+
+def test_every_stage_of_a_search_has_words() -> None:
+    source = inspect.getdoc(StageStarted) or ""
+    named = set(re.findall(r"``(\w+)``", source)) - {"total"}
+    assert named | {"latency"} == set(STAGES)
+    assert set(WAITS) <= set(STAGES)
+
+
+def test_verbose_tells_each_trial_and_no_warning_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    with watching(stream, quiet=True, verbose=True) as watcher:
+        listener = logged(watcher)
+        listener(finished(0))
+        listener(Warned(message="Be careful."))
+    logged(lambda event: None)(finished(1))
+    assert stream.getvalue().splitlines() == [
+        "trial 0, tpe: score 0.5, penalty 0, 1 bytes",
+        "Warning: Be careful.",
+    ]

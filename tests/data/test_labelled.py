@@ -209,3 +209,9 @@ def test_refuses_a_file_with_fewer_groups(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=X, y=Y, groups=WHO[:3])
     with pytest.raises(DataError, match="expected equally many samples in each array"):
         list(labelled_samples(tmp_path / "data.npz", ONE, targets_required=True))
+
+
+def test_targets_of_another_name_are_told_with_all_names_found() -> None:
+    arrays = {"x": np.zeros((2, 3), np.float32), "labels": np.zeros(2, np.int64)}
+    with pytest.raises(DataError, match=r"an array 'y'.*got the arrays 'x', 'labels'\. Rename 'labels' to 'y'"):
+        labelled_samples(arrays, [spec("x")], targets_required=True)

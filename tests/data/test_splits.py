@@ -69,6 +69,7 @@ def test_overlap_names_parts_count_and_samples() -> None:
     with pytest.raises(DataError) as caught:
         refuse_overlap(parts, allow=False)
     message = str(caught.value)
+    assert "--allow-overlap" in message
     assert "1 of 4 held-out samples are also calibration samples: held-out sample 2 (= calibration sample 1)" in message
     assert "2 of 4 held-out samples are also search samples: held-out sample 0 (= search sample 1), 3" in message
     assert refuse_overlap(parts, allow=True) == [

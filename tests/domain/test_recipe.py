@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe, resolve
 from autoselect.errors import RecipeError
 
@@ -23,6 +25,7 @@ RECIPES = st.builds(
     fallback=FALLBACKS,
     denylisted_nodes=NAMES,
     denylisted_ops=NAMES,
+    int16_nodes=NAMES,
     per_channel=st.booleans(),
     io_type=st.sampled_from(["float32", "int8", "uint8"]),
     repairs=st.sampled_from([(), ("bias",), ("ranges-mse", "bias-sequential"), ("equalization", "weights-mse")]),
@@ -56,6 +59,7 @@ UNLIKE = {
         {"denylisted_nodes": {"a", "b"}, "fallback": "float"},
         "b",
     ),
+    "8 or 16 bits": ({"int16_nodes": {"a", "b"}}, {"int16_nodes": {"b"}, "denylisted_nodes": {"c"}}, "ac"),
 }
 
 
@@ -105,6 +109,7 @@ def test_any_collection_of_names_becomes_a_frozen_set() -> None:
         pytest.param('{"fallback": "int4"}', "fallback: expected one of drq, float, got 'int4'", id="fallback"),
         pytest.param('{"float_nodes": "a"}', "float_nodes: expected a list of names, got 'a'", id="a float name"),
         pytest.param('{"fallback": "float", "float_nodes": ["a"]}', "float_nodes: expected none", id="float twice"),
+        pytest.param('{"int16_nodes": "a"}', "int16_nodes: expected a list of names, got 'a'", id="a 16-bit name"),
         pytest.param('{"io_type": "int16"}', "io_type: expected one of float32, int8, uint8", id="io type"),
         pytest.param('{"io_type": ["int8"]}', "io_type: expected one of", id="a list for a word"),
     ],
@@ -130,6 +135,31 @@ def test_bad_json_names_what_is_wrong(text: str, message: str) -> None:
 def test_names_globs_and_types_resolve_to_nodes(nodes: list[str], ops: list[str], expected: set[str]) -> None:
     recipe = Recipe(denylisted_nodes=frozenset(nodes), denylisted_ops=frozenset(ops), fallback="float")
     assert resolve(recipe, NODES) == Recipe(denylisted_nodes=frozenset(expected), fallback="float")
+
+
+def test_recipes_without_16_bit_nodes_keep_their_text_and_those_with_them_come_back() -> None:
+    assert "int16" not in Recipe().to_json()
+    recipe = Recipe(int16_nodes=frozenset({"b", "a"}))
+    assert json.loads(recipe.to_json())["int16_nodes"] == ["a", "b"]
+    assert Recipe.from_json(recipe.to_json()) == recipe
+    assert recipe.fingerprint != Recipe().fingerprint
+
+
+def test_16_bit_nodes_resolve_like_the_others_and_are_not_denylisted() -> None:
+    recipe = Recipe(denylisted_ops=frozenset({"ADD"}), int16_nodes=frozenset({"block_?/conv"}))
+    assert resolve(recipe, NODES).int16_nodes == {"block_1/conv", "block_2/conv"}
+    with pytest.raises(RecipeError, match=r"int16_nodes: 'block_1/add' is denylisted too.*one of the two"):
+        resolve(replace(recipe, int16_nodes=frozenset({"block_1/*"})), NODES)
+    with pytest.raises(RecipeError, match="No node is called 'conv'"):
+        resolve(Recipe(int16_nodes=frozenset({"conv"})), NODES)
+
+
+@pytest.mark.parametrize(
+    ("node", "reason", "kind"),
+    [("a", None, OpKind.INT16), ("a", "no 16-bit form", OpKind.INTEGER), ("b", None, OpKind.INTEGER)],
+)
+def test_what_a_16_bit_node_becomes(node: str, reason: str | None, kind: OpKind) -> None:
+    assert Recipe(int16_nodes=frozenset({"a"})).kind_of(node, reason) is kind
 
 
 def test_float_nodes_resolve_like_the_others() -> None:

@@ -151,3 +151,11 @@ def test_a_space_that_is_not_mixed_has_no_float_toggles() -> None:
     assert plain.float_toggles == ()
     assert plain.decode_float({"all": True, "float:all": True}) == frozenset()
     assert [toggle.name for toggle in MIXED.float_toggles][:2] == ["float:all", "float:only a"]
+
+
+def test_the_size_counts_settings() -> None:
+    a, b = Toggle(name="a", nodes=frozenset("a")), Toggle(name="b", nodes=frozenset("b"))
+    cut = Cut(name="cut", ranking=("a", "b", "c"), at_most=3)
+    assert BoundSpace(dimensions=(a, b, cut)).size == 2 * 2 * 4
+    assert BoundSpace(dimensions=(a, b), mixed=True).size == 3 * 3
+    assert BoundSpace(dimensions=(a, b, cut), alternatives=(("toggles", ("a", "b")), ("cuts", ("cut",)))).size == 4 + 4

@@ -178,6 +178,7 @@ def test_pins_say_what_a_target_decides() -> None:
     assert found.keep_int == {at["A"]: "no float A"}
     assert found.keep_float == {at["B"]: "no int8 B"}
     assert found.impossible == {at["X"]: "no X; no X"}
+    assert found.not_int16 == {**{at[name]: "the CPU runs no int16 ops" for name in "ABC"}, at["X"]: "no X"}
     # What cannot be an integer op is stuck in float.
     assert set(pins(graph, [], replace(NPU, rules=rules), hybrid=False).impossible) == {at["A"], at["X"]}
 

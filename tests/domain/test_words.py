@@ -13,7 +13,9 @@ from autoselect.domain import words
         pytest.param("accuracy", -0.003, "gains 0.3 points", id="gain"),
         pytest.param("accuracy", 0.0, "loses nothing", id="nothing"),
         pytest.param("accuracy", 0.0004, "loses 0.04 points", id="small"),
-        pytest.param("my.module:loss", 0.25, "loses 0.25 loss", id="metric of one's own"),
+        pytest.param("my.module:loss", 0.25, "is 0.25 loss worse", id="metric of one's own"),
+        pytest.param("mse", -0.25, "is 0.25 mse better", id="less of an error"),
+        pytest.param("accuracy", 1e-6, "loses less than 0.01 points", id="next to nothing"),
     ],
 )
 def test_a_drop_in_words(metric: str, drop: float, expected: str) -> None:
@@ -23,21 +25,44 @@ def test_a_drop_in_words(metric: str, drop: float, expected: str) -> None:
 def test_closeness_is_said_as_it_is() -> None:
     assert words.lost(166.3, "sqnr_db") == "has 33.7 dB"
     assert words.lost_at_most(166.3, "sqnr_db") == "has at least 33.7 dB"
-    assert words.asked(180.0, "sqnr_db") == "20 dB are asked for"
+    assert words.asked(180.0, "sqnr_db") == "the limit is 20 dB"
     assert words.between(151.0, 167.0, "sqnr_db") == "33 to 49 dB"
 
 
 def test_bounds_and_limits_in_words() -> None:
     assert words.lost_at_most(0.012, "accuracy") == "loses at most 1.2 points"
-    assert words.lost_at_most(-0.012, "accuracy") == "loses at most 0.0 points"
-    assert words.asked(0.01, "accuracy") == "allowed is 1.0 point"
-    assert words.between(-0.005, 0.003, "accuracy") == "-0.5 to 0.3 points"
+    assert words.lost_at_most(-0.012, "accuracy") == "loses nothing"
+    assert words.asked(0.01, "accuracy") == "the limit is 1.0 point"
+    assert words.lost_at_most(1e-6, "accuracy") == "loses less than 0.01 points"
+    assert words.lost_at_most(0.2, "kl_divergence") == "is at most 0.2 nats worse"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        pytest.param(-0.005, 0.003, "0.5 points gained to 0.3 points lost", id="either"),
+        pytest.param(0.002, 0.005, "0.2 points to 0.5 points lost", id="lost"),
+        pytest.param(-0.005, -0.002, "0.2 points to 0.5 points gained", id="gained"),
+        pytest.param(0.0, 0.0, "0.0 points to 0.0 points gained", id="neither"),
+    ],
+)
+def test_an_interval_in_words(low: float, high: float, expected: str) -> None:
+    assert words.between(low, high, "accuracy") == expected
+
+
+def test_an_integer_model_with_float_ops_is_not_all_integer() -> None:
+    assert [words.all_integer(count) for count in (None, 0, 1, 2)] == [
+        "all-integer",
+        "all-integer",
+        "integer, 1 float op",
+        "integer, 2 float ops",
+    ]
 
 
 def test_scores_numbers_and_names() -> None:
     assert words.said(0.928, "accuracy") == "92.8 % accuracy"
     assert words.said(31.4159, "psnr") == "31.42 dB"
-    assert words.amount(-0.02, "agreement") == "-2.0 points"
+    assert words.amount(-0.02, "agreement") == "2.0 points"
     assert [words.listed(list("abc")[:n]) for n in (0, 1, 2, 3)] == ["", "a", "a and b", "a, b and c"]
     assert words.label("my_package.scores:rmse") == "rmse"
     assert [words.counted(n, "node") for n in (1, 3000)] == ["1 node", "3,000 nodes"]

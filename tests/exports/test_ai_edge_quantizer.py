@@ -12,6 +12,7 @@ from ai_edge_quantizer import quantizer
 from autoselect.domain.recipe import Recipe
 from autoselect.exports.ai_edge_quantizer import aeq_recipe
 from autoselect.exports.member_ops import MemberOp, member_ops
+from autoselect.exports.plain_tensorflow import build_script
 from autoselect.quantize.building.kinds import node_kinds
 from autoselect.quantize.building.left_out import left_out
 from autoselect.tflite import flatbuffer as fb
@@ -55,8 +56,28 @@ def test_the_same_ops_are_integer_but_for_those_that_it_cannot_do(
             assert found == wanted or (found[0] in unsupported and found == (wanted[0], "float"))
 
 
+def test_16_bit_nodes_are_16_bit_there_too() -> None:
+    source = zoo.cnn()
+    prepared, specs = source.prepared, reader.input_specs(fb.parse(source.float_model))
+    graph = reader.read_graph(fb.parse(source.float_model))
+    names = [tuple(graph.tensors[i].name for i in op.outputs) for op in graph.ops]
+    recipe = Recipe(int16_nodes=frozenset(node.name for node in prepared.nodes[2:5]))
+    built = prepared.builder.build(recipe)
+    ops = member_ops(graph, names, prepared.nodes, built.kinds, frozenset())
+    tool = quantizer.Quantizer(bytes(source.float_model), aeq_recipe(ops, recipe))
+    samples = [{s.key: np.ones(s.shape, np.float32) for s in specs}]
+    content = bytes(tool.quantize(tool.calibrate({"serving_default": samples})).quantized_model)
+    assert ops_without_conversions(content) == ops_without_conversions(built.content)
+
+
+def test_plain_tensorflow_cannot_express_them() -> None:
+    words = build_script("m", [op("int16", "a"), op("integer", "b")], Recipe(), {0: "a"}, "c.tflite")
+    assert "What plain TensorFlow cannot express" in words
+    assert "nodes with 16-bit activations in m.tflite, which have 8 bits here: 1." in words
+
+
 def op(kind: str, *outputs: str, op_type: str = "CONV_2D") -> MemberOp:
-    return MemberOp(index=0, op_type=op_type, outputs=outputs, kind=kind, denylisted=kind != "integer")
+    return MemberOp(index=0, op_type=op_type, outputs=outputs, kind=kind, denylisted=kind in ("hybrid", "float"))
 
 
 RULES = [

@@ -204,7 +204,9 @@ MODELS = [
         pytest.param(Recipe(), id="per channel"),
         pytest.param(Recipe(per_channel=False, io_type="int8"), id="per tensor, int8"),
         pytest.param(Recipe(io_type="uint8"), id="uint8"),
-        pytest.param(Recipe(repairs=("bias", "equalization", "ranges-mse", "weights-mse")), id="repaired"),
+        pytest.param(
+            Recipe(repairs=("bias", "equalization", "ranges-mse", "rounding-gptq", "weights-mse")), id="repaired"
+        ),
     ],
 )
 def test_a_plan_is_what_a_build_gives(make: Callable[[], zoo.Prepared], base: Recipe) -> None:

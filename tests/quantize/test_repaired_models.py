@@ -40,7 +40,8 @@ def chain() -> zoo.Prepared:
         x = tf().nn.conv2d_transpose(x, last, (1, 8, 8, 8), 2) + zoo.weights(8)
         return tf().nn.tanh(tf().matmul(tf().reshape(x, (1, -1)), zoo.weights(512, 5, seed=4)))
 
-    return zoo.from_function(call, (1, 8, 8, 4)).prepared
+    content = zoo.from_function(call, (1, 8, 8, 4)).float_model
+    return zoo.prepare(content, zoo.random_samples(content, 6))
 
 
 @functools.cache
@@ -55,6 +56,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "bias": frozenset({"biases", "hybrid biases"}),
     "bias-sequential": frozenset({"biases", "hybrid biases"}),
     "weights-mse": frozenset({"weights", "biases"}),
+    "rounding-gptq": frozenset({"weights"}),
     "equalization": RANGED | {"weights", "hybrid weights", "hybrid biases", "float constants"},
     **{name: RANGED for name in REPAIRS if name.startswith("ranges-")},
 }
@@ -118,7 +120,7 @@ def one_of(word: str) -> st.SearchStrategy[tuple[str, ...]]:
     return st.sampled_from([(), *((name,) for name in REPAIRS if name.startswith(word))])
 
 
-REPAIRED = st.tuples(*(one_of(word) for word in ("bias", "equalization", "ranges", "weights"))).map(
+REPAIRED = st.tuples(*(one_of(word) for word in ("bias", "equalization", "ranges", "rounding", "weights"))).map(
     lambda chosen: tuple(name for names in chosen for name in names)
 )
 
@@ -150,6 +152,7 @@ CHANGED = {
     "bias": {"biases", "hybrid biases"},
     "bias-sequential": {"biases", "hybrid biases"},
     "weights-mse": {"weights"},
+    "rounding-gptq": {"weights"},
     "equalization": {"scales of activations", "biases", "weights"},
     "ranges-moving-average": {"scales of activations"},
 }
@@ -247,6 +250,10 @@ REASONS = {
     ),
     "weights": (
         Recipe(repairs=("weights-mse",), denylisted_ops=frozenset({"FULLY_CONNECTED"})),
+        {"FULLY_CONNECTED": "it is hybrid"},
+    ),
+    "rounding": (
+        Recipe(repairs=("rounding-gptq",), denylisted_ops=frozenset({"FULLY_CONNECTED"})),
         {"FULLY_CONNECTED": "it is hybrid"},
     ),
 }

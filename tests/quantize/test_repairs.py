@@ -211,7 +211,7 @@ def test_layers_that_share_a_bias_are_corrected_each_for_itself() -> None:
 
 ALL_KINDS = [
     pytest.param(("bias",), id="bias"),
-    pytest.param(("bias-sequential", "equalization", "ranges-mse", "weights-mse"), id="all"),
+    pytest.param(("bias-sequential", "equalization", "ranges-mse", "rounding-gptq", "weights-mse"), id="all"),
     pytest.param(("bias", "ranges-mse", "ranges-observed:*"), id="ranges of nodes"),
 ]
 

@@ -1,4 +1,4 @@
-"""Taps against TensorFlow's own kernels: the mean of an output is the weights times the taps."""
+"""Taps and windows against TensorFlow's own kernels: what weights are multiplied with, in the mean and each time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from autoselect.quantize.repairing import mean_outputs
+from autoselect.quantize.repairing.windows import dense_windows, spread_places, windows
 
 
 def tf() -> Any:
@@ -44,6 +45,13 @@ def test_convolutions(kernel: int, stride: int, dilation: int, padding: str, dep
     np.testing.assert_allclose(
         mean_outputs.convolution_mean(weights, found), output.mean(axis=(0, 1, 2)), rtol=1e-4, atol=1e-4
     )
+    met = windows(x, geometry(kernel, stride, padding, output, dilation), output.size)
+    groups = 4 // depth
+    grouped = met.reshape(*met.shape[:2], groups, depth)
+    own = weights.reshape(groups, 6 // groups, kernel * kernel, depth)
+    np.testing.assert_allclose(
+        np.einsum("ptgc,gotc->pgo", grouped, own).reshape(output.shape), output, rtol=1e-4, atol=1e-3
+    )
 
 
 DEPTHWISE = {"one each": (1, 1, "SAME"), "multiplier 3": (3, 1, "VALID"), "stride 2": (2, 2, "SAME")}
@@ -77,6 +85,24 @@ def test_transposed_convolutions(kernel: int, stride: int, padding: str, size: t
     np.testing.assert_allclose(
         mean_outputs.convolution_mean(weights, found), output.mean(axis=(0, 1, 2)), rtol=1e-4, atol=1e-4
     )
+    met = windows(x, geometry(kernel, stride, padding, output), output.size, transposed=True)
+    own = weights.reshape(6, kernel * kernel, 4)
+    np.testing.assert_allclose(np.einsum("ptc,otc->po", met, own).reshape(output.shape), output, rtol=1e-4, atol=1e-3)
+
+
+def test_places_are_spread_evenly_and_out_of_step_with_rows() -> None:
+    places = spread_places(64 * 64, 256)
+    assert len(places) == len(set(places.tolist())) == 256
+    for kind in (places // 64, places % 64):
+        assert np.bincount(kind, minlength=64).min() >= 2
+    assert spread_places(5, 256).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_windows_of_some_places_are_those_of_all_of_them() -> None:
+    x, output = image(2), np.zeros((1, 5, 4, 1))
+    every, some = (windows(x, geometry(3, 2, "SAME", output), most) for most in (20, 7))
+    assert np.array_equal(some, every[spread_places(20, 7)])
+    assert np.array_equal(dense_windows(x, 2, 7), x.reshape(-1, 2)[spread_places(63, 7)])
 
 
 def test_dense_layers_average_over_all_rows() -> None:

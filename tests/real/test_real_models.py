@@ -13,6 +13,7 @@ import pytest
 import zoo
 
 import autoselect
+from autoselect.domain.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("AUTOSELECT_REAL_DATA", ROOT.parent / "shared" / "data"))
@@ -55,6 +56,24 @@ def test_mobilenet_comes_nearer_to_float_with_repairs_and_nearer_still_with_floa
     integer = run.front[run.front["float_ops"] == 0]["heldout_agreement"].max()
     assert integer >= max(0.88, fiq + 0.10)
     assert _agreement(run.model_path("accurate")) > integer
+
+
+@pytest.mark.parametrize(
+    ("per_channel", "least", "gain"), [(True, 0.87, 0.10), (False, 0.15, 0.15)], ids=["per channel", "per tensor"]
+)
+def test_mobilenet_comes_nearer_to_float_by_rounding_alone(
+    per_channel: bool, least: float, gain: float, tmp_path: Path
+) -> None:
+    found = []
+    for repairs in ((), ("rounding-gptq",)):
+        recipe = tmp_path / "recipe.json"
+        recipe.write_text(Recipe(per_channel=per_channel, repairs=repairs).to_json())
+        model = IMAGENET / "mobilenet_v1_025_224_float.tflite"
+        output = tmp_path / f"{len(repairs)}.tflite"
+        autoselect.build(recipe, model=model, calibration="loaders:imagenet_calibration", output=output)
+        found.append(_agreement(output))
+    assert found[1] >= max(least, found[0] + gain)
+    assert (tmp_path / "0.tflite").stat().st_size == (tmp_path / "1.tflite").stat().st_size
 
 
 @pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors")  # ai-edge-quantizer, when it calibrates

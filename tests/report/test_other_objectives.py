@@ -10,13 +10,13 @@ import made_run as made
 import pandas as pd
 import pytest
 
-from autoselect.cli.results import front_table
 from autoselect.report.figures.growth import volume_by_trial
 from autoselect.report.figures.pareto import pareto_figure
 from autoselect.report.page import history as page_history
 from autoselect.report.page import models as page_models
 from autoselect.report.page.page import context, page_of
 from autoselect.report.tables import frames as tables
+from autoselect.report.tables.result_lines import all_rows, result_lines
 from autoselect.runs.run import Run
 
 TIMES = {"latency_ms": 2.0, "latency_low": 1.9, "latency_high": 2.2}
@@ -84,29 +84,27 @@ def test_a_cost_as_a_text(column: str, value: float | None, text: str) -> None:
 
 
 HEADS = {
-    "default": (tables.cost_columns({}), ["95 %", "drop", "size", "penalty"]),
-    "latency is noisy": (("latency_ms",), ["95 %", "drop", "latency*"]),
-    "no room for intervals": (
-        ("size_bytes", "arena_bytes", "npu_cycles"),
-        ["drop", "size", "arena", "cycles"],
-    ),
+    "default": (("size_bytes", "penalty"), ["drop", "size", "penalty"]),
+    "latency is noisy": (("latency_ms",), ["drop", "latency*"]),
+    "three": (("size_bytes", "arena_bytes", "npu_cycles"), ["drop", "size", "arena", "cycles"]),
 }
 
 
 @pytest.mark.parametrize(("costs", "heads"), HEADS.values(), ids=HEADS)
-def test_the_printed_table_has_the_objectives(tmp_path: Path, costs: tuple[str, ...], heads: list[str]) -> None:
+def test_the_printed_lines_have_the_objectives(tmp_path: Path, costs: tuple[str, ...], heads: list[str]) -> None:
     run = run_with(tmp_path, *costs)
-    front, references = tables.front_rows(run.front, run.summary), tables.reference_rows(run.summary)
-    table = front_table(front, references, "accuracy", costs)
-    assert [column.header for column in table.columns] == ["model", "accuracy", *heads]
+    rows = all_rows(tables.reference_rows(run.summary), tables.front_rows(run.front, run.summary))
+    lines = result_lines(rows, run.summary, 80)
+    assert lines[0].split() == ["held-out", "accuracy", "%", *heads]
+    assert max(map(len, lines)) <= 80
 
 
 def test_the_page_marks_latency_as_noisy(tmp_path: Path) -> None:
     run = run_with(tmp_path, "penalty", "latency_ms")
     found = context(run)
     assert found["data"]["costs"] == [
-        {"key": "penalty", "label": "penalty", "bytes": False, "noisy": False},
-        {"key": "latency_ms", "label": "latency", "bytes": False, "noisy": True},
+        {"key": "penalty", "label": "penalty", "bytes": False, "noisy": False, "possible": [0.0, None]},
+        {"key": "latency_ms", "label": "latency", "bytes": False, "noisy": True, "possible": [0.0, None]},
     ]
     (card, *_) = found["cards"]
     assert [(one["name"], one["note"].endswith("noisy")) for one in card["further"]] == [("latency here, ms", True)]

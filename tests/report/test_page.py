@@ -64,7 +64,7 @@ def test_the_page_of_a_long_run_of_a_large_model_is_small_and_whole(tmp_path: Pa
 
 def test_names_are_text(tmp_path: Path) -> None:
     reader = read(page_of(made.made_run(tmp_path)))
-    assert len(reader.scripts) == 3
+    assert len(reader.scripts) == 5
     data = json.loads(reader.scripts[0])
     assert data["nodes"][0][1] == made.HOSTILE
     titles = [attrs.get("title") for _, attrs in reader.tags]
@@ -141,6 +141,20 @@ def test_strips_without_the_models_files(tmp_path: Path, reason: str | None, fal
     strip = page_nodes.strips(run, page_nodes.node_rows(run))[0]
     kinds = [part["kind"] for part in strip["runs"] for _ in range(part["length"])]
     assert kinds == ["integer", kind, *["integer"] * 10]
+
+
+@pytest.mark.parametrize(("reason", "kind"), [(None, "int16"), ("it stays int8", "integer")])
+def test_16_bit_nodes_are_drawn_and_the_legend_has_them_where_there_are_any(
+    tmp_path: Path, reason: str | None, kind: str
+) -> None:
+    run = made.made_run(tmp_path)
+    assert "int16" not in context(run)["kinds"]
+    name = "block_0/node_1/Relu;block_0/node_1/BiasAdd"
+    run.trials["recipe"] = json.dumps({"int16_nodes": [name]})
+    run.trials["fallbacks"] = json.dumps({name: reason} if reason else {})
+    found = context(run)
+    assert [part["kind"] for part in found["strips"][0]["runs"]][:2] == ["integer", kind][: 2 if reason is None else 1]
+    assert ("int16" in found["kinds"]) is (reason is None)
 
 
 def test_hypervolume_never_falls_and_ends_at_its_whole(tmp_path: Path) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import made_run as made
 import numpy as np
 import pytest
+from opened_page import open_page
 
 from autoselect.report.page.page import write_page
 from autoselect.runs.run import Run
@@ -20,31 +18,7 @@ from autoselect.runs.run import Run
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-NEEDED = "AUTOSELECT_NEEDS_BROWSER"
-"""Where this is set, as in CI, a missing browser is a failure."""
 NODES = 12
-
-
-def _missing(reason: str) -> None:
-    text = f"{reason} Install it with `apt-get install chromium` and `pip install playwright`."
-    if os.environ.get(NEEDED):
-        pytest.fail(f"{NEEDED} is set, but {text}")
-    pytest.skip(text)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        _missing("Playwright is not installed.")
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None:
-        _missing("no Chromium was found.")
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")
@@ -77,14 +51,6 @@ def page(window: tuple[Page, list[str]], path: Path) -> Iterator[Page]:
     yield opened
     assert told == []
     opened.emulate_media(media="screen", color_scheme="light")
-
-
-def open_page(page: Page, path: Path) -> float:
-    """Open the page; seconds until it can be used."""
-    begun = time.monotonic()
-    page.goto(path.as_uri())
-    page.wait_for_selector("html[data-ready]", state="attached")
-    return time.monotonic() - begun
 
 
 def cells(page: Page, heading: str) -> list[str]:
@@ -132,11 +98,16 @@ def test_the_front_is_in_the_table_and_in_the_chart(page: Page, run: Run) -> Non
     assert sorted(text.split()[0] for text in cells(page, "model")) == sorted(run.front["id"])
     drawn = traces(page)
     assert drawn["front"]["x"] == pytest.approx([*run.trials[run.trials["id"].isin(run.front["id"])]["penalty"]])
-    complete = (run.trials["state"] == "complete").sum()
-    assert len(drawn["trial"]["x"]) == complete - len(run.front)
     assert len(drawn["baseline"]["x"]) == 3
+    # Scores on the search samples are shown where somebody asks for all trials, and are said to be that.
+    assert len(drawn["trial"]["x"]) == 0
     page.locator("label:has(input[value=all])").click()
     assert page.locator("#table tbody tr").count() == len(run.trials)
+    complete = (run.trials["state"] == "complete").sum()
+    assert len(traces(page)["trial"]["x"]) == complete - len(run.front)
+    assert "other trials, by their scores on the search samples" in page.inner_text("#legend")
+    searched = [f"{100 * score:.1f} %" for score in run.trials["accuracy"] if score == score]
+    assert [text for text in cells(page, "accuracy, search") if text != "–"] == searched
 
 
 def test_axes_are_chosen_and_never_equal(page: Page, run: Run) -> None:
@@ -147,7 +118,7 @@ def test_axes_are_chosen_and_never_equal(page: Page, run: Run) -> None:
     assert max(traces(page)["front"]["x"]) == pytest.approx(100 * run.front["heldout_accuracy"].max())
 
 
-@pytest.mark.parametrize("heading", ["accuracy", "drop", "size", "penalty", "segments", "nodes out", "held out"])
+@pytest.mark.parametrize("heading", ["accuracy", "95 % interval", "drop", "size", "penalty", "segments", "nodes out"])
 def test_a_heading_sorts_both_ways(page: Page, heading: str) -> None:
     button = page.locator("#table thead button", has_text=re.compile(f"^{heading}"))
     cell = page.locator("#table thead th", has_text=re.compile(f"^{heading}"))
@@ -164,8 +135,8 @@ def test_missing_scores_are_last_whichever_way(page: Page) -> None:
     page.locator("label:has(input[value=all])").click()
     for _ in range(2):
         page.locator("#table thead button", has_text="penalty").click()
-        page.locator("#table thead button", has_text="accuracy").click()
-        texts = cells(page, "accuracy")
+        page.locator("#table thead button", has_text="accuracy, search").click()
+        texts = cells(page, "accuracy, search")
         assert texts[-1] == "–"
         assert "–" not in texts[: len(texts) - texts.count("–")]
 

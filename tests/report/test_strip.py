@@ -8,7 +8,7 @@ from autoselect.domain.graph import OpKind
 from autoselect.domain.looks import LOOKS
 from autoselect.report.tables.strip import strip_legend, strip_rows
 
-LETTERS = {"i": "integer", "h": "hybrid", "f": "float", "b": "boundary", "n": "neutral"}
+LETTERS = {"i": "integer", "w": "int16", "h": "hybrid", "f": "float", "b": "boundary", "n": "neutral"}
 
 
 def kinds(letters: str) -> list[str]:
@@ -20,7 +20,7 @@ def kinds(letters: str) -> list[str]:
     [
         pytest.param("", 80, (), id="no ops"),
         pytest.param("i", 80, ("0 -",), id="one op"),
-        pytest.param("biifhnib", 80, ("0 |--Fh.-|",), id="every kind"),
+        pytest.param("biifhwnib", 80, ("0 |--Fh=.-|",), id="every kind"),
         pytest.param("iiiff", 5, ("0 ---", "3 FF"), id="less room than ten ops"),
         pytest.param("if", 1, ("0 -", "1 F"), id="no room at all"),
         pytest.param("i" * 10 + "f", 13, (" 0 " + "-" * 10, "10 F"), id="exactly full"),
@@ -37,8 +37,8 @@ def test_rows(letters: str, width: int, expected: tuple[str, ...]) -> None:
         pytest.param("", "", id="no ops"),
         pytest.param("iii", "- 3 integer", id="one kind"),
         pytest.param(
-            "biifhnib",
-            "- 3 integer   h 1 hybrid   F 1 float   | 2 conversion   . 1 shapes and indices",
+            "biifhwnib",
+            "- 3 integer   = 1 16-bit integer   h 1 hybrid   F 1 float   | 2 conversion   . 1 shapes and indices",
             id="every kind",
         ),
     ],

@@ -57,6 +57,15 @@ def measure(kinds: str, macs: list[int] | None = None, sizes: list[int] | None =
     return fragmentation(chain(kinds, macs, sizes), BUNDLED)
 
 
+def test_16_bit_ops_are_integers_and_cost_points_of_their_own() -> None:
+    plain = chain("iiii", macs=[10, 20, 30, 40])
+    ops = tuple(replace(op, kind=OpKind.INT16) if op.macs in (20, 40) else op for op in plain.ops)
+    found = fragmentation(replace(plain, ops=ops), BUNDLED)
+    assert (found.segments, found.float_ops, found.float_macs_share) == (1, 0, 0.0)
+    assert found.penalty == pytest.approx(4.0 * 0.6 + 4.0 * 2 / 4)
+    assert fragmentation(plain, BUNDLED).penalty == 0.0
+
+
 def test_the_bundled_weights_are_those_written_here() -> None:
     assert read_target().shares == BUNDLED
 

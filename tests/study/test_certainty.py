@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from autoselect.runs.records import Heldout, Scores, TrialRecord
 from autoselect.scoring.paired import PairedDrop
 from autoselect.study.finishing import certainty, front_members, verdict
 from autoselect.study.references import Reference
+from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.yardstick import Yardstick
 
 YARDSTICK = Yardstick(
@@ -204,29 +206,37 @@ HELDOUT = {
 }
 
 
-def told(confidence: certainty.Confidence | None, heldout: dict[str, Heldout], **known: Any) -> str:
+def told(
+    confidence: certainty.Confidence | None,
+    heldout: dict[str, Heldout],
+    *,
+    references: Sequence[Reference] = (FLOAT, FIQ),
+    feasible: bool = True,
+    **known: Any,
+) -> str:
     return verdict.sentences(
         verdict.Findings(
             metric="accuracy",
             yardstick=YARDSTICK,
-            references=[FLOAT, FIQ],
+            references=references,
             picks={}
             if confidence is None
             else {"recommended": scored("a" * 4, 0.002, float_ops=5, segments=2, **known)},
             confidence=confidence,
             heldout=heldout,
             samples=250,
-            feasible=True,
+            feasible=feasible,
         )
     )
 
 
 def test_the_verdict_goes_by_held_out_scores_where_there_are_any() -> None:
     assert told(SURE, HELDOUT) == (
-        "Recommended is aaaaaaaaaa: on the held-out samples it loses 0.3 points (95 % interval: "
-        "-0.5 to 1.1 points), with 5 float ops in 2 segments. The float model scores 92.0 % accuracy, the all-integer "
-        "model loses 17.0 points. With 95 % confidence it loses at most 0.8 points; allowed is 1.0 point. "
-        "Resamples of the search samples recommend the same model in 83%."
+        "Recommended is aaaaaaaaaa: on the held-out samples it loses 0.3 points (95 % interval: 0.5 points gained to "
+        "1.1 points lost), with 5 float ops and 2 accelerator segments. The float model scores 92.0 % accuracy; the "
+        "all-integer model loses 17.0 points. By the search samples the recommended model loses at most 0.8 points "
+        "with 95 % confidence; the limit is 1.0 point. In 83 % of resamples of the search samples the same model is "
+        "recommended."
     )
     unseen = {k: v for k, v in HELDOUT.items() if k != "fiq"}
     assert told(SURE, unseen).startswith("Recommended is aaaaaaaaaa: on the search samples it loses 0.2 points, with")
@@ -234,16 +244,38 @@ def test_the_verdict_goes_by_held_out_scores_where_there_are_any() -> None:
 
 def test_the_verdict_says_what_the_samples_cannot_show() -> None:
     assert (
-        "By these 250 search samples no model is sure to lose less: the best loses at most 2.5 points; allowed is 1.0 "
-        "point. It comes closest. If it does lose less, about 1,100 samples would show it." in told(UNSURE, HELDOUT)
+        "The 250 search samples cannot show that any model keeps the limit: the best loses at most 2.5 points with "
+        "95 % confidence; the limit is 1.0 point. Of the models that come closest, the recommended one costs an "
+        "accelerator least. If it does keep the limit, about 1,100 samples would show it." in told(UNSURE, HELDOUT)
     )
     assert "no interval is known" in told(BLIND, HELDOUT)
     assert told(None, {}) == "No candidate was scored."
 
 
+def test_a_run_without_a_passing_model_says_so_first() -> None:
+    found = told(UNSURE, HELDOUT, feasible=False)
+    assert found.startswith(
+        "No candidate meets all limits. Of those that come closest, aaaaaaaaaa is recommended: on the"
+    )
+
+
+def test_of_repairs_that_harm_the_all_integer_model_it_is_said_what_they_are_for() -> None:
+    worse = Heldout(score=0.6, low=0.5, high=0.7, drop=0.32)
+    repaired = Reference(name=REPAIRED, sha256="repaired", metric=0.6, size_bytes=250, penalty=0.0)
+    found = told(SURE, {**HELDOUT, "repaired": worse}, references=[FLOAT, FIQ, repaired])
+    assert "the all-integer model loses 17.0 points; with the repairs, which are " in found
+    assert "it loses 32.0 points." in found
+
+
+def test_an_integer_model_in_which_ops_stay_float_is_not_called_all_integer() -> None:
+    found = told(SURE, HELDOUT, references=[FLOAT, replace(FIQ, quantities={"float_ops": 1.0})])
+    assert "the integer model with 1 float op loses 17.0 points" in found
+    assert "all-integer" not in found
+
+
 def test_a_model_that_runs_nothing_on_the_accelerator_is_said_to() -> None:
-    assert "On an integer-only accelerator nothing of `recommended` runs." in told(SURE, HELDOUT, float_macs_share=1.0)
-    assert "accelerator" not in told(SURE, HELDOUT, float_macs_share=0.9)
+    assert "An integer-only accelerator gains nothing from `recommended`." in told(SURE, HELDOUT, float_macs_share=1.0)
+    assert "gains nothing" not in told(SURE, HELDOUT, float_macs_share=0.9)
 
 
 @pytest.mark.parametrize(("drop", "sqnr_db", "warned"), [(0.0, 12.0, True), (0.0, 30.0, False), (0.1, 12.0, False)])

@@ -86,7 +86,7 @@ def case(root: Path, *, search: bool = True, layers: LayerTable | None = None) -
     )
 
 
-BIAS, BOTH = ("bias",), ("bias", "equalization")
+BIAS, BOTH, ROUNDING = ("bias",), ("bias", "equalization"), "rounding-gptq"
 ROWS = {
     "nothing helps": ({}, ()),
     "each does harm and both together help": ({BIAS: 1.5, ("equalization",): 2.0, BOTH: 0.1}, BOTH),
@@ -101,6 +101,9 @@ ROWS = {
     "what is not known is left": ({BIAS: math.nan, ("ranges-observed",): 0.5}, ("ranges-observed",)),
     "a perfect model needs none": ({(): 0.0, BIAS: 0.0}, ()),
     "most samples count, not the worst": ({BIAS: [0.5, 0.5, 3.0], (): [1.0, 1.0, 1.0]}, BIAS),
+    "rounding beside what helped": ({BIAS: 0.5, (*BIAS, ROUNDING): 0.3}, (*BIAS, ROUNDING)),
+    "rounding alone, and then biases": ({(ROUNDING,): 0.5, (*BIAS, ROUNDING): 0.3}, (*BIAS, ROUNDING)),
+    "rounding that hardly helps": ({BIAS: 0.5, (*BIAS, ROUNDING): 0.49}, BIAS),
     "with other ranges it helps after all": (
         {BIAS: 0.97, ("ranges-mse",): 0.5, ("bias", "ranges-mse"): 0.3},
         ("bias", "ranges-mse"),
@@ -172,6 +175,11 @@ JUDGES = {
         MSE,
     ),
     "the score falls near float only": ({MSE: 0.5}, {("bad", "mild", "worst", *MSE): -0.1}, ()),
+    "rounding lowers the score of one that leaves nodes out": (
+        {BIAS: 0.5, (*BIAS, ROUNDING): 0.3},
+        {("bad", "worst", *BIAS, ROUNDING): -0.1},
+        BIAS,
+    ),
     "one cannot be scored": ({MSE: 0.5}, {("bad", "worst", *MSE): TrialError("died")}, ()),
     "one cannot be scored either way": (
         {MSE: 0.5},

@@ -11,7 +11,7 @@ A *slot* is a value in one form: as the float model has it, or quantized with on
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor
 from autoselect.domain.recipe import Fallback
@@ -31,7 +31,7 @@ class Part:
     """One op in one form.
 
     Attributes:
-        source: Which whole build has it: ``float``, ``hybrid`` or ``integer``.
+        source: Which whole build has it: ``float``, ``hybrid``, ``integer`` or ``int16``.
         position: Its place there.
         reads: The slots that it reads; ``~value`` for a value that it takes in whatever form there is.
         writes: The slots that it writes.
@@ -67,6 +67,7 @@ class Choice:
         hybrid: With int8 weights and float activations; None where that has no kernel.
         is_root: True for an op that has an effect beside its outputs.
         values: The values that it writes.
+        int16: With 16-bit activations; None where that has no form.
     """
 
     integer: Part
@@ -74,6 +75,7 @@ class Choice:
     hybrid: Part | None
     is_root: bool
     values: tuple[int, ...]
+    int16: Part | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +84,8 @@ class Plan:
 
     Attributes:
         size_bytes: Size of the file that they make.
-        kinds: What becomes of each node, in graph order: ``integer``, ``hybrid`` or ``float``; ``folded`` for one whose
-            output nobody reads.
+        kinds: What becomes of each node, in graph order: ``integer``, ``int16``, ``hybrid`` or ``float``; ``folded``
+            for one whose output nobody reads.
         graph: The graph without its constants. Its tensors are all slots of the blueprint, its ops those of ``steps``.
         steps: The ops in order of execution.
         own: For each value the slot that is computed; the others are converted from it.
@@ -118,6 +120,8 @@ class Blueprint:
             converted from another conversion's result comes after it.
         frame: What all candidates have.
         item_bytes: For each bit of a cost's items the bytes.
+        no_int16: Why nodes have no 16-bit form, by position among the nodes; of a blueprint that was read with the
+            16-bit build. The others have none either where it was read without.
     """
 
     nodes: tuple[int, ...]
@@ -133,14 +137,28 @@ class Blueprint:
     conversions: Mapping[int, tuple[Conversion, ...]]
     frame: Cost
     item_bytes: tuple[int, ...]
+    no_int16: Mapping[int, str] = field(default_factory=dict)
 
-    def plan(self, denied: Collection[int], fallback: Fallback = "drq", in_float: Collection[int] = ()) -> Plan:
+    @property
+    def int16_nodes(self) -> tuple[int, ...]:
+        """Positions of the nodes that have a 16-bit form."""
+        return tuple(i for i, place in enumerate(self.place_of) if self.choices[place].int16 is not None)
+
+    def plan(
+        self,
+        denied: Collection[int],
+        fallback: Fallback = "drq",
+        in_float: Collection[int] = (),
+        in_int16: Collection[int] = (),
+    ) -> Plan:
         """Plan one candidate.
 
         Args:
             denied: Positions among the nodes, in graph order, of those that the recipe denylists.
             fallback: As in the recipe.
             in_float: Positions of those that stay float whatever the fallback.
+            in_int16: Positions of those with 16-bit activations, none of them denied; integer where there is no such
+                form.
         """
         chosen = [choice.integer for choice in self.choices]
         for position in denied:
@@ -149,6 +167,9 @@ class Blueprint:
             is_hybrid = fallback == "drq" and position not in in_float and choice.hybrid is not None
             part = choice.hybrid if is_hybrid else choice.left_out
             chosen[place] = choice.integer if part is None else part
+        for position in in_int16:
+            place = self.place_of[position]
+            chosen[place] = self.choices[place].int16 or chosen[place]
         own = self._own_slots(chosen)
         needed, live = self._needed(chosen, own)
         return self._put_together(chosen, own, needed, live)

@@ -17,7 +17,7 @@ from autoselect.quantize.building.blueprint import Blueprint, Plan
 from autoselect.quantize.building.left_out import LeftOut, left_out
 from autoselect.quantize.building.parts import Stock, read_parts
 from autoselect.quantize.building.stitch import stitch
-from autoselect.quantize.building.wholes import Wholes, whole_builds
+from autoselect.quantize.building.wholes import Wholes, whole_builds, with_int16
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.repairing.built import Built, Shift
 from autoselect.quantize.repairing.repairs import RepairKit
@@ -45,8 +45,9 @@ class Candidate:
         content: Bytes of the ``.tflite`` file.
         sha256: Of ``content``, hex.
         graph: The model as a graph.
-        kinds: What became of each node: by node name, ``integer``, ``hybrid`` or ``float``.
-        fallbacks: For each denylisted node that is not what the recipe's fallback says, why.
+        kinds: What became of each node: by node name, ``integer``, ``int16``, ``hybrid`` or ``float``.
+        fallbacks: For each denylisted node that is not what the recipe's fallback says, and each 16-bit node that is
+            not that, why.
         places: Where each op of the float model is in ``graph``.
         shifts: What bias correction found, by node name; of every node where the recipe has it, else of none.
         skipped: Why another of the recipe's repairs left a node alone that it is there for: by node name, then by
@@ -90,7 +91,7 @@ class Builder:
             sha256=hashlib.sha256(content).hexdigest(),
             graph=reader.read_graph(model),
             kinds=kinds,
-            fallbacks=_fallbacks(chosen, kinds, wholes),
+            fallbacks=_fallbacks(chosen, kinds, wholes) | self._not_int16(chosen, blueprint, kinds),
             places=plan.places,
             shifts=self._shifts(kinds, wholes, built.shifts) if corrects_biases(recipe) else {},
             skipped={node.name: _skipped(node.index, wholes.of(kinds[node.name])) for node in self._nodes},
@@ -107,27 +108,43 @@ class Builder:
 
     def _plan(self, blueprint: Blueprint, chosen: LeftOut) -> Plan:
         denied = [place for place, node in enumerate(self._nodes) if node.index in chosen.nodes]
-        return blueprint.plan(denied, in_float=[i for i in denied if self._nodes[i].name in chosen.in_float])
+        in_float = [i for i in denied if self._nodes[i].name in chosen.in_float]
+        return blueprint.plan(denied, in_float=in_float, in_int16=self._in_int16(chosen))
 
-    def blueprint(self, recipe: Recipe) -> Blueprint:
+    def _in_int16(self, chosen: LeftOut) -> list[int]:
+        return [i for i, node in enumerate(self._nodes) if node.name in chosen.recipe.int16_nodes]
+
+    def _not_int16(self, chosen: LeftOut, blueprint: Blueprint, kinds: Mapping[str, str]) -> dict[str, str]:
+        """Why 16-bit nodes are not, where the recipe wants them so."""
+        names = {i: self._nodes[i].name for i in self._in_int16(chosen) if i in blueprint.no_int16}
+        return {name: blueprint.no_int16[i] for i, name in names.items() if kinds[name] != "folded"}
+
+    def blueprint(self, recipe: Recipe, *, int16: bool = False) -> Blueprint:
         """What the candidates of a recipe's granularity, interface and repairs are put together from.
 
         Biases that are corrected in sequence take as many bytes as those that are corrected one by one, so that these
         are taken for them.
 
+        Args:
+            recipe: One of these candidates'.
+            int16: Whether nodes may have 16-bit activations, even if this recipe has none. What has none is planned the
+                same with and without.
+
         Raises:
             BuildError: If the quantizer refuses the model.
         """
         alike = tuple("bias" if name == "bias-sequential" else name for name in recipe.repairs)
-        return self._pieces(replace(recipe, repairs=tuple(sorted(alike))))[0]
+        return self._pieces(replace(recipe, repairs=tuple(sorted(alike))), int16=int16)[0]
 
-    def _whole_builds(self, recipe: Recipe) -> Wholes:
-        return whole_builds(self._kit, Recipe(per_channel=recipe.per_channel, repairs=recipe.repairs))
+    def _whole_builds(self, recipe: Recipe, *, int16: bool = False) -> Wholes:
+        make = with_int16 if int16 or recipe.int16_nodes else whole_builds
+        return make(self._kit, Recipe(per_channel=recipe.per_channel, repairs=recipe.repairs))
 
-    def _pieces(self, recipe: Recipe) -> tuple[Blueprint, Stock]:
+    def _pieces(self, recipe: Recipe, *, int16: bool = False) -> tuple[Blueprint, Stock]:
+        int16 = int16 or bool(recipe.int16_nodes)
         key = Recipe(per_channel=recipe.per_channel, repairs=recipe.repairs, io_type=recipe.io_type)
-        make = partial(read_parts, self._whole_builds(key), self._nodes, key.io_type)
-        return self._kit.remember(("parts", self._nodes, key), make)
+        make = partial(read_parts, self._whole_builds(key, int16=int16), self._nodes, key.io_type)
+        return self._kit.remember(("parts", int16, self._nodes, key), make)
 
     def _shifts(self, kinds: Mapping[str, str], wholes: Wholes, of_candidate: Mapping[int, Shift]) -> dict[str, Shift]:
         """What bias correction found at each node, or why there is nothing."""

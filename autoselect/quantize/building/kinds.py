@@ -9,7 +9,7 @@ from autoselect.quantize.building.left_out import LeftOut
 
 
 def node_kinds(chosen: LeftOut, nodes: Sequence[Node], fallbacks: Mapping[str, str]) -> dict[str, str]:
-    """Say of each node whether it is ``integer``, ``hybrid`` or ``float``.
+    """Say of each node whether it is ``integer``, ``int16``, ``hybrid`` or ``float``.
 
     Args:
         chosen: Of the candidate's recipe.

@@ -9,12 +9,16 @@ from collections.abc import Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-from autoselect.domain.graph import Op, OpKind
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.domain.graph import IN_INTEGERS, Op, OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import IoType
 from autoselect.errors import BuildError
 from autoselect.quantize.building.blueprint import Blueprint, Choice, Conversion, Cost, Part
+from autoselect.quantize.building.book import Book
 from autoselect.quantize.building.conversions import conversion_footprint, sorted_chain
+from autoselect.quantize.building.int16 import why_not
 from autoselect.quantize.building.slots import Slots
 from autoselect.quantize.building.wholes import Wholes
 from autoselect.quantize.repairing.built import Built
@@ -64,7 +68,7 @@ class Stock:
 def is_node(float_op: Op, integer_op: Op) -> bool:
     """Whether an op is computed with float numbers in the float model and with integers in the integer build."""
     is_float = float_op.kind in (OpKind.FLOAT, OpKind.HYBRID)
-    return is_float and integer_op.kind is OpKind.INTEGER and float_op.op_type not in fb.CONTROL_FLOW
+    return is_float and integer_op.kind in IN_INTEGERS and float_op.op_type not in fb.CONTROL_FLOW
 
 
 def read_parts(wholes: Wholes, nodes: Sequence[Node], io_type: IoType = "float32") -> tuple[Blueprint, Stock]:
@@ -81,34 +85,6 @@ def read_parts(wholes: Wholes, nodes: Sequence[Node], io_type: IoType = "float32
     return _Reader(wholes, nodes, io_type).read()
 
 
-class _Book:
-    """Tells items that several parts share, which get a bit, from those that only one part needs."""
-
-    def __init__(self) -> None:
-        self._owners: dict[Hashable, set[Hashable]] = {}
-        self._bits: dict[Hashable, tuple[int, int]] = {}
-
-    def add(self, owner: Hashable, footprint: fp.Footprint) -> None:
-        """Note what a part needs; two parts of one owner are never in one file."""
-        for item in footprint.items:
-            self._owners.setdefault(item, set()).add(owner)
-
-    def cost(self, owner: Hashable, footprint: fp.Footprint) -> Cost:
-        """The footprint with what is always there, or this part's alone, counted in."""
-        own, mask = footprint.own, 0
-        for item, size in footprint.items.items():
-            owners = self._owners[item]
-            if owners == {owner} or owner == "frame":
-                own += size
-            elif "frame" not in owners:
-                mask |= 1 << self._bits.setdefault(item, (len(self._bits), size))[0]
-        return Cost(own, mask)
-
-    def item_bytes(self) -> tuple[int, ...]:
-        """Bytes of each item with a bit."""
-        return tuple(size for _, size in self._bits.values())
-
-
 @dataclass(frozen=True, slots=True)
 class _Draft:
     """A part before the shared items are known."""
@@ -121,16 +97,17 @@ class _Draft:
 class _Reader:
     def __init__(self, wholes: Wholes, nodes: Sequence[Node], io_type: IoType) -> None:
         self._wholes, self._nodes = wholes, nodes
+        self._sources = {"float": wholes.in_float, "hybrid": wholes.hybrid, "integer": wholes.integer}
+        if wholes.int16 is not None:
+            self._sources["int16"] = wholes.int16
         self._slots = Slots(wholes, io_type)
-        self._book = _Book()
+        self._book = Book()
         self._pieces: dict[tuple[str, int], Piece] = {}
         self._constants: list[tuple[fb.Tensor, fb.Buffer]] = []
         self._constant_at: dict[Hashable, int] = {}
         self._constant_footprints: dict[int, fp.Footprint] = {}
-        self._graphs = {
-            name: reader.read_graph(whole.model)
-            for name, whole in (("float", wholes.in_float), ("hybrid", wholes.hybrid), ("integer", wholes.integer))
-        }
+        self._graphs = {name: reader.read_graph(whole.model) for name, whole in self._sources.items()}
+        self._no_int16: dict[int, str] = {}
 
     def read(self) -> tuple[Blueprint, Stock]:
         slots = self._slots
@@ -169,6 +146,7 @@ class _Reader:
             conversions=self._conversions(costs),
             frame=self._book.cost("frame", frame),
             item_bytes=self._book.item_bytes(),
+            no_int16={i: self._no_int16[n.index] for i, n in enumerate(self._nodes) if n.index in self._no_int16},
         )
         stock = Stock(
             frame=frame_model,
@@ -196,6 +174,8 @@ class _Reader:
                 forms["float"] = self._draft(index, "float", index)
             if index in node_at and index not in self._wholes.hybrid.kept_float:
                 forms["hybrid"] = self._draft(index, "hybrid", index)
+            if index in node_at:
+                self._add_int16(index, op.op_type, forms)
             raw = self._wholes.in_float.model.subgraphs[0].operators[index]
             values = tuple(self._slots.value_of[self._slots.of_float[int(t)]] for t in raw.outputs)
             found.append((index, forms, values))
@@ -204,9 +184,21 @@ class _Reader:
             found.append((-1, {"integer": draft}, tuple(self._slots.value_of[s] for s in draft.part.writes)))
         return found
 
+    def _add_int16(self, index: int, op_type: str, forms: dict[str, _Draft]) -> None:
+        """The form with 16-bit activations, or why there is none."""
+        whole = self._wholes.int16
+        reason = self._wholes.no_int16 if whole is None else why_not(whole, index, op_type, self._slots.of_int16)
+        if reason:
+            self._no_int16[index] = reason
+        elif whole is not None:
+            forms["int16"] = self._draft(index, "int16", whole.places[index])
+            for slot in forms["int16"].part.writes:
+                self._slots.values[self._slots.value_of[slot]].own.add(slot)
+
     def _draft(self, owner: Hashable, source: str, position: int) -> _Draft:
-        whole = {"float": self._wholes.in_float, "hybrid": self._wholes.hybrid, "integer": self._wholes.integer}[source]
-        of = self._slots.of_integer if source == "integer" else self._slots.of_float
+        whole = self._sources[source]
+        slots = self._slots
+        of = {"integer": slots.of_integer, "int16": slots.of_int16}.get(source, slots.of_float)
         model, op = whole.model, whole.model.subgraphs[0].operators[position]
         op_type = fb.op_type(model, op)
         parts = [fp.op_footprint(model, op)]
@@ -254,6 +246,7 @@ class _Reader:
             integer=first,
             left_out=parts["float"] if is_node else None,
             hybrid=parts.get("hybrid"),
+            int16=parts.get("int16"),
             is_root=not values,
             values=values,
         )
@@ -286,9 +279,11 @@ class _Reader:
     def _conversion(self, source: int, result: int, cost: Cost) -> Conversion:
         tensors = self._slots.tensors
         from_float, to_float = (fb.scales(tensors[slot]) == () for slot in (source, result))
+        is_wide = any(tensors[slot].type == schema.TensorType.INT16 for slot in (source, result))
+        in_integers = OpKind.INT16 if is_wide else OpKind.INTEGER
         record = Op(
             op_type="DEQUANTIZE" if to_float else "QUANTIZE",
-            kind=OpKind.BOUNDARY if from_float or to_float else OpKind.INTEGER,
+            kind=OpKind.BOUNDARY if from_float or to_float else in_integers,
             inputs=(source,),
             constants=(),
             outputs=(result,),

@@ -14,6 +14,7 @@ from autoselect.quantize.building.dynamic_range import make_hybrid
 from autoselect.quantize.repairing.bias import correct_biases, correct_biases_in_sequence
 from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.quantize.repairing.weight_rounding import round_weights
 from autoselect.quantize.repairing.weight_scales import reround_weights
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
@@ -46,8 +47,8 @@ def tidy(built: Built, _kit: RepairKit) -> None:
 
 
 FLOAT: tuple[Pass, ...] = (hide_unused_outputs, forget_calibration, name_constants)
-HYBRID: tuple[Pass, ...] = (*FLOAT, make_hybrid, reround_weights, correct_biases)
-INTEGER: tuple[Pass, ...] = (name_constants, reround_weights, correct_biases)
+HYBRID: tuple[Pass, ...] = (*FLOAT, make_hybrid, reround_weights, round_weights, correct_biases)
+INTEGER: tuple[Pass, ...] = (name_constants, reround_weights, round_weights, correct_biases)
 CANDIDATE: tuple[Pass, ...] = (correct_biases_in_sequence, tidy)
 
 

@@ -1,20 +1,24 @@
 """Proves of a model, before the first trial, that its candidates are what they are called.
 
-Put together from float ops alone, the model must be the float model; from integer ops alone, the all-integer model.
+Put together from float ops alone, the model must be the float model; from integer ops alone, the all-integer model;
+and, where 16-bit nodes are asked for, from 16-bit ops alone, the 16-bit model.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast, get_args
 
-from autoselect.domain.graph import OpKind
+from autoselect.domain.graph import IN_INTEGERS, OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import IoType, Recipe
+from autoselect.errors import BuildError
 from autoselect.quantize.building.build import Builder
-from autoselect.quantize.building.wholes import Wholes
+from autoselect.quantize.building.wholes import Wholes, runnable_int16_model
 from autoselect.quantize.preparing.normalise import Sample, same_outputs
+from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import reader
 
 PROOF_SAMPLES = 2
@@ -61,12 +65,46 @@ def remarks(
             f"With every node in integers, the outputs are not those of {_maker(is_given)} bit for bit "
             f"({len(samples)} samples). Scores of candidates hold for the files that autoselect writes."
         )
-    stuck = [op for op in floats.graph.ops if op.kind is OpKind.INTEGER]
+    stuck = [op for op in floats.graph.ops if op.kind in IN_INTEGERS]
     if stuck:
         found.append(
             f"{_counted([op.op_type for op in stuck])} cannot leave integers: the float model itself has no float form."
         )
     return (*found, *_never_integer(wholes, nodes, is_given=is_given))
+
+
+def int16_remarks(
+    builder: Builder, nodes: Sequence[Node], kit: RepairKit, *, samples: Sequence[Sample], per_channel: bool
+) -> tuple[str, ...]:
+    """Likewise of candidates with 16-bit nodes: with all of them so, the model must be TensorFlow's 16-bit build.
+
+    Args:
+        builder: Of the candidates.
+        nodes: In graph order.
+        kit: Of the calibrated model.
+        samples: Inputs by key; a few are enough.
+        per_channel: As in the recipes to come.
+
+    Raises:
+        BuildError, ScoreError: If a candidate cannot be built or run.
+    """
+    plain = Recipe(per_channel=per_channel)
+    blueprint = builder.blueprint(plain, int16=True)
+    chosen = frozenset(nodes[i].name for i in blueprint.int16_nodes)
+    others = frozenset(node.name for node in nodes) - chosen
+    if not chosen:
+        return (f"No node can have 16-bit activations: {next(iter(blueprint.no_int16.values()))}.",)
+    made = builder.build(replace(plain, denylisted_nodes=others, fallback="float", int16_nodes=chosen))
+    try:
+        whole = runnable_int16_model(kit, plain)
+    except BuildError as exc:
+        return (f"16-bit nodes are not proved: there is no 16-bit build of the whole model to compare with. {exc}.",)
+    if same_outputs(made.content, whole, samples):
+        return ()
+    return (
+        "With every node in 16 bits that can be, the outputs are not those of TensorFlow's 16-bit build bit for bit "
+        f"({len(samples)} samples). Scores of candidates hold for the files that autoselect writes.",
+    )
 
 
 def _maker(is_given: bool) -> str:

@@ -15,6 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.domain.recipe import IoType
 from autoselect.quantize import names
 from autoselect.quantize.building.wholes import Wholes, form_of
+from autoselect.quantize.repairing.built import Built
 from autoselect.tflite import flatbuffer as fb
 
 _SIGNED_TO_UNSIGNED = 128
@@ -27,7 +28,8 @@ class Value:
     Attributes:
         name: The float model's.
         slots: By form.
-        parents: By slot of an integer build, the slot that it is converted from there.
+        parents: By slot of the integer build, the slot that it is converted from there.
+        int16_parents: Likewise of the 16-bit build.
         own: The slots that ops write; of a model input the one that comes in.
         in_integer: The one of them that the integer build computes.
     """
@@ -35,6 +37,7 @@ class Value:
     name: str
     slots: dict[tuple[object, ...], int] = field(default_factory=dict)
     parents: dict[int, int] = field(default_factory=dict)
+    int16_parents: dict[int, int] = field(default_factory=dict)
     own: set[int] = field(default_factory=set)
     in_integer: int | None = None
 
@@ -49,6 +52,8 @@ class Slots:
         value_of: For each slot its value.
         of_float: For each activation of the float model its slot.
         of_integer: For each activation of the integer build its slot.
+        of_int16: For each activation of the 16-bit build, where there is one, its slot; but for those that only helpers
+            of that build compute.
         helpers: Places of the integer build's ops that are neither twins nor conversions.
         inputs: Slots.
         given: Slots that no op writes.
@@ -74,6 +79,10 @@ class Slots:
         constants = self._constant_outputs
         self.inputs, self.outputs = self._ends(io_type)
         self.given = [*dict.fromkeys([*self.inputs, *constants])]
+        # Last, so that what is without 16 bits has the numbers and names that it has without this build.
+        self.of_int16: dict[int, int] = {}
+        if wholes.int16 is not None:
+            self._read_int16(wholes.int16)
 
     def _read_float(self, key: names.NameMap) -> None:
         model = self._float.model
@@ -120,6 +129,23 @@ class Slots:
                 for tensor in map(int, op.outputs):
                     name = fb.tensor_name(graph.tensors[tensor])
                     self.of_integer[tensor] = self._new_value(name, graph.tensors[tensor])
+
+    def _read_int16(self, whole: Built) -> None:
+        graph, float_graph = whole.model.subgraphs[0], self._float.model.subgraphs[0]
+        for tensor, twin in zip(map(int, graph.inputs), map(int, float_graph.inputs), strict=True):
+            self.of_int16[tensor] = self.of_float[twin]
+        index_at = {place: index for index, place in whole.places.items()}
+        for place, op in enumerate(graph.operators):
+            if place in index_at:
+                twins = float_graph.operators[index_at[place]].outputs
+                for tensor, twin in zip(map(int, op.outputs), map(int, twins), strict=True):
+                    value = self.value_of[self.of_float[twin]]
+                    self.of_int16[tensor] = self.slot(value, graph.tensors[tensor])
+            elif fb.op_type(whole.model, op) in fb.CONVERSIONS and int(op.inputs[0]) in self.of_int16:
+                source, result = self.of_int16[int(op.inputs[0])], int(op.outputs[0])
+                value = self.value_of[source]
+                self.of_int16[result] = self.slot(value, graph.tensors[result])
+                self.values[value].int16_parents.setdefault(self.of_int16[result], source)
 
     def _converts(self, model: fb.Model, op: fb.Operator) -> bool:
         return fb.op_type(model, op) in fb.CONVERSIONS and int(op.inputs[0]) in self.of_integer
@@ -236,13 +262,25 @@ class Slots:
     def parent(self, own: int, slot: int) -> int:
         """What a slot is converted from where ``own`` is computed.
 
-        That is what the integer build converts it from, where that build computes the value so; else ``own`` itself.
+        That is what an integer build converts it from, where that build computes the value so; else ``own`` itself.
         """
         value = self.values[self.value_of[own]]
-        path = [slot]
-        while path[-1] in value.parents and path[-1] != own:
-            path.append(value.parents[path[-1]])
-        return path[1] if path[-1] == own and len(path) > 1 else own
+        for parents in (value.parents, value.int16_parents):
+            path = [slot]
+            while path[-1] in parents and path[-1] != own:
+                path.append(parents[path[-1]])
+            if path[-1] == own and len(path) > 1:
+                return path[1]
+        return self._between(own, slot)
+
+    def _between(self, own: int, slot: int) -> int:
+        """The slot itself; between 16 bits and unsigned 8 bits, where LiteRT has no kernel, the signed one."""
+        types = {self.tensors[one].type for one in (own, slot)}
+        if types == {schema.TensorType.INT16, schema.TensorType.UINT8}:
+            parents = self.values[self.value_of[own]].parents
+            signed = (s for pair in parents.items() if self._shifts(*pair[::-1]) or self._shifts(*pair) for s in pair)
+            return next((s for s in signed if self.tensors[s].type == schema.TensorType.INT8), own)
+        return own
 
     def names(self) -> tuple[list[str], list[str]]:
         """For each slot its name where an op writes it, and where it is converted.

@@ -1,4 +1,6 @@
-"""The whole builds of one calibrated model that candidates are put together from: all float, all hybrid, all integer.
+"""The whole builds of one calibrated model that candidates are put together from.
+
+All float, all hybrid, all integer; and, where 16-bit nodes are asked for, all with 16-bit activations.
 
 Knows how each is made and which op of one is which of the other; refuses to know how ops of several join.
 """
@@ -7,14 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
+from autoselect.errors import BuildError
 from autoselect.quantize import names
-from autoselect.quantize.building import passes
+from autoselect.quantize.building import int16, passes
 from autoselect.quantize.preparing import adoption, converter
 from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
@@ -31,21 +34,30 @@ class Wholes:
         in_float: The float model, without what calibration wrote into it.
         hybrid: The same with every op hybrid that can be.
         integer: What the quantizer makes of all of it, or what another one made of it.
+        int16: The same with 16-bit activations; None where nobody asks for such nodes, or there is none.
+        no_int16: Why there is none; empty where there is one, or nobody asks.
     """
 
     names: names.NameMap
     in_float: Built
     hybrid: Built
     integer: Built
+    int16: Built | None = None
+    no_int16: str = ""
 
     def of(self, kind: str) -> Built:
         """The one in which an op is that has become ``kind``."""
-        return {"integer": self.integer, "hybrid": self.hybrid}.get(kind, self.in_float)
+        return {"integer": self.integer, "hybrid": self.hybrid, "int16": self.int16}.get(kind) or self.in_float
 
 
 def whole_builds(kit: RepairKit, recipe: Recipe) -> Wholes:
     """What :func:`make_wholes` makes, made once for all builders of a model; not to be changed."""
     return kit.remember(("wholes", recipe), lambda: make_wholes(kit, recipe))
+
+
+def with_int16(kit: RepairKit, recipe: Recipe) -> Wholes:
+    """The same with the build of 16-bit activations, where there is one; as lasting."""
+    return kit.remember(("wholes, int16", recipe), lambda: _with_int16(kit, recipe))
 
 
 def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
@@ -57,17 +69,36 @@ def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
     """
     float_model = kit.float_model(recipe.repairs)
     same = {index: index for index in range(len(float_model.subgraphs[0].operators))}
-
-    def built(steps: Sequence[Pass], model: fb.Model, places: Mapping[int, int]) -> Built:
-        skipped = kit.skipped(recipe.repairs)
-        return passes.run(steps, Built(model=model, places=places, repairs=recipe.repairs, skipped=skipped), kit)
-
+    built = partial(_built, kit, recipe)
     return Wholes(
         names=kit.names,
         in_float=built(passes.FLOAT, editing.copied(float_model), same),
         hybrid=built(passes.HYBRID, editing.copied(float_model), same),
         integer=built(passes.INTEGER, *_integer(kit, recipe)),
     )
+
+
+def _built(kit: RepairKit, recipe: Recipe, steps: Sequence[Pass], model: fb.Model, places: Mapping[int, int]) -> Built:
+    skipped = kit.skipped(recipe.repairs)
+    return passes.run(steps, Built(model=model, places=places, repairs=recipe.repairs, skipped=skipped), kit)
+
+
+def _with_int16(kit: RepairKit, recipe: Recipe) -> Wholes:
+    wholes = whole_builds(kit, recipe)
+    try:
+        return replace(wholes, int16=_built(kit, recipe, passes.INTEGER, *_int16(kit, recipe)))
+    except BuildError as refused:
+        return replace(wholes, no_int16=str(refused))
+
+
+def _int16(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int]]:
+    """The 16-bit model, and for each op of the float model the place of its twin."""
+    float_model = kit.float_model(recipe.repairs)
+    model = fb.parse(int16_model(kit, replace(recipe, per_channel=True)))
+    places = _twins(model, float_model)
+    if not recipe.per_channel:
+        int16.take_weights(model, places, *_integer(kit, recipe), float_model)
+    return model, places
 
 
 def _integer(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int]]:
@@ -92,11 +123,49 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
     calibrated = kit.calibrated(recipe.repairs)
     if calibrated.integer is not None:
         return calibrated.integer
-    marks = f"{recipe.per_channel} {' '.join(before_quantizing(recipe.repairs))}"
-    name = f"integer_{hashlib.sha256(marks.encode()).hexdigest()[:12]}.tflite"
     plain = Recipe(per_channel=recipe.per_channel)
     made = partial(converter.quantize, calibrated.content, denylisted=(), recipe=plain)
-    return kit.keep(name, lambda: _with_own_outputs(made(), calibrated.names))
+    return kit.keep(_file_name("integer", recipe), lambda: _with_own_outputs(made(), calibrated.names))
+
+
+def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
+    """What TensorFlow makes of the whole model with 16-bit activations, under canonical names, once for all.
+
+    With one scale for all weights of an op it refuses DEPTHWISE_CONV_2D.
+
+    Args:
+        kit: Of the calibrated model.
+        recipe: For its granularity and its repairs that come before quantizing.
+
+    Raises:
+        BuildError: If the quantizer refuses the model, or another one made the integer model.
+    """
+    calibrated = kit.calibrated(recipe.repairs)
+    if calibrated.integer is not None:
+        raise BuildError("another quantizer made the integer model, and TensorFlow's would not have its weights")
+
+    def made() -> bytes:
+        content = int16.made_ready(calibrated.content)
+        content = converter.quantize_to_int16(content, per_channel=recipe.per_channel)
+        return _with_own_outputs(content, calibrated.names)
+
+    return kit.keep(_file_name("int16", recipe), made)
+
+
+def runnable_int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
+    """The same, to be run.
+
+    Raises:
+        BuildError: If the quantizer refuses the model, or is only given one in which some ops are of other types.
+    """
+    if int16.is_spoilt(kit.float_model(recipe.repairs)):
+        raise BuildError("TensorFlow's 16-bit quantizer, or LiteRT after it, refuses some of the model's ops")
+    return int16_model(kit, recipe)
+
+
+def _file_name(kind: str, recipe: Recipe) -> str:
+    marks = f"{recipe.per_channel} {' '.join(before_quantizing(recipe.repairs))}"
+    return f"{kind}_{hashlib.sha256(marks.encode()).hexdigest()[:12]}.tflite"
 
 
 def _with_own_outputs(content: bytes, key: names.NameMap) -> bytes:

@@ -73,6 +73,29 @@ def quantize(calibrated: bytes, *, denylisted: Sequence[str], recipe: Recipe, ve
         raise BuildError(f"TensorFlow's quantizer refuses the recipe: {first_line(exc)}") from exc
 
 
+def quantize_to_int16(calibrated: bytes, *, per_channel: bool) -> bytes:
+    """Quantize all of a calibrated model to 16-bit activations and int8 weights; what has no such form stays float.
+
+    This is what ``TFLiteConverter`` does for ``EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8``, with
+    TensorFlow's older quantizer: what the newer one makes of ``inference_type=int16`` LiteRT refuses.
+
+    Args:
+        calibrated: Bytes of the calibrated model.
+        per_channel: Whether weights have a scale for each output channel.
+
+    Raises:
+        BuildError: If the quantizer refuses the model.
+    """
+    from tensorflow.lite.python.optimize import calibrator
+
+    in_float, wide, bias = (np.dtype(kind).num for kind in (np.float32, np.int16, np.int64))
+    try:
+        quantizer = calibrator.Calibrator(calibrated)._calibrator
+        return bytes(quantizer.QuantizeModel(in_float, in_float, True, wide, bias, not per_channel, False))
+    except (ValueError, RuntimeError) as exc:
+        raise BuildError(f"TensorFlow's 16-bit quantizer refuses the model: {first_line(exc)}") from exc
+
+
 def import_tensorflow() -> None:
     """Warm a worker up, so that its first job does not wait for the import."""
     import tensorflow  # noqa: F401 - the import is the purpose

@@ -1,8 +1,8 @@
 """Bias correction: the shift of an op's mean output that the rounding of its weights causes goes into its bias.
 
 The method is that of Nagel et al. 2019 (arXiv:1906.04721, section 4.2) with measured means. An op costs as much after
-as before; what changes is the data of its bias. Integer ops have theirs in int32, hybrid ops in float32. The shift is
-that of the sum before a fused activation, so it is exact whatever the activation is.
+as before; what changes is the data of its bias. Integer ops have theirs in int32, with 16-bit activations in int64,
+hybrid ops in float32. The shift is that of the sum before a fused activation, so it is exact whatever that is.
 """
 
 from __future__ import annotations

@@ -19,19 +19,25 @@ Means = Mapping[int, np.ndarray]
 def taps_of(model: fb.Model, op: fb.Operator, mean: np.ndarray) -> np.ndarray:
     """The taps of a weighted op from the mean of its input over samples, in the input's shape."""
     tensors = model.subgraphs[0].tensors
-    name, options = fb.op_type(model, op), op.builtinOptions
+    name = fb.op_type(model, op)
     weights = fb.shape_of(tensors[op.inputs[1]])
     if name == "FULLY_CONNECTED":
         return mean_outputs.dense_taps(mean, weights[-1])
-    geometry = mean_outputs.Geometry(
+    compute = mean_outputs.transposed_taps if name == "TRANSPOSE_CONV" else mean_outputs.convolution_taps
+    return compute(mean, geometry_of(model, op))
+
+
+def geometry_of(model: fb.Model, op: fb.Operator) -> mean_outputs.Geometry:
+    """How the kernel of a convolution moves over its input."""
+    tensors, options = model.subgraphs[0].tensors, op.builtinOptions
+    weights, output = (fb.shape_of(tensors[i]) for i in (op.inputs[1], op.outputs[0]))
+    return mean_outputs.Geometry(
         kernel=(weights[1], weights[2]),
         strides=(int(options.strideH), int(options.strideW)),
         dilations=(int(getattr(options, "dilationHFactor", 1)), int(getattr(options, "dilationWFactor", 1))),
         same=options.padding == schema.Padding.SAME,
-        output=(fb.shape_of(tensors[op.outputs[0]])[1], fb.shape_of(tensors[op.outputs[0]])[2]),
+        output=(output[1], output[2]),
     )
-    compute = mean_outputs.transposed_taps if name == "TRANSPOSE_CONV" else mean_outputs.convolution_taps
-    return compute(mean, geometry)
 
 
 def measure_means(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> dict[int, np.ndarray]:
@@ -57,11 +63,11 @@ def measure_means(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -
     return {
         i: taps_of(model, op, means[inputs[i]])
         for i, op in chosen.items()
-        if _has_shapes(model, runner, (inputs[i], int(op.outputs[0])))
+        if has_shapes(model, runner, (inputs[i], int(op.outputs[0])))
     }
 
 
-def _has_shapes(model: fb.Model, runner: Runner, tensors: Iterable[int]) -> bool:
+def has_shapes(model: fb.Model, runner: Runner, tensors: Iterable[int]) -> bool:
     """Whether tensors came out in the shapes that the file gives them; it may leave some to the runtime."""
     return all(runner.tensor(i).shape == fb.shape_of(model.subgraphs[0].tensors[i]) for i in tensors)
 

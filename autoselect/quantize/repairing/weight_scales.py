@@ -9,7 +9,15 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.quantize.repairing.built import Built
 from autoselect.quantize.repairing.repairs import RepairKit
-from autoselect.quantize.repairing.weighted_ops import SkipError, known_scales, largest_bias, quantized_ops, weights_of
+from autoselect.quantize.repairing.weighted_ops import (
+    BIAS_DTYPES,
+    SkipError,
+    bias_type,
+    known_scales,
+    largest_bias,
+    quantized_ops,
+    weights_of,
+)
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
@@ -53,7 +61,7 @@ def _reround_op(model: fb.Model, op: fb.Operator, float_model: fb.Model, index: 
     graph = model.subgraphs[0]
     kind, values, _ = weights_of(model, op, float_model, index)
     source, tensor = graph.tensors[op.inputs[kind.activation]], graph.tensors[op.inputs[1]]
-    if source.type != schema.TensorType.INT8:
+    if source.type not in (schema.TensorType.INT8, schema.TensorType.INT16):
         raise SkipError("it is hybrid")
     if not np.isfinite(values).all():
         raise SkipError("a weight of it is not a finite number")
@@ -61,20 +69,22 @@ def _reround_op(model: fb.Model, op: fb.Operator, float_model: fb.Model, index: 
     levels, scales = rounded(values, known_scales(tensor), axis)
     if len(op.inputs) > kind.bias and op.inputs[kind.bias] >= 0:
         product = (np.float32(known_scales(source)[0]) * scales).astype(np.float32)
-        _rescale_bias(model, graph.tensors[op.inputs[kind.bias]], product, largest_bias(levels, kind.axis))
+        wanted = bias_type(source)
+        bias, largest = graph.tensors[op.inputs[kind.bias]], largest_bias(levels, kind.axis, wanted)
+        _rescale_bias(model, bias, wanted, product, largest)
     tensor.buffer = editing.add_buffer(model, levels)
     fb.parameters(tensor).scale = scales
 
 
-def _rescale_bias(model: fb.Model, tensor: fb.Tensor, scales: np.ndarray, largest: np.ndarray) -> None:
-    """Let a bias stand for the same values at other scales, in place."""
+def _rescale_bias(model: fb.Model, tensor: fb.Tensor, wanted: int, scales: np.ndarray, largest: np.ndarray) -> None:
+    """Let a bias of the wanted type stand for the same values at other scales, in place."""
     if not fb.is_constant(model, tensor):
         raise SkipError("its bias is not a constant of the file")
     old = fb.constant_values(model, tensor).astype(np.float64)
     moved = np.rint(old * (known_scales(tensor) / scales))
-    if tensor.type != schema.TensorType.INT32 or np.any(np.abs(moved) > np.maximum(largest, np.abs(old))):
-        raise SkipError("its bias does not fit int32 at other scales")
-    tensor.buffer = editing.add_buffer(model, moved.astype(np.int32))
+    if tensor.type != wanted or np.any(np.abs(moved) > np.maximum(largest, np.abs(old))):
+        raise SkipError(f"its bias does not fit {fb.TENSOR_DTYPES[wanted]} at other scales")
+    tensor.buffer = editing.add_buffer(model, moved.astype(BIAS_DTYPES[wanted]))
     fb.parameters(tensor).scale = scales
 
 

@@ -13,10 +13,13 @@ from autoselect.quantize.repairing import mean_outputs
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
-_INT32_TOP = 2**31 - 1
+_TOPS = {schema.TensorType.INT32: 2**31 - 1, schema.TensorType.INT64: 2**47 - 1}
+"""Largest sum that LiteRT's kernels scale to the output's steps, by type of the bias."""
 
-_WIDEST = 255
-"""Largest distance of an int8 level from a zero point."""
+_WIDEST = {schema.TensorType.INT32: 255, schema.TensorType.INT64: 2**15}
+"""Largest distance of an activation's level from a zero point, by type of the bias."""
+
+BIAS_DTYPES = {schema.TensorType.INT32: np.int32, schema.TensorType.INT64: np.int64}
 
 _BIASED_TRANSPOSE_CONV_VERSION = 3
 
@@ -73,9 +76,9 @@ def why_untouched(op_type: str, kind: str) -> str:
 
     Args:
         op_type: Of the float model's op.
-        kind: What became of it: ``integer``, ``hybrid``, ``float`` or ``folded``.
+        kind: What became of it: ``integer``, ``int16``, ``hybrid``, ``float`` or ``folded``.
     """
-    if kind not in ("integer", "hybrid"):
+    if kind not in ("integer", "int16", "hybrid"):
         return f"it is {kind}, so no weights of it are rounded"
     return f"{op_type} is no op whose bias is corrected" if op_type not in WEIGHTED else "its weights are not int8"
 
@@ -155,9 +158,11 @@ def add(model: fb.Model, op: fb.Operator, shift: np.ndarray) -> np.ndarray:
         raise SkipError("its bias has another length than its output channels")
     if tensor.type == schema.TensorType.FLOAT32:
         new, added = _float_bias(old, shift)
+    elif tensor.type != bias_type(graph.tensors[op.inputs[kind.activation]]):
+        raise SkipError(f"its bias is of type {fb.TENSOR_DTYPES[tensor.type]}")
     else:
         levels = fb.constant_values(model, graph.tensors[op.inputs[1]])
-        new, added = _levels(tensor, old, shift, largest_bias(levels, kind.axis))
+        new, added = _levels(tensor, old, shift, levels, kind.axis)
     if not has_bias and not new.any():
         return added
     tensor.buffer = editing.add_buffer(model, new)
@@ -175,31 +180,36 @@ def _float_bias(old: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _levels(
-    tensor: fb.Tensor, old: np.ndarray, shift: np.ndarray, largest: np.ndarray
+    tensor: fb.Tensor, old: np.ndarray, shift: np.ndarray, levels: np.ndarray, axis: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """An int32 bias with the shift; refused where it does not fit."""
-    if tensor.type != schema.TensorType.INT32:
-        raise SkipError(f"its bias is of type {fb.TENSOR_DTYPES[tensor.type]}")
+    """An int32 or int64 bias with the shift; refused where it does not fit."""
     scales = known_scales(tensor)
     steps = np.rint(shift / scales)
-    new = old + steps
+    new, largest = old + steps, largest_bias(levels, axis, tensor.type)
     if not np.isfinite(new).all() or np.any(np.abs(new) > np.maximum(largest, np.abs(old))):
-        raise SkipError("the corrected bias does not fit int32")
-    return new.astype(np.int32), steps * scales
+        raise SkipError(f"the corrected bias does not fit {fb.TENSOR_DTYPES[tensor.type]}")
+    return new.astype(BIAS_DTYPES[tensor.type]), steps * scales
 
 
-def largest_bias(levels: np.ndarray, axis: int) -> np.ndarray:
-    """The largest int32 bias beside which no sum of products overflows.
+def bias_type(source: fb.Tensor) -> int:
+    """Type of the bias of an integer op that reads this."""
+    is_wide: bool = source.type == schema.TensorType.INT16
+    return int(schema.TensorType.INT64 if is_wide else schema.TensorType.INT32)
+
+
+def largest_bias(levels: np.ndarray, axis: int, kind: int = schema.TensorType.INT32) -> np.ndarray:
+    """The largest bias beside which no sum of products overflows.
 
     Args:
         levels: Int8 weights.
         axis: Of the output channels.
+        kind: Type of the bias: int64 beside 16-bit activations, else int32.
 
     Returns:
         By output channel; negative where the products alone may overflow.
     """
     others = tuple(i for i in range(levels.ndim) if i != axis)
-    found: np.ndarray = _INT32_TOP - _WIDEST * np.abs(levels.astype(np.int64)).sum(axis=others)
+    found: np.ndarray = _TOPS[kind] - _WIDEST[kind] * np.abs(levels.astype(np.int64)).sum(axis=others)
     return found
 
 
@@ -213,7 +223,7 @@ def _new_bias(model: fb.Model, op: fb.Operator, kind: Weighted, channels: int) -
     if source.type == schema.TensorType.FLOAT32:
         tensor.type = schema.TensorType.FLOAT32
         return tensor
-    tensor.type = schema.TensorType.INT32
+    tensor.type = bias_type(source)
     tensor.quantization = editing.symmetric((known_scales(source)[0] * known_scales(weights)).astype(np.float32))
     return tensor
 

@@ -75,6 +75,8 @@ def _panel(figure: Figure, top: float, height: float) -> Axes:
 def _draw_strip(axes: Axes, kinds: Sequence[str], per_row: int, rows: int) -> None:
     """Draw one op a cell, the first row on top."""
     for kind, look in LOOKS.items():
+        if kind not in kinds:
+            continue
         places = [(i % per_row, i // per_row) for i, found in enumerate(kinds) if found == kind]
         cells = [Rectangle((x, y + (1 - _CELL_HEIGHT) / 2), 1.0, _CELL_HEIGHT) for x, y in places]
         axes.add_collection(PatchCollection(cells, facecolor=look.colour, edgecolor="white", linewidth=0.8, gid=kind))

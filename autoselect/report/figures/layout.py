@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -18,13 +19,20 @@ _MARKER_RADIUS = 4.5
 _LABEL_GAP = 4.0
 
 
-def view(core: Sequence[float], extra: Iterable[float], *, reach: float) -> tuple[float, float]:
+def view(
+    core: Sequence[float],
+    extra: Iterable[float],
+    *,
+    reach: float,
+    within: tuple[float, float] = (-math.inf, math.inf),
+) -> tuple[float, float]:
     """Limits of an axis that show all core values, and the extra ones that lie near them.
 
     Args:
         core: Values that must be seen; if empty, all extra values are core.
         extra: Values that are seen if they lie within ``reach`` spans of the core.
         reach: How far the view may grow beyond the core on either side, in spans of the core.
+        within: What is possible: the axis shows no more.
 
     Returns:
         Low and high with a margin, low < high.
@@ -36,7 +44,7 @@ def view(core: Sequence[float], extra: Iterable[float], *, reach: float) -> tupl
     near = [v for v in others if not span or low - reach * span <= v <= high + reach * span]
     low, high = min([low, *near]), max([high, *near])
     margin = 0.08 * (high - low) or 0.08 * abs(high) or 1.0
-    return low - margin, high + margin
+    return max(low - margin, within[0]), min(high + margin, within[1])
 
 
 def name_point(

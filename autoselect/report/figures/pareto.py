@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from autoselect.domain.quantities import BY_COLUMN
+from autoselect.domain.quantities import BY_COLUMN, possible
 from autoselect.domain.words import label
 from autoselect.report.figures.layout import name_point, place_labels, view
 from autoselect.report.tables.frames import (
@@ -38,9 +38,9 @@ _NAME_SIZE = 10.0
 _TRIAL, _FRONT, _PICK = "#8C8C8C", "#0072B2", "#E69F00"
 _REFERENCES: Mapping[str, tuple[str, str, float]] = {
     "float": ("*", "#000000", 19.0),
-    "all-integer": ("s", "#D55E00", 9.0),
-    "all-integer, repaired": ("D", "#E69F00", 8.0),
-    "all-DRQ": ("^", "#009E73", 9.0),
+    "fiq": ("s", "#D55E00", 9.0),
+    "fiq+repairs": ("D", "#E69F00", 8.0),
+    "drq": ("^", "#009E73", 9.0),
 }
 _PANEL_INCHES, _FEWEST_INCHES, _DOTS_PER_INCH = 6.0, 12.0, 100
 _DEEP = 0.25
@@ -118,7 +118,7 @@ def _draw_panel(axes: Axes, shown: _Shown, column: str) -> tuple[list[Annotation
     _draw_trials(axes, shown, column, unit)
     texts, markers = _draw_front(axes, shown, column, unit)
     for row in shown.references:
-        if row.label == "float":
+        if row.reference == "float":
             axes.axhline(row.score, color="#000000", linestyle=":", linewidth=1.0, zorder=1, gid="float level")
         text, marker = _draw_reference(axes, row, column, unit)
         texts.append(text)
@@ -134,8 +134,9 @@ def _set_view(axes: Axes, shown: _Shown, column: str, unit: float) -> None:
     xs = [_x(row, column, unit) for row in shown.front]
     other_xs = [_x(row, column, unit) for row in (*shown.references, *shown.trials)]
     ys = [row.score for row in (*shown.front, *shown.references)]
-    axes.set_xlim(*view(xs, other_xs, reach=_WIDE))
-    axes.set_ylim(*view(ys, [row.score for row in shown.trials], reach=_DEEP))
+    metric = possible(str(shown.summary["metric"]))
+    axes.set_xlim(*view(xs, other_xs, reach=_WIDE, within=possible(column)))
+    axes.set_ylim(*view(ys, [row.score for row in shown.trials], reach=_DEEP, within=metric))
 
 
 def _draw_trials(axes: Axes, shown: _Shown, column: str, unit: float) -> None:
@@ -192,13 +193,14 @@ def _draw_members(axes: Axes, points: Sequence[tuple[float, float]], picked: Seq
             markeredgecolor=edge,
             markeredgewidth=2.4 if wanted else 0.8,
             zorder=5 if wanted else 4,
+            clip_on=False,
             gid=gid,
         )
 
 
 def _draw_reference(axes: Axes, row: ModelRow, column: str, unit: float) -> tuple[Annotation, tuple[float, float]]:
     """Draw a reference, on the edge with its value where it lies out of view."""
-    marker, color, size = _REFERENCES[row.label]
+    marker, color, size = _REFERENCES[row.reference]
     value = _x(row, column, unit)
     low, high = axes.get_xlim()
     point = (min(max(value, low), high), row.score)
@@ -240,7 +242,7 @@ def _draw_legend(figure: Figure, shown: _Shown) -> None:
         dot("pick", marker="o", color=_FRONT, markeredgecolor=_PICK, markeredgewidth=2.4, markersize=10),
         Line2D([], [], color=_FRONT, linewidth=1.4, alpha=0.7, label=f"best up to this {_costs(shown)}"),
         *(
-            dot(row.label, marker=_REFERENCES[row.label][0], color=_REFERENCES[row.label][1], markersize=9)
+            dot(row.label, marker=_REFERENCES[row.reference][0], color=_REFERENCES[row.reference][1], markersize=9)
             for row in shown.references
         ),
     ]
@@ -250,7 +252,7 @@ def _draw_legend(figure: Figure, shown: _Shown) -> None:
 def _title(shown: _Shown) -> str:
     name = label(str(shown.summary["metric"]))
     text = f"The front shows {len(shown.front)} of {len(shown.trials)} models"
-    base = next((row.score for row in shown.references if row.label == "float"), None)
+    base = next((row.score for row in shown.references if row.reference == "float"), None)
     return text if base is None else f"{text}; the float model has {name} {format_score(base)}"
 
 

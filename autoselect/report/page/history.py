@@ -11,7 +11,7 @@ import numpy as np
 from autoselect.cases.declared import declared
 from autoselect.domain.objectives import Direction, Objective, losses
 from autoselect.domain.pareto import hypervolume
-from autoselect.domain.words import amount, counted
+from autoselect.domain.words import amount, counted, listed
 from autoselect.report.page.nodes import THRESHOLDS
 from autoselect.report.tables.frames import cost_columns, first_pick, front_rows, number, reference_rows
 from autoselect.report.tables.layer_rows import ERROR, column, name_of, records
@@ -29,8 +29,11 @@ _STAGES = {
     "calibrate": "calibrate and measure layers",
     "reference": "float model",
     "repairs": "try repairs",
+    "float": "score the float model",
     "probes": "try units alone",
+    "plan": "plan the candidates",
     "trials": "trials",
+    "picks": "choose the picks",
     "repeats": "check that outputs repeat",
     "heldout": "held-out check",
     "latency": "time the front",
@@ -187,11 +190,11 @@ def _suspects(run: Run) -> str:
     worst = sorted((i for i in range(len(rows)) if errors[i] > limit), key=lambda i: -errors[i])
     if not worst:
         return ""
-    names = ", ".join(name_of(rows[i]).split(";")[0] for i in worst[:_NAMED])
-    more = f" and {len(worst) - _NAMED} more" if len(worst) > _NAMED else ""
+    names = [name_of(rows[i]).split(";")[0] for i in worst[:_NAMED]]
+    names += [f"{len(worst) - _NAMED} more"] if len(worst) > _NAMED else []
     return (
-        f"{counted(len(worst), 'node')} with rmse/scale above {limit:g}, which the Quantization Debugger's guide calls "
-        f"suspicious: {names}{more}. `autoselect diagnose` tells why and what helps."
+        f"The Quantization Debugger's guide suspects nodes whose rmse/scale is above {limit:g}; here: "
+        f"{listed(names)}. `autoselect diagnose` says why and what helps."
     )
 
 

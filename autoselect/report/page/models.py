@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
+from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS, possible
 from autoselect.domain.words import SHARES, lost
 from autoselect.report.tables.frames import (
     BYTE_COLUMNS,
@@ -47,6 +47,7 @@ def cost_axes(summary: Mapping[str, Any]) -> list[Row]:
             "label": BY_COLUMN[column].short,
             "bytes": column in BYTE_COLUMNS,
             "noisy": BY_COLUMN[column].noisy,
+            "possible": possible(column),
         }
         for column in cost_columns(summary)
     ]
@@ -60,8 +61,9 @@ def model_rows(run: Run, places: Mapping[str, int]) -> list[Row]:
         places: Number of each node's row, by node name; recipes become lists of these.
 
     Returns:
-        One row a trial: ``id``, ``number``, ``state``, ``origin``, ``score``, further columns of ``trials.csv``,
-        ``heldout`` (score, low, high; or None), ``nodes``, ``picks``, ``front`` (True once for each member).
+        One row a trial: ``id``, ``number``, ``state``, ``origin``, ``score`` and ``drop`` (held-out ones where they
+        are known), ``search`` and ``search_drop``, further columns of ``trials.csv``, ``heldout`` (score, low, high; or
+        None), ``nodes``, ``picks``, ``front`` (True once for each member).
     """
     metric = str(run.summary["metric"])
     members, further = {row.label: row for row in front_rows(run.front, run.summary)}, further_columns(run.summary)
@@ -88,7 +90,9 @@ def _trial(record: Mapping[str, Any], metric: str, places: Mapping[str, int], fu
         "reused": str(record.get("reused")) == "True",
         "feasible": str(record.get("feasible", True)) != "False" or record.get("state") != "complete",
         "score": number(record.get(metric)),
+        "search": number(record.get(metric)),
         **{name: number(record.get(name)) for name in (*_FIGURES, *further)},
+        "search_drop": number(record.get("drop")),
         "nodes": sorted(places[name] for name in names if name in places),
         "fallback": _recipe(record).get("fallback"),
         "error": _text(record.get("error")),
@@ -101,6 +105,11 @@ def _trial(record: Mapping[str, Any], metric: str, places: Mapping[str, int], fu
 def left_out(record: Mapping[str, Any]) -> list[str]:
     """Names of the nodes that the recipe of a trial leaves out of integers."""
     return [str(name) for name in _recipe(record).get("denylisted_nodes", [])]
+
+
+def in_int16(record: Mapping[str, Any]) -> list[str]:
+    """Names of the nodes that the recipe of a trial gives 16-bit activations."""
+    return [str(name) for name in _recipe(record).get("int16_nodes", [])]
 
 
 def _recipe(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,6 +125,7 @@ def reference_points(run: Run) -> list[Row]:
     return [
         {
             "label": row.label,
+            "reference": row.reference,
             "score": row.score,
             "drop": row.drop,
             "size_bytes": row.size_bytes,

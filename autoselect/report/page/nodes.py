@@ -14,8 +14,8 @@ from autoselect.domain.looks import OF_NODES
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.words import amount
 from autoselect.errors import AutoselectError
-from autoselect.report.page.models import left_out
-from autoselect.report.tables.frames import format_size, number
+from autoselect.report.page.models import in_int16, left_out
+from autoselect.report.tables.frames import ModelRow, format_size, front_rows, number, reference_rows
 from autoselect.report.tables.layer_rows import ERROR, Record, common_folder, cut_middle, name_of, records
 from autoselect.runs.folder import RunFolder
 from autoselect.tflite import flatbuffer as fb
@@ -73,13 +73,13 @@ def short_name(name: str, folder: str) -> str:
 def has_estimates(run: Run) -> bool:
     """Whether the surrogate's estimates are there, and not only the probes from before the first trial."""
     return any(
-        number_of(row["estimate"]) is not None for row in _table(RunFolder(run.directory).sensitivity, _SENSITIVITY)
+        number_of(row["estimate"]) is not None for row in read_table(RunFolder(run.directory).sensitivity, _SENSITIVITY)
     )
 
 
 def _shares(run: Run) -> dict[str, Row]:
     """Of each node its unit and the unit's share of the sum of all units' damage."""
-    rows = _table(RunFolder(run.directory).sensitivity, _SENSITIVITY)
+    rows = read_table(RunFolder(run.directory).sensitivity, _SENSITIVITY)
     column = "estimate" if has_estimates(run) else "probe"
     damage = {row["unit"]: number_of(row[column]) or 0.0 for row in rows}
     total = sum(damage.values())
@@ -140,7 +140,7 @@ def _kinds_built(path: Path) -> dict[str, str]:
 
 
 def _kind_told(name: str, trial: Record) -> str:
-    if name not in left_out(trial):
+    if name not in {*left_out(trial), *in_int16(trial)}:
         return "integer"
     reasons = json.loads(str(trial.get("fallbacks"))) if isinstance(trial.get("fallbacks"), str) else {}
     return str(Recipe.from_json(str(trial.get("recipe"))).kind_of(name, reasons.get(name)).value)
@@ -170,23 +170,26 @@ def _in_words(runs: Sequence[Row]) -> str:
 def island_rows(run: Run, nodes: Sequence[Row]) -> list[Row]:
     """What each float island of a pick buys and costs, in words; empty where the search did not work it out."""
     places = {node["name"]: node for node in nodes}
-    drops = {str(row["id"]): number(row.get("drop")) for row in records(run.front)}
-    picks = {str(row["id"]): str(row["pick"]) for row in records(run.front)}
+    wholes = {f"baseline:{row.reference}": row for row in reference_rows(run.summary)}
+    members = {str(row["id"]): wholes[str(row["origin"])] for row in records(run.trials) if row.get("origin") in wholes}
+    members |= {row.label: row for row in front_rows(run.front, run.summary)}
+    searched = {str(row["id"]): number(row.get("drop")) for row in records(run.front)}
     found = []
-    for row in _table(RunFolder(run.directory).islands, _ISLANDS):
-        members = [places[name] for name in json.loads(row["nodes"]) if name in places]
-        if not members or row["id"] not in drops:
+    for row in read_table(RunFolder(run.directory).islands, _ISLANDS):
+        island = [places[name] for name in json.loads(row["nodes"]) if name in places]
+        if not island or row["id"] not in members:
             continue
-        members.sort(key=lambda node: int(node["index"]))
+        island.sort(key=lambda node: int(node["index"]))
+        buys, source = _buys(row, members, searched.get(row["id"]), str(run.summary["metric"]))
         found.append(
             {
                 "id": row["id"],
-                "picks": picks[row["id"]].replace(",", ", "),
-                "where": _where(members),
-                "names": [member["name"] for member in members],
-                "count": len(members),
-                "buys": _buys(row, drops[row["id"]], run.summary),
-                "measured": bool(row["id_without"]),
+                "picks": ", ".join(members[row["id"]].picks),
+                "where": _where(island),
+                "names": [node["name"] for node in island],
+                "count": len(island),
+                "buys": buys,
+                "source": source,
                 "size": _signed(number_of(row["size_bytes"])),
                 "penalty": f"{number_of(row['penalty']) or 0.0:+.2f}".replace("-", "−"),
             }
@@ -201,14 +204,19 @@ def _where(members: Sequence[Row]) -> str:
     return f"{first['index']} to {last['index']}: {first['short']} … {last['short']}"
 
 
-def _buys(row: Mapping[str, str], drop: float | None, summary: Mapping[str, Any]) -> str:
-    """How much of the metric: measured where the pick was scored without the island, else estimated."""
-    without = number_of(row["drop_without"])
-    if without is not None and drop is not None:
-        gain = without - drop
-        return f"{'−' if gain < 0 else ''}{amount(abs(gain), str(summary['metric']))}"
-    expected = number_of(row["drop_gain"])
-    return "unknown" if expected is None else f"about {amount(max(expected, 0.0), str(summary['metric']))}"
+def _buys(
+    row: Mapping[str, str], members: Mapping[str, ModelRow], searched: float | None, metric: str
+) -> tuple[str, str]:
+    """What a pick has of an island, against itself without it: in words, and on which samples that was measured."""
+    whole, rest = members.get(row["id"]), members.get(row["id_without"])
+    if whole and rest and None not in (whole.heldout, rest.heldout, whole.drop, rest.drop):
+        gain, source = (rest.drop or 0.0) - (whole.drop or 0.0), "held-out samples"
+    elif (without := number_of(row["drop_without"])) is not None and searched is not None:
+        gain, source = without - searched, "search samples"
+    else:
+        expected = number_of(row["drop_gain"])
+        return ("unknown", "") if expected is None else (f"about {amount(max(expected, 0.0), metric)}", "estimate")
+    return f"{'−' if gain < 0 else ''}{amount(gain, metric)}", source
 
 
 def _signed(size: float | None) -> str:
@@ -217,7 +225,7 @@ def _signed(size: float | None) -> str:
     return f"{'−' if size < 0 else '+'}{format_size(abs(size))}"
 
 
-def _table(path: Path, columns: frozenset[str]) -> list[dict[str, str]]:
+def read_table(path: Path, columns: frozenset[str]) -> list[dict[str, str]]:
     """The rows of a CSV file of the run folder; none where it is missing, damaged or without one of the columns."""
     try:
         with path.open(encoding="utf-8", newline="") as file:

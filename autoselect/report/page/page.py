@@ -11,8 +11,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from autoselect._version import __version__
-from autoselect.domain.looks import OF_NODES
+from autoselect.domain.looks import LOOKS, OF_NODES
+from autoselect.domain.quantities import possible
 from autoselect.domain.words import SHARES, label
+from autoselect.report.page import effects as page_effects
+from autoselect.report.page import graphs as page_graphs
 from autoselect.report.page import history as page_history
 from autoselect.report.page import models as page_models
 from autoselect.report.page import nodes as page_nodes
@@ -53,14 +56,22 @@ def page_of(run: Run) -> str:
     )
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
     return environment.get_template("report.html.j2").render(
-        **context(run), style=_asset("report.css"), script=_asset("report.js"), plotly=_plotly()
+        **context(run),
+        style=_asset("report.css"),
+        script=_asset("report.js"),
+        graph_script=_asset("graph.js"),
+        plotly=_vendored("plotly-basic.min.js"),
+        dagre=_vendored("dagre.min.js"),
     )
 
 
 def context(run: Run) -> dict[str, Any]:
     """Everything that the template shows, as plain rows; ``data`` is what the page's script works on."""
     nodes = page_nodes.node_rows(run)
-    models = page_models.model_rows(run, {node["name"]: place for place, node in enumerate(nodes)})
+    places = {node["name"]: place for place, node in enumerate(nodes)}
+    models, strips = page_models.model_rows(run, places), page_nodes.strips(run, nodes)
+    graphs = page_graphs.graphs(run, places)
+    heldout = any(row["heldout"] for row in models)
     references = page_models.reference_points(run)
     metric = str(run.summary["metric"])
     headline, _, rest = _unbroken(str(run.summary["verdict"]).removesuffix(".")).partition(". ")
@@ -79,8 +90,17 @@ def context(run: Run) -> dict[str, Any]:
         "nodes": nodes,
         "estimated": page_nodes.has_estimates(run),
         "thresholds": page_nodes.THRESHOLDS,
-        "strips": page_nodes.strips(run, nodes),
-        "kinds": OF_NODES,
+        "strips": strips,
+        "kinds": {
+            kind: OF_NODES[kind] for kind in OF_NODES if any(p["kind"] == kind for s in strips for p in s["runs"])
+        },
+        "graphs": graphs,
+        "op_kinds": {op[1]: LOOKS[op[1]] for graph in graphs for op in graph["ops"] if op[1] in LOOKS},
+        "heldout": heldout,
+        "members": [row for row in models if row["front"]],
+        "classes": page_effects.class_rows(run),
+        "class_count": page_effects.class_count(run),
+        "samples": page_effects.sample_rows(run),
         "islands": page_nodes.island_rows(run, nodes),
         "stages": page_history.stages(run),
         "savings": page_history.savings(run),
@@ -94,12 +114,17 @@ def context(run: Run) -> dict[str, Any]:
                     "label": label(metric),
                     "share": metric in SHARES,
                     "maximize": run.summary.get("direction") != "minimize",
+                    "possible": possible(metric),
+                    "samples": "held out" if heldout else "search",
                 },
                 "costs": page_models.cost_axes(run.summary),
                 "command": page_models.export_command(run, "{}"),
                 "models": models,
                 "references": references,
-                "nodes": [[node["short"], node["name"]] for node in nodes],
+                "nodes": [[node["short"], node["name"], node["error"], node["buys"]] for node in nodes],
+                "kinds": {strip["id"]: [[part["kind"], part["length"]] for part in strip["runs"]] for strip in strips},
+                "words": {kind: look.node_word or look.word for kind, look in LOOKS.items()},
+                "graphs": graphs,
                 "hypervolume": page_history.hypervolumes(run),
             }
         ),
@@ -121,6 +146,6 @@ def _asset(name: str) -> Markup:
     return Markup(files("autoselect.report").joinpath("templates", name).read_text(encoding="utf-8"))
 
 
-def _plotly() -> Markup:
-    """The plotting library's script, which holds no end tag of a script."""
-    return Markup(files("autoselect.report").joinpath("vendor", "plotly-basic.min.js").read_text(encoding="utf-8"))
+def _vendored(name: str) -> Markup:
+    """A library's script, which holds no end tag of a script."""
+    return Markup(files("autoselect.report").joinpath("vendor", name).read_text(encoding="utf-8"))

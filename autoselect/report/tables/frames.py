@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from autoselect.domain.objectives import Direction, Objective, drop_from, losses
 from autoselect.domain.pareto import non_dominated
 from autoselect.domain.picks import PICK_NAMES
 from autoselect.domain.quantities import DEFAULT_COSTS
+from autoselect.domain.words import all_integer
 from autoselect.runs.records import measured_columns
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class ModelRow:
     """One model: a line of the table, a point of the figure.
 
     Attributes:
-        label: ``float``, ``all-integer`` or ``all-DRQ`` for a reference, else the model's id.
+        label: ``float``, ``all-integer`` or ``all-DRQ`` for a reference, else the model's id. An integer model in which
+            ops stay float says so.
         score: The metric on the held-out samples; on the search samples where it was not measured there.
         drop: Loss of the metric against float on the same samples, in its units; None where there is no float score.
         size_bytes: Size of the file.
@@ -48,6 +50,7 @@ class ModelRow:
         picks: Names of the picks that chose this model.
         feasible: False where it breaks a limit of the user.
         further: Other columns of the run's objectives, None where one is not known.
+        reference: A reference's key in the summary; empty for others.
     """
 
     label: str
@@ -61,6 +64,7 @@ class ModelRow:
     picks: tuple[str, ...] = ()
     feasible: bool = True
     further: Mapping[str, float | None] = field(default_factory=dict)
+    reference: str = ""
 
     def cost(self, column: str) -> float | None:
         """Value of an objective other than the metric; None where it is not known."""
@@ -79,13 +83,15 @@ def reference_rows(summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
     metric, direction = str(summary["metric"]), _direction(summary)
     references = summary.get("references") or {}
     base = number((references.get("float") or {}).get(metric))
-    rows = []
+    rows: list[ModelRow] = []
     for key, name in REFERENCE_LABELS.items():
         found = references.get(key) or {}
         score = number(found.get(metric))
         drop = None if base is None or score is None else drop_from(base, score, direction)
-        rows.append(_row({**found, "drop": drop}, summary, label=name, heldout="heldout"))
-    return tuple(row for row in rows if row is not None)
+        label = name.replace("all-integer", all_integer(number(found.get("float_ops"))))
+        row = _row({**found, "drop": drop}, summary, label=label, heldout="heldout")
+        rows += [] if row is None else [replace(row, reference=key)]
+    return tuple(rows)
 
 
 def front_rows(front: pd.DataFrame, summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:

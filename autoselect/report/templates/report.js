@@ -24,7 +24,8 @@
     count: known((v) => String(Math.round(v))),
   };
   const dropText = (v) => (metric.share ? `${show.drop(v)} points` : show.drop(v));
-  const heldoutText = (h) => (h ? `${show.score(h[0]).replace(" %", "")} (${h.slice(1).map((v) => show.score(v).replace(" %", "")).join("–")})` : DASH);
+  const intervalText = (h) => (h ? `${show.score(h[1]).replace(" %", "")}–${show.score(h[2])}` : DASH);
+  const on = (m) => (m.heldout ? "held-out samples" : "search samples");
   const escaped = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   // ------------------------------------------------------------------------------------------------ state
@@ -35,13 +36,16 @@
 
   // ------------------------------------------------------------------------------------------------ charts
   const objectives = {
-    score: { label: metric.label + (metric.share ? ", %" : ""), better: metric.maximize ? "more" : "less", of: (m) => (metric.share ? 100 * m.score : m.score), text: show.score },
+    score: {
+      label: `${metric.label}${metric.share ? ", %" : ""}, ${metric.samples}`, better: metric.maximize ? "more" : "less",
+      of: (m) => (metric.share ? 100 * m.score : m.score), text: show.score, possible: metric.possible.map((v) => (v !== null && metric.share ? 100 * v : v)),
+    },
   };
   const texts = { size_bytes: show.size, crossing_bytes: show.size, arena_bytes: show.size, segments: show.count, float_ops: show.count };
-  for (const { key, label, bytes, noisy } of data.costs) {
+  for (const { key, label, bytes, noisy, possible } of data.costs) {
     const of = bytes ? (m) => (m[key] === null ? null : m[key] / 1e3) : (m) => m[key];
     const text = texts[key] || (key === "penalty" || key === "npu_cycles" ? show.penalty : known((v) => `${v.toPrecision(3)}${noisy ? " ms" : ""}`));
-    objectives[key] = { label: `${key === "size_bytes" ? "file size" : label}${bytes ? ", kB" : noisy ? ", ms here (noisy)" : ""}`, short: label, column: noisy ? `${label} (noisy)` : label, better: "less", of, text };
+    objectives[key] = { label: `${key === "size_bytes" ? "file size" : label}${bytes ? ", kB" : noisy ? ", ms here (noisy)" : ""}`, short: label, column: noisy ? `${label} (noisy)` : label, better: "less", of, text, possible };
   }
   const keys = Object.keys(objectives);
   const further = keys.filter((key) => !["score", "size_bytes", "penalty"].includes(key));
@@ -50,44 +54,49 @@
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const axisStyle = (title) => ({
     title: { text: title, font: { size: 13 } }, gridcolor: css("--line"), zerolinecolor: css("--line"),
-    linecolor: css("--strong"), tickcolor: css("--strong"), automargin: true,
+    linecolor: css("--strong"), tickcolor: css("--strong"), automargin: true, fixedrange: narrow(),
   });
   // Paper has a width of its own, which the page is not laid out for while the charts are drawn: that of A4, in pixels.
   const PAPER = 660;
   let printing = matchMedia("print").matches;
-  const widthOf = (id) => (printing ? PAPER : $(id).clientWidth);
-  const layoutStyle = () => ({
-    ...(printing ? { width: PAPER, autosize: false } : { width: undefined, autosize: true }),
+  const narrow = () => (printing ? PAPER : $("front").clientWidth) < 560;
+  const layoutStyle = (id) => ({
+    ...(printing ? { width: PAPER, height: $(id).clientHeight, autosize: false } : { width: undefined, height: undefined, autosize: true }),
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: "closest",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: css("--ink") },
-    hoverlabel: { align: "left", bgcolor: css("--paper"), bordercolor: css("--strong"), font: { color: css("--ink"), size: 12 } },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: css("--quiet"), activecolor: css("--ink") }, hoverlabel: { align: "left", bgcolor: css("--paper"), bordercolor: css("--strong"), font: { color: css("--ink"), size: 12 } },
   });
-  const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+  const config = () => ({ responsive: true, displaylogo: false, displayModeBar: !narrow() && !printing, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
 
   const hover = (m) => {
     const lines = [`<b>${escaped(m.label || m.id)}</b>${m.picks && m.picks.length ? ` ${m.picks.join(", ")}` : ""}`];
-    lines.push(`${escaped(metric.label)} ${show.score(m.score)}, drop ${dropText(m.drop)}`, `${show.size(m.size_bytes)}, penalty ${show.penalty(m.penalty)}${furtherText(m)}`);
-    if (m.heldout) lines.push(`held out ${heldoutText(m.heldout)}`);
+    lines.push(`${escaped(metric.label)} ${show.score(m.score)}${m.heldout ? ` (95 %: ${intervalText(m.heldout)})` : ""}, drop ${dropText(m.drop)}, ${on(m)}`, `${show.size(m.size_bytes)}, penalty ${show.penalty(m.penalty)}${furtherText(m)}`);
     if (m.nodes) {
-      lines.push(m.nodes.length ? `out of integers: ${m.nodes.length}` : "all nodes in integers");
+      lines.push(m.nodes.length ? `out of integers: ${m.nodes.length}` : m.float_ops ? `float ops: ${m.float_ops}` : "all nodes in integers");
       m.nodes.slice(0, 8).forEach((n) => lines.push(`  ${escaped(data.nodes[n][0])}`));
       if (m.nodes.length > 8) lines.push(`  … and ${m.nodes.length - 8} more`);
     }
     return lines.join("<br>");
   };
 
+  const SYMBOLS = { float: "diamond", fiq: "square", "fiq+repairs": "cross", drq: "triangle-up" };
+  const SHAPES = { float: "◇", fiq: "□", "fiq+repairs": "+", drq: "△" };
   function points(rows, x, y, more) {
     return {
-      type: "scatter", mode: "markers", x: rows.map(objectives[x].of), y: rows.map(objectives[y].of),
+      type: "scatter", mode: "markers", cliponaxis: false, x: rows.map(objectives[x].of), y: rows.map(objectives[y].of),
       customdata: rows.map((m) => (m.place === undefined ? -1 : m.place)), text: rows.map(hover), hovertemplate: "%{text}<extra></extra>", ...more,
     };
   }
 
-  function traces(x, y, third, narrow) {
+  const sizeOf = (third) => {
     const values = front.map(third ? objectives[third].of : () => 0);
     const low = Math.min(...values), width = Math.max(...values) - low || 1;
-    const size = (v) => 8 + (10 * (v - low)) / width;
-    const others = distinct.filter((m) => !m.front);
+    return (m) => 8 + (10 * ((third ? objectives[third].of(m) : 0) - low)) / width;
+  };
+
+  function traces(x, y, third) {
+    const values = front.map(third ? objectives[third].of : () => 0);
+    const others = state.rows === "all" ? distinct.filter((m) => !m.front) : [];
     const picked = front.filter((m) => m.picks.length && accepted(m));
     const chosen = models.filter((m) => m.place === state.chosen && m.score !== null);
     return [
@@ -95,50 +104,80 @@
       points(front, x, y, {
         name: "front",
         marker: {
-          color: values, colorscale: "Cividis", size: values.map(size), opacity: front.map((m) => (accepted(m) ? 1 : 0.12)), line: { color: css("--ink"), width: 1 },
+          color: values, colorscale: "Cividis", size: front.map(sizeOf(third)), opacity: front.map((m) => (accepted(m) ? 1 : 0.12)), line: { color: css("--ink"), width: 1 },
           showscale: Boolean(third),
-          colorbar: { title: { text: third ? objectives[third].label : "", side: narrow ? "top" : "right" }, thickness: 10, outlinewidth: 0, ...(narrow ? { orientation: "h", y: 1.14, yanchor: "bottom", len: 1 } : { len: 0.9 }) },
+          colorbar: { title: { text: third ? objectives[third].label : "", side: narrow() ? "top" : "right" }, thickness: 10, outlinewidth: 0, ...(narrow() ? { orientation: "h", y: 1.14, yanchor: "bottom", len: 1 } : { len: 0.9 }) },
         },
       }),
       points(references, x, y, {
         name: "baseline",
-        marker: { symbol: references.map((r) => ({ float: "diamond", "all-integer": "square", "all-DRQ": "triangle-up" })[r.label]), size: 12, color: css("--paper"), line: { color: css("--ink"), width: 2 } },
+        marker: { symbol: references.map((r) => SYMBOLS[r.reference]), size: 12, color: css("--paper"), line: { color: css("--ink"), width: 2 } },
       }),
       points(picked, x, y, { name: "pick", hoverinfo: "skip", hovertemplate: undefined, marker: { symbol: "circle-open", size: 24, color: css("--hybrid"), line: { width: 2.5 } } }),
       points(chosen, x, y, { name: "chosen", hoverinfo: "skip", hovertemplate: undefined, marker: { symbol: "circle-open", size: 31, color: css("--float"), line: { width: 3 } } }),
     ];
   }
 
-  function labels(x, y, ranges, narrow) {
-    const named = [...references.map((m) => [m, m.label]), ...front.filter((m) => m.picks.length && accepted(m)).map((m) => [m, m.picks.join(", ")])];
-    const style = { showarrow: true, arrowhead: 0, arrowwidth: 1, arrowcolor: css("--quiet"), standoff: 8, font: { size: 12, color: css("--ink") }, bgcolor: css("--paper"), borderpad: 1 };
-    const area = [widthOf("front") - (narrow ? 72 : 150), $("front").clientHeight - (narrow ? 164 : 76)];
-    const taken = [];
-    return named.filter(([m]) => [x, y].every((key) => isKnown(objectives[key].of(m)))).map(([m, text]) => {
-      const at = [x, y].map((key) => objectives[key].of(m));
-      const place = at.map((v, i) => Math.min(Math.max((v - ranges[i][0]) / (ranges[i][1] - ranges[i][0]), 0), 1));
-      const far = [x, y].filter((_, i) => !inside(at[i], ranges[i])).map((key) => objectives[key].text(key === "score" ? m.score : m[key]));
-      const words = far.length ? `${text}, at ${far.join(" and ")}` : text;
-      const [ax, ay] = freePlace(place, words, area, taken);
-      const anchored = far.length ? { xref: "x domain", yref: "y domain", x: place[0], y: place[1], arrowhead: 2, startstandoff: 0, standoff: 0 } : { x: at[0], y: at[1] };
-      return { ...style, ...anchored, text: escaped(words), ax, ay };
+  // ------------------------------------------------------------------------------------------------ labels
+  const pen = document.createElement("canvas").getContext("2d");
+  const meets = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
+  const around = ([x, y], r) => [x - r, y - r, x + r, y + r];
+
+  // Names each reference and pick beside its marker, where it covers neither a marker nor another name. What finds no
+  // such place is named below the chart instead.
+  function placeLabels() {
+    const { xaxis, yaxis } = $("front")._fullLayout, x = $("x-axis").value, y = $("y-axis").value;
+    const third = keys.find((key) => key !== x && key !== y), size = sizeOf(third);
+    const area = [0, 0, xaxis._length, yaxis._length];
+    const values = (m) => [x, y].map((key) => objectives[key].of(m));
+    const seen = (m) => values(m).every(isKnown);
+    const raw = (m) => { const [u, v] = values(m); return [xaxis.d2p(u), yaxis.d2p(v)]; };
+    const at = (m) => raw(m).map((v, i) => Math.min(Math.max(v, 0), area[2 + i]));
+    const far = (m) => raw(m).map((v, i) => v < -1 || v > area[2 + i] + 1);
+    const others = state.rows === "all" ? distinct.filter((m) => !m.front) : [];
+    const radius = (m) => (m.reference ? 9 : !m.front ? 4 : m.place === state.chosen ? 19 : m.picks.length ? 15 : size(m) / 2 + 2);
+    const markers = [...references, ...front, ...others].filter((m) => seen(m) && !far(m).includes(true)).map((m) => around(at(m), radius(m)));
+    const named = [...front.filter((m) => m.picks.length && accepted(m)).map((m) => [m, m.picks.join(", ")]), ...references.map((m) => [m, m.label])].filter(([m]) => seen(m));
+    pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    const taken = [], homeless = [];
+    const annotations = named.flatMap(([m, name]) => {
+      const beyond = [x, y].filter((_, i) => far(m)[i]).map((key) => objectives[key].text(key === "score" ? m.score : m[key]));
+      const text = beyond.length ? `${name}, at ${beyond.join(" and ")}` : name;
+      const found = freePlace(at(m), beyond.length ? 0 : radius(m), pen.measureText(text).width + 8, area, markers, taken);
+      if (!found) { homeless.push(`${text}: ${objectives[x].label} ${objectives[x].text(x === "score" ? m.score : m[x])}, ${objectives[y].label} ${objectives[y].text(y === "score" ? m.score : m[y])}`); return []; }
+      const anchor = beyond.length
+        ? { xref: "x domain", yref: "y domain", x: at(m)[0] / area[2], y: 1 - at(m)[1] / area[3], arrowhead: 2, standoff: 0 }
+        : { x: values(m)[0], y: values(m)[1], arrowhead: 0, standoff: m.reference ? 7 : radius(m) - 3 };
+      return [{ ...anchor, ax: found[0], ay: found[1], text: escaped(text), showarrow: true, arrowwidth: 1, arrowcolor: css("--quiet"), font: { size: 12, color: css("--ink") }, bgcolor: css("--paper"), borderpad: 1 }];
     });
+    Plotly.relayout($("front"), { annotations });
+    const marks = references.map((r) => `${SHAPES[r.reference]} ${r.label}`).join("; ");
+    $("legend").textContent = [
+      `Scores are those on the ${metric.samples === "held out" ? "held-out" : "search"} samples. Circles are the front, a ring marks picks${marks ? `. Baselines: ${marks}` : ""}.`,
+      others.length ? `Small grey points are other trials, by their scores on the search samples.` : "",
+      homeless.length ? `Without room for a name: ${homeless.join("; ")}.` : "",
+    ].filter(Boolean).join(" ");
   }
 
-  // The nearest place beside a point, in pixels, where a label meets neither another label nor the edge.
-  function freePlace(place, words, area, taken) {
-    const width = 6.6 * words.length + 8, height = 18, at = [place[0] * area[0], (1 - place[1]) * area[1]];
-    const tries = [];
-    for (const radius of [28, 50, 74, 100]) {
-      for (const [dx, dy] of [[0, -1], [0, 1], [0.8, -0.8], [-0.8, -0.8], [0.8, 0.8], [-0.8, 0.8], [1, 0], [-1, 0]]) {
-        tries.push([dx * (radius + (dx ? width / 2 : 0)), dy * radius]);
+  // The offset of a label's middle from its point, in pixels: the nearest free one, or null.
+  function freePlace(point, radius, width, area, markers, taken) {
+    const half = [width / 2, 10];
+    let best = null, least = Infinity;
+    for (let distance = radius + 3; distance < 240; distance += 9) {
+      for (let turn = 0; turn < 24; turn += 1) {
+        const way = [Math.cos((turn * Math.PI) / 12), Math.sin((turn * Math.PI) / 12)];
+        const offset = way.map((w, i) => w * (distance + half[i]));
+        const middle = offset.map((v, i) => point[i] + v);
+        const box = [middle[0] - half[0], middle[1] - half[1], middle[0] + half[0], middle[1] + half[1]];
+        if (box[0] < area[0] || box[1] < area[1] || box[2] > area[2] || box[3] > area[3] || [...markers, ...taken].some((b) => meets(box, b))) continue;
+        const steps = [0.2, 0.4, 0.6, 0.8].map((s) => around(way.map((w, i) => point[i] + w * (radius + s * distance)), 1));
+        const cost = Math.hypot(...offset) + 60 * steps.filter((s) => [...markers, ...taken].some((b) => meets(s, b))).length;
+        if (cost < least) { best = [offset, box]; least = cost; }
       }
     }
-    const box = ([dx, dy]) => [at[0] + dx - width / 2, at[1] + dy - height / 2, at[0] + dx + width / 2, at[1] + dy + height / 2];
-    const fits = (b) => b[0] > 0 && b[1] > -18 && b[2] < area[0] && b[3] < area[1] && !taken.some((t) => b[0] < t[2] && t[0] < b[2] && b[1] < t[3] && t[1] < b[3]);
-    const found = tries.find((t) => fits(box(t))) || tries[0];
-    taken.push(box(found));
-    return found;
+    if (!best) return null;
+    taken.push(best[1]);
+    return best[0];
   }
   const ends = (values) => [Math.min(...values), Math.max(...values)];
   const inside = (value, [low, high]) => value >= low && value <= high;
@@ -154,11 +193,12 @@
     const near = [...references, ...distinct].map(of).filter((v) => isKnown(v) && v >= low - room && v <= high + room);
     [low, high] = ends([low, high, ...near]);
     const edge = 0.09 * (high - low) || room;
-    return [low - edge, high + edge];
+    const [least, most] = objectives[key].possible;
+    return [least === null ? low - edge : Math.max(low - edge, least), most === null ? high + edge : Math.min(high + edge, most)];
   }
 
   function limitLine(x, y) {
-    const whole = references.find((r) => r.label === "float");
+    const whole = references.find((r) => r.reference === "float");
     if (state.limit === Infinity || !whole || (x !== "score" && y !== "score")) return [];
     const at = objectives.score.of({ score: whole.score + (metric.maximize ? -state.limit : state.limit) });
     const line = { type: "line", line: { color: css("--quiet"), width: 1.2, dash: "dash" } };
@@ -168,13 +208,12 @@
   function drawFront() {
     const x = $("x-axis").value, y = $("y-axis").value;
     const third = keys.find((key) => key !== x && key !== y);
-    const narrow = widthOf("front") < 560;
-    const ranges = [view(x), view(y)];
-    const axis = (key, range) => ({ ...axisStyle(`${objectives[key].label} (${objectives[key].better} is better)`), range });
-    Plotly.react($("front"), traces(x, y, third, narrow), {
-      ...layoutStyle(), showlegend: false, margin: { l: 56, r: 16, t: narrow ? 112 : 24, b: 52 }, xaxis: axis(x, ranges[0]), yaxis: axis(y, ranges[1]),
-      annotations: labels(x, y, ranges, narrow), shapes: limitLine(x, y), uirevision: `${x} ${y}`,
-    }, config);
+    const axis = (key) => ({ ...axisStyle(`${objectives[key].label} (${objectives[key].better} is better)`), range: view(key) });
+    Plotly.react($("front"), traces(x, y, third), {
+      ...layoutStyle("front"), showlegend: false, margin: { l: 56, r: 16, t: narrow() ? 112 : 40, b: 52 }, xaxis: axis(x), yaxis: axis(y),
+      annotations: [], shapes: limitLine(x, y), uirevision: `${x} ${y}`,
+    }, config());
+    placeLabels();
     $("front").setAttribute("aria-label", `${distinct.length} scored models, ${front.length} of them on the front: ${objectives[y].label} over ${objectives[x].label}${third ? `; ${objectives[third].label} as colour and size` : ""}. The table below holds the same models.`);
   }
 
@@ -183,7 +222,7 @@
     Plotly.react($("hypervolume"), [{
       type: "scatter", mode: "lines", line: { shape: "hv", color: css("--integer"), width: 2.5 }, x: data.hypervolume.map((p) => p[0]), y: data.hypervolume.map((p) => 100 * p[1]),
       hovertemplate: "after %{x} evaluations: %{y:.1f} %<extra></extra>",
-    }], { ...layoutStyle(), margin: { l: 52, r: 12, t: 10, b: 44 }, xaxis: { ...axisStyle("evaluations"), rangemode: "tozero" }, yaxis: { ...axisStyle("% of the final value"), range: [0, 104] } }, { ...config, displayModeBar: false });
+    }], { ...layoutStyle("hypervolume"), margin: { l: 52, r: 12, t: 10, b: 44 }, xaxis: { ...axisStyle("evaluations"), rangemode: "tozero" }, yaxis: { ...axisStyle("% of the final value"), range: [0, 100] } }, { ...config(), displayModeBar: false });
     const half = data.hypervolume.find((p) => p[1] >= 0.95);
     $("hypervolume").setAttribute("aria-label", `Hypervolume over ${data.hypervolume.length} evaluations; 95 % of the final value after ${half[0]}.`);
   }
@@ -196,22 +235,26 @@
     return made;
   }
   const columns = [
-    { key: "number", label: "trial", of: (m) => m.number, text: show.count, number: true, rows: "all" },
+    { key: "number", label: "trial", of: (m) => m.number, text: show.count, number: true, rows: "all", minor: true },
     { key: "id", label: "model", of: (m) => m.id || "", head: true },
-    { key: "score", label: metric.label, of: (m) => m.score, text: show.score, number: true, down: metric.maximize },
-    { key: "drop", label: metric.share ? "drop, points" : "drop", of: (m) => m.drop, text: show.drop, number: true },
+    { key: "score", label: `${metric.label}, ${metric.samples}`, of: (m) => m.score, text: show.score, number: true, down: metric.maximize, rows: "front" },
+    { key: "interval", label: "95 % interval", of: (m) => m.heldout && m.heldout[1], of_text: (m) => intervalText(m.heldout), number: true, down: metric.maximize, rows: "front", minor: true },
+    { key: "drop", label: metric.share ? "drop, points" : "drop", of: (m) => m.drop, text: show.drop, number: true, rows: "front", minor: true },
+    { key: "heldout", label: `${metric.label}, held out`, of: (m) => m.heldout && m.heldout[0], text: show.score, number: true, down: metric.maximize, rows: "all", minor: true },
+    { key: "search", label: `${metric.label}, search`, of: (m) => m.search, text: show.score, number: true, down: metric.maximize, rows: "all" },
+    { key: "search_drop", label: metric.share ? "drop there, points" : "drop there", of: (m) => m.search_drop, text: show.drop, number: true, rows: "all", minor: true },
     { key: "size_bytes", label: "size", of: (m) => m.size_bytes, text: show.size, number: true },
     { key: "penalty", label: "penalty", of: (m) => m.penalty, text: show.penalty, number: true },
     ...further.filter((key) => key !== "segments").map((key) => ({ key, label: objectives[key].column, of: (m) => m[key], text: objectives[key].text, number: true })),
-    { key: "segments", label: "segments", of: (m) => m.segments, text: show.count, number: true },
-    { key: "nodes", label: "nodes out", of: (m) => (m.fallback ? m.nodes.length : null), text: show.count, number: true },
-    { key: "heldout", label: "held out (95 %)", of: (m) => m.heldout && m.heldout[0], text: null, number: true, down: metric.maximize, rows: "front" },
-    { key: "origin", label: "from", of: (m) => m.origin, rows: "all" },
+    { key: "segments", label: "segments", of: (m) => m.segments, text: show.count, number: true, minor: true, least: true },
+    { key: "nodes", label: "nodes out", of: (m) => (m.fallback ? m.nodes.length : null), text: show.count, number: true, minor: true, least: true },
+    { key: "origin", label: "from", of: (m) => m.origin, rows: "all", minor: true },
     { key: "state", label: "state", of: (m) => (m.reused ? `${m.state}, known` : m.state + (m.feasible ? "" : ", beyond a limit")), rows: "all" },
   ];
   state.sort.front[1] = !metric.maximize;
   const haystack = models.map((m) => [m.id, m.origin, m.state, ...m.picks, ...m.nodes.map((n) => data.nodes[n][1])].join(" ").toLowerCase());
-  const visibleColumns = () => columns.filter((c) => !c.rows || c.rows === state.rows);
+  const classOf = (column) => [column.number && "number", column.minor && "minor", column.least && "least"].filter(Boolean).join(" ");
+  const visibleColumns = () => columns.filter((c) => (!c.rows || c.rows === state.rows) && (metric.samples !== "search" || !["interval", "heldout"].includes(c.key)));
 
   function visibleRows() {
     const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
@@ -231,7 +274,7 @@
     const [key, ascending] = state.sort[state.rows];
     const row = element("tr");
     for (const column of visibleColumns()) {
-      const cell = element("th", column.number ? "number" : "");
+      const cell = element("th", classOf(column));
       cell.scope = "col";
       if (column.key === key) cell.setAttribute("aria-sort", ascending ? "ascending" : "descending");
       const button = element("button", "", column.label);
@@ -266,9 +309,9 @@
   }
 
   function cellOf(model, column, reachable) {
-    const cell = element("td", column.number ? "number" : "");
+    const cell = element("td", classOf(column));
     if (!column.head) {
-      cell.textContent = column.key === "heldout" ? heldoutText(model.heldout) : column.text ? column.text(column.of(model)) : column.of(model);
+      cell.textContent = column.of_text ? column.of_text(model) : column.text ? column.text(column.of(model)) : column.of(model);
       return cell;
     }
     const button = element("button", "", model.id || DASH);
@@ -299,9 +342,10 @@
     const box = $("details");
     const title = model.id ? `${model.id}${model.picks.length ? `, ${model.picks.join(", ")}` : ""}` : `trial ${model.number}`;
     const found = [element("h3", "", title)];
-    const told = model.state === "complete" ? `${metric.label} ${show.score(model.score)}, drop ${dropText(model.drop)}, ${show.size(model.size_bytes)}, penalty ${show.penalty(model.penalty)}${furtherText(model)}` : model.state === "dropped" ? `dropped after ${show.count(model.samples)} samples; ${show.size(model.size_bytes)}, penalty ${show.penalty(model.penalty)}` : `failed: ${model.error}`;
+    const interval = model.heldout ? ` (95 %: ${intervalText(model.heldout)})` : "";
+    const told = model.state === "complete" ? `On the ${on(model)}: ${metric.label} ${show.score(model.score)}${interval}, drop ${dropText(model.drop)}, ${show.size(model.size_bytes)}, penalty ${show.penalty(model.penalty)}${furtherText(model)}` : model.state === "dropped" ? `dropped after ${show.count(model.samples)} samples; ${show.size(model.size_bytes)}, penalty ${show.penalty(model.penalty)}` : `failed: ${model.error}`;
     found.push(element("p", "quiet", told));
-    if (model.fallback) found.push(element("p", "", model.nodes.length ? `Out of integers (${model.fallback === "drq" ? "DRQ where there is a kernel" : "float"}): ${model.nodes.length} of ${data.nodes.length} nodes` : "All nodes are in integers."));
+    if (model.fallback) found.push(element("p", "", model.nodes.length ? `Out of integers (${model.fallback === "drq" ? "DRQ where there is a kernel" : "float"}): ${model.nodes.length} of ${data.nodes.length} nodes` : model.float_ops ? `No node was left out; ${show.count(model.float_ops)} of the ops have no integer kernel here and stay float.` : "All nodes are in integers."));
     const list = element("ul");
     model.nodes.forEach((n) => list.append(element("li", "", data.nodes[n][1])));
     if (model.nodes.length) found.push(list);
@@ -344,12 +388,42 @@
     slider.setAttribute("aria-valuetext", text);
     const within = front.filter(accepted);
     const least = (key) => within.reduce((a, b) => (b[key] < a[key] ? b : a));
-    const name = (m) => (m.picks.length ? m.picks.join(", ") : m.id);
     $("advised").textContent = !front.length ? "" : !within.length ? `No model of the front loses at most ${text}.`
-      : `${state.limit === Infinity ? "Of all" : `Losing at most ${text}: ${within.length} of`} ${front.length} on the front, smallest ${show.size(least("size_bytes").size_bytes)} (${name(least("size_bytes"))}), lowest penalty ${show.penalty(least("penalty").penalty)} (${name(least("penalty"))}).`;
+      : `${within.length} of ${front.length} on the front${state.limit === Infinity ? "" : ` lose at most ${text}`}: smallest ${show.size(least("size_bytes").size_bytes)} (${nameOf(least("size_bytes"))}), lowest penalty ${show.penalty(least("penalty").penalty)} (${nameOf(least("penalty"))}).`;
     drawTable();
     drawFront();
   }
+
+  // ----------------------------------------------------------------------------------------- side by side
+  const measures = [
+    [`${metric.label}, ${metric.samples}`, (m) => m.score, (m) => `${show.score(m.score)}${m.heldout ? ` (${intervalText(m.heldout)})` : ""}`, (d) => show.drop(d) + (metric.share ? " points" : "")],
+    ["file size", (m) => m.size_bytes, (m) => show.size(m.size_bytes), (d) => show.size(d)],
+    ["penalty", (m) => m.penalty, (m) => show.penalty(m.penalty), show.penalty],
+    ...further.map((key) => [objectives[key].label, (m) => m[key], (m) => objectives[key].text(m[key]), objectives[key].text]),
+    ...(further.includes("segments") ? [] : [["segments", (m) => m.segments, (m) => show.count(m.segments), show.count]]),
+    ...(further.includes("float_ops") ? [] : [["float ops", (m) => m.float_ops, (m) => show.count(m.float_ops), show.count]]),
+  ];
+
+  const kindsOf = (model) => (data.kinds[model.id] || []).flatMap(([kind, length]) => Array(length).fill(kind));
+
+  function compare() {
+    const pair = ["one", "other"].map((id) => models[$(id).value]);
+    const rowOf = (tag, texts) => {
+      const row = element("tr");
+      texts.forEach((text, i) => { const cell = element(i && tag === "td" ? "td" : "th", ["", "number", "number", "number minor"][i], text); cell.scope = tag === "th" ? "col" : "row"; row.append(cell); });
+      return row;
+    };
+    $("compared").tHead.replaceChildren(rowOf("th", ["", ...pair.map((m) => m.picks[0] || m.id), "difference"]));
+    const rows = measures.filter(([, of]) => pair.some((m) => isKnown(of(m)))).map(([label, of, text, difference]) => {
+      const [p, q] = pair.map(of), known = isKnown(p) && isKnown(q);
+      return rowOf("td", [label, ...pair.map(text), known ? `${q < p ? "−" : q > p ? "+" : ""}${difference(Math.abs(q - p))}` : DASH]);
+    });
+    const kinds = pair.map(kindsOf), differ = data.nodes.map((_, n) => n).filter((n) => kinds[0][n] !== kinds[1][n]);
+    rows.push(...differ.map((n) => rowOf("td", [data.nodes[n][0], ...kinds.map((k) => data.words[k[n]] || DASH), ""])));
+    $("compared").tBodies[0].replaceChildren(...rows);
+    $("differing").textContent = differ.length ? `${differ.length} of ${data.nodes.length} nodes are of different kinds; they are listed below the figures.` : "All nodes are of the same kinds; the models differ in how they were quantized.";
+  }
+  const nameOf = (m) => (m.picks.length ? m.picks.join(", ") : m.id);
 
   // ------------------------------------------------------------------------------------------------- nodes
   function orderNodes() {
@@ -370,11 +444,21 @@
     before = axes.map((a) => a.value);
     drawFront();
   }));
+  if ($("one")) {
+    const ordered = [...front].sort((a, b) => b.picks.length - a.picks.length || a.place - b.place);
+    const first = ordered.find((m) => m.picks.includes("recommended")) || ordered[0];
+    const second = ordered.find((m) => m !== first && m.picks.includes("accurate")) || ordered.find((m) => m !== first);
+    for (const [id, start] of [["one", first], ["other", second]]) {
+      for (const m of ordered) $(id).append(new Option(nameOf(m), m.place, false, m === start));
+      $(id).addEventListener("change", compare);
+    }
+    compare();
+  }
   $("count-front").textContent = front.length;
   $("count-all").textContent = models.length;
   $("limit").addEventListener("input", setLimit);
   $("filter").addEventListener("input", () => { state.filter = $("filter").value; drawTable(); });
-  document.querySelectorAll('input[name="rows"]').forEach((radio) => radio.addEventListener("change", () => { state.rows = radio.value; drawTable(); }));
+  document.querySelectorAll('input[name="rows"]').forEach((radio) => radio.addEventListener("change", () => { state.rows = radio.value; drawTable(); drawFront(); }));
   $("table").tBodies[0].addEventListener("click", (event) => {
     const row = event.target.closest("tr");
     if (!row) return;
@@ -395,6 +479,7 @@
   function drawAll() { drawFront(); drawHypervolume(); }
   setLimit();
   setTimeout(drawHypervolume); // below the fold: the front and the table come first
+  $("front").on("plotly_relayout", (change) => { if (!("annotations" in change)) placeLabels(); });
   $("front").on("plotly_click", (event) => { const place = event.points[0].customdata; if (place >= 0) choose(place, { scroll: true }); });
   const closed = [...document.querySelectorAll("details:not([open])")];
   const print = (begins) => {

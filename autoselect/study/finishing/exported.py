@@ -91,7 +91,8 @@ class _Exporter:
             values = dict(zip(names, self.layers.statistic(statistic).tolist(), strict=True))
             write_json(target / f"{statistic}.json", statistics_data(statistic, values, aliases))
         if members:
-            share = {n: sum(self.kinds[m][n] != "integer" for m in members) / len(members) for n in names}
+            out = {n: sum(self.kinds[m][n] not in ("integer", "int16") for m in members) for n in names}
+            share = {name: count / len(members) for name, count in out.items()}
             write_json(target / "left_out_share.json", statistics_data("left out, share of the front", share, aliases))
         for pick, member in picks.items():
             data = choices_data(f"{pick} ({member})", self.kinds[member], aliases)

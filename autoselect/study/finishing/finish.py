@@ -72,6 +72,7 @@ class Finish:
         wholes = _whole_baselines(records)
         references = [float_model, *(_reference(name, r.scores) for name, r in wholes.items() if r.scores)]
         if pool is not None:
+            listener(StageStarted(stage="picks"))
             front_files.restore([*whole_front, *wholes.values()], root, pool)
         whole_front = certainty.with_bounds(whole_front, root, pool)
         known = front_members.scores_of(front_members.distinct(records))
@@ -135,6 +136,8 @@ class Finish:
             self.settings.trial_timeout,
             listener,
         )
+        if recommended is not None:
+            failures += rescoring.write_effects(recommended.sha256, self.case, self.folder, pool)
         failures += verdict.far_from_float(recommended)
         for message in failures:
             listener(Warned(message=message))

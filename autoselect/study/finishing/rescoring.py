@@ -1,14 +1,14 @@
-"""Measures the front's members again: held-out scores, latencies in turns."""
+"""Measures the front's members again: held-out scores, whom the recommended one harms, latencies in turns."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
-from autoselect.cases import build_jobs, evidence_jobs, score_jobs
+from autoselect.cases import build_jobs, effect_jobs, evidence_jobs, score_jobs
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
@@ -16,6 +16,7 @@ from autoselect.domain.objectives import Direction, drop_from
 from autoselect.errors import AutoselectError, TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
+from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Heldout, TrialRecord
 from autoselect.scoring.paired import PairedDrop
 from autoselect.study.references import Reference
@@ -67,6 +68,24 @@ def score_heldout(
         with contextlib.suppress(TrialError):
             found[sha] = _compared(found[sha], found[FLOAT], result_of(comparison), direction)
     return found, failures
+
+
+def write_effects(sha256: str, case: Case, folder: RunFolder, pool: Workers) -> list[str]:
+    """Write which classes a model harms on the held-out samples, and on which of these it is furthest from float.
+
+    Returns:
+        Why that could not be measured; empty where it was, or where nothing is to be measured.
+    """
+    try:
+        found = pool.call(effect_jobs.effects, case.files.root, sha256, "heldout") if case.has_heldout else None
+    except TrialError as exc:
+        return [f"What the recommended model changes by class and by sample could not be measured. {exc}"]
+    if found is None:
+        return []
+    for path, rows in ((folder.heldout_classes, found.classes), (folder.heldout_samples, found.samples)):
+        if rows:
+            folder.write_table(path, [f.name for f in fields(rows[0])], [asdict(row) for row in rows])
+    return []
 
 
 def _compared(model: Heldout, reference: Heldout, paired: PairedDrop | None, direction: Direction) -> Heldout:

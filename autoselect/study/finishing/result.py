@@ -75,6 +75,6 @@ def reference_summary(
             "size_bytes": reference.size_bytes,
             "penalty": reference.penalty,
             **(measured or NOT_HELD_OUT).cells("heldout"),
-            **{column: reference.quantities.get(column) for column in further},
+            **{column: reference.quantities.get(column) for column in (*further, "float_ops")},
         }
     return found

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.objectives import drop_from
-from autoselect.domain.words import asked, between, counted, listed, lost, lost_at_most, said
+from autoselect.domain.words import all_integer, asked, between, counted, listed, lost, lost_at_most, said
 from autoselect.runs.records import Heldout, Scores
 from autoselect.study.finishing.certainty import Confidence
 from autoselect.study.references import Reference
@@ -56,8 +56,6 @@ def sentences(found: Findings) -> str:
         _whole_models(found, named, unseen),
         _sure(found, confidence),
     ]
-    if not found.feasible:
-        parts.append("No candidate meets the limits; the closest are kept.")
     return " ".join(part for part in parts if part)
 
 
@@ -72,19 +70,20 @@ def far_from_float(scores: Scores | None) -> list[str]:
 
 
 def _whole_models(found: Findings, named: Sequence[Reference], unseen: bool) -> str:
-    parts, base = [], math.nan
-    for reference in named:
-        score = found.heldout[reference.sha256].score if unseen else reference.metric
-        if score is None:
-            continue
-        if reference.name == "float":
-            base = score
-            parts.append(f"The float model scores {said(score, found.metric)}")
-        else:
-            repaired = "" if reference.name == "fiq" else " with repairs"
-            drop = drop_from(base, score, found.yardstick.direction)
-            parts.append(f"the all-integer model{repaired} {lost(drop, found.metric)}")
-    return f"{', '.join(parts)}." if parts else ""
+    scores = {r.name: found.heldout[r.sha256].score if unseen else r.metric for r in named}
+    base = scores.get("float")
+    if base is None:
+        return ""
+    drops = {n: drop_from(base, s, found.yardstick.direction) for n, s in scores.items() if s is not None}
+    floats = {r.name: r.quantities.get("float_ops") for r in named}
+    parts = [f"The float model scores {said(base, found.metric)}"]
+    if "fiq" in drops:
+        name, _, floats_left = all_integer(floats["fiq"]).partition(", ")
+        model = f"the {name} model{' with ' if floats_left else ''}{floats_left}"
+        parts.append(f"{model} {lost(drops['fiq'], found.metric)}")
+    if REPAIRED in drops:
+        parts.append(f"with the repairs, which are chosen for mixed models, it {lost(drops[REPAIRED], found.metric)}")
+    return f"{'; '.join(parts)}."
 
 
 def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: bool) -> str:
@@ -93,37 +92,40 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
     if measured is not None and measured.drop is not None:
         drop = measured.drop
         if measured.drop_low is not None and measured.drop_high is not None:
-            ends = between(measured.drop_low, measured.drop_high, found.metric)
-            interval = f" (95 % interval: {ends})"
-    ops = (
-        f"{counted(own.float_ops, 'float op')} in {counted(own.segments, 'segment')}"
-        if own.float_ops
-        else "no float op"
-    )
+            interval = f" (95 % interval: {between(measured.drop_low, measured.drop_high, found.metric)})"
+    ops = counted(own.float_ops, "float op") if own.float_ops else "all ops in integers"
+    if own.float_ops:
+        ops += f" and {counted(own.segments, 'accelerator segment') if own.segments else 'nothing on an accelerator'}"
     idle = [f"`{name}`" for name, scores in found.picks.items() if scores.float_macs_share >= 1.0]
-    alone = f" On an integer-only accelerator nothing of {listed(idle)} runs." if idle else ""
+    alone = f" An integer-only accelerator gains nothing from {listed(idle)}." if idle else ""
     where = "held-out" if unseen else "search"
     outcome = f"on the {where} samples it {lost(drop, found.metric)}{interval}, with {ops}"
-    return f"Recommended is {confidence.id}: {outcome}.{alone}"
+    if found.feasible:
+        return f"Recommended is {confidence.id}: {outcome}.{alone}"
+    return (
+        f"No candidate meets all limits. Of those that come closest, {confidence.id} is recommended: {outcome}.{alone}"
+    )
 
 
 def _sure(found: Findings, confidence: Confidence) -> str:
-    allowed = asked(found.yardstick.allowed_drop, found.metric)
     if math.isnan(confidence.bound):
         return (
             "The evaluator gives one number for each model, so no interval is known. Check the model on data of your "
             "own, or let the evaluator return one score for each sample."
         )
-    again = ""
+    limit, again = asked(found.yardstick.allowed_drop, found.metric), ""
     if not math.isnan(confidence.resampled):
-        again = f" Resamples of the search samples recommend the same model in {confidence.resampled:.0%}."
+        again = f" In {confidence.resampled:.0%} of resamples of the search samples the same model is recommended."
+        again = again.replace("%", " %")
     if confidence.certified:
-        return f"With 95 % confidence it {lost_at_most(confidence.bound, found.metric)}; {allowed}.{again}"
+        most = lost_at_most(confidence.bound, found.metric)
+        return f"By the search samples the recommended model {most} with 95 % confidence; {limit}.{again}"
     needed = ""
     if confidence.samples_needed is not None:
-        needed = f" If it does lose less, about {confidence.samples_needed:,} samples would show it."
-    samples = f"these {found.samples:,}" if found.samples else "the"
+        needed = f" If it does keep the limit, about {confidence.samples_needed:,} samples would show it."
+    samples = counted(found.samples, "search sample") if found.samples else "search samples"
     return (
-        f"By {samples} search samples no model is sure to lose less: the best "
-        f"{lost_at_most(confidence.least_bound, found.metric)}; {allowed}. It comes closest.{needed}{again}"
+        f"The {samples} cannot show that any model keeps the limit: the best "
+        f"{lost_at_most(confidence.least_bound, found.metric)} with 95 % confidence; {limit}. Of the models that come "
+        f"closest, the recommended one costs an accelerator least.{needed}{again}"
     )

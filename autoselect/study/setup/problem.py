@@ -104,6 +104,7 @@ def make_problem(
     )
     atoms = atoms_of(space, layers, _statistical(layers))
     atoms, remarks = probed(atoms, case, settings, pool, listener)
+    listener(StageStarted(stage="plan"))
     try:
         blueprint = result_of(planning)
     except TrialError as exc:

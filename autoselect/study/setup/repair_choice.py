@@ -24,19 +24,21 @@ from autoselect.domain.recipe import node_ranges, split_repair
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
-from autoselect.quantize.repairing import ranges
+from autoselect.quantize.repairing import ranges, weight_rounding
 
 K = TypeVar("K")
 T = TypeVar("T")
 
 _WEIGHTS: tuple[tuple[str, ...], ...] = (("bias",), ("equalization",), ("bias", "equalization"))
+_ROUNDING: tuple[tuple[str, ...], ...] = ((weight_rounding.NAME,),)
 _RANGES: tuple[tuple[str, ...], ...] = tuple((name,) for name in ranges.METHODS)
 """Narrower ranges cost a few samples much and give the others a little, and wider ones the other way around: a mean of
 divergences does not say which counts. So where scores tell, they decide."""
-TRIED = (_WEIGHTS, _RANGES, _WEIGHTS)
-"""Steps of the decision, each with its alternatives. The first takes out the largest errors, behind which those of the
-ranges are seen; its two repairs may each do harm alone and help together. What did not help then is tried again with
-the ranges that were chosen."""
+TRIED = (_WEIGHTS, _ROUNDING, _RANGES, _WEIGHTS)
+"""Steps of the decision, each with its alternatives. The first two take out the largest errors, behind which those of
+the ranges are seen; the two repairs of the first may each do harm alone and help together. Rounding comes after them:
+equalization changes the weights that are rounded, and what biases make good need not be made good by rounding. What did
+not help at first is tried again with what was chosen."""
 
 DECIDING_SAMPLES = 16
 _WORTH = 0.95

@@ -1,0 +1,155 @@
+"""The build with 16-bit activations: what TensorFlow's quantizer is given, what it leaves undone, what of it is of use.
+
+Knows the older quantizer's limits; refuses to know candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from copy import copy
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.quantize import names
+from autoselect.quantize.repairing.built import Built
+from autoselect.quantize.repairing.weighted_ops import WEIGHTED, quantized_ops
+from autoselect.tflite import editing, reader
+from autoselect.tflite import flatbuffer as fb
+
+_SPOILT = fb.CONTROL_FLOW | {"UNIDIRECTIONAL_SEQUENCE_LSTM", "SQUARED_DIFFERENCE"}
+"""Op types that LiteRT 2.3 does not run in a 16-bit build: a fused LSTM loses its state there, other subgraphs have no
+ranges, and there is no kernel for SQUARED_DIFFERENCE."""
+
+_LARGEST = 2.0**46
+"""Of a bias; LiteRT's kernels scale sums of up to 47 bits."""
+
+_NO_FORM = "TensorFlow's 16-bit quantizer does not make it a 16-bit op; it stays int8"
+_REFUSED = "TensorFlow's 16-bit quantizer, or LiteRT after it, refuses it; it stays int8"
+
+
+def is_spoilt(model: fb.Model) -> bool:
+    """Whether the quantizer would refuse the model, or spoil one of its ops."""
+    return bool(_spoilt(model))
+
+
+def _spoilt(model: fb.Model) -> list[fb.Operator]:
+    """Ops of the types above, and those that compute from integers alone: the quantizer wants ranges of these."""
+    graph = model.subgraphs[0]
+    computed = {int(t) for op in graph.operators for t in op.outputs} | {int(t) for t in graph.inputs}
+
+    def reads_integers_alone(op: fb.Operator) -> bool:
+        types = {graph.tensors[t].type for t in map(int, op.inputs) if t in computed}
+        return bool(types) and schema.TensorType.FLOAT32 not in types
+
+    return [op for op in graph.operators if fb.op_type(model, op) in _SPOILT or reads_integers_alone(op)]
+
+
+def made_ready(content: bytes) -> bytes:
+    """A calibrated model as the quantizer can take it.
+
+    Ops share no constant, since it quantizes a shared bias anew for each op that has it. Ops that it would spoil are of
+    a type that it leaves in float: they are COS then, other subgraphs are gone, and the model is not there to be run.
+    """
+    model = fb.parse(content)
+    _part_constants(model)
+    if is_spoilt(model):
+        _leave_alone(model)
+    return fb.serialise(model)
+
+
+def _part_constants(model: fb.Model) -> None:
+    """Give each operand a tensor of its own, and each of these a buffer of its own."""
+    names.unshare_operands(model)
+    taken: set[int] = set()
+    for tensor in model.subgraphs[0].tensors:
+        if tensor.buffer in taken and fb.is_constant(model, tensor):
+            model.buffers.append(copy(model.buffers[tensor.buffer]))
+            tensor.buffer = len(model.buffers) - 1
+        taken.add(tensor.buffer)
+
+
+def _leave_alone(model: fb.Model) -> None:
+    left: fb.OperatorCode = schema.OperatorCodeT()
+    left.builtinCode, left.deprecatedBuiltinCode, left.version = *[schema.BuiltinOperator.COS] * 2, 1
+    spoilt = _spoilt(model)
+    model.operatorCodes.append(left)
+    for op in spoilt:
+        op.opcodeIndex, op.intermediates = len(model.operatorCodes) - 1, None
+    model.subgraphs, model.signatureDefs = model.subgraphs[:1], []
+    editing.tidy(model)
+
+
+def take_weights(
+    model: fb.Model, places: Mapping[int, int], integer: fb.Model, integer_places: Mapping[int, int], source: fb.Model
+) -> None:
+    """Give the weighted 16-bit ops the weights of the integer build, and biases that go with them, in place.
+
+    With one scale for all weights the quantizer refuses DEPTHWISE_CONV_2D, and gives layers that share weights biases
+    that LiteRT refuses. So a build with a scale a channel takes the weights of the integer build.
+
+    Args:
+        model: The 16-bit build.
+        places: Where each op of the float model is in it.
+        integer: The integer build.
+        integer_places: Where each op of the float model is in that.
+        source: The float model.
+    """
+    theirs = dict(quantized_ops(integer, source, integer_places))
+    graph = model.subgraphs[0]
+    for index, op in quantized_ops(model, source, places):
+        twin = theirs.get(index)
+        kind = WEIGHTED[fb.op_type(source, source.subgraphs[0].operators[index])]
+        activation = graph.tensors[op.inputs[kind.activation]]
+        if twin is None or activation.type != schema.TensorType.INT16:
+            continue
+        op.inputs = np.array(op.inputs, np.int32)
+        given = integer.subgraphs[0].tensors[twin.inputs[1]]
+        weights = _added(model, op, 1, fb.constant_values(integer, given), fb.parameters(given))
+        bias = int(op.inputs[kind.bias]) if len(op.inputs) > kind.bias else -1
+        if bias >= 0:
+            scales = np.float32(fb.scales(activation)[0]) * np.asarray(fb.scales(weights), np.float32)
+            old = source.subgraphs[0].operators[index].inputs[kind.bias]
+            values = fb.constant_values(source, source.subgraphs[0].tensors[old]).astype(np.float64)
+            steps = np.clip(np.nan_to_num(values / scales.astype(np.float64)), -_LARGEST, _LARGEST)
+            levels = np.rint(steps).astype(np.int64)
+            _added(model, op, kind.bias, levels, editing.symmetric(scales))
+
+
+def _added(
+    model: fb.Model, op: fb.Operator, position: int, values: np.ndarray, quantization: fb.Quantization
+) -> fb.Tensor:
+    """A constant in the place of an operand, for this op alone."""
+    graph = model.subgraphs[0]
+    tensor = copy(graph.tensors[op.inputs[position]])
+    tensor.quantization, tensor.buffer = copy(quantization), editing.add_buffer(model, values)
+    graph.tensors.append(tensor)
+    op.inputs[position] = len(graph.tensors) - 1
+    return tensor
+
+
+def why_not(whole: Built, index: int, op_type: str, activations: Container[int]) -> str:
+    """Why an op of the float model has no form with 16-bit activations; empty where it has.
+
+    Args:
+        whole: The 16-bit build.
+        index: Of the op.
+        op_type: Its type.
+        activations: The tensors of the build that are values of the float model.
+    """
+    if index not in whole.places:
+        return _NO_FORM
+    model, graph = whole.model, whole.model.subgraphs[0]
+    op = graph.operators[whole.places[index]]
+    if fb.op_type(model, op) == "COS" != op_type:
+        return _REFUSED
+    read = [int(t) for t in op.inputs if t >= 0 and not fb.is_constant(model, graph.tensors[t])]
+    tensors = [graph.tensors[t] for t in (*read, *map(int, op.outputs))]
+    numbers = [t for t in tensors if fb.TENSOR_DTYPES[t.type] in reader.FLOAT_DTYPES | reader.QUANTIZED_DTYPES]
+    is_wide = numbers and all(t in activations for t in read) and all(map(_is_plain_int16, numbers))
+    return "" if is_wide else _NO_FORM
+
+
+def _is_plain_int16(tensor: fb.Tensor) -> bool:
+    """Whether it holds 16-bit integers around zero, as LiteRT's kernels want them."""
+    return tensor.type == schema.TensorType.INT16 and not any(fb.zero_points_of(tensor))

@@ -1,0 +1,258 @@
+"""Second-order rounding of integer weights, measured on calibration samples and judged on others of them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.quantize.repairing.built import Built
+from autoselect.quantize.repairing.input_means import geometry_of, has_shapes
+from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.quantize.repairing.second_order import Moments, compensated, output_error
+from autoselect.quantize.repairing.weighted_ops import SkipError, known_scales, quantized_ops, weights_of
+from autoselect.quantize.repairing.windows import dense_windows, windows
+from autoselect.tflite import editing
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.runner import Runner
+
+NAME = "rounding-gptq"
+
+MOST_POSITIONS = 1024
+"""Output positions of an op that are taken of each sample."""
+
+JUDGED_EVERY = 5
+"""One in so many samples is kept apart, for the rounding to be judged on."""
+
+MOST_BYTES = 3 * 2**27
+"""What the second moments that are measured at a time may take; an op that alone takes more, with above 5,016 inputs,
+keeps its levels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layer:
+    """One op: its type, its float weights, their levels and scales, in groups of output channels that share inputs.
+
+    Attributes:
+        op_type: Of the op.
+        activation: Index of its input, a tensor of the float model.
+        shape: Of its weights.
+        groups: Count of groups.
+        values: Float weights, in ``shape``.
+        levels: Those of the built model, in ``shape``.
+        scales: Of each weight; may be broadcast to ``shape``.
+    """
+
+    op_type: str
+    activation: int
+    shape: tuple[int, ...]
+    groups: int
+    values: np.ndarray
+    levels: np.ndarray
+    scales: np.ndarray
+
+    @property
+    def moment_bytes(self) -> int:
+        """What its moments take: two matrices a group, in float64."""
+        inputs = int(np.prod(self.shape[1:3] if self.op_type == "DEPTHWISE_CONV_2D" else self.shape[1:]))
+        return 2 * 8 * self.groups * inputs**2
+
+    def grouped(self, values: np.ndarray) -> np.ndarray:
+        """Values by weight as rows of inputs, shape (groups, channels, inputs)."""
+        if self.op_type == "DEPTHWISE_CONV_2D":
+            return values.reshape(-1, self.groups, self.shape[-1] // self.groups).transpose(1, 2, 0)
+        return values.reshape(self.groups, self.shape[0] // self.groups, -1)
+
+    def ungrouped(self, rows: np.ndarray) -> np.ndarray:
+        """The other way around."""
+        ordered = rows.transpose(2, 0, 1) if self.op_type == "DEPTHWISE_CONV_2D" else rows
+        return ordered.reshape(self.shape)
+
+
+def round_weights(built: Built, kit: RepairKit) -> None:
+    """Pass: round weights of integer ops by what their errors do together, where the recipe has ``rounding-gptq``.
+
+    Needs operands that no two ops share, and weights that have their scales. Gives weights, and in ``skipped`` why an
+    op keeps the nearest levels.
+    """
+    if NAME not in built.repairs:
+        return
+    float_model = kit.float_model(built.repairs)
+    layers, skipped = _layers(built, float_model)
+    built.skipped[NAME] = skipped
+    if not layers:
+        return
+    raw = kit.keep(_file_name(built, layers), lambda: _packed(*_rounded(built, kit, layers)))
+    levels, reasons = _unpacked(raw)
+    for index, values in levels.items():
+        _weights(built, index).buffer = editing.add_buffer(built.model, values)
+    skipped |= reasons
+
+
+def _weights(built: Built, index: int) -> fb.Tensor:
+    """The weights of the twin of a float op."""
+    graph = built.model.subgraphs[0]
+    return graph.tensors[graph.operators[built.places[index]].inputs[1]]
+
+
+def _layers(built: Built, float_model: fb.Model) -> tuple[dict[int, _Layer], dict[int, str]]:
+    """The layers whose weights may be rounded, and why others are not, by index of the float model's op."""
+    graph, found, skipped = float_model.subgraphs[0], {}, {}
+    uses = Counter(graph.tensors[i].buffer for op in graph.operators for i in op.inputs if i >= 0)
+    for index, op in quantized_ops(built.model, float_model, built.places):
+        try:
+            found[index] = _layer(built, op, float_model, index, uses)
+        except SkipError as reason:
+            skipped[index] = str(reason)
+    return found, skipped
+
+
+def _layer(built: Built, op: fb.Operator, float_model: fb.Model, index: int, uses: Mapping[int, int]) -> _Layer:
+    """One layer.
+
+    Raises:
+        SkipError: If its weights are not to be rounded; with the reason.
+    """
+    kind, values, _ = weights_of(built.model, op, float_model, index)
+    tensors, twin = float_model.subgraphs[0].tensors, float_model.subgraphs[0].operators[index]
+    activation, tensor = int(twin.inputs[kind.activation]), _weights(built, index)
+    if built.model.subgraphs[0].tensors[op.inputs[kind.activation]].type == schema.TensorType.FLOAT32:
+        raise SkipError("it is hybrid")
+    if uses[tensors[twin.inputs[1]].buffer] > 1:
+        raise SkipError("another op reads its weights, too")
+    if not np.isfinite(values).all():
+        raise SkipError("a weight of it is not a finite number")
+    if np.any(fb.zero_points_of(tensor) or 0):
+        raise SkipError("its weights have a zero point")
+    op_type, channels = fb.op_type(float_model, twin), fb.shape_of(tensors[activation])[-1]
+    groups = {"DEPTHWISE_CONV_2D": channels, "CONV_2D": channels // values.shape[-1]}.get(op_type, 1)
+    scales, shape = known_scales(tensor), [1] * values.ndim
+    if scales.size > 1:
+        shape[fb.parameters(tensor).quantizedDimension] = scales.size
+    layer = _Layer(
+        op_type=op_type,
+        activation=activation,
+        shape=values.shape,
+        groups=groups,
+        values=values,
+        levels=fb.constant_values(built.model, tensor),
+        scales=scales.reshape(shape),
+    )
+    if layer.moment_bytes > MOST_BYTES:
+        raise SkipError(f"the second moments of its inputs would take more than {MOST_BYTES >> 10} KiB")
+    return layer
+
+
+def _rounded(
+    built: Built, kit: RepairKit, layers: Mapping[int, _Layer]
+) -> tuple[dict[int, np.ndarray], dict[int, str]]:
+    """New levels of layers, and why others keep theirs, by index."""
+    equalized = [name for name in built.repairs if name == "equalization"]
+    content, model = kit.calibrated(equalized).content, kit.float_model(equalized)
+    levels, reasons, is_corrected = {}, {}, _corrects_biases(built)
+    runner = Runner(content, preserve_all_tensors=True)
+    for batch in _batches(layers):
+        measured = _measure(runner, model, {index: layers[index] for index in batch}, kit.samples)
+        for index in batch:
+            try:
+                levels[index] = _round_layer(layers[index], *measured[index], is_corrected=is_corrected)
+            except SkipError as reason:
+                reasons[index] = str(reason)
+    return levels, reasons
+
+
+def _corrects_biases(built: Built) -> bool:
+    return any(name.startswith("bias") for name in built.repairs)
+
+
+def _batches(layers: Mapping[int, _Layer]) -> Iterator[list[int]]:
+    """Indices of layers whose moments fit into memory together."""
+    batch: list[int] = []
+    for index, layer in layers.items():
+        if sum(layers[i].moment_bytes for i in batch) + layer.moment_bytes > MOST_BYTES:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def _measure(
+    runner: Runner,
+    model: fb.Model,
+    layers: Mapping[int, _Layer],
+    samples: Callable[[], Iterable[Mapping[str, np.ndarray]]],
+) -> dict[int, tuple[Moments, Moments]]:
+    """Second moments of the inputs of layers: of the samples to round with, and of those to judge on."""
+    found = {index: (Moments(), Moments()) for index in layers}
+    operators = model.subgraphs[0].operators
+    for number, sample in enumerate(samples()):
+        runner(sample)
+        part = int(number % JUDGED_EVERY == JUDGED_EVERY - 1)
+        for index, layer in layers.items():
+            if has_shapes(model, runner, (layer.activation, int(operators[index].outputs[0]))):
+                found[index][part].add(_inputs(model, operators[index], layer, runner.tensor(layer.activation)))
+    return found
+
+
+def _inputs(model: fb.Model, op: fb.Operator, layer: _Layer, values: np.ndarray) -> np.ndarray:
+    """What each group of a layer is computed from, shape (groups, positions, inputs)."""
+    if layer.op_type == "FULLY_CONNECTED":
+        return dense_windows(values, layer.shape[-1], MOST_POSITIONS)[None]
+    is_transposed = layer.op_type == "TRANSPOSE_CONV"
+    met = windows(values, geometry_of(model, op), MOST_POSITIONS, transposed=is_transposed)
+    split = met.reshape(*met.shape[:2], layer.groups, -1).transpose(2, 0, 1, 3)
+    return split.reshape(layer.groups, len(met), -1)
+
+
+def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_corrected: bool) -> np.ndarray:
+    """New levels of a layer, int8.
+
+    Where its bias is corrected afterwards, which takes out what errors of weights do to the mean output, only what the
+    inputs differ by from their mean counts.
+
+    Raises:
+        SkipError: If the layer is to keep its levels; with the reason.
+    """
+    if not fitted.count:
+        raise SkipError("the runtime gives its tensors other shapes than the file")
+    if not judged.count:
+        raise SkipError(f"there are fewer than {JUDGED_EVERY} calibration samples to measure and judge it on")
+    if not (fitted.is_finite and judged.is_finite):
+        raise SkipError("an input of it is not a finite number")
+    centre = fitted.mean if is_corrected else np.zeros_like(fitted.mean)
+    moments, apart = fitted.about(centre), judged.about(centre)
+    scales = layer.grouped(np.broadcast_to(layer.scales, layer.shape))
+    steps, nearest = layer.grouped(layer.values) / scales, layer.grouped(layer.levels).astype(np.float64)
+    levels = compensated(steps, nearest, moments)
+    if output_error((levels - steps) * scales, apart) >= output_error((nearest - steps) * scales, apart):
+        raise SkipError("the nearest levels are as good on the samples that it is judged on")
+    return layer.ungrouped(levels).astype(np.int8)
+
+
+def _file_name(built: Built, layers: Mapping[int, _Layer]) -> str:
+    """Where the levels are kept: a name for all that they follow from, beside the model and its samples."""
+    found = hashlib.sha256(str(("equalization" in built.repairs, _corrects_biases(built))).encode())
+    for index, layer in layers.items():
+        for part in (np.array(index), layer.levels, layer.scales):
+            found.update(np.ascontiguousarray(part).tobytes())
+    return f"rounded_{found.hexdigest()[:12]}.npz"
+
+
+def _packed(levels: Mapping[int, np.ndarray], reasons: Mapping[int, str]) -> bytes:
+    content = io.BytesIO()
+    arrays = {str(index): array for index, array in levels.items()}
+    np.savez_compressed(content, reasons=json.dumps(dict(reasons)), **arrays)  # type: ignore[arg-type]
+    return content.getvalue()
+
+
+def _unpacked(raw: bytes) -> tuple[dict[int, np.ndarray], dict[int, str]]:
+    with np.load(io.BytesIO(raw)) as arrays:
+        levels = {int(index): arrays[index] for index in arrays.files if index != "reasons"}
+        return levels, {int(index): reason for index, reason in json.loads(str(arrays["reasons"])).items()}

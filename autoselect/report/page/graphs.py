@@ -1,0 +1,53 @@
+"""The graphs of the picks, op by op, as the page lays them out and colours them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from autoselect.domain.graph import Graph
+from autoselect.errors import AutoselectError
+from autoselect.report.tables.frames import front_rows, pick_order
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+if TYPE_CHECKING:
+    from autoselect.runs.run import Run
+
+Row = dict[str, Any]
+
+
+def graphs(run: Run, places: Mapping[str, int]) -> list[Row]:
+    """One graph for each model that is picked and whose file can be read, what is recommended first.
+
+    Args:
+        run: The run.
+        places: Number of each node's row, by node name.
+
+    Returns:
+        Rows of ``id``, ``picks`` and ``ops``, which are lists of type, kind, name of the output (the number of the
+        node's row where it is one), dtype and shape of the output, multiply-accumulates, bytes of constants, and the
+        numbers of the ops that it reads from.
+    """
+    picked = [row for row in front_rows(run.front, run.summary) if row.picks]
+    found = []
+    for row in sorted(picked, key=lambda row: pick_order(row.picks[0])):
+        try:
+            graph = reader.read_graph(fb.parse(fb.read_model_file(run.directory / "front" / f"{row.label}.tflite")))
+        except AutoselectError:
+            continue
+        found.append({"id": row.label, "picks": list(row.picks), "ops": _ops(graph, places)})
+    return found
+
+
+def _ops(graph: Graph, places: Mapping[str, int]) -> list[list[Any]]:
+    producers = graph.producers()
+    rows: list[list[Any]] = []
+    for op in graph.ops:
+        output = graph.tensors[op.outputs[0]] if op.outputs else None
+        name = output.name if output else ""
+        shape = f"{output.dtype} {'×'.join(map(str, output.shape)) or 'scalar'}" if output else ""
+        constants = sum(graph.tensors[i].size_bytes for i in op.constants)
+        sources = sorted({producers[i] for i in op.inputs if i in producers})
+        rows.append([op.op_type, op.kind.value, places.get(name, name), shape, op.macs, constants, sources])
+    return rows

@@ -1,0 +1,122 @@
+"""What a search would be like: how large it is, what a trial costs and how long it takes; it tries nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from autoselect.cases import build_jobs, score_jobs
+from autoselect.cases.events import Listener, StageStarted
+from autoselect.cases.prepare import Case
+from autoselect.cases.settings import SearchSettings
+from autoselect.errors import TrialError
+from autoselect.isolation.door import Workers
+from autoselect.runs.folder import RunFolder
+from autoselect.study.request import Request
+from autoselect.study.run import opened
+from autoselect.study.setup.problem import probe_samples, units_of
+from autoselect.study.stage_clock import StageClock
+
+_MEMBERS = 10
+"""Of a front, as a rule: they are scored on the held-out samples too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a search would be like.
+
+    Attributes:
+        size_bytes: Of the float model.
+        nodes: That quantization treats as one each.
+        units: Of nodes that move together.
+        states: That a unit may be in: integer or left out, or integer, hybrid or float.
+        candidates: Different settings of the search space.
+        samples: By part: ``calibration``, ``search``, ``heldout``.
+        warnings: What the user should know.
+        refused: Why the all-integer model cannot be built or scored; empty where it can.
+        build_seconds: To build the all-integer model; NaN where it is refused, like the times that follow.
+        score_seconds: To score it on the search samples.
+        inference_seconds: Of one sample.
+        prepare_seconds: Spent on preparing; less the next time, from the cache.
+        search_seconds: About what the search takes at most: racing ends many trials early.
+        trials: That the search would have.
+        workers: That it would use.
+        disk_bytes: About what it keeps on the disk while it runs.
+    """
+
+    size_bytes: int
+    nodes: int
+    units: int
+    states: int
+    candidates: int
+    samples: Mapping[str, int]
+    warnings: tuple[str, ...]
+    refused: str
+    build_seconds: float
+    score_seconds: float
+    inference_seconds: float
+    prepare_seconds: float
+    search_seconds: float
+    trials: int
+    workers: int
+    disk_bytes: int
+
+
+def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
+    """Prepare a search, and measure one build and one evaluation instead of going on.
+
+    Args:
+        request: The search.
+        folder: A new one, of which nothing is left.
+        listener: Told of the stages.
+
+    Raises:
+        AutoselectError: What the search would raise before its first trial.
+    """
+    clock, settings = StageClock(listener), request.settings
+    with opened(request, folder, clock) as (pool, case, space):
+        prepared = sum(clock.seconds().values())
+        clock(StageStarted(stage="estimate"))
+        build, score, inference, size, refused = _measured(case, settings, pool)
+        samples = case.counts.get("search", 0)
+        probe = probe_samples(samples) / samples if samples else 0.0
+        held_out = _MEMBERS * case.counts.get("heldout", 0) / samples if samples else 0.0
+        units = len(units_of(case))
+        work = settings.trials * (build + score) + units * (build + probe * score) + held_out * score
+        return Outlook(
+            size_bytes=case.files.float_model.stat().st_size,
+            nodes=len(case.layers.nodes),
+            units=units,
+            states=3 if space.mixed else 2,
+            candidates=space.size,
+            samples=case.counts,
+            warnings=case.warnings,
+            refused=refused,
+            build_seconds=build,
+            score_seconds=score,
+            inference_seconds=inference,
+            prepare_seconds=prepared,
+            search_seconds=prepared + work / settings.processes,
+            trials=settings.trials,
+            workers=settings.processes,
+            disk_bytes=_bytes_in(folder.root) + settings.trials * size,
+        )
+
+
+def _measured(case: Case, settings: SearchSettings, pool: Workers) -> tuple[float, float, float, int, str]:
+    """Seconds to build and to score, and of one inference; bytes of the model, or why there is none."""
+    root, limit, unknown = case.files.root, settings.trial_timeout, float("nan")
+    try:
+        # The first build also reads what all candidates are made of.
+        pool.call(build_jobs.build, root, settings.template.to_json(), timeout_seconds=limit)
+        built = pool.call(build_jobs.build, root, settings.template.to_json(), timeout_seconds=limit)
+        scored = pool.call(score_jobs.score, root, built.sha256, "search", False, timeout_seconds=limit)
+    except TrialError as exc:
+        return unknown, unknown, unknown, 0, str(exc)
+    one = scored.inference_seconds / scored.samples if scored.samples else unknown
+    return built.seconds, scored.seconds, one, built.size_bytes, ""
+
+
+def _bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,63 @@
+"""A check says what a search would be like, and refuses what the search would refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pump
+import pytest
+
+import autoselect
+from autoselect.cases.events import Event, StageStarted, TrialFinished
+from autoselect.errors import AutoselectError, DataError, RunFolderError, UsageError
+
+
+def test_a_check_tells_size_cost_and_time_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    events: list[Event] = []
+    found = autoselect.check(**pump.LIVE, trials=40, workers=1, listener=events.append)
+    assert (found.nodes, found.units, found.states) == (22, 22, 2)
+    assert found.candidates >= 2**22
+    assert found.samples == {"calibration": 30, "search": 200, "heldout": 300}
+    assert (found.trials, found.workers, found.refused) == (40, 1, "")
+    assert 0 < found.inference_seconds < found.score_seconds < found.search_seconds
+    assert found.search_seconds >= found.prepare_seconds + 40 * (found.build_seconds + found.score_seconds)
+    assert found.disk_bytes > 40 * 40_000
+    assert not [event for event in events if isinstance(event, TrialFinished)]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("function", [autoselect.check, autoselect.search], ids=["check", "search"])
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        pytest.param({"calibration": None}, UsageError, "pass --calibration", id="no calibration"),
+        pytest.param({"evaluation": None}, UsageError, "pass --eval", id="no evaluation"),
+        pytest.param({"calibration": "none.npz"}, DataError, "none here", id="no calibration file"),
+        pytest.param({"evaluation": Path("none.npz")}, DataError, "none here", id="no evaluation file"),
+        pytest.param({"heldout": "none.npy"}, DataError, "none here", id="no held-out file"),
+        pytest.param({"metric": "acuracy"}, AutoselectError, "nearest: accuracy", id="unknown metric"),
+    ],
+)
+def test_what_is_missing_is_noticed_before_anything_is_read(
+    function: Callable[..., Any],
+    changes: dict[str, Any],
+    error: type[AutoselectError],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    events: list[Event] = []
+    with pytest.raises(error, match=words):
+        function(**{**pump.LIVE, **changes}, listener=events.append)
+    assert not [event for event in events if isinstance(event, StageStarted)]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_taken_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(RunFolderError, match="not empty"):
+        autoselect.check(**pump.LIVE, output=tmp_path)

@@ -1,0 +1,87 @@
+"""Whom a model harms, of the embedded model on a few samples, against what its outputs say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from autoselect.cases import build_jobs, effect_jobs
+from autoselect.cases.events import ignore
+from autoselect.cases.files import FLOAT
+from autoselect.cases.ingredients import Ingredients
+from autoselect.cases.open_case import OpenCase
+from autoselect.cases.prepare import Case, prepare_case, write_scoring
+from autoselect.cases.settings import make_settings
+from autoselect.domain.recipe import Recipe
+from autoselect.embedded import make_windows, model_bytes
+from autoselect.isolation.pool import WorkerPool
+from autoselect.scoring.metrics import make_metric
+
+HELDOUT = make_windows(np.random.default_rng(8), 60)
+
+
+def calibration() -> Iterator[list[np.ndarray]]:
+    for window in make_windows(np.random.default_rng(9), 10)[0]:
+        yield [window[np.newaxis]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, session_workers: WorkerPool) -> tuple[Case, str]:
+    root = tmp_path_factory.mktemp("case")
+    ingredients = Ingredients(
+        model=model_bytes(),
+        calibration=calibration,
+        evaluation=make_windows(np.random.default_rng(7), 20),
+        heldout=HELDOUT,
+        metric=make_metric("accuracy"),
+        evaluator=None,
+    )
+    with session_workers.lent(root / "worker.log") as pool:
+        settings = make_settings(debug_samples=1)
+        case = prepare_case(
+            ingredients, settings, root=root, pool=pool, quantizer=pool, cache_root=None, listener=ignore
+        )
+        return case, pool.call(build_jobs.build, root, Recipe().to_json(), timeout_seconds=300).sha256
+
+
+def test_the_counts_and_the_worst_samples_are_those_of_the_outputs(made: tuple[Case, str]) -> None:
+    case, integer = made
+    found = effect_jobs.effects(case.files.root, integer, "heldout")
+    assert found is not None
+    opened = OpenCase(case.files.root)
+    runners = [opened.runner(sha) for sha in (FLOAT, integer)]
+    store = opened.part("heldout")
+    outputs = np.array([[next(iter(run(store.inputs(i)).values())).ravel() for run in runners] for i in range(60)])
+    labels = np.array([store.target(i) for i in range(60)])
+    theirs, ours = outputs.argmax(axis=2).T
+    assert [(c.number, c.support) for c in found.classes] == [(k, (labels == k).sum()) for k in np.unique(labels)]
+    for one in found.classes:
+        mine = labels == one.number
+        assert one.float_right == (theirs[mine] == one.number).sum()
+        assert one.right == (ours[mine] == one.number).sum()
+        assert one.agreed == (ours[mine] == theirs[mine]).sum()
+    noise = ((outputs[:, 0] - outputs[:, 1]) ** 2).sum(axis=1) / (outputs[:, 0] ** 2).sum(axis=1)
+    order = np.argsort(-noise)[: effect_jobs.MOST_SAMPLES]
+    assert [s.index for s in found.samples] == order.tolist()
+    for one, place in zip(found.samples, order, strict=True):
+        assert (one.label, one.float_answer, one.answer) == (labels[place], theirs[place], ours[place])
+        assert one.sqnr_db == pytest.approx(-10 * np.log10(noise[place]), abs=1e-6)
+
+
+def test_of_other_models_than_classifiers_the_worst_samples_are_known(made: tuple[Case, str]) -> None:
+    case, integer = made
+    scoring = case.files.scoring.read_bytes()
+    try:
+        write_scoring(case.files, make_metric("sqnr_db"), None)
+        found = effect_jobs.compare(OpenCase(case.files.root), integer, "heldout")
+        write_scoring(case.files, None, lambda runner: 1.0)
+        assert effect_jobs.compare(OpenCase(case.files.root), integer, "heldout") is None
+    finally:
+        case.files.scoring.write_bytes(scoring)
+    assert found is not None
+    assert found.classes == ()
+    assert [s.label for s in found.samples] == [None] * effect_jobs.MOST_SAMPLES
+    values = [s.sqnr_db for s in found.samples]
+    assert values == sorted(values)

@@ -1,0 +1,35 @@
+"""How many workers a machine gets by default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autoselect.isolation import machine
+
+
+@pytest.mark.parametrize(
+    ("cpus", "memory", "expected"),
+    [(1, 64e9, 1), (4, 64e9, 4), (4, 3.2e9, 2), (4, 0.5e9, 1), (64, 512e9, machine.MOST_WORKERS), (4, float("inf"), 4)],
+    ids=["one processor", "processors", "memory", "little memory", "a large machine", "unknown memory"],
+)
+def test_workers_go_by_processors_and_memory(
+    cpus: int, memory: float, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "available_cpus", lambda: cpus)
+    monkeypatch.setattr(machine, "memory_bytes", lambda: memory if memory < 1e15 else 1e15)
+    assert machine.default_workers() == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1000000\n", 1e6), ("max\n", None), (None, None)])
+def test_a_container_may_have_less_memory(
+    text: str | None, expected: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(machine, "_MEMORY_LIMIT", limit)
+    whole = machine.memory_bytes()
+    assert whole > 1e6
+    if text is not None:
+        limit.write_text(text, encoding="ascii")
+    assert machine.memory_bytes() == (whole if expected is None else expected)

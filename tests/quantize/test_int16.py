@@ -1,0 +1,266 @@
+"""Nodes with 16-bit activations: every mix runs and is forecast to the byte, all of them are TensorFlow's build."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import forecasts
+import numpy as np
+import pytest
+import zoo
+
+from autoselect.domain.graph import IN_INTEGERS, OpKind
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import BuildError
+from autoselect.quantize.building import proof
+from autoselect.quantize.building.kinds import node_kinds
+from autoselect.quantize.building.left_out import left_out
+from autoselect.quantize.building.wholes import int16_model
+from autoselect.quantize.calibrated import CalibratedModel
+from autoselect.quantize.preparing import converter
+from autoselect.quantize.preparing.normalise import same_outputs
+from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.scoring.fragmentation import fragmentation
+from autoselect.scoring.target_file import read_target
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+from autoselect.tflite.runner import Runner
+
+
+def tf() -> Any:
+    import tensorflow
+
+    return tensorflow
+
+
+@functools.cache
+def branches() -> zoo.Prepared:
+    """Values of several scales joined, ops of several outputs, and ops that have no 16-bit form."""
+    first, second = zoo.weights(3, 3, 3, 8), zoo.weights(3, 3, 8, 8, seed=1)
+
+    def call(x: Any) -> Any:
+        a = tf().nn.relu(tf().nn.conv2d(x, first, 1, "SAME") + zoo.weights(8))
+        b = tf().nn.conv2d_transpose(a, second, (1, 16, 16, 8), 2)
+        c = tf().image.resize(a, (16, 16), method="bilinear")
+        left, right = tf().split(tf().concat([b, c], 3), 2, axis=3)
+        d = tf().math.squared_difference(left, tf().math.sqrt(tf().nn.relu(right) + 1.0))
+        return {"d": d, "place": tf().argmax(tf().reshape(left, (1, -1)), axis=1), "soft": tf().nn.softmax(right - c)}
+
+    return zoo.from_function(call, (1, 8, 8, 3)).prepared
+
+
+@functools.cache
+def looped() -> zoo.Prepared:
+    """A loop, whose ops lie in subgraphs of their own, between two layers."""
+    matrix = zoo.weights(6, 6)
+
+    def call(x: Any) -> Any:
+        def step(i: Any, y: Any) -> Any:
+            return i + 1, tf().tanh(tf().matmul(y, matrix))
+
+        return tf().matmul(tf().while_loop(lambda i, _: i < 3, step, step(0, x))[1], zoo.weights(6, 8))
+
+    return zoo.from_function(call, (1, 6)).prepared
+
+
+MODELS = [
+    pytest.param(lambda: zoo.cnn().prepared, set(), id="CNN"),
+    pytest.param(lambda: zoo.two_inputs().prepared, set(), id="several inputs"),
+    pytest.param(branches, {"SQRT", "SQUARED_DIFFERENCE", "ARG_MAX"}, id="branches"),
+    pytest.param(lambda: zoo.lstm().prepared, {"UNIDIRECTIONAL_SEQUENCE_LSTM"}, id="recurrent"),
+    pytest.param(looped, set(), id="loop"),
+]
+BASES = [
+    pytest.param(Recipe(), id="per channel"),
+    pytest.param(Recipe(per_channel=False, io_type="int8"), id="per tensor, int8"),
+    pytest.param(Recipe(io_type="uint8"), id="uint8"),
+    pytest.param(Recipe(repairs=("bias", "equalization", "ranges-mse", "weights-mse")), id="repaired"),
+]
+
+
+def run(content: bytes, prepared: zoo.Prepared) -> dict[str, np.ndarray]:
+    """Outputs on the first sample, whatever the type of the inputs."""
+    runner = Runner(content)
+    sample = {s.key: v for s, v in zip(runner.inputs, prepared.samples[0], strict=True)}
+    return runner({s.key: sample[s.key].astype(s.dtype) for s in runner.inputs})
+
+
+def assert_forecast_and_run(prepared: zoo.Prepared, base: Recipe, count: int) -> None:
+    nodes, forecast = prepared.nodes, forecasts.forecaster(prepared, base, int16=True)
+    for recipe in forecasts.mixed_recipes(nodes, base, count, seed=len(nodes)):
+        candidate = prepared.builder.build(recipe)
+        assert forecast(recipe) == forecasts.built(candidate), recipe
+        told = node_kinds(left_out(recipe, nodes), nodes, candidate.fallbacks)
+        assert all(kind in ("folded", told[name]) for name, kind in candidate.kinds.items())
+        outputs = run(candidate.content, prepared)
+        assert all(np.isfinite(value.astype(np.float64)).all() for value in outputs.values())
+
+
+@pytest.mark.parametrize(("make", "without"), MODELS)
+@pytest.mark.parametrize("base", BASES)
+def test_every_mix_runs_and_is_what_was_planned(
+    make: Callable[[], zoo.Prepared], without: set[str], base: Recipe
+) -> None:
+    prepared = make()
+    assert_forecast_and_run(prepared, base, count=12)
+    missing = prepared.builder.blueprint(base, int16=True).no_int16
+    assert {prepared.nodes[i].op_type for i in missing} == without
+
+
+@pytest.mark.parametrize(("make", "without"), MODELS)
+def test_what_has_no_16_bit_form_stays_int8_and_says_so(make: Callable[[], zoo.Prepared], without: set[str]) -> None:
+    prepared = make()
+    built = prepared.builder.build(Recipe(int16_nodes=frozenset({"*"})))
+    types = {node.name: node.op_type for node in prepared.nodes}
+    assert {types[name] for name in built.fallbacks} == without
+    assert all("stays int8" in reason for reason in built.fallbacks.values())
+    assert {built.kinds[name] for name in built.fallbacks} <= {"integer"}
+    assert not any(op.kind is OpKind.FLOAT for op in built.graph.ops if op.op_type in without)
+
+
+def test_litert_has_no_16_bit_kernel_of_squared_difference() -> None:
+    """Else it is no longer to be left alone."""
+    whole = converter.quantize_to_int16(branches().calibrated.content, per_channel=True)
+    with pytest.raises(Exception, match="SQUARED_DIFFERENCE"):
+        run(whole, branches())
+
+
+@functools.cache
+def shared_bias() -> zoo.Prepared:
+    """Two layers that share weights and bias, as the steps of an unrolled recurrent layer do."""
+    matrix, bias = zoo.weights(16, 16), zoo.weights(16)
+
+    def call(x: Any) -> Any:
+        return tf().matmul(tf().tanh(tf().matmul(x, matrix) + bias), matrix) + bias
+
+    return zoo.from_function(call, (1, 16)).prepared
+
+
+def test_ops_that_share_a_bias_have_one_each() -> None:
+    assert_forecast_and_run(shared_bias(), Recipe(), count=6)
+    assert remarks(shared_bias()) == ()
+
+
+def remarks(prepared: zoo.Prepared, *, per_channel: bool = True) -> tuple[str, ...]:
+    return proof.int16_remarks(
+        prepared.builder, prepared.nodes, prepared.kit, samples=prepared.fed(), per_channel=per_channel
+    )
+
+
+@pytest.mark.parametrize("make", [zoo.cnn, zoo.two_inputs])
+def test_all_of_16_bits_is_tensorflows_own_build_bit_for_bit(make: Callable[[], zoo.Source]) -> None:
+    source = make()
+    prepared = source.prepared
+    assert remarks(prepared) == ()
+    built = prepared.builder.build(Recipe(int16_nodes=frozenset({"*"})))
+    assert set(built.kinds.values()) == {"int16"}
+    work = source.converter()
+    work.optimizations = [tf().lite.Optimize.DEFAULT]
+    keys = [s.key for s in reader.input_specs(fb.parse(source.float_model))]
+    work.representative_dataset = lambda: (dict(zip(keys, s, strict=True)) for s in prepared.samples)
+    work.target_spec.supported_ops = [tf().lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8]
+    assert same_outputs(built.content, bytes(work.convert()), prepared.fed())
+
+
+@pytest.mark.parametrize(
+    ("make", "per_channel", "told"),
+    [
+        pytest.param(zoo.lstm, True, "refuses some of the model's ops", id="recurrent"),
+        pytest.param(zoo.cnn, False, "refuses the model", id="depthwise, per tensor"),
+    ],
+)
+def test_where_tensorflow_has_no_such_build_that_is_said(
+    make: Callable[[], zoo.Source], per_channel: bool, told: str
+) -> None:
+    [remark] = remarks(make().prepared, per_channel=per_channel)
+    assert told in remark
+
+
+def test_per_tensor_16_bits_are_nearer_to_float_than_8_bits_where_the_quantizer_refuses() -> None:
+    prepared = zoo.cnn().prepared
+    with pytest.raises(BuildError, match="refuses"):
+        int16_model(prepared.kit, Recipe(per_channel=False))
+    wide, narrow = Recipe(per_channel=False, int16_nodes=frozenset({"*"})), Recipe(per_channel=False)
+    in_float = prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"}), fallback="float"))
+    expected = run(in_float.content, prepared)
+    errors = []
+    for recipe in (wide, narrow):
+        built = prepared.builder.build(recipe)
+        assert all(len(fb.scales(t)) <= 1 for t in fb.parse(built.content).subgraphs[0].tensors)
+        errors.append(sum(float(np.sum((v - expected[k]) ** 2)) for k, v in run(built.content, prepared).items()))
+    assert errors[0] < errors[1]
+
+
+def test_recipes_without_16_bits_are_the_same_whether_others_have_them() -> None:
+    prepared = branches()
+    plain, wide = (prepared.builder.blueprint(Recipe(), int16=int16) for int16 in (False, True))
+    assert not plain.int16_nodes
+    assert wide.int16_nodes
+    for denied in ([], [0, 2], range(len(prepared.nodes))):
+        ours, theirs = (blueprint.plan(list(denied)) for blueprint in (plain, wide))
+        assert (ours.size_bytes, ours.kinds, len(ours.steps)) == (theirs.size_bytes, theirs.kinds, len(theirs.steps))
+        assert forecasts.described(ours.graph) == forecasts.described(theirs.graph)
+
+
+def test_a_given_integer_model_has_no_16_bit_twin() -> None:
+    prepared = zoo.cnn().prepared
+    kit = RepairKit(replace(prepared.calibrated, integer=b"given"))
+    assert isinstance(kit.calibrated(()), CalibratedModel)
+    with pytest.raises(BuildError, match="another quantizer made"):
+        int16_model(kit, Recipe())
+
+
+def test_16_bit_ops_are_integers_between_8_bits_and_16_one_quantize_converts() -> None:
+    prepared = zoo.cnn().prepared
+    chosen = prepared.nodes[2].name
+    built = prepared.builder.build(Recipe(int16_nodes=frozenset({chosen})))
+    ops = [op for op in built.graph.ops if op.op_type not in fb.CONVERSIONS]
+    assert [op.kind is OpKind.INT16 for op in ops].count(True) == 1
+    inside = [op for op in built.graph.ops if op.op_type in fb.CONVERSIONS and op.kind is not OpKind.BOUNDARY]
+    assert [op.op_type for op in inside] == ["QUANTIZE", "QUANTIZE"]
+    shares = read_target("integer-only").shares
+    assert shares is not None
+    plain = prepared.builder.build(Recipe())
+    cut, without = (fragmentation(one.graph, shares) for one in (built, plain))
+    assert (cut.segments, cut.float_ops, cut.crossing_tensors) == (1, 0, 0)
+    assert 0.0 == without.penalty < cut.penalty < 8.0
+    assert all(op.kind in IN_INTEGERS | {OpKind.BOUNDARY} for op in built.graph.ops)
+
+
+def test_16_bit_biases_are_corrected_in_int64() -> None:
+    prepared = zoo.cnn().prepared
+    built = prepared.builder.build(Recipe(int16_nodes=frozenset({"*"}), repairs=("bias",)))
+    corrected = {name: shift for name, shift in built.shifts.items() if shift.reason is None}
+    assert corrected
+    assert all(shift.after < 0.01 <= shift.before for shift in corrected.values())
+    dtypes = Counter(fb.TENSOR_DTYPES[t.type] for t in fb.parse(built.content).subgraphs[0].tensors)
+    assert dtypes["int64"] >= len(corrected)
+
+
+# ------------------------------------------------------------------------------------------ real models
+
+
+@functools.cache
+def prepared_file(path: Path) -> zoo.Prepared:
+    return zoo.prepare(path.read_bytes())
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param("mobilenet_v1_025_imagenet/mobilenet_v1_025_224_float.tflite", id="MobileNetV1"),
+        pytest.param("zoo/dtln/dtln_core1_float.tflite", id="denoiser"),
+        pytest.param("zoo/face_landmark.tflite", id="face landmarks"),
+    ],
+)
+def test_real_models_in_16_bits(path: str, real_data: Path) -> None:
+    prepared = prepared_file(real_data / path)
+    for base in (Recipe(), Recipe(per_channel=False, io_type="int8")):
+        assert_forecast_and_run(prepared, base, count=5)
+    assert remarks(prepared) == ()

@@ -1,0 +1,114 @@
+"""Second-order rounding of small layers, against what can be told by hand and by a slow reference."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoselect.quantize.repairing.second_order import DAMPING, MOST_STEPS, Moments, compensated, output_error
+
+
+def moments_of(inputs: np.ndarray) -> np.ndarray:
+    return (inputs.T @ inputs / len(inputs))[None]
+
+
+def layer(
+    seed: int, channels: int = 5, inputs: int = 6, rank: int = 2, count: int = 40
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights in steps, and moments of inputs that are sums of a few others, and a little of their own."""
+    rng = np.random.default_rng(seed)
+    own = rng.normal(size=(count, rank)) @ rng.normal(size=(rank, inputs)) + 0.1 * rng.normal(size=(count, inputs))
+    return rng.uniform(-3.0, 3.0, (1, channels, inputs)), moments_of(own)
+
+
+BY_HAND = {
+    "two inputs that are equal": ([0.4, 0.4], [[1.0, 1.0], [1.0, 1.0]], [[0, 1], [1, 0]]),
+    "two inputs that are opposite": ([0.4, -0.4], [[1.0, -1.0], [-1.0, 1.0]], [[0, -1], [1, 0]]),
+    "one is twice the other": ([0.3, 0.4], [[4.0, 2.0], [2.0, 1.0]], [[0, 1]]),
+    "three that are equal": ([0.3, 0.3, 0.3], np.ones((3, 3)), [[0, 0, 1], [0, 1, 0], [1, 0, 0]]),
+    "inputs without anything in common": ([0.4, -1.6, 2.5], np.diag([3.0, 2.0, 1.0]), [[0, -2, 2]]),
+    "inputs that are always 0": ([0.4, -1.6], np.zeros((2, 2)), [[0, -2]]),
+    "one input is always 0": ([0.4, 0.4], np.diag([1.0, 0.0]), [[0, 0]]),
+}
+
+
+@pytest.mark.parametrize(("steps", "moments", "expected"), BY_HAND.values(), ids=BY_HAND)
+def test_errors_make_good_for_each_other(steps: list[float], moments: np.ndarray, expected: list[list[int]]) -> None:
+    weights, products = np.array([[steps]]), np.array([moments])
+    found = compensated(weights, np.rint(weights), products)
+    assert found[0, 0].tolist() in expected
+    assert output_error(found - weights, products) <= output_error(np.rint(weights) - weights, products)
+
+
+def test_it_is_near_the_best_of_all_roundings() -> None:
+    """Of down and up for each weight; nearest rounding is far from it where inputs depend on each other."""
+    sums = np.zeros(3)
+    for seed in range(40):
+        steps, products = layer(seed, channels=1)
+        choices = np.floor(steps[0, 0]) + np.array(list(itertools.product((0.0, 1.0), repeat=steps.shape[2])))
+        best = min(output_error((row - steps[0, 0])[None, None], products) for row in choices)
+        found = compensated(steps, np.rint(steps), products)
+        sums += [best, output_error(found - steps, products), output_error(np.rint(steps) - steps, products)]
+    best, ours, nearest = sums
+    assert best < ours < 0.5 * nearest
+
+
+def slow(steps: np.ndarray, moments: np.ndarray) -> np.ndarray:
+    """One weight after the other, each time with the inverse of what is left; for one group."""
+    power = np.diagonal(moments)
+    order = np.argsort(-power, kind="stable")
+    damped = moments + DAMPING * power.mean() * np.eye(len(moments))
+    work, found = steps.copy(), np.empty_like(steps)
+    for done, at in enumerate(order):
+        left = order[done:]
+        inverse = np.linalg.inv(damped[np.ix_(left, left)])
+        nearest = np.rint(steps[:, at])
+        found[:, at] = np.clip(np.rint(work[:, at]), nearest - MOST_STEPS, nearest + MOST_STEPS)
+        work[:, left] -= np.outer(work[:, at] - found[:, at], inverse[0] / inverse[0, 0])
+    return found
+
+
+@pytest.mark.parametrize("inputs", [5, 140], ids=["in one block", "in several"])
+def test_it_is_the_reference(inputs: int) -> None:
+    steps, products = layer(0, channels=8, inputs=inputs, rank=inputs // 2 + 1, count=4 * inputs)
+    expected = slow(steps[0], products[0])
+    assert not np.array_equal(expected, np.rint(steps[0]))
+    assert np.array_equal(compensated(steps, np.rint(steps), products)[0], expected)
+
+
+def test_groups_do_not_know_each_other() -> None:
+    layers = [layer(seed) for seed in range(3)]
+    steps, products = (np.concatenate(parts) for parts in zip(*layers, strict=True))
+    found = compensated(steps, np.rint(steps), products)
+    for group, (alone, own) in zip(found, layers, strict=True):
+        assert np.array_equal(group, compensated(alone, np.rint(alone), own)[0])
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    scale=st.sampled_from([1.0, 50.0, 100.0]),
+    powers=st.lists(st.floats(-4.0, 4.0), min_size=6, max_size=6),
+)
+def test_levels_stay_in_range_and_near_the_nearest(seed: int, scale: float, powers: list[float]) -> None:
+    steps, products = layer(seed)
+    factors = np.exp(np.array(powers))
+    steps, products = np.clip(scale * steps, -127.0, 127.0), products * np.outer(factors, factors)
+    found = compensated(steps, np.rint(steps), products)
+    assert np.array_equal(found, np.rint(found))
+    assert np.abs(found).max() <= 127
+    assert np.abs(found - np.rint(steps)).max() <= MOST_STEPS
+
+
+def test_moments_about_a_point_are_those_of_the_differences() -> None:
+    rng = np.random.default_rng(0)
+    parts, centre = rng.normal(2.0, 1.0, (2, 3, 7, 4)), rng.normal(size=(3, 4))
+    found = Moments()
+    for part in parts:
+        found.add(part)
+    apart = np.concatenate(list(parts), axis=1) - centre[:, None]
+    np.testing.assert_allclose(found.about(centre), apart.swapaxes(1, 2) @ apart / 14)
+    assert found.mean.shape == (3, 4)

@@ -1,0 +1,131 @@
+"""Every verdict reads well, whatever was found: better, equal, worse or none; certified or not; any metric."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from autoselect.domain.objectives import Constraints
+from autoselect.runs.records import Heldout, Scores
+from autoselect.study.finishing import verdict
+from autoselect.study.finishing.certainty import Confidence
+from autoselect.study.references import Reference
+from autoselect.study.setup.baselines import REPAIRED
+from autoselect.study.yardstick import Yardstick
+
+METRICS = ("accuracy", "top5_accuracy", "agreement", "f1_macro", "mse", "psnr", "sqnr_db", "my_package.module:my_score")
+NOUN = r"(?:point|float op|accelerator segment|search sample|sample)"
+NUMBER = r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?!\w|[.,]\d)"
+UNITS = rf"{NOUN}s?|%|dB|to [\d.]+ dB|f1 macro|mse|my score"
+FAULTS = {
+    "a blank too many": r"  | [.,;:]|^\s|\s$",
+    "a negative loss": r"(loses|gains|at most|than|is|to) -(?![\d.]+ (dB|to))",
+    "a dangling no": r"\bno\b[^ ]|\bno$|loses no\b",
+    "no number": r"\bnan\b|\binf\b|None",
+    "a name of the code": r"_|my_package",
+    "many of one": rf"(?<![\d.,])(1|1\.0) {NOUN}s\b",
+    "one of many": rf"(?<![\d.,])(?!1 |1\.0 )[\d.,]+ {NOUN}\b",
+    "a number without its unit": rf"{NUMBER}(?! (?:{UNITS})\b| %)",
+    "a sentence without its stop": r"[^.]$",
+    "a sentence that begins small": r"(?:^|\. )[a-z]",
+}
+DROPS = st.sampled_from([-0.3, -0.01, -1e-4, -1e-7, 0.0, 1e-7, 4e-4, 0.01, 0.0949, 0.5])
+
+
+def heldout(drops: st.SearchStrategy[float]) -> st.SearchStrategy[Heldout]:
+    def made(ends: tuple[float, float, float], known: bool) -> Heldout:
+        low, drop, high = sorted(ends)
+        bounds = {"drop_low": low, "drop_high": high} if known else {}
+        return Heldout(score=0.9 - drop, low=0.8, high=0.95, drop=drop, **bounds)
+
+    return st.builds(made, st.tuples(drops, drops, drops), st.booleans())
+
+
+def scores(drop: float, float_ops: int, segments: int, share: float) -> Scores:
+    values = dict.fromkeys(Scores.__dataclass_fields__, 0)
+    own = {"sha256": "a" * 40, "drop": drop, "metric": 0.9 - drop, "float_ops": float_ops, "segments": segments}
+    return Scores(**{**values, **own, "float_macs_share": share, "fallbacks": {}, "compiled": {}, "quantities": {}})  # type: ignore[arg-type]
+
+
+def confidence(certified: bool, bound: float, needed: int | None, resampled: float) -> Confidence:
+    return Confidence(
+        id="a" * 10,
+        certified=certified,
+        bound=bound,
+        least_bound=max(bound, 1e-7),
+        samples_needed=needed,
+        resampled=resampled,
+    )
+
+
+FINDINGS = st.builds(
+    lambda metric, picked, sure, ends, unseen, wholes, allowed, samples, feasible: verdict.Findings(
+        metric=metric,
+        yardstick=Yardstick(
+            float_score=0.9,
+            float_size_bytes=1000,
+            float_penalty=80.0,
+            direction="minimize" if metric == "mse" else "maximize",
+            constraints=Constraints(),
+            allowed_drop=allowed,
+        ),
+        references=[
+            Reference(
+                name=name, sha256=name, metric=0.9 - drop, size_bytes=9, penalty=0.0, quantities={"float_ops": ops}
+            )
+            for name, drop, ops in wholes
+        ],
+        picks=dict.fromkeys(["recommended", "accurate"], picked) if picked else {},
+        confidence=sure,
+        heldout=dict(zip(["a" * 40, *(w[0] for w in wholes)], ends, strict=False)) if unseen else {},
+        samples=samples,
+        feasible=feasible,
+    ),
+    st.sampled_from(METRICS),
+    st.none() | st.builds(scores, DROPS, st.sampled_from([0, 1, 7]), st.integers(0, 2), st.sampled_from([0.0, 1.0])),
+    st.builds(
+        confidence,
+        st.booleans(),
+        DROPS | st.just(math.nan),
+        st.none() | st.just(1200),
+        st.sampled_from([0.0, 0.48, 1.0, math.nan]),
+    ),
+    st.lists(heldout(DROPS), min_size=4, max_size=4),
+    st.booleans(),
+    st.tuples(
+        st.just(("float", 0.0, 5)),
+        st.tuples(st.just("fiq"), DROPS, st.integers(0, 2)),
+        st.tuples(st.just(REPAIRED), DROPS, st.integers(0, 2)),
+    ),
+    st.sampled_from([0.0, 0.01, 0.3]),
+    st.sampled_from([0, 1, 250, 12000]),
+    st.booleans(),
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(FINDINGS)
+def test_every_verdict_reads_well(found: verdict.Findings) -> None:
+    text = verdict.sentences(found)
+    assert {fault for fault, pattern in FAULTS.items() if re.search(pattern, text)} == set(), text
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ("a blank too many", "It loses  1.0 point."),
+        ("a negative loss", "It loses -0.005013 accuracy."),
+        ("a dangling no", "All-integer loses no, it does."),
+        ("no number", "It loses nan points."),
+        ("many of one", "It loses 1.0 points."),
+        ("one of many", "It has 5 float op."),
+        ("a number without its unit", "With 5 it loses nothing."),
+    ],
+    ids=lambda fault: fault[0],
+)
+def test_each_fault_would_be_seen(fault: tuple[str, str]) -> None:
+    assert re.search(FAULTS[fault[0]], fault[1])
