@@ -54,9 +54,14 @@ def error_shares(
     Returns:
         Of the samples whose float outputs are not all 0.
     """
-    case = open_case(root)
     recipe = Recipe(denylisted_nodes=denylisted, fallback="float", per_channel=per_channel, repairs=repairs)
-    candidate = case.builder.build(recipe)
+    return recipe_error_shares(root, recipe.to_json(), samples, rows)
+
+
+def recipe_error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int]) -> list[float]:
+    """The same of any recipe, given as JSON."""
+    case = open_case(root)
+    candidate = case.builder.build(Recipe.from_json(recipe))
     runner = Runner(candidate.content)
     expected = _float_outputs(root, samples, tuple(rows))
     return _shares(runner, samples_of(case, samples, rows), expected)

@@ -18,6 +18,7 @@ from autoselect.cases.shared_settings import Given, SharedSettings, checked_as, 
 from autoselect.domain.objectives import Constraints, Direction
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of
 from autoselect.domain.recipe import IoType, Recipe
+from autoselect.domain.states import STATES
 
 Sampler = Literal["surrogate", "tpe", "nsga2", "random", "prefix", "greedy", "heuristic", "exhaustive"]
 """Names of the samplers."""
@@ -268,6 +269,11 @@ class SearchSettings(SharedSettings):
     def constraints(self) -> Constraints:
         """The limits."""
         return Constraints(max_drop=self.max_drop, max_size_bytes=self.max_size, max_penalty=self.max_penalty)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """What a node that is left out of integers may be."""
+        return STATES[self.fallback or "drq"]
 
     @property
     def template(self) -> Recipe:

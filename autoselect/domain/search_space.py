@@ -44,14 +44,15 @@ class BoundSpace:
             alternative only. Empty where a setting combines all dimensions.
         keep_float: Nodes that every candidate leaves out of integers.
         keep_int: Nodes that no candidate leaves out.
-        mixed: Whether each toggle has a second one, float rather than hybrid, of the name ``float:`` and its own.
+        further: States that what is left out may have instead of the first. Each toggle has one more for each, of the
+            state's name and its own: ``float:NAME``.
     """
 
     dimensions: tuple[Dimension, ...]
     alternatives: tuple[tuple[str, tuple[str, ...]], ...] = ()
     keep_float: frozenset[str] = frozenset()
     keep_int: frozenset[str] = frozenset()
-    mixed: bool = False
+    further: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse dimensions of equal name and nodes pinned both ways."""
@@ -64,7 +65,7 @@ class BoundSpace:
     @property
     def size(self) -> int:
         """How many settings there are; some may mean the same nodes."""
-        choices = {d.name: d.at_most + 1 if isinstance(d, Cut) else 3 if self.mixed else 2 for d in self.dimensions}
+        choices = {d.name: d.at_most + 1 if isinstance(d, Cut) else 2 + len(self.further) for d in self.dimensions}
         groups = [names for _, names in self.alternatives] or [tuple(choices)]
         return sum(math.prod(choices[name] for name in names) for names in groups)
 
@@ -80,21 +81,28 @@ class BoundSpace:
         return self.pin(chosen)
 
     @property
-    def float_toggles(self) -> tuple[Toggle, ...]:
-        """Choices of float rather than hybrid, over the same nodes as the toggles."""
-        toggles = [d for d in self.dimensions if isinstance(d, Toggle)] if self.mixed else []
-        return tuple(Toggle(name=f"float:{toggle.name}", nodes=toggle.nodes) for toggle in toggles)
+    def further_toggles(self) -> dict[str, tuple[Toggle, ...]]:
+        """Choices of each further state, over the same nodes as the toggles."""
+        toggles = [d for d in self.dimensions if isinstance(d, Toggle)]
+        return {s: tuple(Toggle(name=f"{s}:{t.name}", nodes=t.nodes) for t in toggles) for s in self.further}
 
-    def decode_float(self, values: Mapping[str, Value]) -> frozenset[str]:
-        """Of the nodes that a setting denylists those that are float where others become hybrid."""
-        chosen = [toggle.nodes for toggle in self.float_toggles if values.get(toggle.name)]
-        return frozenset().union(*chosen) & self.decode(values)
+    def decode_further(self, values: Mapping[str, Value]) -> dict[str, frozenset[str]]:
+        """Of the nodes that a setting leaves out those in each further state; of several states the first counts."""
+        free, found = self.decode(values), {}
+        for state, toggles in self.further_toggles.items():
+            chosen = [toggle.nodes for toggle in toggles if values.get(toggle.name)]
+            found[state] = frozenset().union(*chosen) & free
+            free -= found[state]
+        return found
 
-    def encode_float(self, nodes: Iterable[str], in_float: Iterable[str]) -> dict[str, Value]:
-        """The setting of the float toggles that means that these of the denylisted nodes are float."""
-        left_out, wanted = self.pin(nodes), frozenset(in_float)
-        touched = {toggle.name: toggle.nodes & left_out for toggle in self.float_toggles}
-        return {name: bool(inside) and inside <= wanted for name, inside in touched.items()}
+    def encode_further(self, nodes: Iterable[str], further: Mapping[str, Iterable[str]]) -> dict[str, Value]:
+        """The setting of the further toggles that means that these of the nodes left out are in these states."""
+        left_out, setting = self.pin(nodes), dict[str, Value]()
+        for state, toggles in self.further_toggles.items():
+            wanted = frozenset(further.get(state, ()))
+            touched = {toggle.name: toggle.nodes & left_out for toggle in toggles}
+            setting |= {name: bool(inside) and inside <= wanted for name, inside in touched.items()}
+        return setting
 
     def pin(self, nodes: Iterable[str]) -> frozenset[str]:
         """The nodes after the user's pins."""

@@ -160,7 +160,7 @@ class SearchLoop:
             self._racing = self._wanted_racing
 
     def _start(self, asked: Asked) -> None:
-        recipe = recipe_for(asked.nodes, self._template, asked.fallback, asked.repairs, asked.float_nodes)
+        recipe = recipe_for(asked.nodes, self._template, asked.fallback, asked.repairs, asked.further)
         if recipe.fingerprint in self._bytes_of:
             self._tell_known(asked, recipe, self._bytes_of[recipe.fingerprint])
         else:

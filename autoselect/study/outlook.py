@@ -88,7 +88,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             size_bytes=case.files.float_model.stat().st_size,
             nodes=len(case.layers.nodes),
             units=units,
-            states=3 if space.mixed else 2,
+            states=2 + len(space.further),
             candidates=space.size,
             samples=case.counts,
             warnings=case.warnings,

@@ -27,6 +27,8 @@ from autoselect.study.setup.problem import probe_samples
 SAMPLERS = ("surrogate", "random", "tpe", "nsga2", "prefix", "greedy", "heuristic", "exhaustive")
 REPAIRED = "+repairs"
 """Behind a sampler's name: with repairs. Without it no candidate is repaired, so that samplers choose from the same."""
+FALLBACKS = ("drq", "float", "search")
+"""Behind a sampler's name, before the repairs: in place of the case's fallback, as ``surrogate+search+repairs``."""
 FINISHED = "benchmark.json"
 
 
@@ -77,11 +79,12 @@ def perform(task: Task) -> None:
     if task.folder.exists():
         shutil.rmtree(task.folder)
     start, probes = time.perf_counter(), Probes(task.case.samples)
+    sampler, *further = task.sampler.removesuffix(REPAIRED).split("+")
     run = autoselect.search(
         task.case.model,
         **task.case.sources,
         metric=task.case.metric,
-        sampler=task.sampler.removesuffix(REPAIRED),
+        sampler=sampler,
         repairs=task.sampler.endswith(REPAIRED),
         trials=task.trials,
         seed=task.seed,
@@ -89,7 +92,7 @@ def perform(task: Task) -> None:
         early_exit=False,  # Samplers are compared, also where there is nothing to find.
         output=task.folder,
         listener=probes,
-        **task.case.options,
+        **dict(task.case.options) | ({"fallback": further[0]} if further else {}),
     )
     shutil.rmtree(task.folder / "front", ignore_errors=True)  # Model files of hundreds of runs would fill the disk.
     note = {

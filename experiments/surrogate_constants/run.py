@@ -9,10 +9,9 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -28,7 +27,7 @@ from autoselect.study.proposing import constants
 from autoselect.study.proposing.hypervolume_gain import Link, fit_link
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
-from autoselect.study.proposing.problem import Problem
+from autoselect.study.proposing.problem import Forecast, Forecaster, Problem
 from autoselect.study.proposing.surrogate import Belief, Surrogate
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer, learn
 
@@ -37,7 +36,7 @@ NOT_MET |= {"ENUMERATED"}
 """They need repairs, graphs of 256 units, races, or costs that are measured; the replayed cases have none of these. Of
 twice as many atoms all sets are millions."""
 NAMES = tuple(name for name in vars(constants) if name.isupper() and name not in NOT_MET)
-SHARES = {"CAPPED", "OPENING", "UNDO_SHARE", "CROSSED_SHARE", "LAST_MOVE", "FLOAT_SHARE", "ISLAND_SHARE"}
+SHARES = {"CAPPED", "OPENING", "UNDO_SHARE", "CROSSED_SHARE", "LAST_MOVE", "RESTATED_SHARE", "RESTATED", "ISLAND_SHARE"}
 """At most 1."""
 FACTORS = (0.5, 2.0)
 CHANCE = 0.1
@@ -65,7 +64,7 @@ class Replay:
 
     def seen(self, mask: Mask) -> Seen:
         """Score a candidate; what chance adds depends on the candidate alone."""
-        chance = np.random.default_rng([mask.left_out, mask.in_float]).normal(size=2)
+        chance = np.random.default_rng([mask.left_out, mask.within(1)]).normal(size=2)
         divergence = self.surrogate.believe([mask]).mean + CHANCE * chance[0]
         exact = Belief(divergence, np.zeros(1))
         loss = self.link.losses(exact)[0, 0] + chance[1] * self.link.deviations(exact)[0, 0]
@@ -109,7 +108,7 @@ def replay_of(case: BenchmarkCase, trials: int) -> Replay:
         SurrogateProposer.propose = original  # type: ignore[method-assign]
     problem, seen = told[-1]
     known = [s for s in seen if s.loss is not None and np.isfinite(s.log_divergence)]
-    problem.forecast_of = cache(problem.forecast_of)
+    problem.forecast_of = _cached(problem.forecast_of)
     surrogate = Surrogate(problem)
     learn(surrogate, known)
     return Replay(
@@ -117,6 +116,19 @@ def replay_of(case: BenchmarkCase, trials: int) -> Replay:
         surrogate=surrogate,
         link=fit_link(np.array([s.log_divergence for s in known]), np.array([s.loss for s in known])),
     )
+
+
+def _cached(forecast: Forecaster) -> Forecaster:
+    """All that was asked is remembered."""
+    known: dict[object, Forecast] = {}
+
+    def remembered(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
+        key = nodes, tuple(further.items())
+        if key not in known:
+            known[key] = forecast(nodes, further)
+        return known[key]
+
+    return remembered
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -131,7 +133,7 @@ MIXED = BoundSpace(
         *(Toggle(name=f"only {node}", nodes=frozenset({node})) for node in "abcd"),
     ),
     keep_int=frozenset("d"),
-    mixed=True,
+    further=("float",),
 )
 
 
@@ -141,21 +143,28 @@ def test_float_toggles_say_which_of_the_denylisted_nodes_are_float(
 ) -> None:
     setting = MIXED.encode(nodes)
     assert setting is not None
-    setting |= MIXED.encode_float(nodes, in_float & MIXED.pin(nodes))
+    setting |= MIXED.encode_further(nodes, {"float": in_float & MIXED.pin(nodes)})
     assert MIXED.decode(setting) == MIXED.pin(nodes)
-    assert MIXED.decode_float(setting) == in_float & MIXED.pin(nodes)
+    assert MIXED.decode_further(setting) == {"float": in_float & MIXED.pin(nodes)}
 
 
 def test_a_space_that_is_not_mixed_has_no_float_toggles() -> None:
     plain = BoundSpace(dimensions=MIXED.dimensions)
-    assert plain.float_toggles == ()
-    assert plain.decode_float({"all": True, "float:all": True}) == frozenset()
-    assert [toggle.name for toggle in MIXED.float_toggles][:2] == ["float:all", "float:only a"]
+    assert plain.further_toggles == {}
+    assert plain.decode_further({"all": True, "float:all": True}) == {}
+    assert [toggle.name for toggle in MIXED.further_toggles["float"]][:2] == ["float:all", "float:only a"]
+
+
+def test_of_several_further_states_the_first_counts() -> None:
+    three = replace(MIXED, further=("float", "other"))
+    setting = {"all": True, "float:only a": True, "other:all": True}
+    assert three.decode_further(setting) == {"float": frozenset("a"), "other": frozenset("bc")}
+    assert three.encode_further("abc", three.decode_further(setting))["other:only b"]
 
 
 def test_the_size_counts_settings() -> None:
     a, b = Toggle(name="a", nodes=frozenset("a")), Toggle(name="b", nodes=frozenset("b"))
     cut = Cut(name="cut", ranking=("a", "b", "c"), at_most=3)
     assert BoundSpace(dimensions=(a, b, cut)).size == 2 * 2 * 4
-    assert BoundSpace(dimensions=(a, b), mixed=True).size == 3 * 3
+    assert BoundSpace(dimensions=(a, b), further=("float",)).size == 3 * 3
     assert BoundSpace(dimensions=(a, b, cut), alternatives=(("toggles", ("a", "b")), ("cuts", ("cut",)))).size == 4 + 4

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.pareto import hypervolume
+from autoselect.domain.states import STATES
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Atom, Forecast, Problem
@@ -37,12 +38,12 @@ def chain_of(
     count = len(sensitivities)
     weight = np.ones(count) if weights is None else np.asarray(weights)
 
-    def forecast(nodes: frozenset[str], float_nodes: frozenset[str]) -> Forecast:
+    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
         if not count:
             return Forecast(100, 0.0, ())
         out = np.array([f"n{i}" in nodes and i not in idle for i in range(count)])
         islands = int((np.diff(np.concatenate([[0], out.astype(int)])) == 1).sum())
-        in_float = [f"n{i}" in float_nodes for i in range(count)]
+        in_float = [f"n{i}" in further.get("float", ()) for i in range(count)]
         size = 100 + round(300 * float(weight[out].sum() / weight.sum())) + sum(in_float)
         return Forecast(size, float(out.mean()) + 3.0 * islands / count, (tuple(out.tolist()), tuple(in_float)))
 
@@ -54,8 +55,7 @@ def chain_of(
         [frozenset(j for j in (i - 1, i + 1) if 0 <= j < count) for i in range(count)],
         forecast,
         heuristic=heuristic,
-        hybrid=hybrid,
-        mixed=mixed,
+        states=STATES["search" if mixed else "drq" if hybrid else "float"],
         refinable=refinable,
         constraints=constraints or Constraints(),
     )

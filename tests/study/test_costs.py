@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.pareto import non_dominated
+from autoselect.domain.states import STATES
 from autoselect.study.proposing.costs import CostModel
 from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen
@@ -21,7 +23,7 @@ NODES = 8
 def problem_of(costs: tuple[str, ...]) -> Problem:
     """Atoms in a row; each left out adds 10 bytes to 100, a point of penalty and, of every second, a segment."""
 
-    def forecast(nodes: frozenset[str], float_nodes: frozenset[str]) -> Forecast:
+    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
         out = sorted(int(name[1:]) for name in nodes)
         figures = {"segments": float(sum(i % 2 for i in out))} if "segments" in costs else {}
         return Forecast(100 + 10 * len(out), float(len(out)), tuple(out), None, figures)
@@ -30,7 +32,7 @@ def problem_of(costs: tuple[str, ...]) -> Problem:
         [Atom(nodes=frozenset({f"n{i}"}), op_type="ADD", position=i, sensitivity=0.1 * (i + 1)) for i in range(NODES)],
         [frozenset(j for j in (i - 1, i + 1) if 0 <= j < NODES) for i in range(NODES)],
         forecast,
-        hybrid=False,
+        states=STATES["float"],
         constraints=Constraints(),
         costs=costs,
     )

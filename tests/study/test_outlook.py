@@ -13,6 +13,7 @@ from autoselect.cases.events import ignore
 from autoselect.cases.settings import make_settings
 from autoselect.domain.arena import peak_activation_bytes
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.states import further_of
 from autoselect.errors import ScoreError
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
@@ -93,7 +94,7 @@ def test_a_forecast_says_what_the_target_makes_of_the_file(target: str, denied: 
     nodes, float_nodes = (frozenset(prepared.nodes[i].name for i in chosen) for chosen in (denied, in_float))
     recipe = Recipe(denylisted_nodes=nodes, float_nodes=float_nodes)
 
-    found = forecast(recipe.denylisted_nodes, recipe.float_nodes)
+    found = forecast(recipe.denylisted_nodes, further_of(recipe))
     built = prepared.builder.build(recipe)
 
     assert found.size_bytes == len(built.content)

@@ -78,7 +78,7 @@ def test_islands_by_hand(atoms: Atoms, islands: list[Atoms]) -> None:
 def test_a_forecast_is_worked_out_once() -> None:
     asked = []
 
-    def forecast(nodes: frozenset[str], float_nodes: frozenset[str]) -> Forecast:
+    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
         asked.append(nodes)
         return Forecast(len(nodes), 0.5, nodes)
 
@@ -213,12 +213,12 @@ def test_neighbours_by_hand(graph: Graph, names: dict[int, str], groups: str, ex
 SETS = st.integers(0, (1 << 6) - 1)
 
 
-@given(st.builds(Mask, SETS, SETS, st.booleans()))
+@given(st.builds(Mask, SETS, st.tuples(SETS), st.booleans()))
 def test_masks_of_a_mixed_search_say_what_is_float_and_what_is_refined(mask: Mask) -> None:
     problem = chain_of([1.0] * 6, hybrid=True, mixed=True, refinable=True)
     assert problem.nodes_of(mask) == {f"n{i}" for i in bits(mask.left_out)}
-    assert problem.float_nodes_of(mask) == {f"n{i}" for i in bits(mask.in_float)}
-    assert problem.mask_of(problem.nodes_of(mask), problem.float_nodes_of(mask), refined=mask.refined) == mask
+    assert problem.further_of(mask) == {"float": {f"n{i}" for i in bits(mask.within(1))}}
+    assert problem.mask_of(problem.nodes_of(mask), problem.further_of(mask), refined=mask.refined) == mask
 
 
 def test_what_is_refined_costs_the_same_and_is_another_candidate() -> None:
@@ -232,7 +232,7 @@ def test_forecasts_are_remembered_but_not_all_of_them(monkeypatch: pytest.Monkey
     monkeypatch.setattr(problem_module, "FORECASTS_KEPT", 50)
     asked: list[frozenset[str]] = []
 
-    def forecast(nodes: frozenset[str], float_nodes: frozenset[str]) -> Forecast:
+    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
         asked.append(nodes)
         return Forecast(len(nodes), 0.0, nodes)
 

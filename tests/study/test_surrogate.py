@@ -145,7 +145,7 @@ def test_it_learns_what_further_correction_does() -> None:
 
 def test_what_is_float_has_no_term_of_its_own() -> None:
     problem = chain_of([0.5, 0.5], hybrid=True, mixed=True)
-    integer, hybrid, in_float = Surrogate(problem).believe([Mask(), Mask(0b11), Mask(0b11, 0b11)]).mean
+    integer, hybrid, in_float = Surrogate(problem).believe([Mask(), Mask(0b11), Mask(0b11, [0b11])]).mean
     assert in_float < hybrid < integer
 
 

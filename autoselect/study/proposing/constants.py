@@ -9,8 +9,8 @@ from __future__ import annotations
 # The surrogate of the divergence (surrogate).
 PRIOR_SD = 1.2
 """Deviation of the log of a term around its prior: probes on few samples are off by a factor of three now and then."""
-HYBRID_SHARE = 0.1
-"""A hybrid atom's error power is expected to be this share of its integer form's."""
+OTHER_SHARE = 0.1
+"""An atom's error power in another state is expected to be this share of that in integers, where nobody tried it."""
 REFINING_PRIOR = -0.2
 """What further correction of biases is expected to do to a log divergence."""
 REFINING_SD = 0.3
@@ -81,8 +81,10 @@ CROSSED_SHARE = 0.25
 """Share of the children that are crossed from two parents."""
 LAST_MOVE = 0.6
 """Probability that no further move follows one; two are made at least."""
-FLOAT_SHARE = 0.5
-"""Share of a mixed search's children in which something changes between float and hybrid."""
+RESTATED_SHARE = 0.5
+"""Share of the children, where there are several states, in which something changes from one to another."""
+RESTATED = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Shares of what a member of the front leaves out, noisiest first, that are tried in the most exact state."""
 ISLAND_SHARE = 0.5
 """Share of these in which a whole island changes rather than one atom."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from autoselect.domain.quantities import BY_COLUMN
 from autoselect.study.proposing import constants
-from autoselect.study.proposing.mask import Mask, indicator
+from autoselect.study.proposing.mask import Mask, sides
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 
@@ -16,8 +16,8 @@ from autoselect.study.proposing.problem import Problem
 class CostModel:
     """Costs by column, of candidates that were built and of those that were not.
 
-    A measured column is taken for a sum of one term an atom around its mean, fitted by ridge regression: latency and
-    cycles are sums over ops. Before anything is measured it is 0 for all.
+    A measured column is taken for a sum of one term an atom and state around its mean, fitted by ridge regression:
+    latency and cycles are sums over ops. Before anything is measured it is 0 for all.
     """
 
     def __init__(self, problem: Problem, seen: Sequence[Seen]) -> None:
@@ -29,7 +29,7 @@ class CostModel:
         """
         self._problem = problem
         measured = [column for column in problem.costs if not BY_COLUMN[column].from_graph]
-        self._learned = {column: _fitted(column, seen, len(problem.atoms)) for column in measured}
+        self._learned = {column: _fitted(column, seen, problem) for column in measured}
 
     def points(self, scored: Sequence[Seen]) -> np.ndarray:
         """Losses and costs of scored candidates, shape (n, 1 + n_costs); measured values where there are any."""
@@ -49,7 +49,7 @@ class CostModel:
     def _column(self, masks: Sequence[Mask], column: str) -> np.ndarray:
         if column in self._learned:
             mean, centre, terms, low = self._learned[column]
-            inside = indicator([mask.left_out for mask in masks], len(self._problem.atoms))
+            inside = sides(masks, len(self._problem.atoms), len(self._problem.states))
             return np.maximum(mean + (inside - centre) @ terms, low)
         forecasts = [self._problem.forecast(mask) for mask in masks]
         if column == "size_bytes":
@@ -58,16 +58,16 @@ class CostModel:
 
 
 _Fit = tuple[float, np.ndarray, np.ndarray, float]
-"""Mean of the measured values, centre of the candidates, a term an atom, and the least value that is believed."""
+"""Mean of the measured values, centre of the candidates, their terms, and the least value that is believed."""
 
 
-def _fitted(column: str, seen: Sequence[Seen], count: int) -> _Fit:
+def _fitted(column: str, seen: Sequence[Seen], problem: Problem) -> _Fit:
     """Fit a column to what was measured."""
     known = [s for s in seen if column in s.quantities]
+    rows = sides([s.mask for s in known], len(problem.atoms), len(problem.states))
     if not known:
-        return 0.0, np.zeros(count), np.zeros(count), 0.0
+        return 0.0, np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), 0.0
     values = np.array([s.quantities[column] for s in known])
-    rows = indicator([s.mask.left_out for s in known], count)
     mean, centre = float(values.mean()), rows.mean(axis=0)
     inside = rows - centre
     system = inside @ inside.T + constants.RIDGE * np.eye(len(known))

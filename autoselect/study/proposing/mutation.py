@@ -7,48 +7,79 @@ from collections.abc import Sequence
 import numpy as np
 
 from autoselect.study.proposing import constants
-from autoselect.study.proposing.mask import Atoms, Mask, bits
+from autoselect.study.proposing.mask import Atoms, Mask, bits, indicator
 from autoselect.study.proposing.problem import Problem
 
 
-def child(parents: Sequence[Mask], problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Mask:
+def child(
+    parents: Sequence[Mask], problem: Problem, terms: np.ndarray, noise: np.ndarray, rng: np.random.Generator
+) -> Mask:
     """Make one proposal out of one or two of the parents.
 
     Args:
         parents: At least one mask.
         problem: Gives neighbours.
         terms: Estimated divergence of each atom in integers, shape (n_atoms,).
+        noise: The same in each other state, shape (n_states, n_atoms).
         rng: Source of chance.
     """
     parent = parents[int(rng.integers(len(parents)))]
-    atoms, in_float = parent.left_out, parent.in_float
     if len(parents) > 1 and rng.random() < constants.CROSSED_SHARE:
-        atoms = _crossed(atoms, parents[int(rng.integers(len(parents)))].left_out, problem, rng)
+        parent = _crossed(parent, parents[int(rng.integers(len(parents)))], problem, rng)
+    atoms = parent.left_out
     moves = (_flip_by_rank, _grow, _shrink, _drop_island, _close_gap, _flip_any, _swap)
     for _ in range(1 + int(rng.geometric(constants.LAST_MOVE))):
         atoms = moves[int(rng.integers(len(moves)))](atoms, problem, terms, rng)
-    if problem.mixed and rng.random() < constants.FLOAT_SHARE:
-        in_float ^= _island_or_atom(atoms, problem, rng)
-    return Mask(atoms, in_float)
+    mask = Mask(atoms, parent.further)
+    if len(problem.states) == 1:
+        return mask
+    mask = _put(mask, atoms & ~parent.left_out, int(rng.integers(len(problem.states))), problem)
+    return _restated(mask, problem, noise, rng) if rng.random() < constants.RESTATED_SHARE else mask
 
 
 def single_flips(mask: Mask, problem: Problem) -> list[Mask]:
-    """All masks that differ in one atom."""
-    found = [mask._replace(left_out=mask.left_out ^ 1 << i) for i in range(len(problem.atoms))]
-    if problem.mixed:
-        found += [mask._replace(in_float=mask.in_float ^ 1 << i) for i in bits(mask.left_out)]
+    """All masks that differ in one atom's state."""
+    found = []
+    for atom in (1 << i for i in range(len(problem.atoms))):
+        found += [mask.without(atom)] if mask.left_out & atom else []
+        found += [mask.put(atom, p) for p, form in enumerate(problem.forms) if form & ~mask.within(p) & atom]
     return found
 
 
 def without_islands(mask: Mask, problem: Problem) -> list[Mask]:
-    """The mask without each of its float islands in turn."""
-    return [mask.without(island) for island in problem.islands(mask.left_out)]
+    """The mask without each of its float islands in turn, and with each in each other state."""
+    islands = problem.islands(mask.left_out)
+    found = [mask.without(island) for island in islands]
+    for place in range(len(problem.states)) if len(problem.states) > 1 else ():
+        restated = (_put(mask, island, place, problem) for island in islands)
+        found += [other for other in restated if other != mask]
+    return found
 
 
-def _crossed(first: Atoms, second: Atoms, problem: Problem, rng: np.random.Generator) -> Atoms:
+def restated(mask: Mask, problem: Problem, noise: np.ndarray) -> list[Mask]:
+    """What the mask leaves out in one state each, and from each state to the last by quarters, the noisiest first."""
+    last, found = len(problem.states) - 1, []
+    for place in range(last):
+        whole = _put(mask, mask.left_out, place, problem)
+        ranking = sorted(bits(whole.within(place) & problem.forms[last]), key=lambda i: (-noise[place, i], i))
+        for share in constants.RESTATED:
+            chosen = sum(1 << i for i in ranking[: round(share * len(ranking))])
+            found.append(_put(whole, chosen, last, problem))
+    return list(dict.fromkeys(found))
+
+
+def _put(mask: Mask, atoms: Atoms, place: int, problem: Problem) -> Mask:
+    """The atoms in a state, those without a form of their own there in the first."""
+    return mask.put(atoms, 0).put(atoms & problem.forms[place], place)
+
+
+def _crossed(first: Mask, second: Mask, problem: Problem, rng: np.random.Generator) -> Mask:
     """The first up to some place of the graph, then the second."""
     low = (1 << int(rng.integers(1, len(problem.atoms) + 1))) - 1
-    return (first & low) | (second & ~low)
+    mask = Mask((first.left_out & low) | (second.left_out & ~low))
+    for place in range(1, len(problem.states)):
+        mask = mask.put((first.within(place) & low) | (second.within(place) & ~low), place)
+    return mask
 
 
 def _flip_by_rank(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
@@ -94,8 +125,23 @@ def _swap(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Gene
     return atoms & ~_one_of(atoms, rng) | _one_of(problem.everything & ~atoms, rng)
 
 
+def _restated(mask: Mask, problem: Problem, noise: np.ndarray, rng: np.random.Generator) -> Mask:
+    """With an island or an atom that is left out in another state, or one that is noisy in a less noisy one."""
+    place, atoms = int(rng.integers(len(problem.states))), _island_or_atom(mask.left_out, problem, rng)
+    if rng.random() < 0.5:
+        chosen = bits(mask.left_out & problem.forms[place] & ~mask.within(place))
+        if not chosen:
+            return mask
+        own = sum(
+            noise[p, chosen] * indicator([mask.within(p)], len(problem.atoms))[0, chosen] for p in range(len(noise))
+        )
+        gain = np.sqrt(np.maximum(own, 1e-12) / np.maximum(noise[place, chosen], 1e-12))
+        atoms = 1 << chosen[int(rng.choice(len(chosen), p=gain / gain.sum()))]
+    return _put(mask, atoms, place, problem)
+
+
 def _island_or_atom(atoms: Atoms, problem: Problem, rng: np.random.Generator) -> Atoms:
-    """What changes between float and hybrid together."""
+    """What changes together."""
     islands = problem.islands(atoms)
     return (
         islands[int(rng.integers(len(islands)))]

@@ -17,9 +17,12 @@ from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.quantities import DEFAULT_COSTS
 from autoselect.domain.search_space import BoundSpace, Toggle
+from autoselect.domain.states import EXACT, STATES
+from autoselect.study.proposing import constants
 from autoselect.study.proposing.mask import Atoms, Mask, bits
 
 NO_LIMITS = Constraints()
+NOTHING_FURTHER: Mapping[str, frozenset[str]] = {}
 
 FORECASTS_KEPT = 4096
 """More than a sampler looks at from one ask to the next: its pool, and all that it has seen."""
@@ -34,12 +37,14 @@ class Atom:
         op_type: Of the node with the most multiply-accumulates.
         position: Index of its first op in the graph.
         sensitivity: Estimated error power over signal power of the model's outputs with only this atom in integers.
+        noise: The same with only this atom in another state and all others in float, where it is known.
     """
 
     nodes: frozenset[str]
     op_type: str
     position: int
     sensitivity: float
+    noise: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,10 @@ class Forecast:
     kinds: tuple[str, ...] = ()
 
 
+Forecaster = Callable[[frozenset[str], Mapping[str, frozenset[str]]], Forecast]
+"""From the nodes left out and, by state, those of them in a further one."""
+
+
 class Problem:
     """One search as a sampler sees it.
 
@@ -68,26 +77,25 @@ class Problem:
         pinned: Nodes that every candidate leaves out.
         heuristic: The guide's choice of nodes.
         ladders: Rankings of atoms.
-        hybrid: Whether what is left out becomes hybrid.
-        mixed: Whether each atom that is left out may be float instead.
+        states: What an atom that is left out may be; the first where a mask says no more. See ``domain.states``.
         refinable: Whether biases of the front's members may be corrected further than those of other candidates.
         constraints: The user's limits.
         allowed_loss: What a recommended candidate may lose, in the metric's units.
         costs: Columns of the run's objectives but the metric.
-        forecast_of: Exact size and penalty by the denylisted nodes and those of them that are float; not remembered.
+        forecast_of: Exact size and penalty by the nodes left out and those of them in each further state; not
+            remembered.
     """
 
     def __init__(
         self,
         atoms: Sequence[Atom],
         neighbours: Sequence[frozenset[int]],
-        forecast: Callable[[frozenset[str], frozenset[str]], Forecast],
+        forecast: Forecaster,
         *,
         pinned: frozenset[str] = frozenset(),
         heuristic: frozenset[str] = frozenset(),
         ladders: Sequence[Sequence[int]] = (),
-        hybrid: bool = True,
-        mixed: bool = False,
+        states: Sequence[str] = STATES["drq"],
         refinable: bool = False,
         constraints: Constraints = NO_LIMITS,
         allowed_loss: float = math.inf,
@@ -98,12 +106,11 @@ class Problem:
         Args:
             atoms: In graph order.
             neighbours: For each atom the indices of the atoms next to it.
-            forecast: Exact size and penalty by the denylisted nodes and those of them that are float.
+            forecast: Exact size and penalty by the nodes left out and those of them in each further state.
             pinned: Nodes that every candidate leaves out.
             heuristic: The guide's choice, for the baseline of that name.
             ladders: Rankings of atoms whose prefixes are worth a thought.
-            hybrid: Whether what is left out becomes hybrid, which is not without error.
-            mixed: Whether each atom that is left out may be float instead.
+            states: What an atom that is left out may be; the first where a mask says no more.
             refinable: Whether biases of the front's members may be corrected further than those of other candidates.
             constraints: The user's limits.
             allowed_loss: What a recommended candidate may lose, in the metric's units; infinite where unknown.
@@ -114,7 +121,7 @@ class Problem:
         self.pinned = pinned
         self.heuristic = heuristic
         self.ladders = tuple(tuple(ladder) for ladder in ladders)
-        self.hybrid, self.mixed, self.refinable = hybrid, mixed, refinable
+        self.states, self.refinable = tuple(states), refinable
         self.constraints, self.allowed_loss = constraints, allowed_loss
         self.costs = tuple(costs)
         self.forecast_of = forecast
@@ -130,16 +137,21 @@ class Problem:
         """The nodes that a mask leaves out, with the pinned ones."""
         return self.pinned | self._nodes(mask.left_out)
 
-    def float_nodes_of(self, mask: Mask) -> frozenset[str]:
-        """Of the nodes that a mask leaves out those that are float where others are hybrid."""
-        return self._nodes(mask.in_float)
+    def further_of(self, mask: Mask) -> dict[str, frozenset[str]]:
+        """Of the nodes that a mask leaves out those in each further state."""
+        return {state: self._nodes(mask.within(place)) for place, state in enumerate(self.states) if place}
 
     def _nodes(self, atoms: Atoms) -> frozenset[str]:
         return frozenset().union(*(self.atoms[i].nodes for i in bits(atoms)))
 
-    def mask_of(self, nodes: Iterable[str], float_nodes: Iterable[str] = (), *, refined: bool = False) -> Mask:
-        """The atoms of which more than half is left out; exact for what the atoms can express."""
-        return Mask(self._atoms(nodes), self._atoms(float_nodes), refined)
+    def mask_of(
+        self, nodes: Iterable[str], further: Mapping[str, Iterable[str]] = NOTHING_FURTHER, *, refined: bool = False
+    ) -> Mask:
+        """The atoms of which more than half is left out, or in a state; exact for what the atoms can express."""
+        places = [
+            self._atoms(further.get(state, ())) & form for state, form in zip(self.states, self.forms, strict=True)
+        ]
+        return Mask(self._atoms(nodes), places[1:], refined)
 
     def _atoms(self, nodes: Iterable[str]) -> Atoms:
         chosen = frozenset(nodes)
@@ -151,7 +163,7 @@ class Problem:
         return replace(found, key=("built otherwise", mask)) if mask in self._distrusted else found
 
     def _worked_out(self, mask: Mask) -> Forecast:
-        found = self.forecast_of(self.nodes_of(mask), self.float_nodes_of(mask))
+        found = self.forecast_of(self.nodes_of(mask), self.further_of(mask))
         return replace(found, key=(found.key, "refined")) if mask.refined else found
 
     def distrust(self, mask: Mask) -> None:
@@ -167,6 +179,70 @@ class Problem:
         found = self.forecast(mask)
         violations = self.constraints.violations(drop=0.0, size_bytes=found.size_bytes, penalty=found.penalty)
         return max(violations["max_size"], violations["max_penalty"]) <= 0.0
+
+    @cached_property
+    def forms(self) -> tuple[Atoms, ...]:
+        """For each state the atoms that have a form of their own there; in the first all have.
+
+        An op without a hybrid kernel is float in both states, so that only the first counts.
+        """
+        found = [self.everything, *(0 for _ in self.states[1:])]
+        for i in range(len(self.atoms) if found[1:] else 0):
+            keys = [self.forecast(Mask().put(1 << i, place)).key for place in range(len(found))]
+            for place in range(1, len(found)):
+                found[place] |= (keys[place] not in keys[:place]) << i
+        return tuple(found)
+
+    @cached_property
+    def noisy(self) -> tuple[Atoms, ...]:
+        """For each state the atoms that make an error there: of those with a form of their own all with such an op."""
+        found = []
+        for place, state in enumerate(self.states):
+            exact = state == EXACT
+            found.append(sum(1 << i for i in bits(self.forms[place]) if not exact and self._has(i, place)))
+        return tuple(found)
+
+    def _has(self, atom: int, place: int) -> bool:
+        """Whether an atom has any op of a state where it is in it, as far as forecasts tell kinds."""
+        before, after = (self.forecast(m).kinds for m in (Mask(), Mask().put(1 << atom, place)))
+        return not after or after.count(self.states[place]) > before.count(self.states[place])
+
+    @cached_property
+    def noise(self) -> np.ndarray:
+        """What each atom does alone in each state, shape (n_states, n_atoms); 0 where it makes no error."""
+        found = np.zeros((len(self.states), len(self.atoms)))
+        for place, state in enumerate(self.states):
+            for i in bits(self.noisy[place]):
+                atom = self.atoms[i]
+                found[place, i] = atom.noise.get(state, constants.OTHER_SHARE * atom.sensitivity)
+        return found
+
+    def in_state(self, atoms: Atoms, place: int) -> Mask:
+        """The atoms left out, in one state where they have a form of their own there."""
+        return Mask(atoms).put(atoms & self.forms[place], place)
+
+    def balanced(self, atoms: Atoms, noise: np.ndarray, integers: np.ndarray) -> Mask:
+        """The atoms left out, each in the first state that adds no more error than the integer atoms make together.
+
+        Args:
+            atoms: What is left out.
+            noise: Of each atom in each state, as :attr:`noise`.
+            integers: Of each atom in integers, shape (n_atoms,).
+        """
+        last = len(self.states) - 1
+        mask, left = self.in_state(atoms, last), float(integers[bits(self.everything & ~atoms)].sum())
+        for place in range(last):
+            for i in sorted(bits(mask.within(last) & self.forms[place]), key=lambda i: (noise[place, i], i)):
+                left -= float(noise[place, i])
+                if left < 0.0:
+                    break
+                mask = mask.put(1 << i, place)
+        return mask
+
+    @property
+    def count(self) -> int:
+        """How many candidates there are."""
+        return math.prod(1 + sum(form >> i & 1 for form in self.forms) for i in range(len(self.atoms)))
 
     @cached_property
     def sensitivities(self) -> np.ndarray:

@@ -54,8 +54,8 @@ def heuristic(problem: Problem, seed: int) -> Proposer:
 
 
 def exhaustive(problem: Problem, seed: int) -> Proposer:
-    """Every set of atoms, smallest sets first."""
-    return Listed(filter(problem.accepts, map(Mask, _all_sets(len(problem.atoms)))))
+    """Every set of atoms in every state, smallest sets first."""
+    return Listed(filter(problem.accepts, all_masks(problem)))
 
 
 class Greedy:
@@ -132,14 +132,20 @@ def prefixes(ranking: Sequence[int]) -> Iterator[Atoms]:
         yield atoms
 
 
-def _all_sets(count: int) -> Iterator[Atoms]:
-    for size in range(count + 1):
-        for chosen in itertools.combinations(range(count), size):
-            yield sum(1 << i for i in chosen)
+def all_masks(problem: Problem) -> Iterator[Mask]:
+    """Every set of atoms in every state, smallest sets first."""
+    for size in range(len(problem.atoms) + 1):
+        for chosen in itertools.combinations(range(len(problem.atoms)), size):
+            forms = ([place for place, form in enumerate(problem.forms) if form >> i & 1] for i in chosen)
+            for places in itertools.product(*forms):
+                mask = Mask()
+                for i, place in zip(chosen, places, strict=True):
+                    mask = mask.put(1 << i, place)
+                yield mask
 
 
 def random_masks(problem: Problem, seed: int) -> Proposer:
-    """Masks of random density, each once, until all were drawn; in a mixed search half of each is float by chance."""
+    """Masks of random density, each set of atoms once, until all were drawn; the state of each atom by chance."""
     rng = np.random.default_rng(seed)
 
     def draws() -> Iterator[Mask]:
@@ -150,8 +156,12 @@ def random_masks(problem: Problem, seed: int) -> Proposer:
             atoms = sum(1 << int(i) for i in chosen)
             if atoms not in drawn:
                 drawn.add(atoms)
-                in_float = int.from_bytes(rng.bytes((count + 7) // 8), "little") if problem.mixed else 0
-                yield Mask(atoms, in_float)
+                further = problem.forms[1:]
+                places = rng.integers(len(problem.states), size=count) if further else np.zeros(count)
+                yield Mask(
+                    atoms,
+                    [form & sum(1 << int(i) for i in np.flatnonzero(places == p)) for p, form in enumerate(further, 1)],
+                )
 
     return Listed(filter(problem.accepts, draws()))
 

@@ -1,7 +1,8 @@
 """A model of how far a candidate's outputs are from the float model's, learned from every sample scored so far.
 
-The log of the divergence (error power over signal power) is that of a sum of one positive term an atom, whose priors
-come from the debugger's statistics and a few probes: independent errors add up. Outputs that are wrong altogether grow
+The log of the divergence (error power over signal power) is that of a sum of one positive term for each atom and each
+state in which it makes an error, whose priors come from the debugger's statistics and a few probes: independent errors
+add up. Outputs that are wrong altogether grow
 no worse, so the sum ends in a cap: where several atoms each do all the damage alone, taking one of them out changes
 nothing. What that leaves over is a Gaussian process with terms for each atom, each op type and each pair of neighbours,
 and one for candidates that are alike.
@@ -17,7 +18,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from autoselect.study.proposing import constants
-from autoselect.study.proposing.mask import Mask, indicator
+from autoselect.study.proposing.mask import Mask, indicator, sides
 from autoselect.study.proposing.problem import Problem
 
 _FLOOR = 1e-9
@@ -39,6 +40,7 @@ class Surrogate:
         """Start from the priors of the problem's atoms."""
         self._problem = problem
         count = len(problem.atoms)
+        self._noisy = [place for place, atoms in enumerate(problem.noisy) if atoms]
         self._cap = math.inf
         self._theta = self._prior(self._cap)
         self._starts: dict[float | None, np.ndarray] = {}  # by the quantile that is the cap; None without one
@@ -48,7 +50,8 @@ class Surrogate:
         self._pairs = np.array(
             [(i, j) for i in range(count) for j in problem.neighbours[i] if i < j], dtype=np.int64
         ).reshape(-1, 2)
-        self._known = np.zeros((0, 2 * count if problem.hybrid else count))
+        self._known = np.zeros((0, len(self._theta)))
+        self._known_sides = np.zeros((0, count * len(problem.states)))
         self._refining = (constants.REFINING_PRIOR, constants.REFINING_SD)
         self._weights = np.zeros(0)
         self._factor: tuple[np.ndarray, bool] | None = None
@@ -65,7 +68,7 @@ class Surrogate:
         refined = _refined(masks)
         self._refining = _refining(masks, log_divergences)
         log_divergences = log_divergences - self._refining[0] * refined
-        self._known = self._rows(masks)
+        self._known, self._known_sides = self._rows(masks), self._sides(masks)
         # With everything in float no term is left: what such a candidate shows is what all others have too.
         bare = log_divergences[self._known.sum(axis=1) == 0.0]
         self._floor = float(np.exp(bare.mean())) if len(bare) else _FLOOR
@@ -83,11 +86,11 @@ class Surrogate:
 
     def believe(self, masks: Sequence[Mask]) -> Belief:
         """Predict candidates."""
-        rows, refined = self._rows(masks), _refined(masks)
-        mean, free = self._base(rows)
-        variance = free**2 * self._prior_variance(rows)
+        found, refined = self._sides(masks), _refined(masks)
+        mean, free = self._base(self._rows(masks))
+        variance = free**2 * self._prior_variance(found)
         if self._factor is not None:
-            cross = self._kernel(rows, self._known) * free[:, None] * self._known_free
+            cross = self._kernel(found, self._known_sides) * free[:, None] * self._known_free
             mean = mean + cross @ self._weights
             variance = variance - np.einsum("ij,ji->i", cross, cho_solve(self._factor, cross.T))
         shift, doubt = self._refining
@@ -98,23 +101,31 @@ class Surrogate:
         """Estimated divergence that each atom gives in integers, shape (n_atoms,)."""
         return np.asarray(np.exp(self._theta[: len(self._problem.atoms)]))
 
-    def _rows(self, masks: Sequence[Mask]) -> np.ndarray:
-        """For each atom 1 where it is integer; then, where there are such, for each atom 1 where it is hybrid."""
+    @property
+    def noise(self) -> np.ndarray:
+        """Estimated divergence that each atom gives in each other state, shape (n_states, n_atoms)."""
+        found = np.zeros_like(self._problem.noise)
         count = len(self._problem.atoms)
-        inside = indicator([mask.left_out for mask in masks], count)
-        if not self._problem.hybrid:
-            return inside
-        if not self._problem.mixed:
-            return np.hstack([inside, 1.0 - inside])
-        not_float = indicator([mask.in_float for mask in masks], count)
-        return np.hstack([inside, (1.0 - inside) * not_float])
+        for row, place in enumerate(self._noisy, start=1):
+            found[place] = np.exp(self._theta[row * count : (row + 1) * count])
+        return np.asarray(found * indicator(self._problem.noisy, count))
+
+    def _rows(self, masks: Sequence[Mask]) -> np.ndarray:
+        """For each atom 1 where it is integer; then for each state that makes errors 1 where it makes one there."""
+        count = len(self._problem.atoms)
+        inside = 1.0 - indicator([mask.left_out for mask in masks], count)
+        others = ([m.within(place) & self._problem.noisy[place] for m in masks] for place in self._noisy)
+        return np.hstack([inside, *(indicator(atoms, count) for atoms in others)])
+
+    def _sides(self, masks: Sequence[Mask]) -> np.ndarray:
+        """The columns by which candidates are alike."""
+        return sides(masks, len(self._problem.atoms), len(self._problem.states))
 
     def _prior(self, cap: float) -> np.ndarray:
-        """Logs of the terms that the problem's sensitivities stand for, if divergences end in this cap."""
-        seen = np.maximum(self._problem.sensitivities, _FLOOR)
-        prior = np.log(seen / np.maximum(1.0 - seen / cap, 1.0 / constants.ABOVE_CAP))
-        # What is left out has a term of its own where it becomes hybrid; in float it has none.
-        return np.concatenate([prior, prior + np.log(constants.HYBRID_SHARE)]) if self._problem.hybrid else prior
+        """Logs of the terms that the problem's probes stand for, if divergences end in this cap."""
+        probes = [self._problem.sensitivities, *(self._problem.noise[place] for place in self._noisy)]
+        seen = np.maximum(np.concatenate(probes), _FLOOR)
+        return np.asarray(np.log(seen / np.maximum(1.0 - seen / cap, 1.0 / constants.ABOVE_CAP)))
 
     def _base(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The log of the capped sum, and how free it is to vary: 1 far below the cap."""
@@ -157,7 +168,9 @@ class Surrogate:
         for scale in constants.SCALES:
             for length in constants.LENGTHS:
                 self._scale, self._length = scale, length
-                system = self._kernel(self._known, self._known) * np.outer(self._known_free, self._known_free)
+                system = self._kernel(self._known_sides, self._known_sides) * np.outer(
+                    self._known_free, self._known_free
+                )
                 system += np.diag(noise**2 + (constants.NOISE_SD * self._known_free) ** 2)
                 factor = cho_factor(system, lower=True)
                 weights = cho_solve(factor, left)
@@ -166,13 +179,8 @@ class Surrogate:
                     best, chosen = evidence, (scale, length, factor, weights)
         self._scale, self._length, self._factor, self._weights = chosen
 
-    def _alike(self, rows: np.ndarray) -> np.ndarray:
-        """The columns by which candidates are alike: where all that is left out is hybrid, half of them say it all."""
-        return rows if self._problem.mixed else rows[:, : len(self._problem.atoms)]
-
     def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         paired = self._paired(a) @ self._paired(b).T if len(self._pairs) else 0.0
-        a, b = self._alike(a), self._alike(b)
         count, atoms = max(a.shape[1], 1), len(self._problem.atoms)
         unlike = (a @ (1.0 - b).T + (1.0 - a) @ b.T) / count
         centred_a, centred_b = a - 0.5, b - 0.5
@@ -183,7 +191,7 @@ class Surrogate:
         return np.asarray(self._scale**2 * kernel)
 
     def _prior_variance(self, rows: np.ndarray) -> np.ndarray:
-        centred = self._alike(rows) - 0.5
+        centred = rows - 0.5
         variance = np.full(len(rows), constants.ALIKE_SD**2) + constants.UNIT_SD**2 * (centred**2).sum(axis=1)
         variance += constants.TYPE_SD**2 * ((centred[:, : len(self._problem.atoms)] @ self._types) ** 2).sum(axis=1)
         if len(self._pairs):

@@ -21,7 +21,7 @@ from autoselect.study.proposing.hypervolume_gain import FrontVolume, Link, Weigh
 from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
-from autoselect.study.proposing.proposers import by_sensitivity, prefixes
+from autoselect.study.proposing.proposers import all_masks, by_sensitivity, prefixes
 from autoselect.study.proposing.surrogate import Surrogate
 
 _FAR = 1e3
@@ -64,8 +64,9 @@ class SurrogateProposer:
         self._promising: list[Mask] = []
         self._large = len(problem.atoms) >= constants.LARGE
         self._add(self._ladders())
-        if len(problem.atoms) <= constants.ENUMERATED:
-            self._add(map(Mask, range(1 << len(problem.atoms))))
+        self._whole = problem.count <= 1 << constants.ENUMERATED
+        if self._whole:
+            self._add(all_masks(problem))
 
     def _most(self, proposals: int) -> int:
         """So many proposals, or half of them on a large graph."""
@@ -78,27 +79,33 @@ class SurrogateProposer:
         return [masks[i] for i in self._rng.choice(len(masks), most, replace=False)]
 
     def _ladders(self) -> list[Mask]:
-        ends = [Mask(), Mask(self._problem.everything)]
+        states = range(len(self._problem.states))
+        ends = [Mask(), *(self._problem.in_state(self._problem.everything, place) for place in states)]
         found = [
             *ends,
             *(near for end in ends for near in self._drawn(mutation.single_flips(end, self._problem), constants.RUNGS)),
         ]
         for ranking in [by_sensitivity(self._problem), *self._problem.ladders]:
-            found += self._rungs(ranking)
+            found += self._rungs(ranking, self._problem.noise, self._problem.sensitivities)
         kinds: dict[str, Atoms] = {}
         for i, atom in enumerate(self._problem.atoms):
             kinds[atom.op_type] = kinds.get(atom.op_type, 0) | 1 << i
-        found += map(Mask, kinds.values())
-        found += [ends[1].without(atoms) for atoms in kinds.values()]
+        found += [self._problem.in_state(atoms, place) for atoms in kinds.values() for place in states]
+        found += [end.without(atoms) for atoms in kinds.values() for end in ends[1:]]
         return found
 
-    def _rungs(self, ranking: Sequence[int]) -> list[Mask]:
-        """Prefixes of a ranking: from one end the worst left out, from the other only the harmless in integers."""
+    def _rungs(self, ranking: Sequence[int], noise: np.ndarray, integers: np.ndarray) -> list[Mask]:
+        """Prefixes of a ranking: from one end the worst left out, from the other only the harmless in integers.
+
+        Each in each state, and with the error of what is left out balanced against that of the others.
+        """
         steps = (
             np.linspace(1, len(ranking), min(len(ranking), self._most(constants.RUNGS))).round().astype(int).tolist()
         )
         ladder = list(prefixes(ranking))
-        return [Mask(ladder[count]) for count in steps]
+        rungs = [ladder[count] for count in steps]
+        found = [self._problem.in_state(atoms, place) for place in range(len(noise)) for atoms in rungs]
+        return found if len(noise) == 1 else found + [self._problem.balanced(atoms, noise, integers) for atoms in rungs]
 
     def _add(self, masks: Iterable[Mask]) -> None:
         for mask in masks:
@@ -139,10 +146,19 @@ class SurrogateProposer:
     def _opening(self) -> list[Mask]:
         """A few candidates that span the trade-off."""
         ranking = by_sensitivity(self._problem)
+        noise, integers = self._problem.noise, self._problem.sensitivities
         # Everything in float is the float model again, whose figures are known.
-        found = [Mask(), Mask(self._problem.everything)] if self._problem.hybrid else [Mask()]
+        found = [
+            Mask(),
+            *(
+                self._problem.in_state(self._problem.everything, p)
+                for p, atoms in enumerate(self._problem.noisy)
+                if atoms
+            ),
+        ]
         for share in constants.OPENING:
-            found.append(Mask(sum(1 << i for i in ranking[: round(share * len(ranking))])))
+            atoms = sum(1 << i for i in ranking[: round(share * len(ranking))])
+            found.append(self._problem.balanced(atoms, noise, integers))
         return list(dict.fromkeys(found))
 
     def _is_new(self, mask: Mask, taken: set[Mask], keys: set[object]) -> bool:
@@ -155,10 +171,15 @@ class SurrogateProposer:
             if self._is_new(mask, taken, keys):
                 return mask
         for _ in range(1000):
-            drawn = int.from_bytes(self._rng.bytes((len(self._problem.atoms) + 7) // 8), "little")
-            if self._is_new(mask := Mask(drawn & self._problem.everything), taken, keys):
+            atoms = self._any_atoms()
+            mask = Mask(atoms, [self._any_atoms() & form for form in self._problem.forms[1:]])
+            if self._is_new(mask, taken, keys):
                 return mask
         return None
+
+    def _any_atoms(self) -> Atoms:
+        drawn = int.from_bytes(self._rng.bytes((len(self._problem.atoms) + 7) // 8), "little")
+        return drawn & self._problem.everything
 
 
 class _Ask:
@@ -185,7 +206,7 @@ class _Ask:
         self._weight = Weight(max(owner._problem.allowed_loss, unsure))
         points = self._costs.points(scored)
         points[:, 0] = self._weight.of(_latent(scored, self._link))
-        self._corner = reference_corner(points)
+        self._corner = reference_corner(np.vstack([points, *self._far_end()]))
         points = points[[s.feasible for s in scored]] / self._corner
         self._parents = [s.mask for s in scored]
         if len(points):
@@ -193,6 +214,12 @@ class _Ask:
             feasible = [s.mask for s in scored if s.feasible]
             self._parents = [mask for mask, on_front in zip(feasible, keep, strict=True) if on_front]
         self._volume = FrontVolume(np.vstack([points, self._believed(pending)]))
+
+    def _far_end(self) -> list[np.ndarray]:
+        """The last state alone, where there are several: nobody has scored it, and volumes count as far as there."""
+        last = len(self._problem.states) - 1
+        end = self._problem.in_state(self._problem.everything, last)
+        return [np.array([0.0, *(cost[0] for cost in self._costs.expected([end]))])] if last else []
 
     def _believed(self, masks: Sequence[Mask]) -> np.ndarray:
         """Where the surrogate expects candidates to lie, in units of the corner."""
@@ -239,12 +266,15 @@ class _Ask:
         Where many atoms each ruin the answer, probes alone may rank them wrongly, and no small step from the integer
         side shows it. From the float side each candidate does, and the ladder of the terms then goes both ways.
         """
-        self._owner._add(self._owner._rungs(np.argsort(-self._surrogate.terms, kind="stable").tolist()))
+        terms, noise = self._surrogate.terms, self._surrogate.noise
+        self._owner._add(self._owner._rungs(np.argsort(-terms, kind="stable").tolist(), noise, terms))
+        for parent in self._parents if len(noise) > 1 else ():
+            self._owner._add(mutation.restated(parent, self._problem, noise))
         expected = [mask for mask in self._owner._promising if mask not in self._taken]
         for number in range(self._owner._most(constants.CHILDREN)):
             parents = self._parents if number % 2 or not expected else expected
             if parents:
-                mask = mutation.child(parents, self._problem, self._surrogate.terms, self._owner._rng)
+                mask = mutation.child(parents, self._problem, terms, noise, self._owner._rng)
                 self._owner._pool.setdefault(mask)
 
     def _weighed(self, masks: Sequence[Mask]) -> tuple[list[Mask], np.ndarray]:
@@ -273,7 +303,7 @@ class _Ask:
         """Keep what is worth weighing again, and what is worth breeding from."""
         order = np.argsort(-gains, kind="stable")
         self._owner._promising = [masks[i] for i in order[: constants.PARENTS]]
-        if len(self._owner._pool) > constants.POOL and len(self._problem.atoms) > constants.ENUMERATED:
+        if len(self._owner._pool) > constants.POOL and not self._owner._whole:
             self._owner._pool = dict.fromkeys(masks[i] for i in order[: constants.POOL // 2])
 
 

@@ -7,9 +7,10 @@ storage and its numbers.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class Asked:
     nodes: frozenset[str]
     fallback: Fallback | None = None
     repairs: tuple[str, ...] | None = None
-    float_nodes: frozenset[str] = frozenset()
+    further: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
@@ -106,8 +107,8 @@ class SearchStudy:
             with self._journal.together():
                 values = _suggest(trial, space)
                 repairs = sampler.suggest_repairs(trial) if isinstance(sampler, ProposerSampler) else None
-        nodes, float_nodes = space.decode(values), space.decode_float(values)
-        return Asked(trial=trial, origin=origin, nodes=nodes, float_nodes=float_nodes, repairs=repairs)
+        nodes, further = space.decode(values), space.decode_further(values)
+        return Asked(trial=trial, origin=origin, nodes=nodes, further=further, repairs=repairs)
 
     def think_ahead(self) -> None:
         """Let the sampler use the time until a candidate is scored."""
@@ -302,7 +303,7 @@ def _suggest(trial: optuna.Trial, space: BoundSpace) -> dict[str, Value]:
             values[dimension.name] = bool(trial.suggest_categorical(dimension.name, [False, True]))
         else:
             values[dimension.name] = trial.suggest_int(dimension.name, 0, dimension.at_most)
-    for toggle in space.float_toggles:
+    for toggle in itertools.chain(*space.further_toggles.values()):
         values[toggle.name] = bool(trial.suggest_categorical(toggle.name, [False, True]))
     return values
 

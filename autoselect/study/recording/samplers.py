@@ -141,7 +141,7 @@ class ProposerSampler(optuna.samplers.BaseSampler):
                 found[dimension.name] = CategoricalDistribution([False, True])
             else:
                 found[dimension.name] = IntDistribution(0, dimension.at_most)
-        choices = {toggle.name: [False, True] for toggle in self._space.float_toggles}
+        choices = {t.name: [False, True] for toggles in self._space.further_toggles.values() for t in toggles}
         return found | {name: CategoricalDistribution(values) for name, values in (choices | self._extra).items()}
 
     def sample_relative(
@@ -156,9 +156,9 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         setting = self._space.encode(nodes)
         if setting is None:
             return {}
-        in_float = self._space.encode_float(nodes, self._problem.float_nodes_of(mask))
-        further = dict.fromkeys(self._extra, _CORRECTIONS[mask.refined])
-        return {**setting, **in_float, **further}
+        states = self._space.encode_further(nodes, self._problem.further_of(mask))
+        correction = dict.fromkeys(self._extra, _CORRECTIONS[mask.refined])
+        return {**setting, **states, **correction}
 
     def suggest_repairs(self, trial: optuna.Trial) -> tuple[str, ...] | None:
         """The repairs of a proposal where they are not those of the search's other recipes."""
@@ -180,7 +180,7 @@ class ProposerSampler(optuna.samplers.BaseSampler):
     def _mask(self, trial: FrozenTrial) -> Mask:
         return self._problem.mask_of(
             self._space.decode(trial.params),
-            self._space.decode_float(trial.params),
+            self._space.decode_further(trial.params),
             refined=trial.params.get(_CORRECTION) == _CORRECTIONS[1],
         )
 

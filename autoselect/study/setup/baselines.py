@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from autoselect.domain.layers import SUSPICIOUS_RMSE_PER_SCALE, LayerTable
 from autoselect.domain.recipe import Fallback, Recipe
 from autoselect.domain.search_space import BoundSpace
+from autoselect.domain.states import fields_of
 
 GUIDE_LEADING_NODES = 5
 """The Quantization Debugger guide denylists these first layers beside the suspicious ones."""
@@ -73,13 +75,21 @@ def recipe_for(
     template: Recipe,
     fallback: Fallback | None = None,
     repairs: tuple[str, ...] | None = None,
-    float_nodes: frozenset[str] = frozenset(),
+    further: Mapping[str, frozenset[str]] | None = None,
 ) -> Recipe:
-    """The template with these nodes denylisted, and with another fallback or other repairs where they are given."""
+    """The template with these nodes denylisted, and with another fallback or other repairs where they are given.
+
+    Args:
+        nodes: What is left out of integers.
+        template: What the recipes of the search have in common.
+        fallback: Another one.
+        repairs: Others.
+        further: Of the nodes those in each further state.
+    """
     return replace(
         template,
         denylisted_nodes=nodes,
-        float_nodes=float_nodes,
+        **fields_of(further or {}),
         fallback=fallback or template.fallback,
         repairs=template.repairs if repairs is None else repairs,
     )

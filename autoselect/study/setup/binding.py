@@ -37,7 +37,7 @@ def bind_case(
         keep_int=keep_int | decided.keep_int,
         units=units_of(case),
     )
-    space = replace(space, mixed=settings.fallback == "search")
+    space = replace(space, further=settings.states[1:])
     return space, replace(case, warnings=(*case.warnings, *decided.messages))
 
 

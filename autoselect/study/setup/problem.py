@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 
 from autoselect.cases import prepare_jobs
-from autoselect.cases.divergence import divergence, error_shares, spread_rows
+from autoselect.cases.divergence import divergence, recipe_error_shares, spread_rows
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
@@ -16,6 +17,7 @@ from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.search_space import BoundSpace, Toggle
+from autoselect.domain.states import EXACT, alone_in
 from autoselect.domain.targets import Target
 from autoselect.domain.units import units
 from autoselect.domain.verdicts import judge
@@ -26,8 +28,9 @@ from autoselect.quantize.building.blueprint import Blueprint
 from autoselect.scoring.fragmentation import Fragmentation
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
-from autoselect.study.proposing.problem import Atom, Forecast, Problem, atoms_of, neighbours_of
-from autoselect.study.setup.baselines import heuristic_nodes
+from autoselect.study.proposing.mask import bits
+from autoselect.study.proposing.problem import Atom, Forecast, Forecaster, Problem, atoms_of, neighbours_of
+from autoselect.study.setup.baselines import heuristic_nodes, recipe_for
 
 _PROBE_SAMPLES = 8
 _PROBE_SHARE = 0.125
@@ -103,39 +106,58 @@ def make_problem(
         prepare_jobs.blueprint, root, settings.template.to_json(), timeout_seconds=settings.trial_timeout
     )
     atoms = atoms_of(space, layers, _statistical(layers))
-    atoms, remarks = probed(atoms, case, settings, pool, listener)
+
+    def planned(atoms: Sequence[Atom]) -> Problem:
+        return _planned(atoms, case, space, settings, allowed_loss, planning)
+
+    atoms, remarks = probed(atoms, case, settings, pool, listener, lambda: _noisy(planned(atoms)))
     listener(StageStarted(stage="plan"))
+    return planned(atoms), remarks
+
+
+def _planned(
+    atoms: Sequence[Atom],
+    case: Case,
+    space: BoundSpace,
+    settings: SearchSettings,
+    allowed_loss: float,
+    planning: Future[Blueprint],
+) -> Problem:
     try:
         blueprint = result_of(planning)
     except TrialError as exc:
         raise PreparationError(f"Planning the candidates failed. {exc}") from exc
-    problem = Problem(
+    layers = case.layers
+    return Problem(
         atoms,
         neighbours_of(case.graph, layers, atoms),
         forecaster(blueprint, layers, settings, read_target(settings.target)),
         pinned=space.keep_float,
         heuristic=heuristic_nodes(layers),
         ladders=_ladders(atoms, layers),
-        hybrid=settings.template.fallback == "drq",
-        mixed=settings.fallback == "search",
+        states=settings.states,
         refinable=settings.refining and len(case.graph.ops) <= _MOST_IN_SEQUENCE,
         constraints=settings.constraints,
         allowed_loss=allowed_loss,
         costs=settings.cost_columns,
     )
-    return problem, remarks
 
 
-def forecaster(
-    blueprint: Blueprint, layers: LayerTable, settings: SearchSettings, target: Target
-) -> Callable[[frozenset[str], frozenset[str]], Forecast]:
+def _noisy(problem: Problem) -> list[tuple[Atom, str]]:
+    """The atoms in each state, beside integers, in which they make an error."""
+    places = zip(problem.states, problem.noisy, strict=True)
+    return [(problem.atoms[i], state) for state, atoms in places for i in bits(atoms)]
+
+
+def forecaster(blueprint: Blueprint, layers: LayerTable, settings: SearchSettings, target: Target) -> Forecaster:
     """Exact size and penalty by the denylisted nodes, and whether the target takes it; nothing is compiled."""
     places = {node.name: place for place, node in enumerate(layers.nodes)}
-    further = frozenset(settings.cost_columns) - {*DEFAULT_COSTS}
+    figures = frozenset(settings.cost_columns) - {*DEFAULT_COSTS}
 
-    def forecast(nodes: frozenset[str], float_nodes: frozenset[str]) -> Forecast:
-        denied, in_float = (sorted(places[name] for name in chosen) for chosen in (nodes, float_nodes))
-        found = blueprint.plan(denied, settings.template.fallback, in_float)
+    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
+        in_float = further.get(EXACT, frozenset())
+        denied, in_float_at = (sorted(places[name] for name in chosen) for chosen in (nodes, in_float))
+        found = blueprint.plan(denied, settings.template.fallback, in_float_at)
         # Where the penalty is one of shares and nothing is refused, where each op runs need not be known.
         verdict = None if target.takes_all and target.shares is not None else judge(found.graph, target)
         cut = on_target(found.graph, target, verdict)
@@ -144,7 +166,7 @@ def forecaster(
             cut.penalty,
             (found.kinds, found.size_bytes),
             refusal(found.graph, target, verdict) if verdict is not None else None,
-            {column: _figure(found.graph, cut, column) for column in further if BY_COLUMN[column].from_graph},
+            {column: _figure(found.graph, cut, column) for column in figures if BY_COLUMN[column].from_graph},
             found.kinds,
         )
 
@@ -165,9 +187,22 @@ def _statistical(layers: LayerTable) -> dict[str, float]:
 
 
 def probed(
-    atoms: Sequence[Atom], case: Case, settings: SearchSettings, pool: Workers, listener: Listener
+    atoms: Sequence[Atom],
+    case: Case,
+    settings: SearchSettings,
+    pool: Workers,
+    listener: Listener,
+    noisy: Callable[[], Sequence[tuple[Atom, str]]] = tuple,
 ) -> tuple[tuple[Atom, ...], tuple[str, ...]]:
-    """Try each atom alone in integers.
+    """Try each atom alone in integers, and in each other state in which it makes an error; all others are in float.
+
+    Args:
+        atoms: To be tried.
+        case: With the samples.
+        settings: Of the search.
+        pool: Where they are tried.
+        listener: Is told of each.
+        noisy: Says the other states; asked when all is under way in integers.
 
     Returns:
         The atoms with what each did alone; where that failed, or would take too long, as they were. And what the user
@@ -175,34 +210,38 @@ def probed(
     """
     if len(atoms) > _MOST_PROBES:
         return tuple(atoms), (_TOO_MANY.format(len(atoms), _MOST_PROBES),)
-    listener(StageStarted(stage="probes", total=len(atoms)))
     everything = frozenset(node.name for node in case.layers.nodes)
     rows = spread_rows(case.counts["calibration"], probe_samples(case.counts.get("search", 0)))
-    running: list[Future[list[float]]] = [
-        pool.submit(
-            error_shares,
-            case.files.root,
-            everything - atom.nodes,
-            "calibration",
-            rows,
-            settings.per_channel,
-            settings.template.repairs,
-            timeout_seconds=settings.trial_timeout,
+
+    def submitted(left_out: frozenset[str], further: Mapping[str, frozenset[str]]) -> Future[list[float]]:
+        template = replace(settings.template, io_type="float32", fallback="drq" if further else "float")
+        recipe = recipe_for(left_out, template, further=further).to_json()
+        return pool.submit(
+            recipe_error_shares, case.files.root, recipe, "calibration", rows, timeout_seconds=settings.trial_timeout
         )
-        for atom in atoms
-    ]
-    found, reasons = [], []
-    for atom, future in zip(atoms, running, strict=True):
+
+    running = [submitted(everything - atom.nodes, {}) for atom in atoms]
+    others = noisy()
+    if len(others) > _MOST_PROBES:
+        others = ()
+    running += [submitted(everything, alone_in(state, atom.nodes, everything)) for atom, state in others]
+    listener(StageStarted(stage="probes", total=len(running)))
+    alone, reasons = [], []
+    for future in running:
         try:
-            alone = divergence(result_of(future))
-            reasons += [_NO_FIGURE] if math.isnan(alone) else []
+            alone.append(divergence(result_of(future)))
+            reasons += [_NO_FIGURE] if math.isnan(alone[-1]) else []
         except TrialError as exc:
-            alone = math.nan
+            alone.append(math.nan)
             reasons.append(str(exc))
-        sensitivity = atom.sensitivity if math.isnan(alone) else alone
-        found.append(Atom(nodes=atom.nodes, op_type=atom.op_type, position=atom.position, sensitivity=sensitivity))
         listener(StepFinished(stage="probes"))
-    return tuple(found), (_FAILED.format(len(reasons), len(atoms), reasons[0].rstrip(".")),) if reasons else ()
+    noise: dict[frozenset[str], dict[str, float]] = {atom.nodes: {} for atom in atoms}
+    for (atom, state), found in zip(others, alone[len(atoms) :], strict=True):
+        noise[atom.nodes] |= {} if math.isnan(found) else {state: found}
+    return tuple(
+        replace(atom, sensitivity=atom.sensitivity if math.isnan(found) else found, noise=noise[atom.nodes])
+        for atom, found in zip(atoms, alone, strict=False)
+    ), (_FAILED.format(len(reasons), len(running), reasons[0].rstrip(".")),) if reasons else ()
 
 
 def _ladders(atoms: Sequence[Atom], layers: LayerTable) -> list[list[int]]:
