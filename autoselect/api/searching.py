@@ -202,7 +202,7 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
         "objectives": chosen_objectives(told.objectives, _own_names(told.metric, told.evaluator)),
         "target": lasting(told.target),
         "search_space": lasting(told.search_space),
-        "fallback": told.fallback or ("drq" if profile.runs_hybrid else "float"),
+        "fallback": told.fallback or ("search" if profile.runs_hybrid else "float"),
         "per_channel": given.per_channel,
         "io_type": told.io_type or loaded.io_type or profile.io_type or "float32",
         "repairs": repairs if given.content is None else False,

@@ -208,9 +208,10 @@ class SearchSettings(SharedSettings):
     fallback: Annotated[
         Literal["drq", "float", "search"] | None,
         Option(
-            "What nodes left out of integers become; drq by default where the target runs it.",
-            "``drq`` gives float where there is no hybrid kernel; ``search`` chooses for each unit.",
-            example="drq",
+            "What nodes left out of integers become; search by default where hybrid ops run.",
+            "``search`` chooses for each unit between hybrid (DRQ) and float; ``drq`` and ``float`` have one of them "
+            "alone, and ``drq`` gives float where there is no hybrid kernel.",
+            example="search",
         ),
     ] = None
     per_channel: Annotated[

@@ -282,3 +282,27 @@ def test_a_model_that_runs_nothing_on_the_accelerator_is_said_to() -> None:
 def test_a_score_like_floats_with_outputs_unlike_floats_is_warned_of(drop: float, sqnr_db: float, warned: bool) -> None:
     assert bool(verdict.far_from_float(scored("a", drop, sqnr_db=sqnr_db))) == warned
     assert verdict.far_from_float(None) == []
+
+
+OTHER_STATES = {
+    "all lose too much as hybrid": ("drq", [0.2, 0.05], None, True, "float ops make none, and --fallback search"),
+    "one does not": ("drq", [0.2, 0.01], None, True, None),
+    "the search over all has nothing better to say": ("search", [0.2, 0.05], None, True, None),
+    "too large in float": ("float", [0.2, 0.05], 400.0, True, "hybrid ones take one, and --fallback search"),
+    "float has room": ("float", [0.2, 0.05], None, True, None),
+    "no hybrid ops on the target": ("float", [0.2, 0.05], 400.0, False, None),
+}
+
+
+@pytest.mark.parametrize(
+    ("fallback", "drops", "max_size", "runs_hybrid", "words"), OTHER_STATES.values(), ids=OTHER_STATES
+)
+def test_the_verdict_says_which_state_would_keep_the_allowed_drop(
+    fallback: str, drops: list[float], max_size: float | None, runs_hybrid: bool, words: str | None
+) -> None:
+    """A model that is larger than allowed keeps the drop, and does not count where there is a limit."""
+    yardstick = replace(YARDSTICK, constraints=Constraints(max_size_bytes=max_size))
+    scores = [scored(f"{i:04d}", drop) for i, drop in enumerate(drops)]
+    scores += [scored("9999", 0.0, size_bytes=900)] if max_size is not None else []
+    said = verdict.other_state(scores, yardstick, fallback, runs_hybrid=runs_hybrid)
+    assert words in said if words is not None else said == ""

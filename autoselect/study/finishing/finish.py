@@ -175,7 +175,7 @@ class Finish:
         picks: dict[str, str],
         confidence: certainty.Confidence | None,
     ) -> dict[str, Any]:
-        metric = self.objectives[0].name
+        metric, target = self.objectives[0].name, read_target(self.settings.target)
         return {
             "status": status,
             "metric": metric,
@@ -189,7 +189,7 @@ class Finish:
             "counts": _counts(records),
             "unlike_forecast": len(unlike_forecasts(records)),
             "target": self.settings.target,
-            "compiler": compiler_summary(records, read_target(self.settings.target)),
+            "compiler": compiler_summary(records, target),
             "verdict": verdict.sentences(
                 verdict.Findings(
                     metric=metric,
@@ -200,6 +200,12 @@ class Finish:
                     heldout=heldout,
                     samples=self.case.counts.get("search", 0),
                     feasible=status != "nothing_feasible",
+                    other_state=verdict.other_state(
+                        [r.scores for r in records if r.scores],
+                        self.yardstick,
+                        self.settings.fallback,
+                        runs_hybrid=target.runs_hybrid,
+                    ),
                 )
             ),
         }

@@ -32,6 +32,7 @@ class Findings:
         heldout: By hash.
         samples: Of the search; 0 with an evaluator.
         feasible: Whether a candidate meets the user's limits.
+        other_state: As :func:`other_state` says.
     """
 
     metric: str
@@ -42,6 +43,7 @@ class Findings:
     heldout: Mapping[str, Heldout]
     samples: int
     feasible: bool
+    other_state: str = ""
 
 
 def sentences(found: Findings) -> str:
@@ -55,8 +57,36 @@ def sentences(found: Findings) -> str:
         _recommended(found, own, confidence, unseen),
         _whole_models(found, named, unseen),
         _sure(found, confidence),
+        found.other_state,
     ]
     return " ".join(part for part in parts if part)
+
+
+def other_state(scored: Sequence[Scores], yardstick: Yardstick, fallback: str | None, *, runs_hybrid: bool) -> str:
+    """Which state would keep the allowed drop where the one that a user asked for does not; empty where it does.
+
+    Args:
+        scored: All candidates.
+        yardstick: With the limits.
+        fallback: The state, or the search over all.
+        runs_hybrid: Whether the target runs hybrid ops.
+    """
+    limits = [yardstick.violations(s) for s in scored]
+    drops = [s.drop for s, passed in zip(scored, limits, strict=True) if max(passed["max_size"], 0.0) == 0.0]
+    if fallback not in _OTHERS or min(drops, default=math.inf) <= yardstick.allowed_drop:
+        return ""
+    if fallback == "float" and (yardstick.constraints.max_size_bytes is None or not runs_hybrid):
+        return ""  # Float makes no error: only its size can be in the way, and only where there is a smaller state.
+    return _OTHERS[fallback]
+
+
+_OTHERS = {
+    "drq": "No candidate keeps the allowed drop, and hybrid ops make errors of their own: float ops make none, and "
+    "--fallback search chooses between the two for each unit.",
+    "float": "No candidate within --max-size keeps the allowed drop, and float ops take four bytes a weight: hybrid "
+    "ones take one, and --fallback search chooses between the two for each unit.",
+}
+"""By the state that a user asked for."""
 
 
 def far_from_float(scores: Scores | None) -> list[str]:

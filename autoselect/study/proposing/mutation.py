@@ -33,7 +33,7 @@ def child(
     mask = Mask(atoms, parent.further)
     if len(problem.states) == 1:
         return mask
-    mask = _put(mask, atoms & ~parent.left_out, int(rng.integers(len(problem.states))), problem)
+    mask = problem.put(mask, atoms & ~parent.left_out, int(rng.integers(len(problem.states))))
     return _restated(mask, problem, noise, rng) if rng.random() < constants.RESTATED_SHARE else mask
 
 
@@ -51,7 +51,7 @@ def without_islands(mask: Mask, problem: Problem) -> list[Mask]:
     islands = problem.islands(mask.left_out)
     found = [mask.without(island) for island in islands]
     for place in range(len(problem.states)) if len(problem.states) > 1 else ():
-        restated = (_put(mask, island, place, problem) for island in islands)
+        restated = (problem.put(mask, island, place) for island in islands)
         found += [other for other in restated if other != mask]
     return found
 
@@ -60,17 +60,12 @@ def restated(mask: Mask, problem: Problem, noise: np.ndarray) -> list[Mask]:
     """What the mask leaves out in one state each, and from each state to the last by quarters, the noisiest first."""
     last, found = len(problem.states) - 1, []
     for place in range(last):
-        whole = _put(mask, mask.left_out, place, problem)
+        whole = problem.put(mask, mask.left_out, place)
         ranking = sorted(bits(whole.within(place) & problem.forms[last]), key=lambda i: (-noise[place, i], i))
         for share in constants.RESTATED:
             chosen = sum(1 << i for i in ranking[: round(share * len(ranking))])
-            found.append(_put(whole, chosen, last, problem))
+            found.append(problem.put(whole, chosen, last))
     return list(dict.fromkeys(found))
-
-
-def _put(mask: Mask, atoms: Atoms, place: int, problem: Problem) -> Mask:
-    """The atoms in a state, those without a form of their own there in the first."""
-    return mask.put(atoms, 0).put(atoms & problem.forms[place], place)
 
 
 def _crossed(first: Mask, second: Mask, problem: Problem, rng: np.random.Generator) -> Mask:
@@ -137,7 +132,7 @@ def _restated(mask: Mask, problem: Problem, noise: np.ndarray, rng: np.random.Ge
         )
         gain = np.sqrt(np.maximum(own, 1e-12) / np.maximum(noise[place, chosen], 1e-12))
         atoms = 1 << chosen[int(rng.choice(len(chosen), p=gain / gain.sum()))]
-    return _put(mask, atoms, place, problem)
+    return problem.put(mask, atoms, place)
 
 
 def _island_or_atom(atoms: Atoms, problem: Problem, rng: np.random.Generator) -> Atoms:

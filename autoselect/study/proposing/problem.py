@@ -148,10 +148,10 @@ class Problem:
         self, nodes: Iterable[str], further: Mapping[str, Iterable[str]] = NOTHING_FURTHER, *, refined: bool = False
     ) -> Mask:
         """The atoms of which more than half is left out, or in a state; exact for what the atoms can express."""
-        places = [
-            self._atoms(further.get(state, ())) & form for state, form in zip(self.states, self.forms, strict=True)
-        ]
-        return Mask(self._atoms(nodes), places[1:], refined)
+        mask = Mask(self._atoms(nodes), refined=refined)
+        for place, state in enumerate(self.states[1:], start=1):
+            mask = self.put(mask, self._atoms(further.get(state, ())) & mask.left_out, place)
+        return mask
 
     def _atoms(self, nodes: Iterable[str]) -> Atoms:
         chosen = frozenset(nodes)
@@ -186,12 +186,24 @@ class Problem:
 
         An op without a hybrid kernel is float in both states, so that only the first counts.
         """
-        found = [self.everything, *(0 for _ in self.states[1:])]
-        for i in range(len(self.atoms) if found[1:] else 0):
-            keys = [self.forecast(Mask().put(1 << i, place)).key for place in range(len(found))]
-            for place in range(1, len(found)):
-                found[place] |= (keys[place] not in keys[:place]) << i
-        return tuple(found)
+        return tuple(same[place] for place, same in enumerate(self._same))
+
+    @cached_property
+    def _same(self) -> tuple[tuple[Atoms, ...], ...]:
+        """For each state, and each up to it, the atoms whose form in the one is that in the other."""
+        found = [[0] * (place + 1) for place in range(len(self.states))]
+        for i in range(len(self.atoms)):
+            alone = (Mask().put(1 << i, place) for place in range(len(self.states)))
+            keys: list[object] = [self.forecast(mask).key for mask in alone] if len(self.states) > 1 else [i]
+            for place, key in enumerate(keys):
+                found[place][keys.index(key)] |= 1 << i
+        return tuple(map(tuple, found))
+
+    def put(self, mask: Mask, atoms: Atoms, place: int) -> Mask:
+        """The candidate with these atoms in a state; those without a form of their own there in the one they have."""
+        for first, form in enumerate(self._same[place]):
+            mask = mask.put(atoms & form, first) if atoms & form else mask
+        return mask
 
     @cached_property
     def noisy(self) -> tuple[Atoms, ...]:
@@ -218,8 +230,8 @@ class Problem:
         return found
 
     def in_state(self, atoms: Atoms, place: int) -> Mask:
-        """The atoms left out, in one state where they have a form of their own there."""
-        return Mask(atoms).put(atoms & self.forms[place], place)
+        """The atoms left out, in one state."""
+        return self.put(Mask(atoms), atoms, place)
 
     def balanced(self, atoms: Atoms, noise: np.ndarray, integers: np.ndarray) -> Mask:
         """The atoms left out, each in the first state that adds no more error than the integer atoms make together.
@@ -233,9 +245,9 @@ class Problem:
         mask, left = self.in_state(atoms, last), float(integers[bits(self.everything & ~atoms)].sum())
         for place in range(last):
             for i in sorted(bits(mask.within(last) & self.forms[place]), key=lambda i: (noise[place, i], i)):
-                left -= float(noise[place, i])
-                if left < 0.0:
+                if noise[place, i] > left:
                     break
+                left -= float(noise[place, i])
                 mask = mask.put(1 << i, place)
         return mask
 

@@ -1,0 +1,187 @@
+"""States of units: any number of them, each with a noise of its own, in one search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from concurrent.futures import Future
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import table
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoselect.cases.events import ignore
+from autoselect.cases.settings import make_settings
+from autoselect.domain.pareto import hypervolume
+from autoselect.domain.recipe import Recipe
+from autoselect.domain.states import STATES, alone_in, fields_of, further_of
+from autoselect.study.proposing import mutation
+from autoselect.study.proposing.mask import Mask
+from autoselect.study.proposing.observations import Seen
+from autoselect.study.proposing.problem import Atom, Forecast, Problem
+from autoselect.study.proposing.proposers import all_masks
+from autoselect.study.proposing.surrogate import Surrogate
+from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
+from autoselect.study.setup.problem import probed
+
+BYTES = {"integer": 10, "hybrid": 11, "sixteen": 20, "float": 40}
+NAMES = [f"n{i}" for i in range(10)]
+
+
+def made_up(
+    states: tuple[str, ...], noise: Mapping[str, float], *, lacking: Mapping[str, frozenset[str]] | None = None
+) -> Problem:
+    """Ten nodes in a row, each of which takes bytes by its state; some have no form of their own in a state."""
+    lacks = lacking or {}
+
+    def kind_of(name: str, left_out: frozenset[str], further: Mapping[str, frozenset[str]]) -> str:
+        wanted = next((state for state, nodes in further.items() if name in nodes), states[0])
+        kind = wanted if name in left_out else "integer"
+        return "float" if name in lacks.get(kind, ()) else kind
+
+    def forecast(left_out: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
+        kinds = tuple(kind_of(name, left_out, further) for name in NAMES)
+        cut = sum(a != b for a, b in pairwise(kinds))
+        return Forecast(sum(map(BYTES.__getitem__, kinds)), len(left_out) + 0.1 * cut, kinds, kinds=kinds)
+
+    atoms = [
+        Atom(nodes=frozenset({name}), op_type="ADD", position=i, sensitivity=0.1 * 0.5**i, noise=noise)
+        for i, name in enumerate(NAMES)
+    ]
+    near = [frozenset(j for j in (i - 1, i + 1) if 0 <= j < len(NAMES)) for i in range(len(NAMES))]
+    return Problem(atoms, near, forecast, states=states)
+
+
+FOUR = ("hybrid", "sixteen", "float")
+NOISE = {"hybrid": 0.02, "sixteen": 1e-5}
+
+
+def test_a_unit_without_a_form_of_its_own_in_a_state_has_no_double_of_another() -> None:
+    """The first node has no hybrid kernel, so that left out it is float once; the second has no 16 bits."""
+    problem = made_up(FOUR, NOISE, lacking={"hybrid": frozenset({"n0"}), "sixteen": frozenset({"n1"})})
+    everything = (1 << 10) - 1
+    assert problem.forms == (everything, everything, everything & ~0b11)
+    assert problem.noisy == (everything & ~0b1, everything & ~0b10, 0)
+    assert problem.noise[:, :3].tolist() == [[0.0, 0.02, 0.02], [1e-5, 0.0, 1e-5], [0.0, 0.0, 0.0]]
+    keys = [problem.forecast(mask).key for mask in mutation.single_flips(Mask(), problem)]
+    assert len(set(keys)) == len(keys) == 3 * 10 - 2
+    assert set(problem.forecast(problem.in_state(everything, 2)).kinds) == {"float"}
+
+
+def test_the_count_of_candidates_is_that_of_all_of_them() -> None:
+    for problem in (
+        made_up(("float",), {}),
+        made_up(STATES["search"], NOISE, lacking={"hybrid": frozenset(NAMES[3:])}),
+    ):
+        masks = list(all_masks(problem))
+        assert len({problem.forecast(mask).key for mask in masks}) == len(masks) == problem.count
+
+
+PLACES = st.lists(st.integers(0, 3), min_size=10, max_size=10)
+
+
+@given(places=PLACES)
+def test_masks_of_many_states_are_what_their_nodes_say(places: list[int]) -> None:
+    problem, mask = made_up(FOUR, NOISE), Mask()
+    for i, place in enumerate(places):
+        mask = mask.put(1 << i, place - 1) if place else mask
+    assert problem.mask_of(problem.nodes_of(mask), problem.further_of(mask)) == mask
+    assert list(problem.forecast(mask).kinds) == [("integer", *FOUR)[place] for place in places]
+
+
+def test_each_state_adds_its_own_noise() -> None:
+    problem = made_up(FOUR, NOISE)
+    masks = [problem.in_state(problem.everything, place) for place in range(3)]
+    believed = np.exp(Surrogate(problem).believe([Mask(), *masks]).mean)
+    assert believed == pytest.approx([0.2 - 0.1 * 0.5**9, 0.2, 1e-4, 1e-9], rel=1e-3)
+
+
+def test_a_balanced_mask_is_as_noisy_as_its_integer_units_and_no_more() -> None:
+    """In integers units 1 to 9 make 0.0999, which leaves room for one hybrid unit; units 8 and 9 make 0.0006."""
+    problem = made_up(FOUR, NOISE)
+    balanced = [problem.balanced(atoms, problem.noise, problem.sensitivities) for atoms in (0b1, 0b11111111)]
+    assert balanced == [Mask(0b1), Mask(0b11111111).put(0b11111111, 1)]
+
+
+def seen(problem: Problem, mask: Mask) -> Seen:
+    noise = {"integer": problem.sensitivities, **dict(zip(problem.states, problem.noise, strict=True))}
+    found = problem.forecast(mask)
+    divergence = sum(noise[kind][i] if kind in noise else 0.0 for i, kind in enumerate(found.kinds)) + 1e-9
+    return Seen(
+        mask=mask,
+        loss=min(divergence, 0.1),
+        log_divergence=math.log(divergence),
+        share=1.0,
+        size_bytes=found.size_bytes,
+        penalty=found.penalty,
+    )
+
+
+def searched(problem: Problem, trials: int) -> list[Seen]:
+    proposer, told = SurrogateProposer(problem, 0), list[Seen]()
+    while len(told) < trials and (mask := proposer.propose(told, [])) is not None:
+        told.append(seen(problem, mask))
+    return told
+
+
+def volume(told: list[Seen]) -> float:
+    return hypervolume(np.array([[s.loss, s.size_bytes, s.penalty] for s in told]) / [0.11, 440.0, 12.0], np.ones(3))
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [{"hybrid": 0.02, "sixteen": 1e-5}, {"hybrid": 1e-6, "sixteen": 1e-7}],
+    ids=["noisy hybrid", "quiet hybrid"],
+)
+def test_one_search_over_all_states_finds_what_those_over_one_find(noise: dict[str, float]) -> None:
+    pure = [volume(searched(made_up((state,), noise), 30)) for state in ("hybrid", "float")]
+    for states in (STATES["search"], FOUR):
+        assert volume(searched(made_up(states, noise), 30)) > 0.99 * max(pure)
+
+
+def test_the_same_seed_gives_the_same_proposals_in_many_states() -> None:
+    first, again = ([s.mask for s in searched(made_up(FOUR, NOISE), 15)] for _ in range(2))
+    assert first == again
+    assert len(set(first)) == 15
+
+
+def test_recipes_say_the_further_states() -> None:
+    further = {"float": frozenset("ab")}
+    recipe = Recipe(denylisted_nodes=frozenset("abc"), **fields_of(further))
+    assert further_of(recipe) == further
+
+
+def test_units_are_tried_alone_in_each_state_that_errs() -> None:
+    """Six answers: two in integers, then one unit in each of two states, for which recipes are noted."""
+    atoms = [Atom(nodes=frozenset({n}), op_type="ADD", position=i, sensitivity=7.0) for i, n in enumerate("ab")]
+    answers, recipes = iter([[0.5], [0.25], [0.125], []]), []
+
+    def submit(_job: Any, _root: Path, recipe: str, *_: Any, **__: Any) -> Future[list[float]]:
+        recipes.append(Recipe.from_json(recipe))
+        future: Future[list[float]] = Future()
+        future.set_result(next(answers))
+        return future
+
+    layers = table(("a", "ADD", 0.3), ("b", "ADD", 0.3))
+    case: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")), layers=layers, counts={"calibration": 3})
+    pool: Any = SimpleNamespace(submit=submit)
+    others = [(atoms[1], "hybrid"), (atoms[0], "hybrid")]
+    found, remarks = probed(atoms, case, make_settings(fallback="search"), pool, ignore, lambda: others)
+    assert [(atom.sensitivity, atom.noise) for atom in found] == [(0.5, {}), (0.25, {"hybrid": 0.125})]
+    assert [(r.denylisted_nodes, r.float_nodes, r.fallback) for r in recipes] == [
+        (frozenset("b"), frozenset(), "float"),
+        (frozenset("a"), frozenset(), "float"),
+        (frozenset("ab"), frozenset("a"), "drq"),
+        (frozenset("ab"), frozenset("b"), "drq"),
+    ]
+    assert "1 of 4" in remarks[0]
+
+
+def test_a_unit_alone_in_a_state_leaves_the_others_exact() -> None:
+    assert alone_in("hybrid", frozenset("a"), frozenset("abc")) == {"float": frozenset("bc")}
