@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from bench import FINISHED, REPAIRED
+from bench import FINISHED
 from cases import OBJECTIVES, BenchmarkCase, Reference, all_cases, scaled_losses
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -159,9 +159,9 @@ def case_curves(
     for note, _ in found:
         if note["search_samples"] != case.samples:
             raise SystemExit(f"{case.name} {note['sampler']} {note['seed']} was scored on other samples: run it again.")
-    plain = [run for note, run in found if not note["sampler"].endswith(REPAIRED)]
+    plain = [run for note, run in found if "+" not in note["sampler"]]
     if earlier is not None:
-        plain += [run for note, run in finished_runs(earlier, case.name) if not note["sampler"].endswith(REPAIRED)]
+        plain += [run for note, run in finished_runs(earlier, case.name) if "+" not in note["sampler"]]
     columns = ["sha256", *OBJECTIVES, "sqnr_db"]
     tables = [complete(run.trials)[columns] for run in plain]
     swept = sweeps / f"sweep_{case.name}.csv"

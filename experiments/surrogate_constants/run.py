@@ -32,11 +32,11 @@ from autoselect.study.proposing.surrogate import Belief, Surrogate
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer, learn
 
 NOT_MET = {"REFINING_PRIOR", "REFINING_SD", "REFINING_SPREAD", "LARGE", "UNDONE", "PART_NOISE", "RIDGE", "LEAST_COST"}
-NOT_MET |= {"ENUMERATED"}
-"""They need repairs, graphs of 256 units, races, or costs that are measured; the replayed cases have none of these. Of
-twice as many atoms all sets are millions."""
+NOT_MET |= {"ENUMERATED", "OTHER_SHARE"}
+"""They need repairs, graphs of 256 units, races, costs that are measured, or failed probes; the replayed cases have
+none of these. Of twice as many atoms all sets are millions."""
 NAMES = tuple(name for name in vars(constants) if name.isupper() and name not in NOT_MET)
-SHARES = {"CAPPED", "OPENING", "UNDO_SHARE", "CROSSED_SHARE", "LAST_MOVE", "RESTATED_SHARE", "RESTATED", "ISLAND_SHARE"}
+SHARES = {"CAPPED", "OPENING", "UNDO_SHARE", "CROSSED_SHARE", "LAST_MOVE", "RESTATED_SHARE", "ISLAND_SHARE"}
 """At most 1."""
 FACTORS = (0.5, 2.0)
 CHANCE = 0.1

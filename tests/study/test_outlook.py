@@ -115,6 +115,6 @@ def test_forecasts_with_one_key_are_of_one_file() -> None:
     for nodes in map(frozenset, ([], names[:1], names[1:2], names[:2], names[2:], names)):
         for floats in (frozenset[str](), nodes):
             recipe = Recipe(denylisted_nodes=nodes, float_nodes=floats)
-            files.setdefault(forecast(nodes, floats).key, set()).add(prepared.builder.build(recipe).content)
+            files.setdefault(forecast(nodes, {"float": floats}).key, set()).add(prepared.builder.build(recipe).content)
     assert len(files) > 6
     assert {len(contents) for contents in files.values()} == {1}

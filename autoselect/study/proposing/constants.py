@@ -72,7 +72,8 @@ PART_NOISE = 0.1
 ENUMERATED = 12
 """Up to so many atoms all sets are proposals."""
 OPENING = (0.25, 0.5, 0.75)
-"""Shares of the atoms, most sensitive first, that the first candidates leave out."""
+"""Shares of the atoms, most sensitive first, that the first candidates leave out; and of what members of the front
+leave out, noisiest first, that are tried in the last state."""
 UNDO_SHARE = 0.15
 """Share of the budget that is kept for taking back float islands of the front."""
 
@@ -83,8 +84,6 @@ LAST_MOVE = 0.6
 """Probability that no further move follows one; two are made at least."""
 RESTATED_SHARE = 0.5
 """Share of the children, where there are several states, in which something changes from one to another."""
-RESTATED = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Shares of what a member of the front leaves out, noisiest first, that are tried in the most exact state."""
 ISLAND_SHARE = 0.5
 """Share of these in which a whole island changes rather than one atom."""
 

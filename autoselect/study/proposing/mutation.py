@@ -62,7 +62,7 @@ def restated(mask: Mask, problem: Problem, noise: np.ndarray) -> list[Mask]:
     for place in range(last):
         whole = problem.put(mask, mask.left_out, place)
         ranking = sorted(bits(whole.within(place) & problem.forms[last]), key=lambda i: (-noise[place, i], i))
-        for share in constants.RESTATED:
+        for share in (0.0, *constants.OPENING, 1.0):
             chosen = sum(1 << i for i in ranking[: round(share * len(ranking))])
             found.append(problem.put(whole, chosen, last))
     return list(dict.fromkeys(found))
