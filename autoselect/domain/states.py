@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
@@ -25,18 +24,27 @@ one is the last.
 FIELDS: Mapping[str, str] = {EXACT: "float_nodes"}
 """Fields of a recipe that list the nodes of a further state."""
 
+APART: frozenset[str] = frozenset()
+"""Further states whose nodes a recipe does not denylist as well."""
+
+
+def left_out_of(recipe: Recipe) -> frozenset[str]:
+    """The nodes that are not in integers of 8 bits, whatever their state."""
+    return recipe.denylisted_nodes.union(*(nodes for state, nodes in further_of(recipe).items() if state in APART))
+
 
 def further_of(recipe: Recipe) -> dict[str, frozenset[str]]:
     """The nodes of each further state."""
     return {state: getattr(recipe, field) for state, field in FIELDS.items()}
 
 
+def fields_of(left_out: frozenset[str], further: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    """The fields of a recipe that say the states of its nodes."""
+    apart = frozenset[str]().union(*(nodes for state, nodes in further.items() if state in APART))
+    return {"denylisted_nodes": left_out - apart, **{FIELDS[state]: nodes for state, nodes in further.items()}}
+
+
 def alone_in(state: str, nodes: frozenset[str], everything: frozenset[str]) -> dict[str, frozenset[str]]:
     """The further states where these nodes alone are in a state, and all others are exact."""
     found = {EXACT: everything - nodes}
     return found | {state: nodes} if state in FIELDS else found
-
-
-def fields_of(further: Mapping[str, frozenset[str]]) -> dict[str, Any]:
-    """The fields of a recipe that say so."""
-    return {FIELDS[state]: nodes for state, nodes in further.items()}

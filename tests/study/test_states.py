@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 from autoselect.cases.events import ignore
 from autoselect.cases.settings import make_settings
+from autoselect.domain import states
 from autoselect.domain.pareto import hypervolume
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.states import STATES, alone_in, fields_of, further_of
+from autoselect.domain.states import STATES, alone_in, fields_of, further_of, left_out_of
 from autoselect.study.proposing import mutation
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
@@ -35,15 +36,19 @@ NAMES = [f"n{i}" for i in range(10)]
 
 
 def made_up(
-    states: tuple[str, ...], noise: Mapping[str, float], *, lacking: Mapping[str, frozenset[str]] | None = None
+    states: tuple[str, ...],
+    noise: Mapping[str, float],
+    *,
+    lacking: Mapping[str, frozenset[str]] | None = None,
+    instead: Mapping[str, str] | None = None,
 ) -> Problem:
-    """Ten nodes in a row, each of which takes bytes by its state; some have no form of their own in a state."""
-    lacks = lacking or {}
+    """Ten nodes in a row, each of which takes bytes by its state; some lack one, and have another instead."""
+    lacks, others = lacking or {}, instead or {}
 
     def kind_of(name: str, left_out: frozenset[str], further: Mapping[str, frozenset[str]]) -> str:
         wanted = next((state for state, nodes in further.items() if name in nodes), states[0])
         kind = wanted if name in left_out else "integer"
-        return "float" if name in lacks.get(kind, ()) else kind
+        return others.get(kind, "float") if name in lacks.get(kind, ()) else kind
 
     def forecast(left_out: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
         kinds = tuple(kind_of(name, left_out, further) for name in NAMES)
@@ -72,6 +77,14 @@ def test_a_unit_without_a_form_of_its_own_in_a_state_has_no_double_of_another() 
     keys = [problem.forecast(mask).key for mask in mutation.single_flips(Mask(), problem)]
     assert len(set(keys)) == len(keys) == 3 * 10 - 2
     assert set(problem.forecast(problem.in_state(everything, 2)).kinds) == {"float"}
+
+
+def test_a_unit_that_stays_in_integers_in_a_state_does_not_have_it() -> None:
+    """The builder leaves what has no 16-bit form in integers."""
+    problem = made_up(FOUR, NOISE, lacking={"sixteen": frozenset({"n1"})}, instead={"sixteen": "integer"})
+    assert [form >> 1 & 1 for form in problem.forms] == [1, 0, 1]
+    assert problem.in_state(0b111, 1) == Mask(0b101).put(0b101, 1)
+    assert problem.noise[1, :3].tolist() == [1e-5, 0.0, 1e-5]
 
 
 def test_the_count_of_candidates_is_that_of_all_of_them() -> None:
@@ -141,8 +154,8 @@ def volume(told: list[Seen]) -> float:
 )
 def test_one_search_over_all_states_finds_what_those_over_one_find(noise: dict[str, float]) -> None:
     pure = [volume(searched(made_up((state,), noise), 30)) for state in ("hybrid", "float")]
-    for states in (STATES["search"], FOUR):
-        assert volume(searched(made_up(states, noise), 30)) > 0.99 * max(pure)
+    for together in (STATES["search"], FOUR):
+        assert volume(searched(made_up(together, noise), 30)) > 0.99 * max(pure)
 
 
 def test_the_same_seed_gives_the_same_proposals_in_many_states() -> None:
@@ -153,8 +166,16 @@ def test_the_same_seed_gives_the_same_proposals_in_many_states() -> None:
 
 def test_recipes_say_the_further_states() -> None:
     further = {"float": frozenset("ab")}
-    recipe = Recipe(denylisted_nodes=frozenset("abc"), **fields_of(further))
-    assert further_of(recipe) == further
+    recipe = Recipe(**fields_of(frozenset("abc"), further))
+    assert (recipe.denylisted_nodes, recipe.float_nodes) == (frozenset("abc"), frozenset("ab"))
+    assert (left_out_of(recipe), further_of(recipe)) == (frozenset("abc"), further)
+
+
+def test_a_state_may_be_one_that_recipes_do_not_denylist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "APART", frozenset({"float"}))
+    fields = fields_of(frozenset("abc"), {"float": frozenset("ab")})
+    assert fields == {"denylisted_nodes": frozenset("c"), "float_nodes": frozenset("ab")}
+    assert left_out_of(Recipe(**fields)) == frozenset("abc")
 
 
 def test_units_are_tried_alone_in_each_state_that_errs() -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.states import left_out_of
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import TrialRecord
 from autoselect.study.proposing.hypervolume_gain import Link, fit_link
@@ -87,7 +88,7 @@ def island_rows(
     for record, seen in told:
         if record.id not in wanted or record.id in done or record.recipe is None:
             continue
-        if problem.nodes_of(seen.mask) != record.recipe.denylisted_nodes:
+        if problem.nodes_of(seen.mask) != left_out_of(record.recipe):
             continue
         done.add(record.id)
         for number, island in enumerate(problem.islands(seen.mask.left_out)):

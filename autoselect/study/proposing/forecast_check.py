@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from autoselect.cases.build_jobs import BuildReply
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.states import further_of
+from autoselect.domain.states import further_of, left_out_of
 from autoselect.runs.records import TrialRecord
 from autoselect.study.proposing.observations import refined
 from autoselect.study.proposing.problem import Problem
@@ -32,7 +32,7 @@ class ForecastCheck:
         """
         if not self._is_forecast(recipe):
             return ""
-        found = self._problem.forecast_of(recipe.denylisted_nodes, further_of(recipe))
+        found = self._problem.forecast_of(left_out_of(recipe), further_of(recipe))
         kinds = zip(self._nodes, found.kinds, strict=False)
         told = [f"{n!r} is {built.kinds[n]}, not {k}" for n, k in kinds if built.kinds.get(n, k) != k]
         if built.size_bytes != found.size_bytes:
@@ -44,10 +44,10 @@ class ForecastCheck:
     def distrust(self, recipe: Recipe) -> None:
         """Let the sampler take no other candidate for a twin of this one."""
         further = recipe.repairs != self._template.repairs
-        self._problem.distrust(self._problem.mask_of(recipe.denylisted_nodes, further_of(recipe), refined=further))
+        self._problem.distrust(self._problem.mask_of(left_out_of(recipe), further_of(recipe), refined=further))
 
     def _is_forecast(self, recipe: Recipe) -> bool:
-        alike = recipe.fallback == self._template.fallback or not recipe.denylisted_nodes
+        alike = recipe.fallback == self._template.fallback or not left_out_of(recipe)
         return alike and recipe.repairs in (self._template.repairs, refined(self._template.repairs))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from autoselect.domain.evidence import agreed
 from autoselect.domain.quantities import BY_COLUMN
 from autoselect.domain.recipe import Fallback, Recipe
-from autoselect.domain.states import further_of
+from autoselect.domain.states import further_of, left_out_of
 from autoselect.runs.records import Partial, Scores, TrialRecord
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.problem import Problem
@@ -103,12 +103,12 @@ class Reader:
 
     def _mask(self, recipe: Recipe) -> Mask:
         further = self.repairs is not None and self.repairs != recipe.repairs == refined(self.repairs)
-        return self.problem.mask_of(recipe.denylisted_nodes, further_of(recipe), refined=further)
+        return self.problem.mask_of(left_out_of(recipe), further_of(recipe), refined=further)
 
     def _is_ours(self, recipe: Recipe) -> bool:
         if self.repairs is not None and recipe.repairs not in (self.repairs, refined(self.repairs)):
             return False
-        return self.fallback in (None, recipe.fallback) or not recipe.denylisted_nodes
+        return self.fallback in (None, recipe.fallback) or not left_out_of(recipe)
 
 
 def of_losses(mask: Mask, loss: float, costs: Mapping[str, float], problem: Problem) -> Seen:

@@ -191,16 +191,21 @@ class Problem:
     @cached_property
     def _same(self) -> tuple[tuple[Atoms, ...], ...]:
         """For each state, and each up to it, the atoms whose form in the one is that in the other."""
-        found = [[0] * (place + 1) for place in range(len(self.states))]
+        found, integer = [[0] * (place + 1) for place in range(len(self.states))], self.forecast(Mask()).key
         for i in range(len(self.atoms)):
             alone = (Mask().put(1 << i, place) for place in range(len(self.states)))
             keys: list[object] = [self.forecast(mask).key for mask in alone] if len(self.states) > 1 else [i]
             for place, key in enumerate(keys):
-                found[place][keys.index(key)] |= 1 << i
+                first = keys.index(key)
+                found[place][first] |= (first == 0 or key != integer) << i
         return tuple(map(tuple, found))
 
     def put(self, mask: Mask, atoms: Atoms, place: int) -> Mask:
-        """The candidate with these atoms in a state; those without a form of their own there in the one they have."""
+        """The candidate with these atoms in a state; those without a form of their own there in the one they have.
+
+        One that has none but integers there stays in them.
+        """
+        mask = mask.without(atoms & ~sum(self._same[place]))
         for first, form in enumerate(self._same[place]):
             mask = mask.put(atoms & form, first) if atoms & form else mask
         return mask

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -77,7 +78,7 @@ def recipe_for(
     repairs: tuple[str, ...] | None = None,
     further: Mapping[str, frozenset[str]] | None = None,
 ) -> Recipe:
-    """The template with these nodes denylisted, and with another fallback or other repairs where they are given.
+    """The template with these nodes left out, and with another fallback or other repairs where they are given.
 
     Args:
         nodes: What is left out of integers.
@@ -88,8 +89,7 @@ def recipe_for(
     """
     return replace(
         template,
-        denylisted_nodes=nodes,
-        **fields_of(further or {}),
         fallback=fallback or template.fallback,
         repairs=template.repairs if repairs is None else repairs,
+        **cast("dict[str, Any]", fields_of(nodes, further or {})),
     )

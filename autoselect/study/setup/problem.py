@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.search_space import BoundSpace, Toggle
-from autoselect.domain.states import EXACT, alone_in
+from autoselect.domain.states import EXACT, FIELDS, alone_in, fields_of
 from autoselect.domain.targets import Target
 from autoselect.domain.units import units
 from autoselect.domain.verdicts import judge
@@ -152,12 +152,16 @@ def _noisy(problem: Problem) -> list[tuple[Atom, str]]:
 def forecaster(blueprint: Blueprint, layers: LayerTable, settings: SearchSettings, target: Target) -> Forecaster:
     """Exact size and penalty by the denylisted nodes, and whether the target takes it; nothing is compiled."""
     places = {node.name: place for place, node in enumerate(layers.nodes)}
+
+    def placed(names: Iterable[str]) -> list[int]:
+        return sorted(places[name] for name in names)
+
     figures = frozenset(settings.cost_columns) - {*DEFAULT_COSTS}
 
     def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
-        in_float = further.get(EXACT, frozenset())
-        denied, in_float_at = (sorted(places[name] for name in chosen) for chosen in (nodes, in_float))
-        found = blueprint.plan(denied, settings.template.fallback, in_float_at)
+        chosen = fields_of(nodes, further)
+        denied, in_float = (placed(chosen.get(field, ())) for field in ("denylisted_nodes", FIELDS[EXACT]))
+        found = blueprint.plan(denied, settings.template.fallback, in_float)
         # Where the penalty is one of shares and nothing is refused, where each op runs need not be known.
         verdict = None if target.takes_all and target.shares is not None else judge(found.graph, target)
         cut = on_target(found.graph, target, verdict)
