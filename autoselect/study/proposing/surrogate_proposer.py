@@ -206,7 +206,7 @@ class _Ask:
         self._weight = Weight(max(owner._problem.allowed_loss, unsure))
         points = self._costs.points(scored)
         points[:, 0] = self._weight.of(_latent(scored, self._link))
-        self._corner = reference_corner(np.vstack([points, *self._far_end()]))
+        self._corner = reference_corner(np.vstack([points, *self._far_end(scored)]))
         points = points[[s.feasible for s in scored]] / self._corner
         self._parents = [s.mask for s in scored]
         if len(points):
@@ -215,11 +215,15 @@ class _Ask:
             self._parents = [mask for mask, on_front in zip(feasible, keep, strict=True) if on_front]
         self._volume = FrontVolume(np.vstack([points, self._believed(pending)]))
 
-    def _far_end(self) -> list[np.ndarray]:
-        """The last state alone, where there are several: nobody has scored it, and volumes count as far as there."""
-        last = len(self._problem.states) - 1
-        end = self._problem.in_state(self._problem.everything, last)
-        return [np.array([0.0, *(cost[0] for cost in self._costs.expected([end]))])] if last else []
+    def _far_end(self, scored: Sequence[Seen]) -> list[np.ndarray]:
+        """The last state alone, which nobody need have scored: volumes count as far as there.
+
+        Not where another state alone loses no more than is allowed: nobody then needs more of the last one than lies
+        within what was scored.
+        """
+        *others, end = (self._problem.in_state(self._problem.everything, p) for p in range(len(self._problem.states)))
+        enough = any(s.mask in others and s.loss is not None and s.loss <= self._weight.allowed for s in scored)
+        return [] if enough or not others else [np.array([0.0, *(cost[0] for cost in self._costs.expected([end]))])]
 
     def _believed(self, masks: Sequence[Mask]) -> np.ndarray:
         """Where the surrogate expects candidates to lie, in units of the corner."""
