@@ -581,7 +581,7 @@ def test_the_manifest_says_where_everything_came_from(finished: autoselect.Run) 
 
 
 def test_float_or_hybrid_may_be_chosen_for_each_unit(tmp_path: Path) -> None:
-    run = pump.search(tmp_path / "run", trials=16, fallback="search", early_exit=False, repairs=True)
+    run = pump.search(tmp_path / "run", trials=16, fallback="search", sampler="random", early_exit=False, repairs=True)
     recipes = [json.loads(text) for text in run.trials["recipe"]]
     assert run.status == "complete"
     assert any(recipe.get("float_nodes") for recipe in recipes)
