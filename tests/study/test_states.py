@@ -158,6 +158,17 @@ def test_one_search_over_all_states_finds_what_those_over_one_find(noise: dict[s
         assert volume(searched(made_up(together, noise), 30)) > 0.99 * max(pure)
 
 
+@pytest.mark.parametrize(("noise", "reached"), [(0.02, True), (1e-6, False)], ids=["noisy hybrid", "quiet hybrid"])
+def test_float_units_are_tried_only_where_hybrid_ones_lose_too_much(
+    noise: float, reached: bool
+) -> None:
+    problem = made_up(STATES["search"], {"hybrid": noise})
+    problem.allowed_loss = 1e-3
+    told = searched(problem, 25)
+    assert min(s.loss for s in told if s.loss is not None) <= 1e-3
+    assert (max(s.size_bytes for s in told) > 300) is reached
+
+
 def test_the_same_seed_gives_the_same_proposals_in_many_states() -> None:
     first, again = ([s.mask for s in searched(made_up(FOUR, NOISE), 15)] for _ in range(2))
     assert first == again
