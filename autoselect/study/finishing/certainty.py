@@ -85,7 +85,7 @@ def expected_drops(
 
 def _link_of(known: Sequence[Scores]) -> Link | None:
     """How drops follow closeness; None where too few candidates are known to say."""
-    table = np.array([(log_divergence(s), s.drop) for s in known], dtype=np.float64)
+    table = np.array([(log_divergence(s), s.drop) for s in known], dtype=np.float64).reshape(-1, 2)
     table = table[np.isfinite(table).all(axis=1)]
     return None if len(table) < _FEWEST else fit_link(table[:, 0], table[:, 1])
 
