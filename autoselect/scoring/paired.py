@@ -85,26 +85,6 @@ def paired_drop(
     )
 
 
-def certifiable_drop(
-    metric: Metric, rows: Rows, reference_rows: Rows | None = None, *, level: float = 0.95, seed: int = 0
-) -> float:
-    """The least drop that so many samples can rule out.
-
-    Args:
-        metric: The metric that made the rows.
-        rows: Shape (n_samples, row_length), float64.
-        reference_rows: Rows of the same samples. Then the answer is for a model that differs from the reference on as
-            many samples and as much as this one, but loses nothing; where None, for one that does not differ at all.
-        level: Coverage of the bound.
-        seed: As for :func:`paired_drop`.
-
-    Returns:
-        The bound on the drop of such a model, in the metric's units; NaN as for :func:`paired_drop`.
-    """
-    evidence = _evidence(metric, rows, rows if reference_rows is None else reference_rows, level, seed)
-    return math.nan if evidence is None else evidence.balanced().bound(1.0 - level)
-
-
 def samples_needed(
     metric: Metric,
     rows: Rows,
@@ -120,7 +100,7 @@ def samples_needed(
     Args:
         metric: The metric that made the rows.
         rows: Shape (n_samples, row_length), float64.
-        reference_rows: Rows of the same samples; as for :func:`certifiable_drop`.
+        reference_rows: Rows of the same samples; where None, the model differs on none.
         allowed: Drop, in the metric's units.
         level: Coverage of the bound.
         balanced: Whether the model counts as one that differs as much as this one but loses nothing.

@@ -13,7 +13,7 @@ from scipy.stats import binomtest, multinomial, sem
 
 from autoselect.scoring.mean_bounds import largest_difference, upper_bound
 from autoselect.scoring.metrics import make_metric
-from autoselect.scoring.paired import certifiable_drop, paired_drop, samples_needed
+from autoselect.scoring.paired import paired_drop, samples_needed
 
 ACCURACY = make_metric("accuracy")
 ERROR = make_metric("mae")
@@ -180,7 +180,6 @@ def test_a_metric_that_is_undefined_without_a_sample_says_nothing() -> None:
     metric = make_metric(only_of_all, direction="maximize")
     rows = rows_of(metric, np.arange(8.0))
     assert all(math.isnan(value) for value in astuple(paired_drop(metric, rows, rows)))
-    assert math.isnan(certifiable_drop(metric, rows))
     assert math.isnan(samples_needed(metric, rows, allowed=0.1))
 
 
@@ -221,17 +220,13 @@ def test_the_direction_decides_what_is_a_loss() -> None:
 # --------------------------------------------------------------------------------------- how many samples
 
 
-def test_what_can_be_certified_where_nothing_differs() -> None:
+def test_how_many_samples_it_takes_where_nothing_differs() -> None:
     rows = hits(250, 0, 0)[0]
-    assert certifiable_drop(ACCURACY, rows) == pytest.approx(1 - 0.05 ** (1 / 250))
     assert samples_needed(ACCURACY, rows, allowed=0.01) == math.ceil(math.log(0.05) / math.log(0.99))
 
 
 def test_a_model_that_differs_needs_more_samples_and_gets_what_it_was_told() -> None:
     sides = hits(250, 6, 4)
-    assert (
-        certifiable_drop(ACCURACY, sides[0]) < certifiable_drop(ACCURACY, *sides) < paired_drop(ACCURACY, *sides).bound
-    )
     needed = samples_needed(ACCURACY, *sides, allowed=0.02)
     times = needed / 250
     there = hits(int(needed), round(6 * times), round(4 * times))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -164,6 +164,3 @@ def random_masks(problem: Problem, seed: int) -> Proposer:
                 )
 
     return Listed(filter(problem.accepts, draws()))
-
-
-ProposerFactory = Callable[[Problem, int], Proposer]
