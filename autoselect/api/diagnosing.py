@@ -34,7 +34,7 @@ def diagnose(told: DiagnosisSettings) -> Diagnosis:
     """Tell which nodes quantization harms, why, and what to do.
 
     Args:
-        integer: See :func:`search`. Every node is then compared with the float model, its error accumulated.
+        integer: See :func:`search`. Every node is then compared with the float model, and its error is accumulated.
 
     Returns:
         The diagnosis.

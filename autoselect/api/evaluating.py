@@ -128,14 +128,14 @@ def classification_report(
     output_name: str | None = None,
     output: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Tell how classifiers answer: figures with intervals, class by class, and where they leave the float model.
+    """Report on classifiers: figures with intervals, class by class, and the samples that differ from the float model.
 
-    A model that dies or gives no numbers is left out, and the report says why; the others are reported.
+    A model that dies or gives no numbers is left out, and the report says why.
 
     Args:
         models: One or several ``.tflite``, path or bytes, quantized or not.
         evaluation: Labelled samples; see :func:`search`. They are given to all models as the float model takes them
-            (the first model with float inputs where there is no ``reference``), and quantized for integer inputs.
+            (the first model with float inputs if there is no ``reference``), and quantized for integer inputs.
         reference: The float model; it is reported first, and the others are compared with it.
         output: Folder for ``report.json``, ``measures.csv``, ``per_class.csv``, ``confusion.csv``,
             ``disagreements.csv``, and the figures ``measures`` and ``confusion`` as ``.png`` and ``.svg``.
@@ -145,7 +145,7 @@ def classification_report(
         in sentences), and tables as lists of rows, which
         ``pandas.DataFrame`` takes as they are and which name the ``model`` in their first column:
 
-        * ``models``: ``path``, ``size_bytes``, ``error`` (None where it ran).
+        * ``models``: ``path``, ``size_bytes``, ``error`` (None if it ran).
         * ``measures``: ``metric``, ``value``, ``low``, ``high`` (95 % interval); with a reference, also ``agreement``.
         * ``per_class``: see :class:`autoselect.scoring.classification.ClassRow`.
         * ``confusion``: ``label``, ``answer``, ``count``, for the cells that are not 0.

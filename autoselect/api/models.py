@@ -47,7 +47,7 @@ def build(
 
     Args:
         recipe: A :class:`Recipe`, or the path of a ``.recipe.json``.
-        integer: See :func:`search`; the one that the recipe was found with.
+        integer: See :func:`search`; needed if the recipe was found with one.
         output: File to write.
 
     Returns:
@@ -101,9 +101,9 @@ def _refuse_folded(recipe: Recipe, folded: Collection[str]) -> None:
     """Refuse a recipe of an older builder whose nodes are no nodes any more."""
     if gone := sorted((recipe.denylisted_nodes | recipe.float_nodes | recipe.int16_nodes) & set(folded)):
         raise RecipeError(
-            f"The recipe names {gone[0]!r}, which is merged into a neighbour now before anything is quantized "
-            f"({len(gone)} of its nodes {'is' if len(gone) == 1 else 'are'}): it is of an older builder, or names an "
-            "op that was never a node. Take what is merged out of its lists; the neighbour is a node of its own name."
+            f"The recipe names {gone[0]!r}, which is merged into a neighbour before anything is quantized "
+            f"({len(gone)} of its nodes {'is' if len(gone) == 1 else 'are'}). It is of an older builder, or names an "
+            "op that was never a node. Remove such names from its lists. The neighbour is a node with its own name."
         )
 
 
@@ -153,7 +153,7 @@ def inspect(
     output: str | Path | None = None,
     target: str = "integer-only",
 ) -> dict[str, Any]:
-    """Tell what a model file holds; runs it only where scoring data are given.
+    """Tell what a model file holds; it runs only if scoring data are given.
 
     Args:
         model: Path or bytes of a ``.tflite``, float, dynamic-range, full-integer or mixed; or a Keras file or

@@ -60,7 +60,7 @@ def search(told: SearchSettings) -> Run:
 
 @takes(SearchSettings)
 def check(told: SearchSettings) -> Outlook:
-    """Tell what a search with these settings would be like: read all of it, measure one candidate, search nothing.
+    """Try a search without searching: read the model and the data, measure one candidate, and tell the cost.
 
     Returns:
         The size of the search, what a trial costs and about how long it takes.
@@ -91,7 +91,7 @@ def resume(
     Args:
         directory: The run folder.
         trials: New total; the old one by default.
-        model: Only where the run was started with a live object; likewise the other ingredients.
+        model: Needed only if the run was started with a live object. The same holds for the other ingredients.
         workers: Processes; as before by default.
 
     Raises:

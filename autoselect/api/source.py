@@ -155,9 +155,7 @@ def load_integer(
         )
     found = integer_model(source, signature)
     has, wants = ("channel", "tensor") if found.per_channel else ("tensor", "channel")
-    notes = (
-        f"The integer model's weights have one scale per {has}: one per {wants}, as was asked for, does not apply.",
-    )
+    notes = (f"The integer model's weights have one scale per {has}. The option for one per {wants} does not apply.",)
     same = found.per_channel == per_channel
     return LoadedInteger(content=found.content, per_channel=found.per_channel, notes=() if same else notes)
 

@@ -13,12 +13,12 @@ PROGRAM = "optuna-dashboard"
 
 
 def watch(directory: str | Path, *, host: str = "127.0.0.1", port: int = 8080) -> list[str]:
-    """Say how to look at a run in a browser, also while it goes on.
+    """Tell the command that shows a run in a browser, also while it goes on.
 
     Args:
         directory: The run folder.
         host: Where the dashboard listens.
-        port: At which port.
+        port: Port of the dashboard.
 
     Returns:
         A command and its arguments, which serves until it is stopped.

@@ -22,8 +22,8 @@ def keep_workers(workers: int | None = None) -> Iterator[None]:
             autoselect.diagnose(model, calibration=samples)
             autoselect.search(model, calibration=samples, evaluation=(x, y))
 
-    Between calls the processes forget models, samples and modules of yours, so that changed code is read anew. A crash
-    costs one job, as ever.
+    Between calls the processes forget your models, samples and modules, so that changed code is read again. A crash
+    costs one job, as always.
 
     Args:
         workers: Count of processes, by default as many as the machine has room for; calls inside use these, whatever

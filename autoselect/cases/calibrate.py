@@ -211,6 +211,6 @@ def _why_calibration_died(content: bytes, how: str) -> str:
     name = graph.tensors[loops[0].outputs[0]].name if loops[0].outputs else "?"
     return (
         f"Calibrating the model failed. {how} The model has a {loops[0].op_type} op ({name!r}), which runs other "
-        "subgraphs. If it comes of a recurrent Keras layer, pass the .keras or .h5 file or the live model with the "
+        "subgraphs. If it comes from a recurrent Keras layer, pass the .keras or .h5 file or the live model with the "
         "length of the sequence fixed (--shape): the layer is then unrolled."
     )

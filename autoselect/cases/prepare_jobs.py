@@ -127,8 +127,8 @@ def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalise
     except (BuildError, ScoreError) as exc:
         why = str(exc)
     return normalise.as_it_is(content), (
-        f"The float model is taken as it is, without what the quantizer folds and merges: {why.rstrip('.')}. "
-        "An op that the quantizer merges into another may have no choice of its own.",
+        f"The float model is taken as it is, and not folded and merged beforehand: {why.rstrip('.')}. "
+        "If the quantizer merges an op into another, the search may not be able to choose for it alone.",
     )
 
 

@@ -65,10 +65,10 @@ def _overlapping(parts: Mapping[str, SampleStore]) -> list[str]:
         return []
     one, count = shared[0], checked(parts["heldout"])
     return [
-        f"{len(shared)} of {count} held-out samples that were looked at overlap with search samples, as windows cut "
-        f"from one recording do: held-out sample {one.second} and search sample {one.first}, counted from 0, share "
-        f"{100 * one.share:.0f} % of input {one.key!r} along axis {one.axis}. Their score is then too good. "
-        "Label what belongs together by groups, or bring held-out samples of other recordings (--heldout)."
+        f"{len(shared)} of the {count} held-out samples that were checked overlap with search samples, as windows cut "
+        f"from one recording do. Held-out sample {one.second} and search sample {one.first}, counted from 0, share "
+        f"{100 * one.share:.0f} % of input {one.key!r} along axis {one.axis}. The held-out score is then too good. "
+        "Label the recordings by groups, or bring held-out samples of other recordings (--heldout)."
     ]
 
 
@@ -79,8 +79,8 @@ def _few_groups(parts: Mapping[str, SampleStore]) -> list[str]:
         return []
     told = " and ".join(f"{count} groups of {_TOLD[part]} samples" for part, count in counts.items())
     return [
-        f"There are only {told}. Intervals take samples for independent, and are too narrow for so few groups: what "
-        f"holds for them may not hold for others. At least {_FEW_GROUPS} in each part say more."
+        f"There are only {told}. Intervals treat samples as independent, so they are too narrow for so few groups: "
+        f"other groups may score differently. Bring at least {_FEW_GROUPS} groups for each part."
     ]
 
 

@@ -42,9 +42,9 @@ class SearchSettings(SharedSettings):
         Given[object],
         data(
             "Required: samples to score on, an .npz file with the targets as y or package.module:function.",
-            "The function yields pairs of inputs and target. The file holds the inputs by name, or as ``x``. Or "
-            "``(x, y)`` arrays, or the function itself. Samples of one speaker, subject or recording stay in one part "
-            "where an array ``groups`` labels them.",
+            "The file has the inputs by name, or as ``x``. The function yields pairs of inputs and target. ``(x, y)`` "
+            "arrays and the function itself work, too. An array ``groups`` keeps samples of one speaker, subject or "
+            "recording in one part.",
             names="--eval",
             live=True,
         ),
@@ -59,7 +59,10 @@ class SearchSettings(SharedSettings):
             live=True,
         ),
     ] = "accuracy"
-    direction: Annotated[Direction | None, Option("For a metric or evaluator of your own.", example="maximize")] = None
+    direction: Annotated[
+        Direction | None,
+        Option("Whether more or less is better, for a metric or evaluator of your own.", example="maximize"),
+    ] = None
     evaluator: Annotated[
         Given[str | Callable[..., float] | None],
         Option(
@@ -73,14 +76,18 @@ class SearchSettings(SharedSettings):
     output_name: Annotated[str | None, Option("Output to score; the first by default.")] = None
     ignore_label: Annotated[
         int | None,
-        Option("Label of pixels that mean_iou leaves out, beside 255.", "A class is left out whole.", example=0),
+        Option(
+            "Label of pixels that mean_iou leaves out, in addition to 255.",
+            "If it is a class, the mean leaves it out.",
+            example=0,
+        ),
     ] = None
     objectives: Annotated[
         str | Iterable[str],
         checked_as(tuple[str, ...], chosen_objectives),
         _goal(
-            "Two to four, with commas: accuracy (the metric), size, penalty, segments, float_ops, crossing_bytes, "
-            "arena_bytes, npu_cycles, latency.",
+            "Two to four names, with commas: accuracy (the metric), size, penalty, segments, float_ops, "
+            "crossing_bytes, arena_bytes, npu_cycles, latency.",
             "Or several texts, the metric (``accuracy``, or its own name) among them. With ``latency`` no two runs are "
             "the same.",
             kind=str,
@@ -89,26 +96,31 @@ class SearchSettings(SharedSettings):
     latency: Annotated[Given[bool], Option("Add latency, measured on this host, to the objectives.", only="shell")] = (
         Field(default=False, init=False)
     )
-    latency_threads: Annotated[int, Field(ge=1, le=64), Option("Threads that latency is measured with.")] = 1
+    latency_threads: Annotated[int, Field(ge=1, le=64), Option("Threads for measuring latency.")] = 1
     heldout: Annotated[
         Given[object],
-        data("Samples for the final check; else a share of {evaluation}.", example="heldout.npz", live=True),
+        data("Samples for the final check; by default a share of {evaluation}.", example="heldout.npz", live=True),
     ] = None
     heldout_fraction: Annotated[
-        float, Field(gt=0, lt=1), Option("Share of {evaluation} that is held out without {heldout}.", low=0, high=1)
+        float, Field(gt=0, lt=1), Option("Share of {evaluation} to hold out if there is no {heldout}.", low=0, high=1)
     ] = 0.5
     split_seed: Annotated[
         int,
         Field(ge=0),
-        Option("Seed of which share is held out.", "Searches with different {seed} hold out the same samples."),
+        Option(
+            "Seed that decides which samples are held out.", "Searches with different {seed} hold out the same samples."
+        ),
     ] = 0
     allow_overlap: Annotated[
-        bool, Option("Accept samples that occur in two data sets.", "These are calibration, search and held-out data.")
+        bool,
+        Option("Accept samples that occur in two data sets.", "The sets are calibration, search and held-out data."),
     ] = False
     trials: Annotated[
         int,
         Field(ge=1),
-        _search("Candidates to try.", "With the baselines.", resume="New total of candidates; as before by default."),
+        _search(
+            "Candidates to try.", "The baselines count, too.", resume="New total of candidates; as before by default."
+        ),
     ] = 100
     seed: Annotated[int, Field(ge=0), _search("Seed of the sampler and of racing.")] = 0
     output: Annotated[
@@ -125,11 +137,14 @@ class SearchSettings(SharedSettings):
     sampler: Annotated[
         Sampler,
         checked_as(str),
-        Option("How candidates are proposed.", "All but ``surrogate`` are there to compare with."),
+        Option("How candidates are proposed.", "The others are there to compare with ``surrogate``."),
     ] = "surrogate"
     racing: Annotated[
         bool,
-        Option("Drop early candidates that add too little to the front.", "For metrics that are means over samples."),
+        Option(
+            "Drop candidates early that add too little to the front.",
+            "This works for metrics that are means over samples.",
+        ),
     ] = True
     confidence: Annotated[
         float,
@@ -149,16 +164,16 @@ class SearchSettings(SharedSettings):
     early_exit: Annotated[
         bool,
         Option(
-            "End where the all-integer model is good enough.",
-            "Its drop is within {max_drop}, or else 1 % of float's score, with a confidence of 95 %.",
+            "Stop if the all-integer model is good enough.",
+            "It is if its drop is within {max_drop}, by default 1 % of float's score, with 95 % confidence.",
         ),
     ] = True
     front_spacing: Annotated[
         float,
         Field(ge=0, le=100),
         Option(
-            "How far apart members of the front are: 1 for 1 % of the float file, half a point of penalty and one "
-            "standard error of the drop; 0 keeps all.",
+            "Least distance between members of the front: 1 means 1 % of the float file, half a point of penalty and "
+            "one standard error of the drop; 0 keeps all.",
             "Picks always stay, and ``trials.csv`` marks the whole front.",
             low=0.0,
             high=10.0,
@@ -169,8 +184,8 @@ class SearchSettings(SharedSettings):
         Given[Any],
         Option(
             "Work on a Dask cluster: tcp://HOST:PORT, tls://HOST:PORT, a scheduler's .json file, or local:4 to try.",
-            "Or a ``distributed.Client``. Candidates are built and scored there; {workers} processes here prepare, "
-            "and go on where the scheduler is lost.",
+            "A ``distributed.Client`` works, too. Candidates are built and scored there. {workers} processes here "
+            "prepare, and go on if the scheduler is lost.",
             kind=str,
             last=True,
             metavar="ADDRESS",
@@ -187,20 +202,18 @@ class SearchSettings(SharedSettings):
             resume="Take a scheduler that is neither on this machine nor encrypted.",
         ),
     ] = False
-    debug_samples: Annotated[int, Field(ge=1), Option("Calibration samples that layer statistics are measured on.")] = (
-        50
-    )
+    debug_samples: Annotated[int, Field(ge=1), Option("Calibration samples for measuring layer statistics.")] = 50
     target: Annotated[
         str,
         _hardware(
-            "What the candidates run on: a bundled profile, or a .toml file.",
+            "What the models will run on: a bundled profile, or a .toml file.",
             "It decides the penalty, refuses candidates, and gives the defaults of {fallback} and {io_type}.",
         ),
     ] = "integer-only"
     compiling: Annotated[
         bool,
         Option(
-            "Compile the candidates where the target has a compiler.",
+            "Compile the candidates if the target has a compiler.",
             "The compiler's cycles then make the penalty.",
             names="--compile/--no-compile",
         ),
@@ -208,22 +221,22 @@ class SearchSettings(SharedSettings):
     fallback: Annotated[
         Literal["drq", "float", "search"] | None,
         Option(
-            "What nodes left out of integers become; search by default where hybrid ops run.",
-            "``search`` chooses for each unit between hybrid (DRQ) and float; ``drq`` and ``float`` have one of them "
-            "alone, and ``drq`` gives float where there is no hybrid kernel.",
+            "What left-out nodes become; by default search if the target runs hybrid ops.",
+            "``search`` chooses hybrid (DRQ) or float for each unit. ``drq`` and ``float`` have one of them alone, but "
+            "``drq`` gives float if there is no hybrid kernel.",
             example="search",
         ),
     ] = None
     per_channel: Annotated[
-        bool, Option("One weight scale per channel or tensor.", names="--per-channel/--per-tensor")
+        bool, Option("One weight scale per channel, or one per tensor.", names="--per-channel/--per-tensor")
     ] = True
     repairs: Annotated[
         bool | Iterable[str],
         checked_as(bool | tuple[str, ...], _known_repairs),
         Option(
-            "Correct biases and more, at no float op.",
-            "True lets the search try on the all-integer model what helps, False gives plain candidates, and names are "
-            "taken as they are: ``bias``, ``bias-sequential``, ``equalization``, ``weights-mse``, ``rounding-gptq``, "
+            "Try repairs that add no float op, such as bias correction.",
+            "True lets the search try what helps, False gives plain candidates, and names are taken as they are: "
+            "``bias``, ``bias-sequential``, ``equalization``, ``weights-mse``, ``rounding-gptq``, "
             "and one of ``ranges-mse``, ``ranges-observed``, ``ranges-percentile``, ``ranges-moving-average``; ranges "
             "of single nodes as ``ranges-mse:NODE``.",
             kind=bool,
@@ -232,21 +245,25 @@ class SearchSettings(SharedSettings):
     io_type: Annotated[
         IoType | None,
         _hardware(
-            "Type of the inputs and outputs; what the target expects by default.",
-            "A converter's own comes before that; ``float32`` where neither says.",
+            "Type of inputs and outputs; by default what the target expects.",
+            "The type of a converter comes before that. It is ``float32`` if neither says.",
             names="--io",
             example="int8",
         ),
     ] = None
     keep_float: Annotated[
-        Texts, _search("Node, glob or op type that is never in integers.", kind=list[str], example=["SOFTMAX"])
+        Texts, _search("Node, glob or op type to keep out of integers.", kind=list[str], example=["SOFTMAX"])
     ] = ()
     keep_int: Annotated[
-        Texts, _search("Node, glob or op type that is always in integers.", kind=list[str], example=["CONV_2D"])
+        Texts, _search("Node, glob or op type to keep in integers.", kind=list[str], example=["CONV_2D"])
     ] = ()
     min_score: Annotated[
         float | None,
-        _goal("What a candidate must score; float must too.", "At most, where it is minimized.", example=0.7),
+        _goal(
+            "Least score of a candidate; float must reach it, too.",
+            "The largest score, if the metric is minimized.",
+            example=0.7,
+        ),
     ] = None
     max_drop: Annotated[
         float | None, _goal("Largest loss of the metric, in its units.", "Against the float model.", example=0.01)

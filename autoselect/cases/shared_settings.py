@@ -58,19 +58,19 @@ class SharedSettings(BaseModel):
         Given[object],
         data(
             "Required: representative samples, an .npz or .npy file or package.module:function.",
-            "Or arrays, or what ``TFLiteConverter.representative_dataset`` takes; a converter may bring it.",
+            "Arrays work, too, and what ``TFLiteConverter.representative_dataset`` takes. A converter may have one.",
             live=True,
         ),
     ] = None
     signature: Annotated[
         str | None,
-        Option("Signature to take, of a .tflite or SavedModel with several.", metavar="KEY", example="serving_default"),
+        Option("Signature to use, if the model has several.", metavar="KEY", example="serving_default"),
     ] = None
     shapes: Annotated[
         Shapes | None,
         checked_as(dict[str, tuple[int, ...]] | None),
         Option(
-            "Sizes of an input that the model leaves free, the batch first; else those of the samples.",
+            "Sizes of an input that the model leaves free, the batch first; by default those of the samples.",
             'By input name: ``{{"audio": (1, 16000)}}``.',
             names="--shape",
             metavar="NAME=1x16000",
@@ -81,9 +81,9 @@ class SharedSettings(BaseModel):
     integer: Annotated[
         Given[str | Path | bytes | None],
         Option(
-            "What another quantizer made of the model: integer ops are taken from it.",
+            "Integer model of another quantizer, to take integer ops from.",
             "A ``.tflite`` (path or bytes), also of quantization-aware training. Candidates take its integer ops as "
-            "they are: nothing is calibrated or repaired, and {per_channel} is the file's own. The calibration samples "
+            "they are. Nothing is calibrated or repaired, and the file decides {per_channel}. The calibration samples "
             "measure the layers.",
             metavar="MODEL_int8.tflite",
             live=True,
@@ -92,7 +92,7 @@ class SharedSettings(BaseModel):
     workers: Annotated[
         Annotated[int, Field(ge=1, le=64)] | None,
         _work(
-            "Processes that build and score; by default as the machine's processors and memory allow, up to 8.",
+            "Processes that build and score; by default as many as processors and memory allow, up to 8.",
             low=1,
             example=2,
             resume="Processes that build and score; as before by default.",
@@ -109,7 +109,8 @@ class SharedSettings(BaseModel):
         ),
     ] = 900.0
     cache: Annotated[
-        Given[bool], _work("Neither read nor keep calibration and float outputs.", names="--no-cache", turns_off=True)
+        Given[bool],
+        _work("Do not use the cache of calibrations and float outputs.", names="--no-cache", turns_off=True),
     ] = True
     command: Annotated[Given[str | None], _work("Command line to record.", only="python")] = None
     listener: Annotated[Given[Listener], _work("Called with each event.", only="python")] = ignore

@@ -72,5 +72,5 @@ def refuse_open(address: str, *, insecure: bool) -> None:
         raise UsageError(
             f"scheduler: {address} is neither on this machine nor encrypted: whoever reaches it can run code on all of "
             "its workers and on this machine. Start scheduler and workers with TLS (tls://), or say insecure "
-            "where the network is closed."
+            "if nobody else is on the network."
         )

@@ -28,13 +28,14 @@ class Diagnosis:
     """What a diagnosis found.
 
     Attributes:
-        layer_statistics: One row a node, in graph order. The Quantization Debugger's columns, then ours; columns that
-            hold one value a channel hold lists. ``weight_*`` columns are empty for nodes without weights,
-            ``leave_one_*`` are there with ``ablate``, ``travel_*`` with ``whole_model``, and the user's metrics last.
+        layer_statistics: One row for each node, in graph order. The Quantization Debugger's columns, then ours.
+            Columns with one value for each channel hold lists. ``weight_*`` columns are empty for nodes without
+            weights. ``leave_one_*`` columns come with ``ablate``, ``travel_*`` with ``whole_model``; the user's metrics
+            are last.
         advice: What to do, most important first.
         model_metrics: The user's metrics of the model's outputs, mean over samples.
         facts: What was diagnosed: ``model``, ``nodes``, sample counts, ``seconds`` by stage, ``warnings``.
-        directory: Where the files are; None where none were asked for.
+        directory: Where the files are; None if none were asked for.
         figures: The pictures.
         node: Full name of the node that was asked for.
     """
@@ -140,7 +141,7 @@ def _of_travel(findings: Findings, name: str) -> dict[str, object]:
 
 
 def check_directory(directory: Path) -> None:
-    """Refuse a folder that holds something else than a diagnosis.
+    """Refuse a folder that holds anything but a diagnosis.
 
     Raises:
         RunFolderError: If it does.
@@ -176,7 +177,7 @@ def read_layer_statistics(path: str | Path) -> pd.DataFrame:
         path: The file, or the folder that holds it.
 
     Returns:
-        One row a node; columns that hold one value a channel hold lists of numbers.
+        One row for each node. Columns with one value for each channel hold lists of numbers.
 
     Raises:
         DataError: If there is no such file, or it is no table of layer statistics.

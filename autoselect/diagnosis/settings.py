@@ -28,15 +28,16 @@ class DiagnosisSettings(SharedSettings):
     """One diagnosis, as :class:`~autoselect.cases.settings.SearchSettings` is one search."""
 
     debug_data: Annotated[
-        Given[object], data("Samples to measure on, given like {calibration}; that by default.", kind=str)
+        Given[object],
+        data("Samples to measure on, in the form of {calibration}; by default the calibration samples.", kind=str),
     ] = None
     debug_samples: Annotated[
-        Annotated[int, Field(ge=1)] | None, data("Samples to measure on at most; all by default.", low=1)
+        Annotated[int, Field(ge=1)] | None, data("Most samples to measure on; all by default.", low=1)
     ] = None
     output: Annotated[
         Given[str | Path | None],
         Option(
-            "Folder for tables and figures; none are kept without.",
+            "Folder for tables and figures; without it none are kept.",
             "It must be new, empty or an older diagnosis.",
             names="--output -o",
             panel=OUTPUT,
@@ -47,7 +48,7 @@ class DiagnosisSettings(SharedSettings):
         Given[str | Path | Recipe | None],
         Option(
             "Diagnose the mixed model of this .recipe.json file, not the all-integer one.",
-            "Or of a :class:`Recipe`. Hybrid and float nodes are compared with the float model directly.",
+            "A :class:`Recipe` works, too. Hybrid and float nodes are compared with the float model directly.",
             panel=GOAL,
             kind=str,
         ),
@@ -56,7 +57,7 @@ class DiagnosisSettings(SharedSettings):
         bool,
         Option(
             "One weight scale per tensor, not per channel.",
-            "A recipe's own counts.",
+            "A recipe decides for itself.",
             names="--per-tensor",
             turns_off=True,
         ),
@@ -67,12 +68,14 @@ class DiagnosisSettings(SharedSettings):
     ablate: Annotated[
         int,
         Field(ge=0),
-        Option("Also leave every node in and out alone, on so many samples; 0 does not.", panel=SEARCH),
+        Option("Also leave each node in alone and out alone, on this many samples; 0 skips it.", panel=SEARCH),
     ] = 0
     node: Annotated[
         str | None,
         Option(
-            "Also draw this node's weights by channel: its name, or a part or glob of it.", panel=OUTPUT, metavar="NAME"
+            "Also draw the weights of this node by channel: its name, or a part or glob of it.",
+            panel=OUTPUT,
+            metavar="NAME",
         ),
     ] = None
     target: Annotated[
@@ -87,7 +90,7 @@ class DiagnosisSettings(SharedSettings):
     layer_debug_metrics: Annotated[
         Given[Metrics | None],
         _metric(
-            "Of a layer's error array; a column of the table.",
+            "Metric of a layer's error array; adds a column to the table.",
             "By name, functions ``(diff)`` of one node's error on one sample, averaged over samples.",
             names="--layer-debug-metric",
         ),
@@ -95,7 +98,7 @@ class DiagnosisSettings(SharedSettings):
     layer_direct_compare_metrics: Annotated[
         Given[Metrics | None],
         _metric(
-            "Of a layer's float values, quantized values, scale and zero point; a column of the table.",
+            "Metric of a layer's float values, quantized values, scale and zero point; adds a column to the table.",
             "By name, functions ``(float, quantized, scale, zero_point)``.",
             names="--layer-direct-compare-metric",
         ),
@@ -103,7 +106,7 @@ class DiagnosisSettings(SharedSettings):
     model_debug_metrics: Annotated[
         Given[Metrics | None],
         _metric(
-            "Of the float and the quantized model's outputs.",
+            "Metric of the outputs of the float and the quantized model.",
             "By name, functions ``(float_outputs, quantized_outputs)`` of lists of arrays.",
             names="--model-debug-metric",
         ),

@@ -105,7 +105,7 @@ def chosen_objectives(names: str | Iterable[str], own_names: Collection[str] = (
     if METRIC not in found:
         raise UsageError(
             f"One of the objectives must be the metric ({METRIC!r}, or its own name), got {', '.join(found)}: "
-            "without it the best candidate is the one that computes least, whatever its answers are."
+            "without it the best candidate is the one that computes least, even if its answers are wrong."
         )
     return (METRIC, *(word for word in found if word != METRIC))
 

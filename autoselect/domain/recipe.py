@@ -47,9 +47,9 @@ class Recipe:
         denylisted_nodes: Names of nodes left out of full-integer quantization (FIQ): the float
             model's own tensor names, or globs (``block_3/*``) until resolved.
         denylisted_ops: Op types left out of FIQ, for example ``MEAN``.
-        fallback: What the denylisted become: ``drq`` (int8 weights where a hybrid kernel exists, float
-            elsewhere) or ``float``.
-        float_nodes: Those of the denylisted nodes that stay float though the fallback is ``drq``.
+        fallback: What denylisted nodes become: ``drq`` (int8 weights if a hybrid kernel exists, else
+            float) or ``float``.
+        float_nodes: Denylisted nodes that stay float although the fallback is ``drq``.
         int16_nodes: Nodes that are quantized with 16-bit activations and int8 weights; none of them denylisted.
         per_channel: One scale for each output channel of integer weights, or one for each tensor. Weights of DRQ
             nodes are always per channel.

@@ -83,7 +83,7 @@ def _refuse_foreign_files(folder: RunFolder, front: pd.DataFrame) -> None:
         if root not in (root / str(file)).resolve().parents:
             raise RunFolderError(
                 f"{folder.front_table} says that the model of {member} is {str(file)!r}, which is outside of the run "
-                f"folder. A search writes front/{member}.tflite there: mend the table, or do not use this folder."
+                f"folder. A search writes front/{member}.tflite there. Correct the table, or do not use this folder."
             )
 
 

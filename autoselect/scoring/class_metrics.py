@@ -189,8 +189,8 @@ class MeanIoU(Metric):
         is_void = (labels == _VOID) & (2 < class_count <= _VOID)
         if class_count == 2 and self._ignored is None and (labels == _VOID).any():
             raise DataError(
-                f"metric {self.name!r}: expected labels from 0 to 1, got {_VOID}. Write 1 where it is the foreground; "
-                f"where it is void, say so (--ignore-label {_VOID}, ignore_label={_VOID})."
+                f"metric {self.name!r}: expected labels from 0 to 1, got {_VOID}. Write 1 if it is the foreground. "
+                f"If it is void, say so (--ignore-label {_VOID}, ignore_label={_VOID})."
             )
         is_counted = ~(is_void | (labels == self._ignored))
         return whole_labels(labels[is_counted], class_count, self.name), is_counted

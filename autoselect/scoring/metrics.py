@@ -79,8 +79,8 @@ def make_metric(
     """
     if ignore_label is not None and spec != MeanIoU.name:
         raise MetricError(
-            f"ignore_label: expected the metric {MeanIoU.name!r}, got {spec!r}. Leave the option out: samples without "
-            "a class are best left out of the data, and a function of your own may leave out what it wants."
+            f"ignore_label: expected the metric {MeanIoU.name!r}, got {spec!r}. Leave the option out. Remove samples "
+            "without a class from the data, or leave them out in a metric of your own."
         )
     if not isinstance(spec, str) or ":" in spec:
         name = spec if isinstance(spec, str) else getattr(spec, "__qualname__", repr(spec))

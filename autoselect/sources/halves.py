@@ -42,8 +42,7 @@ def widen(model: fb.Model) -> int:
         if left is not None:
             raise ModelError(
                 f"The model computes in float16: tensor {fb.tensor_name(left)!r} is float16 and no constant. "
-                "float16 weights are taken in, float16 inputs, outputs and values in between are not: convert the "
-                "model to float32."
+                "Only weights may be float16, not inputs, outputs or values in between. Convert the model to float32."
             )
     if count:
         editing.tidy(model)

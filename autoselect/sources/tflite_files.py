@@ -136,7 +136,7 @@ def _control_flow(model: fb.Model) -> list[str]:
         return []
     types = ", ".join(sorted({fb.op_type(model, op) for op in found}))
     return [
-        f"The model has control flow ({types}): what lies inside its branches stays as it is, all else is searched."
+        f"The model has control flow ({types}): the ops inside its branches stay as they are, all others are searched."
     ]
 
 
@@ -156,5 +156,5 @@ def _settled(model: fb.Model, wishes: Wishes) -> tuple[bytes | None, list[str]]:
     return shapes.with_input_shapes(fb.parse(before), fixed, free_batch=free), [_LEFT_FREE] if free else []
 
 
-_STALE = "Shapes in the file did not fit its ops: they were written anew, as the model has them when it runs."
-_LEFT_FREE = "The batch stays free: with a batch fixed to 1 the model's outputs change."
+_STALE = "Shapes in the file did not fit its ops: they were replaced by the shapes that the model has when it runs."
+_LEFT_FREE = "The batch stays free: the model's outputs change if it is fixed to 1."

@@ -42,7 +42,7 @@ def with_demanded_score(
     if allowed < 0.0:
         raise UsageError(
             f"The float model itself scores {float_model.metric:.4g} {metric} on the search samples, and falls "
-            f"short of the demanded {settings.min_score:.4g}: no quantized model can be expected to reach it. "
+            f"short of the demanded {settings.min_score:.4g}. Do not expect a quantized model to reach it. "
             "Lower --min-score, or bring a better float model."
         )
     smallest = allowed if settings.max_drop is None else min(allowed, settings.max_drop)

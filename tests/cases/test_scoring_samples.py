@@ -107,9 +107,9 @@ def windows(step: int) -> dict[str, np.ndarray]:
 
 def test_windows_on_both_sides_are_told(tmp_path: Path) -> None:
     (told,) = prepared(tmp_path, windows(32), ("a",), width=64)[1]
-    assert re.search(r"of 30 held-out samples that were looked at overlap with search samples", told)
+    assert re.search(r"of the 30 held-out samples that were checked overlap with search samples", told)
     assert "share 50 % of input 'a'" in told
-    assert "Label what belongs together by groups" in told
+    assert "Label the recordings by groups" in told
 
 
 def test_windows_on_one_side_are_not_told(tmp_path: Path) -> None:

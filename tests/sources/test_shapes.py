@@ -84,7 +84,7 @@ def test_a_batch_stays_free_where_pinning_changes_outputs(monkeypatch: pytest.Mo
     found = loading.float_model(nets.converted("mixer"))
     [one] = free_inputs(fb.parse(found.content))
     assert one.sizes == (None, 12, 8)
-    assert found.notes == ("The batch stays free: with a batch fixed to 1 the model's outputs change.",)
+    assert found.notes == ("The batch stays free: the model's outputs change if it is fixed to 1.",)
     assert Runner(found.content).inputs[0].shape == (1, 12, 8)
 
 

@@ -20,7 +20,7 @@ def refused(tmp_path: Path, settings: dict[str, Any], **hashes: str) -> None:
 
 
 def test_samples_that_were_split_otherwise_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="split its samples otherwise"):
+    with pytest.raises(RunFolderError, match="split samples in another way"):
         refused(tmp_path, {"seed": 1}, evaluation="e")
 
 

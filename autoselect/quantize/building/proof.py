@@ -58,12 +58,12 @@ def remarks(
     if not same_outputs(floats.content, float_model, samples, delegates=False):
         found.append(
             "With every node left out of integers, the outputs are not the float model's bit for bit "
-            f"({len(samples)} samples). Scores of candidates hold; a candidate may not reach float's."
+            f"({len(samples)} samples). The scores of candidates are right, but a candidate may not reach float's."
         )
     if not same_outputs(integer.content, integer_model, samples):
         found.append(
             f"With every node in integers, the outputs are not those of {_maker(is_given)} bit for bit "
-            f"({len(samples)} samples). Scores of candidates hold for the files that autoselect writes."
+            f"({len(samples)} samples). The scores of candidates are right for the files that autoselect writes."
         )
     stuck = [op for op in floats.graph.ops if op.kind in IN_INTEGERS]
     if stuck:
@@ -103,7 +103,7 @@ def int16_remarks(
         return ()
     return (
         "With every node in 16 bits that can be, the outputs are not those of TensorFlow's 16-bit build bit for bit "
-        f"({len(samples)} samples). Scores of candidates hold for the files that autoselect writes.",
+        f"({len(samples)} samples). The scores of candidates are right for the files that autoselect writes.",
     )
 
 

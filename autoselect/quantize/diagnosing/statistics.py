@@ -208,7 +208,7 @@ def scalar_of(what: str, function: Callable[..., Any], where: str, *arguments: A
     try:
         value = np.asarray(function(*arguments))
     except Exception as exc:  # a user's code may raise anything
-        raise MetricError(f"{what} raised {type(exc).__name__} on {where}: {exc}. Mend the function.") from exc
+        raise MetricError(f"{what} raised {type(exc).__name__} on {where}: {exc}. Correct the function.") from exc
     if value.size != 1 or value.dtype.kind not in "biuf":
         got = f"an array of shape {value.shape}" if value.dtype.kind in "biuf" else f"dtype {value.dtype}"
         raise MetricError(

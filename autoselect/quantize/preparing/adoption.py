@@ -178,8 +178,8 @@ def _check_weights(model: fb.Model, float_model: fb.Model, places: Mapping[int, 
 def _strangers(model: fb.Model, missing: Sequence[int]) -> ModelError:
     return ModelError(
         f"The integer model does not belong to this float model: {len(missing)} of its "
-        f"{len(model.subgraphs[0].operators)} ops match no float op: {_listed(model, missing)}. Expected are ops of "
-        f"the same type, shapes and options in the same order. {_REMEDY}"
+        f"{len(model.subgraphs[0].operators)} ops match no float op: {_listed(model, missing)}. They should have "
+        f"the same types, shapes and options in the same order. {_REMEDY}"
     )
 
 

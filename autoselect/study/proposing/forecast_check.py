@@ -71,7 +71,7 @@ def warnings_of(records: Sequence[TrialRecord]) -> list[str]:
         return []
     first, recipes = unlike[0], {r.recipe.fingerprint for r in records if r.recipe is not None}
     return [
-        f"{len(unlike)} of {len(recipes)} candidates were built otherwise than forecast; trials.csv says how "
+        f"{len(unlike)} of {len(recipes)} candidates differ from their forecast; trials.csv says how "
         f"(forecast_error). The first is {first.id}: {first.forecast_error}. Their figures are those of the files. "
         "Please report this with the model."
     ]

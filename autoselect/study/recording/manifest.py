@@ -57,7 +57,8 @@ def refuse_other_metric(folder: RunFolder, manifest: dict[str, Any], request: Re
     if before != now:
         raise RunFolderError(
             f"{folder.root} was made with the metric {before['name']!r} ({before['direction']}), this is "
-            f"{now['name']!r} ({now['direction']}): scores would not compare. Leave the metric out, or start a new run."
+            f"{now['name']!r} ({now['direction']}). Their scores do not compare. "
+            "Leave the metric out, or start a new run."
         )
 
 
@@ -75,22 +76,22 @@ def refuse_other_ingredients(folder: RunFolder, manifest: dict[str, Any], case: 
             )
     if "split_seed" not in manifest["settings"] and "evaluation" in manifest["hashes"] and "heldout" not in case.hashes:
         raise RunFolderError(
-            f"{folder.root} was made by a version that split its samples otherwise: it would go on with others than it "
-            "began with. Start a new run; `autoselect report` and `autoselect pick` work on this one."
+            f"{folder.root} was made by a version that split samples in another way, so it would go on with other "
+            "samples. Start a new run; `autoselect report` and `autoselect pick` work on this one."
         )
     counted = ("tensorflow", "tensorflow-cpu", "ai-edge-litert")
     now = versions()
     if manifest["versions"].get("builder") != now["builder"]:
         raise RunFolderError(
-            f"{folder.root} was made by an older builder: its recipes still build, to files of other sizes, so that "
-            "its candidates and new ones would not compare. Start a new run; `autoselect report` and `autoselect pick` "
+            f"{folder.root} was made by an older builder. Its recipes still build, but to files of other sizes, so "
+            "old and new candidates do not compare. Start a new run; `autoselect report` and `autoselect pick` "
             "work on this one."
         )
     for name in counted:
         if manifest["versions"].get(name) != now.get(name):
             raise RunFolderError(
-                f"{folder.root} was made with {name} {manifest['versions'].get(name)}, this is {now.get(name)}: "
-                "scores would not compare. Install that version, or start a new run."
+                f"{folder.root} was made with {name} {manifest['versions'].get(name)}, this is {now.get(name)}. "
+                "Their scores do not compare. Install that version, or start a new run."
             )
 
 
@@ -100,6 +101,6 @@ def changed_code(manifest: Mapping[str, Any], request: Request) -> tuple[str, ..
     if before is None or before == now:
         return ()
     return (
-        f"The code of {request.metric_name} has changed since this run began: scores from before and from now on may "
-        "not compare. If the change matters to them, start a new run in another folder.",
+        f"The code of {request.metric_name} has changed since this run began, so earlier and later scores may not "
+        "compare. If the change affects scores, start a new run in another folder.",
     )

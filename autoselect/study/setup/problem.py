@@ -38,13 +38,13 @@ _LEAST_PROBE_SAMPLES = 2
 _MOST_PROBES = 200
 """Models of more units go by the debugger's statistics: the probes would cost more than they tell."""
 _TOO_MANY = (
-    "The {} units of this model were not tried one by one, which is done for up to {}: the search starts from the "
-    "Quantization Debugger's statistics of the nodes, which say less of what a unit does to the model's outputs. Give "
-    "it more trials, or choose a search space of fewer units."
+    "The {} units of this model were not tried one by one, which is done for up to {}. The search starts from the "
+    "Quantization Debugger's statistics of the nodes instead, which say less about the outputs of the model. Give it "
+    "more trials, or choose a search space with fewer units."
 )
 _FAILED = (
-    "{} of {} units could not be tried alone; for them the search starts from the Quantization Debugger's statistics, "
-    "which say less of what a unit does to the model's outputs. The first reason: {}."
+    "{} of {} units could not be tried alone. For them the search starts from the Quantization Debugger's statistics, "
+    "which say less about the outputs of the model. The first reason: {}."
 )
 _UNSUITED = (
     "The sampler {!r} needs a search space with choices of nodes, units, blocks or op types. This one has counts only, "

@@ -19,7 +19,7 @@ _SECONDS, _SECONDS_IN_ALL = 0.3, 2.0
 
 _WARNING = (
     "{} gave other outputs for the same inputs when it was run again: LiteRT's delegates are not deterministic on it. "
-    "From here on it is scored on LiteRT's plain kernels, which are; scores that it got before may not repeat."
+    "From now on it is scored on LiteRT's plain kernels, which are deterministic. Its earlier scores may not repeat."
 )
 
 
