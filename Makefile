@@ -39,11 +39,12 @@ test-slow: $(STAMP) ## Run the slow tests: whole searches of real models and of 
 coverage: ## Run all tests and show how much of the code they reach; takes 70 % more processor time
 	$(MAKE) test PYTEST_ARGS="-m '' --cov --cov-report=term $(PYTEST_ARGS)"
 
-lint: $(STAMP) ## Check style, types and the direction of imports
+lint: $(STAMP) ## Check style, types, the direction of imports and the prose of the pages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/proselint check --config .proselintrc.json README.md CONTRIBUTING.md $$(git ls-files 'docs/*.md')
 
 check: lint test test-slow ## Lint, then all tests
 
