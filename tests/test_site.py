@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,14 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     ):
         assert f">{name}<" in written
     assert "Largest loss of the metric, in its units." in written  # an argument's docstring
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")} | {"notebook.md"}
+    named = re.findall(
+        r"^ +- (?:.*: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    assert sorted(named) == sorted(pages)
 
 
 @pytest.mark.slow

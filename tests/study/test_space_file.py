@@ -67,7 +67,7 @@ def test_there_are_bundled_spaces() -> None:
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_the_docs_give_the_reason_of_each_bundled_space(name: str) -> None:
-    text = (ROOT / "docs" / "how-to.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "search-spaces.md").read_text(encoding="utf-8")
     assert f"| `{name}` | {read_space(name).why} |" in text
 
 
