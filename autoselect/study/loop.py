@@ -6,7 +6,7 @@ Trials are told in their order, and a race is against what had been told when it
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import islice
 from pathlib import Path
@@ -36,6 +36,8 @@ _RIVALS = 3
 
 _PATIENCE_SECONDS = 1.0
 """How long the loop waits before it looks how many slots there are: workers of a cluster come and go."""
+
+_ROUNDING = 1e-9
 
 Stop = Callable[[Sequence[Scores]], "str | None"]
 """Says of what is scored why the search is at its end, or None."""
@@ -205,7 +207,7 @@ class SearchLoop:
             self._root,
             built.sha256,
             self._rivals(recipe, known),
-            self._goal(built, self._racing.min_gain, known),
+            self._goal(built, self._racing, known),
             self._racing.confidence,
             timeout_seconds=self._timeout,
         )
@@ -215,16 +217,25 @@ class SearchLoop:
         unlike = {sha: len(recipe.nodes_unlike(other)) for sha, other in islice(self._recipes.items(), known)}
         return sorted(unlike, key=lambda sha: unlike[sha])[:_RIVALS]
 
-    def _goal(self, built: build_jobs.BuildReply, min_gain: float, known: int) -> float:
+    def _goal(self, built: build_jobs.BuildReply, racing: Racing, known: int) -> float:
         """The score with which this candidate would add so much to the front of the first so many scored ones."""
-        columns = self._study.costs
-        scored = np.array([[s.drop, *(s.costs[c] for c in columns)] for s in islice(self._known.values(), known)])
+        rivals = list(islice(self._known.values(), known))
         weight = Weight(self._yardstick.allowed_drop)
-        scored[:, 0] = weight.of(scored[:, 0])
-        own = np.array([built.costs[c] for c in columns])
-        corner = reference_corner(np.vstack([scored, [0.0, *own]]))
-        loss = loss_worth(scored / corner, min_gain, own / corner[1:])
+        losses = weight.of(np.array([s.drop for s in rivals]))
+        scored = np.column_stack([losses, self._stepped([s.costs for s in rivals], racing)])
+        own = self._stepped([built.costs], racing)[0]
+        # Who is dearer than all that was scored adds nothing, unless nobody yet keeps the allowed drop.
+        enough = any(s.drop <= self._yardstick.allowed_drop for s in rivals)
+        corner = reference_corner(scored if enough else np.vstack([scored, [0.0, *own]]))
+        loss = loss_worth(scored / corner, racing.min_gain, own / corner[1:])
         return self._yardstick.score(weight.loss(float(loss * corner[0])))
+
+    def _stepped(self, costs: Sequence[Mapping[str, float]], racing: Racing) -> np.ndarray:
+        """Costs in the order of the objectives, each down to a whole step of the front, shape (n, n_costs)."""
+        table = np.array([[one[column] for column in self._study.costs] for one in costs], dtype=np.float64)
+        steps = self._yardstick.steps(racing.spacing)
+        widths = np.array([steps.get(column, 0.0) for column in self._study.costs])
+        return np.where(widths > 0.0, np.floor(table / np.where(widths > 0.0, widths, 1.0) + _ROUNDING) * widths, table)
 
     def _drop(self, done: Candidate, built: build_jobs.BuildReply, reply: race_jobs.RaceReply) -> None:
         self._dropped[built.sha256] = Partial(

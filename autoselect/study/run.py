@@ -304,7 +304,12 @@ def _racing(request: Request) -> Racing | None:
     if metric is None or not metric.is_mean or not request.settings.racing:
         return None
     settings = request.settings
-    return Racing(confidence=settings.confidence, min_gain=settings.min_gain, seed=settings.seed)
+    return Racing(
+        confidence=settings.confidence,
+        min_gain=settings.min_gain,
+        seed=settings.seed,
+        spacing=settings.front_spacing,
+    )
 
 
 def _demanding(request: Request, float_model: references.Reference) -> Request:

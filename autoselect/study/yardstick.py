@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from autoselect.domain.objectives import Constraints, Direction, drop_from, score_at
 from autoselect.runs.records import Scores
 
+_SIZE_STEP = 0.01
+"""Of the float model's size: a smaller difference of two models is no reason to take one."""
+_PENALTY_STEP = 0.5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Racing:
@@ -17,11 +21,14 @@ class Racing:
         min_gain: Share of the front's hypervolume that a candidate must add to be worth it; with 0 all that enter the
             front are.
         seed: Of the order of the samples.
+        spacing: How far apart the front's members are shown, see :meth:`Yardstick.steps`: within a step of a cost a
+            candidate gains nothing.
     """
 
     confidence: float
     min_gain: float
     seed: int
+    spacing: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +52,10 @@ class Yardstick:
     def score(self, drop: float) -> float:
         """The score that is so much worse than float's."""
         return score_at(self.float_score, drop, self.direction)
+
+    def steps(self, spacing: float) -> dict[str, float]:
+        """How far apart models are worth telling apart, by cost; those of other costs are told apart always."""
+        return {"size_bytes": spacing * _SIZE_STEP * self.float_size_bytes, "penalty": spacing * _PENALTY_STEP}
 
     def violations(self, scores: Scores) -> dict[str, float]:
         """How far each constraint is passed; at most 0 where it is met."""

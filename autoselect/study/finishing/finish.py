@@ -30,10 +30,6 @@ from autoselect.study.setup.repeatability import warn_of_unrepeated
 from autoselect.study.setup.target_rules import compiler_summary
 from autoselect.study.yardstick import Yardstick
 
-_SIZE_STEP = 0.01
-"""Share of the float file by which members of the front differ."""
-_PENALTY_STEP = 0.5
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
@@ -158,12 +154,9 @@ class Finish:
     def _steps(self, front: Sequence[TrialRecord]) -> dict[str, float]:
         """How far apart members are shown, by objective; those that are none of the usual stay as they are."""
         noise = [r.scores.drop_noise for r in front if r.scores and r.scores.drop_noise > 0.0]
-        steps = {
-            self.objectives[0].name: float(np.median(noise)) if noise else 0.0,
-            "size_bytes": _SIZE_STEP * self.yardstick.float_size_bytes,
-            "penalty": _PENALTY_STEP,
-        }
-        return {name: self.settings.front_spacing * step for name, step in steps.items()}
+        spacing = self.settings.front_spacing
+        of_drop = spacing * float(np.median(noise)) if noise else 0.0
+        return {self.objectives[0].name: of_drop, **self.yardstick.steps(spacing)}
 
     def _summary(
         self,
