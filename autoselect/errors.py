@@ -3,13 +3,13 @@
 ::
 
     AutoselectError                 1   anything that autoselect itself reports
-    ├── UsageError                  2   an argument, a name or a setting that cannot be used
+    ├── UsageError (ValueError)     2   an argument, a name or a setting that cannot be used
     ├── ModelError                  3   the source model cannot be read, or is not a float model
-    ├── DataError                   4   calibration or scoring data do not fit, are empty, or overlap
-    ├── MetricError                 5   a metric or evaluator is unknown, raised, or gave no number
-    ├── RecipeError                 6   a recipe is malformed or names nodes or ops that do not exist
+    ├── DataError (ValueError)      4   calibration or scoring data do not fit, are empty, or overlap
+    ├── MetricError (ValueError)    5   a metric or evaluator is unknown, raised, or gave no number
+    ├── RecipeError (ValueError)    6   a recipe is malformed or names nodes or ops that do not exist
     ├── RunFolderError              7   a run folder is taken, damaged, or made of other ingredients
-    ├── StorageError                8   a file could not be written (disk full, no permission)
+    ├── StorageError (OSError)      8   a file could not be written (disk full, no permission)
     ├── PreparationError            9   native code died, hung or failed before the search could start
     └── TrialError                  –   one candidate failed; the search goes on
         ├── BuildError              –   the quantizer or the dynamic-range pass refused the recipe
@@ -17,6 +17,9 @@
         ├── TargetRefusal           –   the target or its compiler does not take the candidate
         ├── JobFailed               –   a library, or autoselect itself, raised where nobody expects it
         └── WorkerDied              –   the process of this candidate was killed or took too long
+
+What stands in parentheses is the built-in error that each is too, for code that catches those. ``ModelError`` and
+``RunFolderError`` have none: a file may be missing, unreadable or wrong.
 
 Two further exit codes are results, not errors: 10, a search that ended well but met no
 ``--max-…`` constraint, and 130, a search stopped by Ctrl-C (its folder can be resumed).
@@ -38,7 +41,7 @@ class AutoselectError(Exception):
     exit_code: ClassVar[int] = 1
 
 
-class UsageError(AutoselectError):
+class UsageError(AutoselectError, ValueError):
     """An argument, name or setting that cannot be used."""
 
     exit_code: ClassVar[int] = 2
@@ -50,19 +53,19 @@ class ModelError(AutoselectError):
     exit_code: ClassVar[int] = 3
 
 
-class DataError(AutoselectError):
+class DataError(AutoselectError, ValueError):
     """Calibration or scoring data do not fit the model, are empty, or overlap."""
 
     exit_code: ClassVar[int] = 4
 
 
-class MetricError(AutoselectError):
+class MetricError(AutoselectError, ValueError):
     """A metric or evaluator is unknown, raised, or did not give a number."""
 
     exit_code: ClassVar[int] = 5
 
 
-class RecipeError(AutoselectError):
+class RecipeError(AutoselectError, ValueError):
     """A recipe is malformed, or names nodes or ops that the model does not have."""
 
     exit_code: ClassVar[int] = 6
@@ -74,7 +77,7 @@ class RunFolderError(AutoselectError):
     exit_code: ClassVar[int] = 7
 
 
-class StorageError(AutoselectError):
+class StorageError(AutoselectError, OSError):
     """A file could not be written."""
 
     exit_code: ClassVar[int] = 8

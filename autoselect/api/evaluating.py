@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.api.looking import file_content
+from autoselect.api.results import ClassificationReport, Score
 from autoselect.api.source import LIVE
 from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs, score_jobs, scoring_samples, versions
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import FLOAT, CaseFiles
+from autoselect.domain.objectives import Direction, drop_from
 from autoselect.errors import MetricError, ModelError, PreparationError, TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import open_pool
@@ -38,21 +40,20 @@ def evaluate(
     *,
     evaluation: object,
     metric: str | Callable[..., float] = "accuracy",
-    direction: str | None = None,
+    direction: Direction | None = None,
     output_name: str | None = None,
     ignore_label: int | None = None,
     reference: ModelFile | None = None,
-) -> dict[str, Any]:
+) -> Score:
     """Score any ``.tflite``, quantized or not.
 
     Args:
         model: Path or bytes.
-        reference: The float model, for metrics that compare with it (``agreement``, ``sqnr_db``, ``kl_divergence``).
+        reference: The float model: the score's drop is told against it. Metrics that compare with it (``agreement``,
+            ``sqnr_db``, ``kl_divergence``) need it.
 
     Returns:
-        ``metric``, ``score``, ``low`` and ``high`` (95 % interval), ``samples``, ``size_bytes``, and the
-        fragmentation: ``penalty``, ``segments``, ``float_ops``, ``crossing_tensors``, ``crossing_bytes`` and
-        ``float_macs_share``; and ``warnings``, what was done to the reference before it was run, in sentences.
+        The score with its interval, the size and the fragmentation.
     """
     (found,) = score_models(
         [model],
@@ -71,11 +72,11 @@ def score_models(
     *,
     evaluation: object,
     metric: str | Callable[..., float],
-    direction: str | None = None,
+    direction: Direction | None = None,
     output_name: str | None = None,
     ignore_label: int | None = None,
     reference: ModelFile | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Score]:
     """Score several models on the same samples, which are read once; see :func:`evaluate`.
 
     Raises:
@@ -90,25 +91,30 @@ def score_models(
         if reference is not None:
             with _preparing("The float model"):
                 bench.pool.call(prepare_jobs.run_reference, bench.files.root, _PART, bench.files.reference(_PART))
-        return [_scored(bench, chosen, *pair) for pair in zip(models, contents, strict=True)]
+        base = None
+        if bench.reference is not None and not chosen.needs_reference:
+            base = _scored(bench, chosen, "the float model", bench.reference).score
+        return [_scored(bench, chosen, *pair, base) for pair in zip(models, contents, strict=True)]
 
 
-def _scored(bench: _Bench, metric: Metric, model: ModelFile, content: bytes) -> dict[str, Any]:
+def _scored(bench: _Bench, metric: Metric, model: ModelFile, content: bytes, base: float | None = None) -> Score:
     """Score one model in the float model's place, where a metric's own failure is told as such."""
     write_bytes(bench.files.float_model, content)
     with _preparing(f"The model {_name(model)}"):
         described = bench.pool.call(build_jobs.describe_float, bench.files.root)
         scored = bench.pool.call(score_jobs.score, bench.files.root, FLOAT, _PART, True)
-    return {
-        "metric": metric.name,
-        "score": scored.value,
-        "low": scored.low,
-        "high": scored.high,
-        "samples": scored.samples,
-        "size_bytes": described.size_bytes,
+    return Score(
+        metric=metric.name,
+        direction=metric.direction,
+        score=scored.value,
+        low=scored.low,
+        high=scored.high,
+        samples=scored.samples,
+        drop=None if base is None else drop_from(base, scored.value, metric.direction),
+        size_bytes=described.size_bytes,
         **described.fragmentation,
-        "warnings": list(bench.warnings),
-    }
+        warnings=list(bench.warnings),
+    )
 
 
 @contextlib.contextmanager
@@ -127,7 +133,7 @@ def classification_report(
     reference: ModelFile | None = None,
     output_name: str | None = None,
     output: str | Path | None = None,
-) -> dict[str, Any]:
+) -> ClassificationReport:
     """Report on classifiers: figures with intervals, class by class, and the samples that differ from the float model.
 
     A model that dies or gives no numbers is left out, and the report says why.
@@ -141,15 +147,7 @@ def classification_report(
             ``disagreements.csv``, and the figures ``measures`` and ``confusion`` as ``.png`` and ``.svg``.
 
     Returns:
-        Counts ``samples`` and ``classes``, the name of the ``reference`` (or None), ``warnings`` (what was done to it,
-        in sentences), and tables as lists of rows, which
-        ``pandas.DataFrame`` takes as they are and which name the ``model`` in their first column:
-
-        * ``models``: ``path``, ``size_bytes``, ``error`` (None if it ran).
-        * ``measures``: ``metric``, ``value``, ``low``, ``high`` (95 % interval); with a reference, also ``agreement``.
-        * ``per_class``: see :class:`autoselect.scoring.classification.ClassRow`.
-        * ``confusion``: ``label``, ``answer``, ``count``, for the cells that are not 0.
-        * ``disagreements``: see :class:`autoselect.scoring.classification.Disagreement`; empty without a reference.
+        Counts and tables.
 
     Raises:
         ModelError: If a file is missing or no TFLite file.
@@ -166,7 +164,7 @@ def classification_report(
         _write_samples(bench, evaluation, metric)
         entries = _run_all(bench, chosen, contents, reference)
         warnings = list(bench.warnings)
-    report = {**_report(entries, class_count, has_reference=reference is not None), "warnings": warnings}
+    report = _report(entries, class_count, has_reference=reference is not None, warnings=warnings)
     if output is not None:
         from autoselect.report.figures.class_files import write_class_report
 
@@ -237,7 +235,9 @@ def _run(bench: _Bench, sha256: str, *, name: str, path: str) -> _Entry:
     return _Entry(name=name, path=path, size_bytes=size_bytes, answers=classification.read_answers(rows), error=None)
 
 
-def _report(entries: Sequence[_Entry], class_count: int, *, has_reference: bool) -> dict[str, Any]:
+def _report(
+    entries: Sequence[_Entry], class_count: int, *, has_reference: bool, warnings: list[str]
+) -> ClassificationReport:
     base = entries[0].answers if has_reference else None
     found: dict[str, list[dict[str, Any]]] = {
         name: [] for name in ("measures", "per_class", "confusion", "disagreements")
@@ -260,20 +260,24 @@ def _report(entries: Sequence[_Entry], class_count: int, *, has_reference: bool)
             found[table] += [{"model": entry.name, **asdict(row)} for row in rows]
     models = [{"model": e.name, "path": e.path, "size_bytes": e.size_bytes, "error": e.error} for e in entries]
     reference = entries[0].name if has_reference else None
-    return {"samples": samples, "classes": class_count, "reference": reference, "models": models, **found}
+    return ClassificationReport(
+        samples=samples, classes=class_count, reference=reference, models=models, warnings=warnings, **found
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bench:
     """Where models are run; the float model is written, if there is one.
 
-    ``parsed`` holds the reference, if there is one, then the models. ``warnings`` say what was done to the reference.
+    ``parsed`` holds the reference, if there is one, then the models. ``reference`` holds its bytes, and ``warnings``
+    say what was done to it.
     """
 
     files: CaseFiles
     pool: Workers
     parsed: tuple[fb.Model, ...]
     warnings: tuple[str, ...]
+    reference: bytes | None
 
 
 @contextlib.contextmanager
@@ -283,12 +287,13 @@ def _bench(models: Sequence[ModelFile], contents: Sequence[bytes], reference: Mo
         with open_pool(1, log=files.root / "worker.log") as pool:
             parsed = [_parsed(model, content) for model, content in zip(models, contents, strict=True)]
             warnings: tuple[str, ...] = ()
+            float_content: bytes | None = None
             if reference is not None:
                 source = reference if isinstance(reference, bytes) else Path(reference)
                 loaded = calibrate.load_float(source, files, pool)
                 parsed.insert(0, fb.parse(loaded.content))
-                warnings = loaded.notes
-            yield _Bench(files=files, pool=pool, parsed=tuple(parsed), warnings=warnings)
+                warnings, float_content = loaded.notes, loaded.content
+            yield _Bench(files=files, pool=pool, parsed=tuple(parsed), warnings=warnings, reference=float_content)
 
 
 def _write_samples(bench: _Bench, evaluation: object, metric: Metric) -> None:

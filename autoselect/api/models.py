@@ -10,18 +10,20 @@ from typing import Any
 
 from autoselect.api.evaluating import score_models
 from autoselect.api.looking import file_content
+from autoselect.api.results import Built, Inspection, Picked
 from autoselect.api.source import LIVE, Source, calibration_of, load_integer, load_source, read_recipe
 from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import CaseFiles
+from autoselect.domain.objectives import Direction
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
 from autoselect.errors import ModelError, PreparationError, RecipeError, TrialError, UsageError
 from autoselect.isolation.pool import open_pool
 from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
-from autoselect.runs.files import write_bytes, write_json
+from autoselect.runs.files import write_bytes, write_json, write_text
 from autoselect.runs.run import load_run
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import island_table, on_target
@@ -42,7 +44,7 @@ def build(
     integer: str | Path | bytes | None = None,
     output: str | Path,
     cache: bool = True,
-) -> dict[str, Any]:
+) -> Built:
     """Build one recipe: the same ingredients and versions give the same bytes as in a run.
 
     Args:
@@ -51,9 +53,7 @@ def build(
         output: File to write.
 
     Returns:
-        ``path``, ``sha256``, ``size_bytes``, ``kinds`` (by node: integer, int16, hybrid or float), ``fallbacks``
-        (by node: why it is not what the recipe says) and ``warnings`` (what was done to the source, and what of it
-        cannot be quantized or proved).
+        The file, and what became of each node.
     """
     chosen = recipe if isinstance(recipe, Recipe) else read_recipe(Path(recipe))
     loaded = load_source(model, signature=signature, shapes=shapes, calibration=calibration)
@@ -87,14 +87,14 @@ def build(
             except TrialError as exc:
                 raise PreparationError(f"The recipe could not be built. {exc}") from exc
         write_bytes(Path(output), files.candidate(reply.sha256).read_bytes())
-    return {
-        "path": str(output),
-        "sha256": reply.sha256,
-        "size_bytes": reply.size_bytes,
-        "kinds": reply.kinds,
-        "fallbacks": reply.fallbacks,
-        "warnings": [*loaded.notes, *given.notes, *started.notes, *prepared.remarks, *wide],
-    }
+    return Built(
+        path=str(output),
+        sha256=reply.sha256,
+        size_bytes=reply.size_bytes,
+        kinds=reply.kinds,
+        fallbacks=reply.fallbacks,
+        warnings=[*loaded.notes, *given.notes, *started.notes, *prepared.remarks, *wide],
+    )
 
 
 def _refuse_folded(recipe: Recipe, folded: Collection[str]) -> None:
@@ -109,8 +109,8 @@ def _refuse_folded(recipe: Recipe, folded: Collection[str]) -> None:
 
 def pick(
     directory: str | Path, *, name: str = "recommended", output: str | Path | None = None, force: bool = False
-) -> dict[str, Any]:
-    """Copy a front member out of a run folder.
+) -> Picked:
+    """Copy a front member out of a run folder, and write its model card beside it.
 
     Args:
         directory: The run folder.
@@ -119,20 +119,33 @@ def pick(
         force: Write over an existing file.
 
     Returns:
-        The member's row of ``front.csv`` and ``path``.
+        The files, and the member's row of ``front.csv``.
 
     Raises:
         RunFolderError: If the folder holds no run, or its front no such member.
-        UsageError: If the file exists already.
+        UsageError: If one of the files exists already.
     """
     run = load_run(directory)
     source = run.model_path(name)
     path = Path(output) if output is not None else Path(f"{_model_name(run.manifest)}_{name}.tflite")
-    if path.exists() and not force:
-        raise UsageError(f"{path} exists already. Choose another --output (output=...), or pass --force (force=True).")
+    card = path.with_suffix(".md")
+    for file in (path, card):
+        if file.exists() and not force:
+            raise UsageError(
+                f"{file} exists already. Choose another --output (output=...), or pass --force (force=True)."
+            )
+    from autoselect.report.card import card_of
+
     write_bytes(path, source.read_bytes())
+    write_text(card, card_of(run, source.stem, title=path.name))
     row = run.front[run.front["id"] == source.stem].iloc[0].to_dict()
-    return {**{str(key): value for key, value in row.items()}, "path": str(path)}
+    return Picked(
+        path=str(path),
+        card=str(card),
+        id=str(row["id"]),
+        sha256=str(row["sha256"]),
+        row={str(key): value for key, value in row.items()},
+    )
 
 
 def _model_name(manifest: Mapping[str, Any]) -> str:
@@ -148,11 +161,11 @@ def inspect(
     compare: Iterable[str | Path | bytes] = (),
     evaluation: object = None,
     metric: str | Callable[..., float] | None = None,
-    direction: str | None = None,
+    direction: Direction | None = None,
     reference: str | Path | bytes | None = None,
     output: str | Path | None = None,
     target: str = "integer-only",
-) -> dict[str, Any]:
+) -> Inspection:
     """Tell what a model file holds; it runs only if scoring data are given.
 
     Args:
@@ -167,11 +180,7 @@ def inspect(
         target: Name of a bundled target profile, or path of a ``.toml``: decides places, islands and penalty.
 
     Returns:
-        ``path``, what :class:`autoselect.tflite.analysis.ModelAnalysis` holds (sizes, buffers, counts, ``subgraphs``
-        with their ops and tensors, signatures, metadata) as plain values, ``fragmentation`` of the main subgraph,
-        ``target`` (see :func:`autoselect.scoring.target_penalty.island_table`),
-        ``score`` (``metric``, ``value``, ``low``, ``high``, ``samples``; None without ``evaluation``), and ``compare``:
-        the same of each further model.
+        Sizes, counts, ops and tensors, the fragmentation, and the scores where samples were given.
 
     Raises:
         ModelError: If a file is missing or no whole TFLite file.
@@ -187,8 +196,8 @@ def inspect(
         scores = score_models(
             models, evaluation=evaluation, metric=metric or "accuracy", direction=direction, reference=reference
         )
-        found = [{**one, "score": _score_of(score)} for one, score in zip(found, scores, strict=True)]
-    result = {**found[0], "compare": found[1:]}
+        found = [replace(one, score=_score_of(score)) for one, score in zip(found, scores, strict=True)]
+    result = replace(found[0], compare=found[1:])
     if output is not None:
         _write_inspection(result, Path(output))
     return result
@@ -210,7 +219,7 @@ def _write_inspection(result: Mapping[str, Any], folder: Path) -> None:
     draw_islands([result, *result["compare"]], folder / "islands")
 
 
-def _inspect_one(model: str | Path | bytes, target: Target) -> dict[str, Any]:
+def _inspect_one(model: str | Path | bytes, target: Target) -> Inspection:
     name = LIVE if isinstance(model, bytes) else str(model)
     content = file_content(model)
     try:
@@ -220,4 +229,4 @@ def _inspect_one(model: str | Path | bytes, target: Target) -> dict[str, Any]:
         raise ModelError(f"{name}: {exc}") from exc
     graph = reader.read_graph(parsed)
     cut, placed = on_target(graph, target), island_table(graph, target)
-    return {"path": name, **found, "fragmentation": asdict(cut), "target": placed, "score": None}
+    return Inspection(path=name, **found, fragmentation=asdict(cut), target=placed, score=None, compare=[])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
@@ -18,6 +18,7 @@ from autoselect.cases.shared_settings import Given, SharedSettings, checked_as, 
 from autoselect.domain.objectives import Constraints, Direction
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of
 from autoselect.domain.recipe import IoType, Recipe
+from autoselect.domain.sizes import parse_size
 from autoselect.domain.states import STATES
 
 Sampler = Literal["surrogate", "tpe", "nsga2", "random", "prefix", "greedy", "heuristic", "exhaustive"]
@@ -30,6 +31,10 @@ _search = partial(Option, panel=SEARCH)
 
 def _known_repairs(told: bool | tuple[str, ...]) -> bool | tuple[str, ...]:
     return told if isinstance(told, bool) else Recipe(repairs=told).repairs
+
+
+def _bytes(told: object) -> object:
+    return parse_size(told) if isinstance(told, str) else told
 
 
 Texts = Annotated[Iterable[str], checked_as(tuple[str, ...])]
@@ -269,8 +274,9 @@ class SearchSettings(SharedSettings):
         float | None, _goal("Largest loss of the metric, in its units.", "Against the float model.", example=0.01)
     ] = None
     max_size: Annotated[
-        Annotated[float, Field(gt=0)] | None,
-        _goal("Largest file: bytes, 48kB, 1.5MB.", "In Python bytes.", kind=Bytes, example="400kB"),
+        float | str | None,
+        checked_as(Annotated[float, Field(gt=0)] | None, _bytes, first=True),
+        _goal("Largest file: bytes, 48kB, 1.5MB.", "A number, or a text with a unit.", kind=Bytes, example="400kB"),
     ] = None
     max_penalty: Annotated[
         Annotated[float, Field(ge=0)] | None, _goal("Largest fragmentation penalty.", example=20.0)
@@ -286,7 +292,9 @@ class SearchSettings(SharedSettings):
     @property
     def constraints(self) -> Constraints:
         """The limits."""
-        return Constraints(max_drop=self.max_drop, max_size_bytes=self.max_size, max_penalty=self.max_penalty)
+        return Constraints(
+            max_drop=self.max_drop, max_size_bytes=cast("float | None", self.max_size), max_penalty=self.max_penalty
+        )
 
     @property
     def states(self) -> tuple[str, ...]:

@@ -7,7 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetPydanticSchema, SkipValidation, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    SkipValidation,
+    ValidationError,
+)
 
 from autoselect.cases.events import Listener, ignore
 from autoselect.cases.option import DATA, SEARCH, Option
@@ -25,8 +34,12 @@ Given = Annotated[_T, SkipValidation(), Field(exclude=True)]
 """What is taken as it is and not kept in the manifest, which holds plain values: data, files, who listens."""
 
 
-def checked_as(kind: Any, known: Callable[[Any], Any] = lambda value: value) -> Any:
-    """What a value becomes, where callers may write it in more ways; ``known`` refuses names that nothing has."""
+def checked_as(kind: Any, known: Callable[[Any], Any] = lambda value: value, *, first: bool = False) -> Any:
+    """What a value becomes, where callers may write it in more ways; ``known`` refuses names that nothing has.
+
+    With ``first`` it reads the value as it was given, which need not be of that kind yet.
+    """
+    validator = BeforeValidator if first else AfterValidator
 
     def checked(value: Any) -> Any:
         try:
@@ -34,7 +47,7 @@ def checked_as(kind: Any, known: Callable[[Any], Any] = lambda value: value) -> 
         except (RecipeError, UsageError) as exc:
             raise ValueError(str(exc)) from exc
 
-    return GetPydanticSchema(lambda _source, handler: handler(Annotated[kind, AfterValidator(checked)]))
+    return GetPydanticSchema(lambda _source, handler: handler(Annotated[kind, validator(checked)]))
 
 
 class SharedSettings(BaseModel):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -17,24 +16,23 @@ from autoselect.cases.declared import declared, told_of
 from autoselect.cases.option import ADVANCED, OUTPUT, PANELS, Bytes, Option
 from autoselect.cases.settings import SearchSettings
 from autoselect.cases.shared_settings import SharedSettings
+from autoselect.domain.sizes import parse_size
+from autoselect.errors import UsageError
 from autoselect.sources.wishes import Shapes, parse_shapes
 
 _METAVARS: Mapping[Any, str] = {str: "TEXT", int: "N", float: "X", bool: ""}
-_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")
 
 
-def parse_size(text: str) -> float:
-    """Read a size in bytes: ``49320``, ``48kB`` (1000 bytes), ``1.5 MB``, ``64KiB`` (1024 bytes).
+def read_size(text: str) -> float:
+    """Read a size in bytes.
 
     Raises:
         typer.BadParameter: If it is no size.
     """
-    found = _SIZE.fullmatch(text)
-    factor = _UNITS.get(found.group(2).lower()) if found else None
-    if found is None or factor is None:
-        raise typer.BadParameter(f"expected bytes, or a size such as 48kB, 1.5MB or 64KiB, got {text!r}")
-    return float(found.group(1)) * factor
+    try:
+        return parse_size(text)
+    except UsageError as exc:
+        raise typer.BadParameter(f"{exc}, got {text!r}") from exc
 
 
 def command_line() -> str:
@@ -58,7 +56,7 @@ def option_of(name: str, kind: type[SharedSettings] = SearchSettings, **changes:
         "max": option.high,
     }
     if option.kind is Bytes:
-        told |= {"parser": parse_size, "metavar": "SIZE"}
+        told |= {"parser": read_size, "metavar": "SIZE"}
     return typer.Option(*option.names.split(), **told | changes)
 
 

@@ -24,7 +24,7 @@ def pick(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Copy one model of the front out of a run folder."""
+    """Copy one model of the front out of a run folder, with a model card."""
     with reported(debug=debug):
         from autoselect import pick as run_pick
         from autoselect.cli.results import print_fields, print_json
@@ -34,5 +34,5 @@ def pick(
         if as_json:
             print_json(chosen)
         else:
-            told = {"written": "path", "model": "id", "sha256": "sha256"}
+            told = {"written": "path", "card": "card", "model": "id", "sha256": "sha256"}
             print_fields({label: str(chosen[key]) for label, key in told.items()})

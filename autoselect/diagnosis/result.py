@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 from collections.abc import Mapping
@@ -14,6 +15,8 @@ import pandas as pd
 from autoselect.diagnosis.request import Outcome
 from autoselect.domain.findings import Advice, Findings
 from autoselect.domain.layers import LayerStatistics
+from autoselect.domain.result import html_table
+from autoselect.domain.words import counted
 from autoselect.errors import DataError, RunFolderError
 from autoselect.runs.files import write_json, write_text
 
@@ -23,7 +26,7 @@ LIST_COLUMNS = ("weight_minima", "weight_maxima", "weight_scales", "weight_zero_
 _TABLE, _SUMMARY = "layer_statistics.csv", "diagnosis.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Diagnosis:
     """What a diagnosis found.
 
@@ -47,6 +50,15 @@ class Diagnosis:
     directory: Path | None = None
     figures: tuple[Path, ...] = ()
     node: str | None = None
+
+    def __repr__(self) -> str:
+        nodes, pieces = counted(len(self.layer_statistics), "node"), counted(len(self.advice), "piece")
+        return f"Diagnosis({self.facts.get('model')!r}, {nodes}, {pieces} of advice)"
+
+    def _repr_html_(self) -> str:
+        """What to do, for notebooks; whatever comes from a model is escaped."""
+        rows = [(item.title, item.action) for item in self.advice]
+        return f"<p><b>{html.escape(repr(self))}</b></p>{html_table(('advice', 'what to do'), rows)}"
 
 
 def wide_rows(outcome: Outcome) -> list[dict[str, object]]:

@@ -7,11 +7,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 from autoselect.domain.graph import OpKind
+from autoselect.domain.result import brief
 from autoselect.errors import RecipeError
 
 Fallback = Literal["drq", "float"]
@@ -39,7 +40,7 @@ _KEPT_INTEGER = re.compile(r"stays integer|keeps it in integers")
 """Reasons in runs of builder 1, which could not take such a node out of integers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Recipe:
     """How to build one candidate from one calibrated model.
 
@@ -80,6 +81,12 @@ class Recipe:
         _require(self.io_type, get_args(IoType), "io_type")
         object.__setattr__(self, "repairs", _checked_repairs(self.repairs))
 
+    def __repr__(self) -> str:
+        """What there is, in one line; ``to_json`` gives all of it."""
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        shown = [f"{name}={brief(value)}" for name, value in told.items() if value not in ((), set())]
+        return f"Recipe({', '.join(shown)})"
+
     def to_json(self) -> str:
         """Canonical JSON: sorted keys and lists, so that equal recipes give equal text.
 
@@ -113,12 +120,12 @@ class Recipe:
             RecipeError: If the text is not a recipe, with the key that is wrong.
         """
         try:
-            fields = json.loads(text)
+            found = json.loads(text)
         except json.JSONDecodeError as exc:
             raise RecipeError(f"The recipe is not JSON: {exc.msg} (line {exc.lineno}).") from exc
-        if not isinstance(fields, dict):
-            raise RecipeError(f"A recipe is a JSON object, this is a {type(fields).__name__}.")
-        return _from_fields(fields)
+        if not isinstance(found, dict):
+            raise RecipeError(f"A recipe is a JSON object, this is a {type(found).__name__}.")
+        return _from_fields(found)
 
     def nodes_unlike(self, other: Recipe) -> frozenset[str]:
         """Nodes that the other recipe treats otherwise; both must be resolved."""
@@ -149,22 +156,22 @@ class Recipe:
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
 
-def _from_fields(fields: Mapping[str, Any]) -> Recipe:
+def _from_fields(found: Mapping[str, Any]) -> Recipe:
     lists = {"denylisted_nodes", "denylisted_ops", "float_nodes", "int16_nodes", "repairs"}
     known = lists | {"fallback", "per_channel", "io_type"}
-    if unknown := sorted(set(fields) - known - {"schema_version"}):
+    if unknown := sorted(set(found) - known - {"schema_version"}):
         raise RecipeError(f"The recipe has an unknown key {unknown[0]!r}. Known keys: {', '.join(sorted(known))}.")
-    if fields.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
+    if found.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         raise RecipeError(
-            f"The recipe is of schema version {fields['schema_version']}; this autoselect reads {SCHEMA_VERSION}."
+            f"The recipe is of schema version {found['schema_version']}; this autoselect reads {SCHEMA_VERSION}."
         )
     for key in sorted(lists):
-        value = fields.get(key, [])
+        value = found.get(key, [])
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
             raise RecipeError(f"{key}: expected a list of names, got {value!r}.")
-    if not isinstance(fields.get("per_channel", True), bool):
-        raise RecipeError(f"per_channel: expected true or false, got {fields['per_channel']!r}.")
-    return Recipe(**{key: fields[key] for key in known & set(fields)})
+    if not isinstance(found.get("per_channel", True), bool):
+        raise RecipeError(f"per_channel: expected true or false, got {found['per_channel']!r}.")
+    return Recipe(**{key: found[key] for key in known & set(found)})
 
 
 def split_repair(repair: str) -> tuple[str, str | None]:

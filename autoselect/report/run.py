@@ -8,7 +8,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autoselect.report.tables.frames import cost_columns
+from autoselect.domain.result import html_table
+from autoselect.domain.words import counted
+from autoselect.report.tables import frames
+from autoselect.report.tables.result_lines import cells, deciding_rows
 from autoselect.runs import run as tables
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.analysis import analyse
@@ -16,10 +19,8 @@ from autoselect.tflite.analysis import analyse
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SHOWN = ("drop", "size_bytes", "penalty", "segments", "float_ops")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Run(tables.Run):
     """One finished or interrupted run: data frames, as :class:`autoselect.runs.run.Run` has them, and figures of them.
 
@@ -68,14 +69,19 @@ class Run(tables.Run):
             "fragmentation": {"penalty": penalty},
         }
 
+    def __repr__(self) -> str:
+        picks = ", ".join(self.picks) or "none"
+        return (
+            f"Run({str(self.directory)!r}, {self.status}, {counted(len(self.trials), 'trial')}, front of "
+            f"{len(self.front)}, picks: {picks})"
+        )
+
     def _repr_html_(self) -> str:
-        """The verdict and the front, for notebooks; whatever comes from a model is escaped."""
-        metric = str(self.summary["metric"])
-        wanted = list(dict.fromkeys(["id", metric, *_SHOWN, *cost_columns(self.summary), f"heldout_{metric}", "pick"]))
-        columns = [column for column in wanted if column in self.front.columns]
-        table = self.front[columns].to_html(index=False, escape=True, border=0, na_rep="")
+        """Float, all-integer and the picks that decide, for notebooks; whatever comes from a model is escaped."""
+        rows = deciding_rows(frames.reference_rows(self.summary), frames.front_rows(self.front, self.summary))
+        heading, *lines = cells(rows, self.summary, with_interval=True)
         words = html.escape(str(self.summary.get("verdict") or ""))
-        return f"<p><b>{html.escape(self.status)}</b> – {html.escape(str(self.directory))}</p><p>{words}</p>{table}"
+        return f"<p><b>{html.escape(repr(self))}</b></p>{html_table(heading, lines)}<p>{words}</p>"
 
 
 def load_run(directory: str | Path) -> Run:

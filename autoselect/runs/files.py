@@ -22,6 +22,8 @@ def storage_errors(path: Path) -> Iterator[None]:
     """
     try:
         yield
+    except StorageError:  # of a smaller part, whose message is better
+        raise
     except OSError as exc:
         raise StorageError(
             f"{path} could not be written: {exc.strerror or exc}. Free some space or choose another --output; "

@@ -10,6 +10,7 @@ from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.events import Listener, StageStarted
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
+from autoselect.domain.result import Result
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.runs.folder import RunFolder
@@ -22,8 +23,8 @@ _MEMBERS = 10
 """Of a front, as a rule: they are scored on the held-out samples too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Outlook(Result):
     """What a search would be like.
 
     Attributes:

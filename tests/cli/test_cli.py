@@ -431,7 +431,7 @@ def test_fields_of_a_build_and_a_score(api: FakeApi) -> None:
     ],
 )
 def test_sizes(text: str, expected: float) -> None:
-    assert options.parse_size(text) == expected
+    assert options.read_size(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "kB", "-3", "3 parsecs", "1e3", "1,5MB"])
@@ -439,7 +439,7 @@ def test_no_sizes(text: str) -> None:
     from typer import BadParameter
 
     with pytest.raises(BadParameter, match="48kB"):
-        options.parse_size(text)
+        options.read_size(text)
 
 
 def test_the_help_names_every_metric() -> None:

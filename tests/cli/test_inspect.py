@@ -121,7 +121,7 @@ def test_long_tables(folder: Path) -> None:
 def test_json_is_what_the_function_returns(folder: Path) -> None:
     path = str(folder / "mixed.tflite")
     told = json.loads(invoke(path, "--json").stdout)
-    assert told == json.loads(json.dumps(autoselect.inspect(path)))
+    assert told == json.loads(json.dumps(autoselect.inspect(path).as_dict()))
     assert told["path"] == path
     assert sum(told["sizes"].values()) == told["size_bytes"] == Path(path).stat().st_size
     assert told["compare"] == []

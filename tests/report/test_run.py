@@ -47,12 +47,14 @@ def test_no_score_is_no_volume() -> None:
 
 
 def test_the_view_escapes_and_leaves_out_what_is_missing(tmp_path: Path) -> None:
-    front = pd.DataFrame({"id": ["0a"], "accuracy": [0.5], "drop": [0.1], "pick": ["<b>"]})
+    front = pd.DataFrame(
+        {"id": ["0a"], "accuracy": [0.5], "size_bytes": [30], "penalty": [2.0], "pick": ["recommended"]}
+    )
     run = Run(
         directory=tmp_path / "<i>", manifest={}, summary=SUMMARY, trials=TRIALS, front=front, layer_statistics=TRIALS
     )
     shown = run._repr_html_()
     assert "a &lt;script&gt; b" in shown
-    assert "&lt;b&gt;" in shown
     assert "<i>" not in shown
-    assert "penalty" not in shown
+    assert "<td>recommended</td><td>50.0</td>" in shown
+    assert repr(run).endswith("<i>', complete, 5 trials, front of 1, picks: none)")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.errors import PreparationError, ScoreError
+from autoselect.errors import DataError, PreparationError, ScoreError
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.repairing.ranges import Range
 from autoselect.tflite import flatbuffer as fb
@@ -62,6 +62,8 @@ def found_ranges(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> dic
             for index, value in _values(runner, activations):
                 low, high = found.get(index, (np.inf, -np.inf))
                 found[index] = (float(np.minimum(low, value.min())), float(np.maximum(high, value.max())))
+    except DataError:  # of the samples
+        raise
     except (ScoreError, ValueError, RuntimeError) as exc:
         raise PreparationError(f"Calibrating the model failed. {exc}") from exc
     return found

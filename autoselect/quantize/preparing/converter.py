@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from autoselect.domain.recipe import Recipe
-from autoselect.errors import BuildError, PreparationError, first_line
+from autoselect.errors import BuildError, DataError, PreparationError, first_line
 
 
 def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
@@ -33,6 +33,8 @@ def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
     try:
         prepared = calibrator.add_intermediate_tensors(content)
         return bytes(calibrator.Calibrator(prepared).calibrate(lambda: (list(s) for s in samples)))
+    except DataError:  # of the samples
+        raise
     except (ValueError, RuntimeError) as exc:
         raise PreparationError(f"TensorFlow's calibrator refuses the model: {first_line(exc)}") from exc
 

@@ -93,15 +93,16 @@ def result_lines(rows: Sequence[tuple[str, ModelRow]], summary: Mapping[str, Any
         summary: Of the run.
         width: Columns that there are.
     """
-    lines = aligned(_cells(rows, summary, with_interval=True), right=range(1, 9))
+    lines = aligned(cells(rows, summary, with_interval=True), right=range(1, 9))
     if max(map(len, lines)) <= width:
         return lines
-    return aligned(_cells(rows, summary, with_interval=False), right=range(1, 9))
+    return aligned(cells(rows, summary, with_interval=False), right=range(1, 9))
 
 
-def _cells(
+def cells(
     rows: Sequence[tuple[str, ModelRow]], summary: Mapping[str, Any], *, with_interval: bool
 ) -> list[tuple[str, ...]]:
+    """The cells of such a table, its heading first; see :func:`result_lines`."""
     metric, costs = str(summary["metric"]), cost_columns(summary)
     unseen = any(row.heldout is not None for _, row in rows)
     scale = scale_of(metric, [row.score for _, row in rows])

@@ -1,0 +1,163 @@
+"""What the functions on model files return; it refuses to know how that is found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autoselect.domain.objectives import Direction
+from autoselect.domain.result import Result
+
+Rows = list[dict[str, Any]]
+"""A table: ``pandas.DataFrame`` takes it as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Score(Result):
+    """One model on labelled samples.
+
+    Attributes:
+        metric: Its name.
+        direction: Whether more or less of it is better.
+        score: On all samples.
+        low: Lower end of its 95 % interval; None where the metric has none.
+        high: Upper end.
+        samples: How many there were.
+        drop: How much worse than the reference the model is on the same samples, in the metric's units; None without a
+            reference, and for metrics that compare with it themselves.
+        size_bytes: Of the file.
+        penalty: Fragmentation penalty; what follows belongs to it.
+        segments: Runs of integer ops.
+        float_ops: Ops that compute in float.
+        crossing_tensors: Tensors between integer and float.
+        crossing_bytes: Their bytes.
+        float_macs_share: Share of the multiplications that are done in float.
+        warnings: What was done to the reference before it was run, in sentences.
+    """
+
+    metric: str
+    direction: Direction
+    score: float
+    low: float | None
+    high: float | None
+    samples: int
+    drop: float | None
+    size_bytes: int
+    penalty: float
+    segments: int
+    float_ops: int
+    crossing_tensors: int
+    crossing_bytes: int
+    float_macs_share: float
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Built(Result):
+    """A model that was built from a recipe.
+
+    Attributes:
+        path: The file.
+        sha256: Of its bytes, hex.
+        size_bytes: Of the file.
+        kinds: By node: integer, int16, hybrid or float.
+        fallbacks: By node: why it is not what the recipe says.
+        warnings: What was done to the source, and what of it cannot be quantized or proved.
+    """
+
+    path: str
+    sha256: str
+    size_bytes: int
+    kinds: Mapping[str, str]
+    fallbacks: Mapping[str, str]
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Picked(Result):
+    """A member of the front that was copied out of a run folder; also reads like its row of ``front.csv``.
+
+    Attributes:
+        path: The file.
+        card: Its model card, a Markdown file beside it.
+        id: Of the member.
+        sha256: Of the file, hex.
+        row: All of its row of ``front.csv``.
+    """
+
+    path: str
+    card: str
+    id: str
+    sha256: str
+    row: Mapping[str, Any]
+
+    def _items(self) -> dict[str, Any]:
+        return {**self.row, "path": self.path, "card": self.card}
+
+    def __repr__(self) -> str:
+        return f"Picked(path={self.path!r}, card={self.card!r}, id={self.id!r})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Inspection(Result):
+    """What a model file holds; the values are plain.
+
+    Attributes:
+        path: The file, or a mark of bytes.
+        size_bytes: Of the file.
+        sizes: Bytes by part of the file.
+        buffers: Counts and bytes of its buffers.
+        tensors_by_dtype: Counts.
+        ops_by_type: Counts.
+        ops_by_kind: Counts.
+        subgraphs: With their ops and tensors, see :mod:`autoselect.tflite.analysis`.
+        signatures: With their inputs and outputs.
+        metadata: Names and sizes.
+        fragmentation: Of the main subgraph.
+        target: See :func:`autoselect.scoring.target_penalty.island_table`.
+        score: ``metric``, ``value``, ``low``, ``high``, ``samples``, ``warnings``; None without samples to score on.
+        compare: The same of each further model.
+    """
+
+    path: str
+    size_bytes: int
+    sizes: Mapping[str, int]
+    buffers: Mapping[str, Any]
+    tensors_by_dtype: Mapping[str, int]
+    ops_by_type: Mapping[str, int]
+    ops_by_kind: Mapping[str, int]
+    subgraphs: Sequence[Mapping[str, Any]]
+    signatures: Sequence[Mapping[str, Any]]
+    metadata: Sequence[Mapping[str, Any]]
+    fragmentation: Mapping[str, Any]
+    target: Mapping[str, Any]
+    score: Mapping[str, Any] | None
+    compare: list[Inspection]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ClassificationReport(Result):
+    """How classifiers answer; the tables name the ``model`` in their first column.
+
+    Attributes:
+        samples: Count.
+        classes: Count.
+        reference: Name of the float model; None without one.
+        models: ``path``, ``size_bytes``, ``error`` (None if it ran).
+        measures: ``metric``, ``value``, ``low``, ``high`` (95 % interval); with a reference, also ``agreement``.
+        per_class: See :class:`autoselect.scoring.classification.ClassRow`.
+        confusion: ``label``, ``answer``, ``count``, for the cells that are not 0.
+        disagreements: See :class:`autoselect.scoring.classification.Disagreement`; empty without a reference.
+        warnings: What was done to the reference, in sentences.
+    """
+
+    samples: int
+    classes: int
+    reference: str | None
+    models: Rows
+    measures: Rows
+    per_class: Rows
+    confusion: Rows
+    disagreements: Rows
+    warnings: list[str]

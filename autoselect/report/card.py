@@ -1,0 +1,74 @@
+"""Writes the model card of one member of a front: what a reader of the file alone must know; runs no model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from autoselect.report.tables import frames
+from autoselect.report.tables.result_lines import cells
+from autoselect.runs.run import Run
+
+_NAMES_SHOWN = 12
+_NODES = {
+    "denylisted_nodes": "Nodes left out of the integers",
+    "denylisted_ops": "Op types left out of the integers",
+    "float_nodes": "Of these nodes, float and not hybrid",
+    "int16_nodes": "Nodes with 16-bit activations",
+}
+
+
+def card_of(run: Run, member: str, *, title: str) -> str:
+    """The card as Markdown.
+
+    Args:
+        run: The run that the model is from.
+        member: Id of the front.
+        title: Of the page, the file's name.
+    """
+    environment = Environment(loader=PackageLoader("autoselect.report"), undefined=StrictUndefined, trim_blocks=True)
+    references = [row for row in frames.reference_rows(run.summary) if row.reference in ("float", "fiq")]
+    (chosen,) = [row for row in frames.front_rows(run.front, run.summary) if row.label == member]
+    table = cells([*((row.label, row) for row in references), ("this model", chosen)], run.summary, with_interval=True)
+    recipe = _recipe(run.directory / "front" / f"{member}.recipe.json")
+    record = run.front.set_index("id").loc[member].to_dict()
+    return environment.get_template("card.md.j2").render(
+        title=_clean(title),
+        member=member,
+        source=_clean(str((run.manifest.get("sources") or {}).get("model"))),
+        sha256=record.get("sha256"),
+        heading=table[0],
+        rows=table[1:],
+        row=chosen,
+        size=frames.format_size(chosen.size_bytes),
+        float_ops=frames.number(record.get("float_ops")),
+        segments=frames.number(record.get("segments")),
+        recipe=recipe,
+        nodes={told: _names(recipe.get(key) or ()) for key, told in _NODES.items()},
+        repairs=", ".join(recipe.get("repairs") or ()),
+        counts=run.manifest.get("counts") or {},
+        hashes=run.manifest.get("hashes") or {},
+        versions=run.manifest.get("versions") or {},
+        target=_clean(str(run.summary.get("target") or "integer-only")),
+        created=run.manifest.get("created"),
+        heldout=chosen.heldout is not None,
+    )
+
+
+def _recipe(path: Path) -> Mapping[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def _names(names: Iterable[str]) -> str:
+    found = sorted(names)
+    more = f" and {len(found) - _NAMES_SHOWN} more" if len(found) > _NAMES_SHOWN else ""
+    return ", ".join(f"`{_clean(name)}`" for name in found[:_NAMES_SHOWN]) + more
+
+
+def _clean(text: str) -> str:
+    """A name from a model as one piece of Markdown."""
+    return " ".join(text.replace("`", "'").replace("|", "/").split())
