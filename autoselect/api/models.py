@@ -189,7 +189,7 @@ def inspect(
     """
     models = (model, *compare)
     if evaluation is None and not (metric is direction is reference is None):
-        raise UsageError("A metric, direction or reference needs samples to score on: pass evaluation (--eval).")
+        raise UsageError("A metric, direction or reference needs samples to score on: pass evaluation (--evaluation).")
     profile = read_target(target)
     found = [_inspect_one(source, profile) for source in models]
     if evaluation is not None:

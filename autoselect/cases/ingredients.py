@@ -49,7 +49,7 @@ class Ingredients:
         """
         if self.metric is not None and self.evaluation is None:
             raise UsageError(
-                f"Metric {self.metric.name!r} needs samples to score on: pass --eval (or evaluation=...), "
+                f"Metric {self.metric.name!r} needs samples to score on: pass --evaluation (or evaluation=...), "
                 "an .npz file or package.module:function."
             )
         for source in (self.calibration, self.evaluation, self.heldout):

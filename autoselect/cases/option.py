@@ -28,6 +28,7 @@ class Option:
         more: What follows in Python's documentation.
         panel: Heading in the help of the command: one of ``PANELS``, or one of its own, which comes after those.
         names: On the command line, the long one first; by default its own, with ``--no-`` for a switch that is on.
+        old: Former long name on the command line, which is still taken; ``--old/--no-old`` for a switch.
         kind: Of the value on the command line; by default a text where it is live, else the setting's own type.
         metavar: Stands for the value in the help of the command.
         low: Least value that the command line takes; the setting's own by default.
@@ -49,6 +50,7 @@ class Option:
     more: str = ""
     panel: str = ADVANCED
     names: str = ""
+    old: str = ""
     kind: Any = None
     metavar: str | None = None
     low: float | None = None

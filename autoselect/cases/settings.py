@@ -50,7 +50,7 @@ class SearchSettings(SharedSettings):
             "The file has the inputs by name, or as ``x``. The function yields pairs of inputs and target. ``(x, y)`` "
             "arrays and the function itself work, too. An array ``groups`` keeps samples of one speaker, subject or "
             "recording in one part.",
-            names="--eval",
+            old="--eval",
             live=True,
         ),
     ] = None
@@ -220,7 +220,7 @@ class SearchSettings(SharedSettings):
         Option(
             "Compile the candidates if the target has a compiler.",
             "The compiler's cycles then make the penalty.",
-            names="--compile/--no-compile",
+            old="--compile/--no-compile",
         ),
     ] = True
     fallback: Annotated[
@@ -252,7 +252,7 @@ class SearchSettings(SharedSettings):
         _hardware(
             "Type of inputs and outputs; by default what the target expects.",
             "The type of a converter comes before that. It is ``float32`` if neither says.",
-            names="--io",
+            old="--io",
             example="int8",
         ),
     ] = None

@@ -17,6 +17,8 @@ from typing import Annotated, Any, get_args
 import typer
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
+from autoselect.cli.renamed import renamed
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -88,7 +90,7 @@ def _read(path: str) -> dict[str, Any]:
         raise typer.BadParameter(f"{path} cannot be read: {exc}.") from exc
     except tomllib.TOMLDecodeError as exc:
         raise typer.BadParameter(f"{path} is not TOML: {exc}.") from exc
-    return {key.replace("_", "-"): value for key, value in _flat(values).items()}
+    return {renamed(f"--{key.replace('_', '-')}").removeprefix("--"): value for key, value in _flat(values).items()}
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:

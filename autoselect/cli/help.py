@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from autoselect.cases.option import ADVANCED, OUTPUT
+from autoselect.cli.renamed import Command
 
 _SHORT, _ALL = "autoselect.short_help", "autoselect.all_help"
 
 
-class ShortHelp(TyperCommand):
+class ShortHelp(Command):
     """A command whose ``--help`` leaves the advanced options to ``--help-all``."""
 
     def get_help_option(self, ctx: Any) -> Any:

@@ -18,7 +18,7 @@ from autoselect.cli.search import search
 from autoselect.errors import UsageError
 from autoselect.sources.wishes import parse_shapes
 
-_ALWAYS = ("model", "calibration", "eval", "metric", "trials")
+_ALWAYS = ("model", "calibration", "evaluation", "metric", "trials")
 """Keys that are set; all others are there as comments, with their defaults."""
 _LEFT_OUT = ("json", "debug")
 
@@ -79,7 +79,7 @@ def _entry(name: str, key: Key, seen: Mapping[str, Any]) -> list[str]:
     found = {
         "model": seen["model"],
         "calibration": "calibration.npz",
-        "eval": "labelled.npz",
+        "evaluation": "labelled.npz",
         "metric": seen["metric"],
         "output-name": seen["outputs"][0]["name"],
         **{name: seen[name] for name in ("signature", "shape") if seen.get(name)},

@@ -16,6 +16,7 @@ from autoselect.cli.help import ShortHelp
 from autoselect.cli.init import init
 from autoselect.cli.inspect import inspect
 from autoselect.cli.pick import pick
+from autoselect.cli.renamed import Command
 from autoselect.cli.report import report
 from autoselect.cli.resume import resume
 from autoselect.cli.search import search
@@ -29,7 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (demo, init, check, search, resume, show, pick, report, watch, build, evaluate, inspect, diagnose):
-    app.command(cls=ShortHelp if command in (search, check, diagnose) else None)(command)
+    app.command(cls=ShortHelp if command in (search, check, diagnose) else Command)(command)
 
 
 def _print_version(asked: bool) -> None:

@@ -43,7 +43,7 @@ def require_vela() -> None:
     if importlib.util.find_spec("ethosu") is None:
         raise UsageError(
             "This target compiles every candidate with Arm's Vela, which is not installed. "
-            "Install it: pip install 'autoselect[ethos-u]'; or leave compiling out: --no-compile."
+            "Install it: pip install 'autoselect[ethos-u]'; or leave compiling out: --no-compiling."
         )
 
 

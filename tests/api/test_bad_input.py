@@ -96,7 +96,7 @@ ROWS: dict[str, tuple[dict[str, Any], type[AutoselectError], int, str]] = {
     "missing calibration file": ({"calibration": "none.npz"}, DataError, 4, r"none\.npz"),
     "unknown function": ({"calibration": "pump:calibrate"}, UsageError, 2, r"'calibrate'.*nearest: calibration"),
     # samples to score on
-    "no evaluation": ({"evaluation": None}, UsageError, 2, r"needs samples to score on: pass --eval"),
+    "no evaluation": ({"evaluation": None}, UsageError, 2, r"needs samples to score on: pass --evaluation"),
     "empty evaluation": ({"evaluation": never}, DataError, 4, r"scoring data: expected at least one sample"),
     "NaN in evaluation": ({"evaluation": (with_nan(), Y)}, DataError, 4, r"finite numbers, got 6 NaN"),
     "no targets": ({"evaluation": X}, DataError, 4, r"expected targets.*label-free"),

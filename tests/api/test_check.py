@@ -34,7 +34,7 @@ def test_a_check_tells_size_cost_and_time_and_leaves_nothing(tmp_path: Path, mon
     ("changes", "error", "words"),
     [
         pytest.param({"calibration": None}, UsageError, "pass --calibration", id="no calibration"),
-        pytest.param({"evaluation": None}, UsageError, "pass --eval", id="no evaluation"),
+        pytest.param({"evaluation": None}, UsageError, "pass --evaluation", id="no evaluation"),
         pytest.param({"calibration": "none.npz"}, DataError, "none here", id="no calibration file"),
         pytest.param({"evaluation": Path("none.npz")}, DataError, "none here", id="no evaluation file"),
         pytest.param({"heldout": "none.npy"}, DataError, "none here", id="no held-out file"),

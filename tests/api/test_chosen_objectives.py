@@ -81,7 +81,7 @@ REFUSED = {
     "cycles without a compiler": ({"objectives": "accuracy,npu_cycles"}, "'integer-only' has no compiler"),
     "cycles without compiling": (
         {"objectives": "accuracy,npu_cycles", "target": "ethos-u55-128", "compiling": False},
-        "'ethos-u55-128' is compiled only without --no-compile",
+        "'ethos-u55-128' is compiled only without --no-compiling",
     ),
     "an unknown one": ({"objectives": ("accuracy", "seize")}, "no objective 'seize'.*'size'"),
     "no metric": ({"objectives": "size,penalty"}, "must be the metric"),

@@ -280,7 +280,7 @@ def test_what_was_done_to_the_reference_is_told(half: tuple[Path, Path]) -> None
 
 def test_the_command_tells_what_was_done_to_the_reference(half: tuple[Path, Path], tmp_path: Path) -> None:
     np.savez(tmp_path / "few.npz", x=FEW[0], y=FEW[1])
-    shared = ["evaluate", str(half[1]), "--eval", str(tmp_path / "few.npz"), "--reference", str(half[0])]
+    shared = ["evaluate", str(half[1]), "--evaluation", str(tmp_path / "few.npz"), "--reference", str(half[0])]
     for more in (["--metric", "agreement"], ["--full"]):
         done = CliRunner().invoke(app, [*shared, *more], prog_name="autoselect")
         assert done.exit_code == 0, done.output
@@ -315,7 +315,7 @@ def test_inspect_scores_as_evaluate_does(integer: Path, tmp_path: Path) -> None:
 
 def test_inspect_runs_no_model_unless_asked() -> None:
     assert autoselect.inspect(pump.MODEL_PATH)["score"] is None
-    with pytest.raises(UsageError, match="--eval"):
+    with pytest.raises(UsageError, match="--evaluation"):
         autoselect.inspect(pump.MODEL_PATH, metric="accuracy")
 
 

@@ -131,13 +131,13 @@ SCORED = {
     "crossing_bytes": 64,
     "warnings": [],
 }
-PICKED = {"id": "0a", "path": "out.tflite", "sha256": "ab" * 32, "heldout_low": float("nan")}
+PICKED = {"id": "0a", "path": "out.tflite", "card": "out.md", "sha256": "ab" * 32, "heldout_low": float("nan")}
 COMMANDS = [
     pytest.param(["search", "m.tflite"], None, id="search"),
     pytest.param(["demo"], None, id="demo"),
     pytest.param(["resume", "run"], None, id="resume"),
     pytest.param(["build", "r.json", "--model", "m", "-o", "out.tflite"], BUILT, id="build"),
-    pytest.param(["evaluate", "m.tflite", "--eval", "e.npz"], SCORED, id="evaluate"),
+    pytest.param(["evaluate", "m.tflite", "--evaluation", "e.npz"], SCORED, id="evaluate"),
     pytest.param(["pick", "run", "-o", "out.tflite"], PICKED, id="pick"),
 ]
 
@@ -294,7 +294,7 @@ SEARCH_DEFAULTS = {
     [
         pytest.param([], {}, id="defaults"),
         pytest.param(
-            ["--calibration", "c.npz", "--eval", "a.b:c", "--heldout", "h.npz", "--heldout-fraction", "0.2"],
+            ["--calibration", "c.npz", "--evaluation", "a.b:c", "--heldout", "h.npz", "--heldout-fraction", "0.2"],
             {"calibration": "c.npz", "evaluation": "a.b:c", "heldout": "h.npz", "heldout_fraction": 0.2},
             id="data",
         ),
@@ -323,7 +323,7 @@ SEARCH_DEFAULTS = {
             id="racing",
         ),
         pytest.param(
-            ["--fallback", "float", "--per-tensor", "--io", "int8", "--workers", "1"],
+            ["--fallback", "float", "--per-tensor", "--io-type", "int8", "--workers", "1"],
             {"fallback": "float", "per_channel": False, "io_type": "int8", "workers": 1},
             id="candidates",
         ),
@@ -350,11 +350,12 @@ def test_options_of_search(api: FakeApi, args: list[str], changed: dict[str, Any
 
 
 def test_options_of_the_other_commands(api: FakeApi) -> None:
-    invoke("resume", "run", "--trials", "200", "--workers", "1", "--eval", "e.npz")
+    invoke("resume", "run", "--trials", "200", "--workers", "1", "--evaluation", "e.npz")
     api.answer = BUILT
     invoke("build", "r.json", "--model", "m", "--calibration", "c.npz", "--output", "o", "--no-cache")
     api.answer = SCORED
-    invoke("evaluate", "m", "--eval", "e", "--metric", "agreement", "--reference", "f.tflite", "--ignore-label", "-1")
+    told = ["--evaluation", "e", "--metric", "agreement", "--reference", "f.tflite", "--ignore-label", "-1"]
+    invoke("evaluate", "m", *told)
     api.answer = PICKED
     invoke("pick", "run", "--name", "compact", "-o", "o.tflite")
     resume, build, evaluate, pick = (keywords for _, _, keywords in api.calls)
@@ -415,7 +416,7 @@ def test_fields_of_a_build_and_a_score(api: FakeApi) -> None:
     assert "1 float, 2 integer" in built
     assert "1 × no hybrid kernel for MUL" in built
     api.answer = SCORED
-    assert "0.9300 (95 % interval 0.9100 to" in invoke("evaluate", "m", "--eval", "e").stdout
+    assert "0.9300 (95 % interval 0.9100 to" in invoke("evaluate", "m", "--evaluation", "e").stdout
 
 
 @pytest.mark.parametrize(

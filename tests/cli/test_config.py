@@ -146,7 +146,7 @@ def test_the_file_of_init_is_a_search(written: str, called: dict[str, Any]) -> N
     assert (called["model"], called["metric"]) == (str(model_path()), "accuracy")
     kept = dict(called)
     called.clear()
-    invoke("search", str(model_path()), "--calibration", "calibration.npz", "--eval", "labelled.npz")
+    invoke("search", str(model_path()), "--calibration", "calibration.npz", "--evaluation", "labelled.npz")
     assert {**called, "command": None, "listener": None} == {**kept, "command": None, "listener": None}
 
 

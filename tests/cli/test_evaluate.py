@@ -32,7 +32,7 @@ def invoke(*args: str) -> Any:
 
 
 def test_the_report_fits_80_columns_and_names_its_files(folder: Path) -> None:
-    done = invoke(MODEL, "--eval", "labelled.npz", "--full", "--reference", MODEL, "--output", "report")
+    done = invoke(MODEL, "--evaluation", "labelled.npz", "--full", "--reference", MODEL, "--output", "report")
     assert (done.exit_code, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -46,7 +46,7 @@ def test_the_report_fits_80_columns_and_names_its_files(folder: Path) -> None:
 
 
 def test_json_and_the_hint_where_the_rest_is() -> None:
-    done = invoke(MODEL, "--eval", "labelled.npz", "--full", "--json")
+    done = invoke(MODEL, "--evaluation", "labelled.npz", "--full", "--json")
     told = json.loads(done.stdout)
     assert (done.exit_code, told["samples"], told["reference"]) == (0, 60, None)
     assert told["per_class"][0]["agreement"] is None
@@ -74,7 +74,7 @@ def one_failed(models: list[str], **_: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("flags", [[], ["--json"]], ids=["table", "json"])
 def test_a_failed_model_is_told_once_and_sets_the_exit_code(monkeypatch: pytest.MonkeyPatch, flags: list[str]) -> None:
     monkeypatch.setitem(vars(autoselect), "classification_report", one_failed)
-    done = invoke("good.tflite", "bad.tflite", "--eval", "labelled.npz", "--full", *flags)
+    done = invoke("good.tflite", "bad.tflite", "--evaluation", "labelled.npz", "--full", *flags)
     assert done.exit_code == 9
     assert done.stderr == "Warning: bad.tflite could not be run and is left out. It died of SIGSEGV.\n"
     assert ("good" in done.stdout, "Traceback" in done.output) == (True, False)
@@ -91,12 +91,12 @@ def test_a_failed_model_is_told_once_and_sets_the_exit_code(monkeypatch: pytest.
     ],
 )
 def test_wrong_options_exit_with_2(args: list[str], words: str) -> None:
-    done = invoke(*args, "--eval", "labelled.npz")
+    done = invoke(*args, "--evaluation", "labelled.npz")
     assert (done.exit_code, done.stdout) == (2, "")
     assert words in done.stderr
 
 
 def test_a_missing_model_is_named() -> None:
-    done = invoke(MODEL, "none.tflite", "--eval", "labelled.npz", "--full")
+    done = invoke(MODEL, "none.tflite", "--evaluation", "labelled.npz", "--full")
     assert (done.exit_code, done.stdout) == (3, "")
     assert "none.tflite" in done.stderr

@@ -151,7 +151,7 @@ def test_a_comparison_with_scores(folder: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(folder)
     (sample,) = zoo.random_samples(zoo.cnn().float_model, 1)
     np.savez("unlabelled.npz", **{f"x{i}": np.repeat(value, 8, axis=0) for i, value in enumerate(sample)})
-    options = ["--eval", "unlabelled.npz", "--metric", "sqnr_db", "--reference", "float.tflite"]
+    options = ["--evaluation", "unlabelled.npz", "--metric", "sqnr_db", "--reference", "float.tflite"]
     done = invoke("--compare", "drq.tflite", "fiq.tflite", *options, "--output", "out")
     assert done.exit_code == 0, done.output
     cells = {line[:16].strip(): line.split()[-2:] for line in done.stdout.splitlines()[:-2]}
@@ -213,8 +213,8 @@ def test_bad_files(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, wor
         pytest.param([], id="no model"),
         pytest.param(["float.tflite", "fiq.tflite"], id="several without --compare"),
         pytest.param(["float.tflite", "fiq.tflite", "--compare", "--ops"], id="a long table of several"),
-        pytest.param(["float.tflite", "--eval", "e.npz"], id="scores without --compare"),
-        pytest.param(["float.tflite", "--compare", "--metric", "mse"], id="a metric without --eval"),
+        pytest.param(["float.tflite", "--evaluation", "e.npz"], id="scores without --compare"),
+        pytest.param(["float.tflite", "--compare", "--metric", "mse"], id="a metric without --evaluation"),
     ],
 )
 def test_wrong_options_exit_with_2(folder: Path, monkeypatch: pytest.MonkeyPatch, args: list[str]) -> None:

@@ -82,7 +82,7 @@ def test_the_short_help_is_short(name: str) -> None:
     lines = kept(name, 100).read_text(encoding="utf-8").splitlines()
     assert len(lines) <= MOST_HELP_LINES
     options = [line.split()[1] for line in lines if line.startswith("│ --")]
-    assert options[:2] == ["--calibration", "--eval"]
+    assert options[:2] == ["--calibration", "--evaluation"]
     assert [line.strip("╭─ ╮") for line in lines if line.startswith("╭")] == [
         *("Arguments", "Data", "Goal", "Hardware", "Search", "Output"),
     ]

@@ -100,7 +100,7 @@ def _layers(rng: np.random.Generator, names: list[str]) -> pd.DataFrame:
 def _manifest(trials: int) -> dict[str, Any]:
     return {
         "created": "2030-01-02T03:04:05+00:00",
-        "command": "autoselect search model.tflite --eval '<b>.npz'",
+        "command": "autoselect search model.tflite --evaluation '<b>.npz'",
         "versions": {"autoselect": "0.1.0", "tensorflow": "2.21.0"},
         "hashes": {"model": "0" * 64},
         "counts": {"calibration": 100, "search": 1000, "heldout": 2000},

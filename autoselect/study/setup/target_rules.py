@@ -58,7 +58,7 @@ def check_objectives(settings: SearchSettings, target: Target) -> None:
     """
     if "npu_cycles" not in settings.objectives or (target.compiler is not None and settings.compiling):
         return
-    lack = "is compiled only without --no-compile" if target.compiler is not None else "has no compiler"
+    lack = "is compiled only without --no-compiling" if target.compiler is not None else "has no compiler"
     raise UsageError(
         f"Objective 'npu_cycles' comes from a compiler, and target {target.name!r} {lack}. "
         "Choose a target such as ethos-u55-128, or another objective."

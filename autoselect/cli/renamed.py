@@ -1,0 +1,44 @@
+"""Options that had another name once: the old one is still taken, and told of once."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from typer.core import TyperCommand
+
+from autoselect.cases.declared import declared
+from autoselect.cases.settings import SearchSettings
+from autoselect.cli.console import warn
+from autoselect.diagnosis.settings import DiagnosisSettings
+
+
+@functools.cache
+def _new_names() -> dict[str, str]:
+    """The names of today by those that were."""
+    options = [one for kind in (SearchSettings, DiagnosisSettings) for one in declared(kind).values()]
+    return {old: new for one in options for old, new in zip(one.old.split("/"), one.names.split("/"), strict=False)}
+
+
+@functools.cache
+def _told(old: str, new: str) -> None:
+    warn(f"{old} is called {new} now. The old name still works.")
+
+
+def renamed(argument: str) -> str:
+    """An argument of the command line with the option's name of today: ``--eval=x`` is ``--evaluation=x``."""
+    name, equals, value = argument.partition("=")
+    new = _new_names().get(name) if name.startswith("--") else None
+    if new is None:
+        return argument
+    _told(name, new)
+    return f"{new}{equals}{value}"
+
+
+class Command(TyperCommand):
+    """A command that takes old names of options too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; what follows a lone ``--`` is no option."""
+        end = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [*map(renamed, args[:end]), *args[end:]])
