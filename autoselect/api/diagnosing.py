@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
+from autoselect.api.progress import told_to
 from autoselect.api.source import calibration_of, describe, load_integer, load_source, read_recipe
 from autoselect.api.told import takes
 from autoselect.cases.events import StageStarted
-from autoselect.cases.logs import logged
 from autoselect.cases.shared_settings import checked_settings
 from autoselect.data.specs import load_object
 from autoselect.diagnosis import result
@@ -68,8 +68,11 @@ def diagnose(told: DiagnosisSettings) -> Diagnosis:
         shapes=loaded.shapes,
         integer=given.content,
     )
-    with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
-        outcome = run(request, Path(name), logged(settings.listener))
+    with (
+        tempfile.TemporaryDirectory(prefix="autoselect-") as name,
+        told_to(settings.listener, settings.progress) as listener,
+    ):
+        outcome = run(request, Path(name), listener)
     found = Diagnosis(
         layer_statistics=pd.DataFrame(result.wide_rows(outcome)),
         advice=advise(outcome.findings),

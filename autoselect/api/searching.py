@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from autoselect.api.progress import told_to
 from autoselect.api.source import (
     LIVE,
     LoadedInteger,
@@ -22,7 +23,6 @@ from autoselect.cases import prepare as preparation
 from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener, Warned, ignore
 from autoselect.cases.ingredients import Ingredients
-from autoselect.cases.logs import logged
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.cases.versions import versions
 from autoselect.data.bundled import lasting
@@ -53,8 +53,8 @@ def search(told: SearchSettings) -> Run:
         AutoselectError: If an ingredient does not fit; see ``autoselect.errors``.
     """
     asked, folder = _asked(told)
-    with _workers_of(asked.settings):
-        study_run.start(asked, folder, logged(told.listener))
+    with _workers_of(asked.settings), told_to(told.listener, told.progress) as listener:
+        study_run.start(asked, folder, listener)
     return _drawn(folder)
 
 
@@ -70,8 +70,11 @@ def check(told: SearchSettings) -> Outlook:
     """
     asked, folder = _asked(told)
     folder.refuse_taken()
-    with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
-        return outlook(asked, RunFolder(Path(name) / "run"), logged(told.listener))
+    with (
+        tempfile.TemporaryDirectory(prefix="autoselect-") as name,
+        told_to(told.listener, told.progress) as listener,
+    ):
+        return outlook(asked, RunFolder(Path(name) / "run"), listener)
 
 
 @with_live
@@ -84,6 +87,7 @@ def resume(
     scheduler: Any = None,
     insecure: bool = False,
     listener: Listener = ignore,
+    progress: bool | None = None,
     **live: Any,
 ) -> Run:
     """Continue a run that was stopped, or give a finished one more trials.
@@ -121,8 +125,8 @@ def resume(
     )
     given_integer = load_integer(settings.integer, signature=settings.signature, per_channel=settings.per_channel)
     request = _request(loaded, given_integer, settings, metric=metric or settings.metric, sources=known)
-    with _workers_of(settings):
-        study_run.resume(request, folder, logged(listener))
+    with _workers_of(settings), told_to(listener, progress) as told:
+        study_run.resume(request, folder, told)
     return _drawn(folder)
 
 
@@ -134,6 +138,7 @@ def demo(
     workers: int | None = None,
     command: str | None = None,
     listener: Listener = ignore,
+    progress: bool | None = None,
 ) -> Run:
     """Search the embedded case: a small pump monitor whose inputs are raw physical units."""
     from autoselect.embedded import model_path
@@ -150,6 +155,7 @@ def demo(
         workers=workers,
         command=command,
         listener=listener,
+        progress=progress,
     )
 
 

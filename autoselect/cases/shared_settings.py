@@ -126,7 +126,13 @@ class SharedSettings(BaseModel):
         _work("Do not use the cache of calibrations and float outputs.", names="--no-cache", turns_off=True),
     ] = True
     command: Annotated[Given[str | None], _work("Command line to record.", only="python")] = None
-    listener: Annotated[Given[Listener], _work("Called with each event.", only="python")] = ignore
+    listener: Annotated[
+        Given[Listener], _work("Called with each event.", "See :mod:`autoselect.events`.", only="python")
+    ] = ignore
+    progress: Annotated[
+        Given[bool | None],
+        _work("Show bars, by tqdm.", "By default in notebooks. ``logging`` has all events.", only="python"),
+    ] = None
 
     @property
     def processes(self) -> int:

@@ -166,7 +166,7 @@ def test_resume_takes_what_is_declared_for_it() -> None:
     changeable = {name for name, option in declared().items() if option.live or option.resume}
     for parameters in (command("resume"), inspect.signature(autoselect.resume).parameters):
         assert changeable <= set(parameters)
-        assert set(parameters) & set(declared()) <= changeable | {"cache", "listener"}
+        assert set(parameters) & set(declared()) <= changeable | {"cache", "listener", "progress"}
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
