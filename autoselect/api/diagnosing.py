@@ -41,6 +41,20 @@ def diagnose(told: DiagnosisSettings) -> Diagnosis:
 
     Raises:
         AutoselectError: If an ingredient does not fit, or a metric fails; see ``autoselect.errors``.
+
+    Examples:
+        >>> import autoselect
+        >>> from autoselect import embedded
+        >>> found = autoselect.diagnose(
+        ...     embedded.model_path(),
+        ...     calibration="autoselect.embedded:calibration",
+        ...     debug_samples=10,
+        ...     output="pump-diagnosis",
+        ...     figures=False,
+        ... )
+        >>> found
+        Diagnosis('...pump_monitor.tflite', 22 nodes, ... of advice)
+        >>> worst = found.layer_statistics.nlargest(1, "rmse/scale")
     """
     settings = checked_settings(DiagnosisSettings, dict(told))
     chosen = _recipe(settings)

@@ -16,6 +16,7 @@ from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs, score_jobs, scoring_samples, versions
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import FLOAT, CaseFiles
+from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Direction, drop_from
 from autoselect.errors import MetricError, ModelError, PreparationError, TrialError, UsageError
 from autoselect.isolation.door import Workers
@@ -38,7 +39,7 @@ _PART = "heldout"
 def evaluate(
     model: ModelFile,
     *,
-    evaluation: object,
+    evaluation: Samples,
     metric: str | Callable[..., float] = "accuracy",
     direction: Direction | None = None,
     output_name: str | None = None,
@@ -54,6 +55,13 @@ def evaluate(
 
     Returns:
         The score with its interval, the size and the fragmentation.
+
+    Examples:
+        >>> import autoselect
+        >>> from autoselect import embedded
+        >>> found = autoselect.evaluate(embedded.model_path(), evaluation="autoselect.embedded:search_samples")
+        >>> found.metric, found.samples, found.low < found.score < found.high
+        ('accuracy', 1000, True)
     """
     (found,) = score_models(
         [model],
@@ -70,7 +78,7 @@ def evaluate(
 def score_models(
     models: Sequence[ModelFile],
     *,
-    evaluation: object,
+    evaluation: Samples,
     metric: str | Callable[..., float],
     direction: Direction | None = None,
     output_name: str | None = None,
@@ -129,7 +137,7 @@ def _preparing(subject: str) -> Iterator[None]:
 def classification_report(
     models: ModelFile | Iterable[ModelFile],
     *,
-    evaluation: object,
+    evaluation: Samples,
     reference: ModelFile | None = None,
     output_name: str | None = None,
     output: str | Path | None = None,
@@ -154,6 +162,15 @@ def classification_report(
         MetricError: If a model's output is not one score per class, or the models differ in their classes.
         DataError: If there are no labels, or one is out of range.
         PreparationError: If the float model, or every model, cannot be run.
+
+    Examples:
+        >>> import autoselect
+        >>> from autoselect import embedded
+        >>> report = autoselect.classification_report(
+        ...     embedded.model_path(), evaluation="autoselect.embedded:search_samples"
+        ... )
+        >>> report.samples, report.classes
+        (1000, 8)
     """
     chosen = [models] if isinstance(models, (str, Path, bytes)) else list(models)
     if not chosen:

@@ -16,6 +16,7 @@ from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import CaseFiles
+from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Direction
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
@@ -38,7 +39,7 @@ def build(
     recipe: str | Path | Recipe,
     *,
     model: Source,
-    calibration: object = None,
+    calibration: Samples | None = None,
     signature: str | None = None,
     shapes: Shapes | None = None,
     integer: str | Path | bytes | None = None,
@@ -54,19 +55,31 @@ def build(
 
     Returns:
         The file, and what became of each node.
+
+    Examples:
+        >>> import autoselect
+        >>> from autoselect import embedded
+        >>> built = autoselect.build(
+        ...     autoselect.Recipe(denylisted_ops={"SOFTMAX"}),
+        ...     model=embedded.model_path(),
+        ...     calibration="autoselect.embedded:calibration",
+        ...     output="softmax_in_float.tflite",
+        ... )
+        >>> sorted(set(built.kinds.values()))
+        ['float', 'integer']
     """
     chosen = recipe if isinstance(recipe, Recipe) else read_recipe(Path(recipe))
     loaded = load_source(model, signature=signature, shapes=shapes, calibration=calibration)
     given = load_integer(integer, signature=signature, per_channel=chosen.per_channel, repairs=chosen.repairs)
     chosen = replace(chosen, per_channel=given.per_channel)
-    calibration = calibration_of(loaded, calibration)
+    samples = calibration_of(loaded, calibration)
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         files = CaseFiles(root=Path(name))
         with open_pool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
             root = cache_directory() if cache else None
             started = calibrate.start_calibration(
                 loaded.model,
-                calibration,
+                samples,
                 files,
                 pool,
                 root,
@@ -124,6 +137,13 @@ def pick(
     Raises:
         RunFolderError: If the folder holds no run, or its front no such member.
         UsageError: If one of the files exists already.
+
+    Examples:
+        From the run of :func:`search`:
+
+        >>> import autoselect
+        >>> autoselect.pick("pump-run", output="pump_int8.tflite")
+        Picked(path='pump_int8.tflite', card='pump_int8.md', id='...')
     """
     run = load_run(directory)
     source = run.model_path(name)
@@ -159,7 +179,7 @@ def inspect(
     model: str | Path | bytes,
     *,
     compare: Iterable[str | Path | bytes] = (),
-    evaluation: object = None,
+    evaluation: Samples | None = None,
     metric: str | Callable[..., float] | None = None,
     direction: Direction | None = None,
     reference: str | Path | bytes | None = None,
@@ -186,6 +206,13 @@ def inspect(
         ModelError: If a file is missing or no whole TFLite file.
         UsageError: If a metric or reference comes without scoring data.
         PreparationError: If a model cannot be scored.
+
+    Examples:
+        >>> import autoselect
+        >>> from autoselect import embedded
+        >>> found = autoselect.inspect(embedded.model_path())
+        >>> found.ops_by_kind
+        {'float': 22}
     """
     models = (model, *compare)
     if evaluation is None and not (metric is direction is reference is None):

@@ -24,6 +24,13 @@ def write_report(directory: str | Path, *, output: str | Path | None = None) -> 
     Raises:
         RunFolderError: If the folder holds no run or is damaged, or if another process is working in it.
         StorageError: If the page cannot be written.
+
+    Examples:
+        Of the run of :func:`search`:
+
+        >>> import autoselect
+        >>> autoselect.write_report("pump-run", output="pump.html").name
+        'pump.html'
     """
     from autoselect.report.page.page import write_page
     from autoselect.study.finishing.recovery import recover

@@ -51,6 +51,26 @@ def search(told: SearchSettings) -> Run:
 
     Raises:
         AutoselectError: If an ingredient does not fit; see ``autoselect.errors``.
+
+    Examples:
+        A short search on the embedded case:
+
+        >>> import autoselect
+        >>> from autoselect import embedded
+        >>> run = autoselect.search(
+        ...     embedded.model_path(),
+        ...     calibration="autoselect.embedded:calibration",
+        ...     evaluation="autoselect.embedded:search_samples",
+        ...     heldout="autoselect.embedded:heldout_samples",
+        ...     trials=6,
+        ...     repairs=False,
+        ...     max_size="100kB",
+        ...     output="pump-run",
+        ... )
+        >>> run.status
+        'complete'
+        >>> run.model_path("recommended").suffix
+        '.tflite'
     """
     asked, folder = _asked(told)
     with _workers_of(asked.settings), told_to(told.listener, told.progress) as listener:
@@ -67,6 +87,17 @@ def check(told: SearchSettings) -> Outlook:
 
     Raises:
         AutoselectError: What :func:`search` would raise before its first trial.
+
+    Examples:
+        >>> import autoselect
+        >>> from autoselect import embedded
+        >>> found = autoselect.check(
+        ...     embedded.model_path(),
+        ...     calibration="autoselect.embedded:calibration",
+        ...     evaluation="autoselect.embedded:search_samples",
+        ... )
+        >>> found.nodes, found.trials, found.refused
+        (22, 100, '')
     """
     asked, folder = _asked(told)
     folder.refuse_taken()
@@ -100,6 +131,14 @@ def resume(
 
     Raises:
         RunFolderError: If the folder holds no run, or one made of other ingredients.
+
+    Examples:
+        More trials for the run of :func:`search`:
+
+        >>> import autoselect
+        >>> run = autoselect.resume("pump-run", trials=8)
+        >>> len(run.trials)
+        8
     """
     folder = RunFolder(Path(directory))
     manifest = folder.read_manifest()
@@ -140,7 +179,13 @@ def demo(
     listener: Listener = ignore,
     progress: bool | None = None,
 ) -> Run:
-    """Search the embedded case: a small pump monitor whose inputs are raw physical units."""
+    """Search the embedded case: a small pump monitor whose inputs are raw physical units.
+
+    Examples:
+        >>> import autoselect
+        >>> autoselect.demo(trials=4, output="demo-run")
+        Run('demo-run', complete, 4 trials, front of ...)
+    """
     from autoselect.embedded import model_path
 
     return search(

@@ -28,6 +28,15 @@ def keep_workers(workers: int | None = None) -> Iterator[None]:
     Args:
         workers: Count of processes, by default as many as the machine has room for; calls inside use these, whatever
             count of workers they ask for.
+
+    Examples:
+        >>> import autoselect
+        >>> from autoselect import embedded
+        >>> with autoselect.keep_workers(1):
+        ...     float_ops = autoselect.inspect(embedded.model_path()).ops_by_kind["float"]
+        ...     integer_ops = autoselect.inspect(embedded.model_path()).ops_by_kind.get("integer", 0)
+        >>> float_ops, integer_ops
+        (22, 0)
     """
     with tempfile.TemporaryDirectory(prefix="autoselect-") as folder:
         log = Path(folder) / "worker.log"

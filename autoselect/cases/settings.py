@@ -15,6 +15,7 @@ from pydantic import Field
 
 from autoselect.cases.option import GOAL, HARDWARE, OUTPUT, SEARCH, Bytes, Option
 from autoselect.cases.shared_settings import Given, SharedSettings, checked_as, checked_settings, data
+from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Constraints, Direction
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of
 from autoselect.domain.recipe import IoType, Recipe
@@ -44,7 +45,7 @@ class SearchSettings(SharedSettings):
     """One search; the fields with an :class:`Option` are what users may set, in the order in which they read them."""
 
     evaluation: Annotated[
-        Given[object],
+        Given[Samples | None],
         data(
             "Required: samples to score on, an .npz file with the targets as y or package.module:function.",
             "The file has the inputs by name, or as ``x``. The function yields pairs of inputs and target. ``(x, y)`` "
@@ -103,7 +104,7 @@ class SearchSettings(SharedSettings):
     )
     latency_threads: Annotated[int, Field(ge=1, le=64), Option("Threads for measuring latency.")] = 1
     heldout: Annotated[
-        Given[object],
+        Given[Samples | None],
         data("Samples for the final check; by default a share of {evaluation}.", example="heldout.npz", live=True),
     ] = None
     heldout_fraction: Annotated[

@@ -14,12 +14,13 @@ from pydantic import (
     ConfigDict,
     Field,
     GetPydanticSchema,
-    SkipValidation,
     ValidationError,
 )
+from pydantic_core.core_schema import any_schema
 
 from autoselect.cases.events import Listener, ignore
 from autoselect.cases.option import DATA, SEARCH, Option
+from autoselect.data.kinds import Samples
 from autoselect.errors import RecipeError, UsageError
 from autoselect.isolation.machine import default_workers
 from autoselect.sources.wishes import Shapes
@@ -30,7 +31,7 @@ _work = partial(Option, last=True)
 
 _T = TypeVar("_T")
 
-Given = Annotated[_T, SkipValidation(), Field(exclude=True)]
+Given = Annotated[_T, GetPydanticSchema(lambda *_: any_schema()), Field(exclude=True)]
 """What is taken as it is and not kept in the manifest, which holds plain values: data, files, who listens."""
 
 
@@ -68,7 +69,7 @@ class SharedSettings(BaseModel):
         ),
     ] = Field(default=None, kw_only=False)
     calibration: Annotated[
-        Given[object],
+        Given[Samples | None],
         data(
             "Required: representative samples, an .npz or .npy file or package.module:function.",
             "Arrays work, too, and what ``TFLiteConverter.representative_dataset`` takes. A converter may have one.",

@@ -193,6 +193,14 @@ def read_layer_statistics(path: str | Path) -> pd.DataFrame:
 
     Raises:
         DataError: If there is no such file, or it is no table of layer statistics.
+
+    Examples:
+        What :func:`autoselect.diagnose` wrote:
+
+        >>> import autoselect
+        >>> table = autoselect.read_layer_statistics("pump-diagnosis")
+        >>> len(table)
+        22
     """
     file = Path(path) / _TABLE if Path(path).is_dir() else Path(path)
     try:

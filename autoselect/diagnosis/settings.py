@@ -11,6 +11,7 @@ from pydantic import Field
 
 from autoselect.cases.option import GOAL, HARDWARE, OUTPUT, SEARCH, Option
 from autoselect.cases.shared_settings import Given, SharedSettings, data
+from autoselect.data.kinds import Samples
 from autoselect.domain.recipe import Recipe
 
 Metrics = Mapping[str, str | Callable[..., float]] | Iterable[str]
@@ -28,7 +29,7 @@ class DiagnosisSettings(SharedSettings):
     """One diagnosis, as :class:`~autoselect.cases.settings.SearchSettings` is one search."""
 
     debug_data: Annotated[
-        Given[object],
+        Given[Samples | None],
         data("Samples to measure on, in the form of {calibration}; by default the calibration samples.", kind=str),
     ] = None
     debug_samples: Annotated[

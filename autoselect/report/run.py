@@ -89,6 +89,13 @@ def load_run(directory: str | Path) -> Run:
 
     Raises:
         RunFolderError: If the folder holds no run, or one that was stopped before it wrote its tables.
+
+    Examples:
+        The run of :func:`autoselect.search`:
+
+        >>> import autoselect
+        >>> run = autoselect.load_run("pump-run")
+        >>> smallest = run.front.sort_values("size_bytes").iloc[0]
     """
     found = tables.load_run(directory)
     return Run(**{field.name: getattr(found, field.name) for field in fields(tables.Run)})

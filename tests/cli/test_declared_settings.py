@@ -189,6 +189,9 @@ autoselect.search("m.tflite", trails=3)
 autoselect.search("m.tflite", sampler="tpi")
 autoselect.diagnose("m.tflite", ablate=5, layer_debug_metrics={"mine": max}).layer_statistics
 autoselect.diagnose("m.tflite", trials=3)
+autoselect.search("m.tflite", calibration=5)
+autoselect.search("m.tflite", calibration=lambda: [[1.0]], evaluation=([1.0], [0]), max_size="48kB", progress=False)
+autoselect.evaluate("m.tflite", evaluation="e.npz").samples.bit_length()
 """
 
 
@@ -204,7 +207,7 @@ def test_type_checkers_know_the_arguments(tmp_path: Path) -> None:
             str(tmp_path / "calls.py"),
         ]
     )
-    assert re.findall(r"calls.py:(\d+): error: ", told) == ["3", "4", "5", "7"], told
+    assert re.findall(r"calls.py:(\d+): error: ", told) == ["3", "4", "5", "7", "8"], told
 
 
 DECLARING = {Path(str(module.__file__)) for module in (settings, shared_settings, diagnosis_settings)}
