@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autoselect.domain.objectives import Direction
+from autoselect.domain.objectives import Constraints, Direction, drop_from
 from autoselect.domain.result import Result
+from autoselect.domain.sizes import parse_size
+from autoselect.errors import UsageError
 
 Rows = list[dict[str, Any]]
 """A table: ``pandas.DataFrame`` takes it as it is."""
@@ -51,6 +53,37 @@ class Score(Result):
     crossing_bytes: int
     float_macs_share: float
     warnings: list[str]
+
+    def unmet(
+        self, *, max_drop: float | None = None, min_score: float | None = None, max_size: float | str | None = None
+    ) -> tuple[str, ...]:
+        """The limits that the model misses, as sentences.
+
+        Args:
+            max_drop: Largest drop against the reference.
+            min_score: What it must score; at most, where the metric is minimized.
+            max_size: Largest file: bytes, or a text such as ``48kB``.
+
+        Raises:
+            UsageError: If there is a limit to the drop but no drop.
+        """
+        if max_drop is not None and self.drop is None:
+            raise UsageError(
+                "max_drop: there is no drop. Pass the float model as reference (--reference), or, for a metric that "
+                f"compares with it itself, limit the score ({self.metric}) by min_score (--min-score)."
+            )
+        size = parse_size(max_size) if isinstance(max_size, str) else max_size
+        limits = Constraints(max_drop=max_drop, max_size_bytes=size)
+        passed = limits.violations(drop=self.drop or 0.0, size_bytes=self.size_bytes, penalty=self.penalty)
+        found = []
+        if passed["max_drop"] > 0:
+            found.append(f"The drop in {self.metric} is {self.drop:.4g}, and at most {max_drop:.4g} is allowed.")
+        if min_score is not None and drop_from(min_score, self.score, self.direction) > 0:
+            bound = "at least" if self.direction == "maximize" else "at most"
+            found.append(f"The {self.metric} is {self.score:.4g}, and {bound} {min_score:.4g} is asked for.")
+        if passed["max_size"] > 0:
+            found.append(f"The file has {self.size_bytes} bytes, and at most {size:.0f} are allowed.")
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from autoselect.cases.declared import declared
 from autoselect.cli.console import out, reported, warn, watching
-from autoselect.cli.options import AsJson, Debug, OutputName, option_of
+from autoselect.cli.options import AsJson, Debug, OutputName, option_of, parameter_of, with_settings
 from autoselect.domain.objectives import Direction
-from autoselect.errors import PreparationError
+from autoselect.errors import EXIT_NOTHING_FEASIBLE, PreparationError
 
 _REPORT = "Report on classifiers"
+_LIMITS = "Limits: the exit code is 10 where one is missed"
 
 
+def _limit(name: str) -> inspect.Parameter:
+    return parameter_of(declared()[name], option_of(name, rich_help_panel=_LIMITS), None)
+
+
+@with_settings([_limit(name) for name in ("max_drop", "min_score", "max_size")])
 def evaluate(
     *,
+    settings: Mapping[str, Any],
     models: Annotated[
         list[str],
         typer.Argument(metavar="MODEL", help="A .tflite file, quantized or not, or a Keras one; several with --full."),
@@ -48,12 +57,16 @@ def evaluate(
 ) -> None:
     """Score one model file: metric with its interval, size and fragmentation; --full reports on classifiers."""
     if full:
+        if any(limit is not None for limit in settings.values()):
+            raise typer.BadParameter("--full has no limits; leave it out", param_hint="--full")
         if metric != "accuracy" or direction is not None or ignore_label is not None:
             raise typer.BadParameter("--full has figures of its own; leave out --metric", param_hint="--full")
         _report(models, evaluation, reference, output_name, output, as_json=as_json, debug=debug)
         return
     if len(models) > 1 or output is not None:
         raise typer.BadParameter("several models, and --output, need --full", param_hint="MODEL")
+    if settings["max_drop"] is not None and reference is None:
+        raise typer.BadParameter("the drop is against the float model; pass --reference", param_hint="--max-drop")
     with reported(debug=debug):
         from autoselect import evaluate as run_evaluate
         from autoselect.cli.results import print_fields, print_json
@@ -74,14 +87,21 @@ def evaluate(
             print_fields(_fields(found))
         for message in found["warnings"]:
             warn(message)
+        if any(limit is not None for limit in settings.values()) and (missed := found.unmet(**settings)):
+            for sentence in missed:
+                warn(sentence)
+            raise typer.Exit(EXIT_NOTHING_FEASIBLE)
 
 
 def _fields(found: Mapping[str, Any]) -> dict[str, str]:
     from autoselect.report.tables.frames import format_score, format_size
 
     low, high = (format_score(found.get(end), scale=found["score"]) for end in ("low", "high"))
+    lost = found.get("drop")
+    drop = {} if lost is None else {"drop against float": format_score(lost, scale=found["score"])}
     return {
         str(found["metric"]): f"{format_score(found['score'])} (95 % interval {low} to {high})",
+        **drop,
         "samples": str(found["samples"]),
         "size": format_size(found["size_bytes"]),
         "penalty": format_score(found["penalty"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -100,3 +101,31 @@ def test_a_missing_model_is_named() -> None:
     done = invoke(MODEL, "none.tflite", "--evaluation", "labelled.npz", "--full")
     assert (done.exit_code, done.stdout) == (3, "")
     assert "none.tflite" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        pytest.param(["--reference", MODEL, "--max-drop", "0"], 0, "", id="met"),
+        pytest.param(["--reference", MODEL, "--max-drop", "-0.1"], 10, "The drop in accuracy is 0, and", id="drop"),
+        pytest.param(["--min-score", "1.5"], 10, "and at least 1.5 is asked for.", id="score"),
+        pytest.param(["--max-size", "1kB"], 10, "The file has 102604 bytes, and at most 1000 are", id="size"),
+        pytest.param(["--max-drop", "0.1"], 2, "pass --reference", id="no reference"),
+        pytest.param(["--full", "--max-size", "1kB"], 2, "--full has no limits", id="full"),
+        pytest.param(
+            ["--metric", "agreement", "--reference", MODEL, "--max-drop", "0.1"], 2, "--min-score", id="no drop"
+        ),
+        pytest.param(["--metric", "agreement", "--reference", MODEL, "--min-score", "1"], 0, "", id="agreement"),
+    ],
+)
+def test_a_missed_limit_is_exit_code_10(folder: Path, options: list[str], code: int, told: str) -> None:
+    done = invoke(MODEL, "--evaluation", "labelled.npz", *options)
+    assert done.exit_code == code, done.output
+    assert told in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_limits_where_less_is_better() -> None:
+    found = autoselect.evaluate(MODEL, evaluation="labelled.npz")
+    error = dataclasses.replace(found, metric="mse", direction="minimize", score=0.5, drop=0.2)
+    assert error.unmet(max_drop=0.2, min_score=0.5, max_size="1MB") == ()
+    assert error.unmet(min_score=0.4) == ("The mse is 0.5, and at most 0.4 is asked for.",)
