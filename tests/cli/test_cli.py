@@ -262,6 +262,8 @@ SEARCH_DEFAULTS = {
     "trials": 100,
     "seed": 0,
     "output": None,
+    "scheduler": None,
+    "insecure": False,
     "trial_timeout": 900.0,
     "debug_samples": 50,
     "sampler": "surrogate",
