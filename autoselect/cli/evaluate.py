@@ -66,7 +66,9 @@ def evaluate(
     if len(models) > 1 or output is not None:
         raise typer.BadParameter("several models, and --output, need --full", param_hint="MODEL")
     if settings["max_drop"] is not None and reference is None:
-        raise typer.BadParameter("the drop is against the float model; pass --reference", param_hint="--max-drop")
+        raise typer.BadParameter(
+            "the drop is against the float model; pass --reference", param_hint=declared()["max_drop"].names
+        )
     with reported(debug=debug):
         from autoselect import evaluate as run_evaluate
         from autoselect.cli.results import print_fields, print_json
