@@ -310,7 +310,7 @@ def test_inspect_scores_as_evaluate_does(integer: Path, tmp_path: Path) -> None:
         "warnings": [],
     }
     assert {path.name for path in tmp_path.iterdir()} == {"inspect.json", "islands.png", "islands.svg"}
-    assert json.loads((tmp_path / "inspect.json").read_text()) == json.loads(json.dumps(found))
+    assert json.loads((tmp_path / "inspect.json").read_text()) == json.loads(json.dumps(found.as_dict()))
 
 
 def test_inspect_runs_no_model_unless_asked() -> None:
