@@ -90,7 +90,7 @@ def opened(chosen: BenchmarkCase, pool: WorkerPool, root: Path, evaluation: str 
     """Prepare a case as a search does, with the samples that it scores on or others."""
     sources = chosen.sources if evaluation is None else {**chosen.sources, "evaluation": evaluation}
     metric = make_metric(chosen.metric)
-    settings = make_settings(metric=chosen.metric, **chosen.options)
+    settings = make_settings(metric=chosen.metric, allow_overlap=evaluation is not None, **chosen.options)
     ingredients = Ingredients(model=chosen.model or Path(), metric=metric, evaluator=None, **sources)
     case = prepare_case(
         ingredients, settings, root=root, pool=pool, quantizer=pool, cache_root=cache_directory(), listener=ignore
