@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 
 from ai_edge_litert import schema_py_generated as schema
 
@@ -84,21 +85,38 @@ def _sizes(tensor: fb.Tensor) -> tuple[int | None, ...]:
 
 
 def _refuse_damaged(model: fb.Model, size: int) -> None:
-    """Every index must lead somewhere: native code follows it without looking."""
+    """Every subgraph that is run must be there and not run itself, and every value be written before it is read.
+
+    Native code follows both without looking.
+    """
     known = range(len(model.subgraphs))
     reached = [int(signature.subgraphIndex or 0) for signature in model.signatureDefs or []]
-    is_whole = True
-    for graph in model.subgraphs:
-        ops = graph.operators or []
-        reached += [index for op in ops for index in signatures.reached_subgraphs(op)]
-        rows = [graph.inputs, graph.outputs, *(row for op in ops for row in (op.inputs, op.outputs))]
-        places = [i for row in rows for i in fb.indices(row)]
-        is_whole = is_whole and all(-1 <= place < len(graph.tensors or []) for place in places)
-    if not is_whole or not all(index in known for index in reached):
-        raise ModelError(
-            f"The TFLite file is damaged ({size} bytes read): it points at tensors or subgraphs that it does not hold. "
-            "Copy or convert it again."
-        )
+    runs = {
+        place: {index for op in graph.operators or [] for index in signatures.reached_subgraphs(op)}
+        for place, graph in enumerate(model.subgraphs)
+    }
+    if not all(index in known for index in [*reached, *(index for found in runs.values() for index in found)]):
+        raise ModelError(_told(size, "it runs subgraphs that it does not hold"))
+    try:
+        tuple(TopologicalSorter(runs).static_order())
+    except CycleError:
+        raise ModelError(_told(size, "a subgraph of it runs itself")) from None
+    if not all(_is_in_order(graph) for graph in model.subgraphs):
+        raise ModelError(_told(size, "an op reads what only a later one writes"))
+
+
+def _told(size: int, what: str) -> str:
+    return f"The TFLite file is damaged ({size} bytes read): {what}. Copy or convert it again."
+
+
+def _is_in_order(graph: fb.SubGraph) -> bool:
+    ops = graph.operators or []
+    unwritten = {i for op in ops for i in fb.indices(op.outputs)}
+    for op in ops:
+        if not unwritten.isdisjoint(fb.indices(op.inputs)):
+            return False
+        unwritten -= set(fb.indices(op.outputs))
+    return True
 
 
 def _refuse_quantized(model: fb.Model) -> None:

@@ -261,7 +261,7 @@ def no_ops() -> bytes:
         pytest.param(free_width, "free sizes beside its batch: ", id="a free width"),
         pytest.param(no_ops, "no ops", id="no ops"),
         pytest.param(no_inputs, "has no inputs", id="no inputs"),
-        pytest.param(lost_tensor, r"damaged \(\d+ bytes read\): it points at tensors", id="a tensor that is not there"),
+        pytest.param(lost_tensor, r"damaged or cut off .* a tensor that is not there", id="a tensor that is not there"),
         pytest.param(lambda: b"GIF89a" + bytes(40), "Expected a TFLite file", id="no TFLite file"),
     ],
 )
