@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.errors import ModelError
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
+
+_MOST_PADDING = 16
+"""Places that blocks may have for each element of a tensor; they reach over its edges."""
 
 
 def densify(model: fb.Model) -> int:
@@ -78,6 +82,8 @@ def _coordinates(tensor: fb.Tensor) -> tuple[np.ndarray, ...]:
     for level in (sparsity.dimMetadata[place] for place in range(len(order))):
         if level.format == schema.DimensionType.SPARSE_CSR:
             repeats, inner = _kept(level, count)
+        elif count * level.denseSize > _MOST_PADDING * max(math.prod(shape), 1):
+            raise ValueError(f"a dense level of {level.denseSize} for the shape {shape}")
         else:
             repeats, inner = level.denseSize, np.tile(np.arange(level.denseSize), count)
         walked = [np.repeat(outer, repeats) for outer in walked] + [inner]

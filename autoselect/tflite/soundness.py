@@ -121,7 +121,7 @@ def check_indices(graph: SubGraph) -> None:
     rows: Iterable[Indices | None] = [graph.inputs, graph.outputs]
     rows = [*rows, *(row for op in graph.operators or [] for row in (op.inputs, op.outputs, op.intermediates))]
     for row in rows:
-        if row is not None and len(row) and not (-1 <= int(np.min(row)) and int(np.max(row)) < count):
+        if row is not None and len(row) and not (int(np.min(row)) >= -1 and int(np.max(row)) < count):
             raise IndexError("an op, input or output names a tensor that is not there")
 
 

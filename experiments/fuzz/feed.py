@@ -100,7 +100,11 @@ def main() -> None:
             for name, step in steps(mutant, fed, jail / "out").items():
                 found[name] = outcome(step)
             row = {"number": number, "kind": kind, "seconds": time.perf_counter() - begun, "found": found}
-            print(json.dumps({**row, "parent_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}), file=told, flush=True)
+            print(
+                json.dumps({**row, "parent_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}),
+                file=told,
+                flush=True,
+            )
     with (jail / "told.jsonl").open("a", encoding="utf-8") as told:
         print(json.dumps({"peak_bytes": peak_bytes()}), file=told)
 

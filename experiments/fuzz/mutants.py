@@ -17,7 +17,14 @@ Rng = np.random.Generator
 
 EXTREMES = (0, 1, 2, 0x7F, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFF0)
 WORDS = (-(2**31), -2, -1, 0, 1, 2**15, 2**24, 2**31 - 1)
-NAMES = (b"../../../escaped", b"/tmp/escaped", b"<script>alert(1)</script>", b"[bold]x[/]", b"\x1b[2J\x00\r\n", b"\xff\xfe")
+NAMES = (
+    b"../../../escaped",
+    b"/tmp/escaped",
+    b"<script>alert(1)</script>",
+    b"[bold]x[/]",
+    b"\x1b[2J\x00\r\n",
+    b"\xff\xfe",
+)
 
 
 def structure(content: bytes) -> np.ndarray:
@@ -98,7 +105,9 @@ def buffers(model: Any, rng: Rng) -> None:
     buffer = model.buffers[tensor.buffer]
     way = int(rng.integers(4))
     if way == 0:
-        tensor.buffer = int(rng.choice([len(model.buffers), 2**31 - 1, 2**32 - 1, int(rng.integers(len(model.buffers)))]))
+        tensor.buffer = int(
+            rng.choice([len(model.buffers), 2**31 - 1, 2**32 - 1, int(rng.integers(len(model.buffers)))])
+        )
     elif way == 1:
         buffer.data = np.zeros(int(rng.choice([0, 1, 3, 5, 1000])), dtype=np.uint8)
     elif way == 2 and buffer.data is not None:
@@ -147,7 +156,9 @@ def quantization(model: Any, rng: Rng) -> None:
     count = int(rng.choice([1, 2, 1000]))
     tensor.quantization = schema.QuantizationParametersT()
     tensor.quantization.scale = rng.choice([0.0, -1.0, 1e-38, 0.1, np.nan, np.inf], size=count).astype(np.float32)
-    tensor.quantization.zeroPoint = rng.choice([0, 2**62, -(2**62)], size=int(rng.choice([0, 1, count]))).astype(np.int64)
+    tensor.quantization.zeroPoint = rng.choice([0, 2**62, -(2**62)], size=int(rng.choice([0, 1, count]))).astype(
+        np.int64
+    )
     tensor.quantization.quantizedDimension = int(rng.choice([0, 1, 99, -1]))
 
 
