@@ -141,7 +141,7 @@ def resume(
         8
     """
     folder = RunFolder(Path(directory))
-    manifest = folder.read_manifest()
+    manifest = folder.read_manifest("sources", "settings", "metric", "hashes", "versions")
     known = dict(manifest["sources"])
     metric = live.pop("metric", None)
     given = {name: live.get(name) for name, option in declared().items() if option.live and not option.kept}

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autoselect.data.texts import read_text
 from autoselect.domain.recipe import Recipe
-from autoselect.errors import UsageError
+from autoselect.errors import RecipeError, UsageError
 from autoselect.sources.converter_objects import from_converter, is_converter
 from autoselect.sources.integer_files import integer_model
 from autoselect.sources.keras_models import from_keras, is_keras_model
@@ -168,7 +169,9 @@ def read_recipe(path: Path) -> Recipe:
         RecipeError: If it is no recipe.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except OSError as exc:
         raise UsageError(f"The recipe {path} cannot be read: {exc.strerror}.") from exc
+    except UnicodeDecodeError as exc:
+        raise RecipeError(f"The recipe {path} is no text: {exc}.") from exc
     return Recipe.from_json(text)

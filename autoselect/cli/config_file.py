@@ -17,7 +17,12 @@ from typing import Annotated, Any, get_args
 import typer
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
+<<<<<<< HEAD
 from autoselect.cli.renamed import renamed
+=======
+from autoselect.data.texts import read_text
+from autoselect.errors import UsageError
+>>>>>>> 9fa4884 (Hostile data, recipes, settings, journals and run folders are refused with a message: pickles, bombs, deep nesting, links, names that leave the folder)
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -85,10 +90,12 @@ def read_config(context: typer.Context, path: str | None, command: Callable[...,
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        values = tomllib.loads(read_text(Path(path)))
     except (OSError, UnicodeDecodeError) as exc:
         raise typer.BadParameter(f"{path} cannot be read: {exc}.") from exc
-    except tomllib.TOMLDecodeError as exc:
+    except UsageError as exc:
+        raise typer.BadParameter(str(exc)) from exc
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise typer.BadParameter(f"{path} is not TOML: {exc}.") from exc
     return {renamed(f"--{key.replace('_', '-')}").removeprefix("--"): value for key, value in _flat(values).items()}
 

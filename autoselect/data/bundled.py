@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from autoselect.data.texts import read_text
 from autoselect.errors import UsageError
 
 if sys.version_info >= (3, 11):
@@ -38,12 +39,12 @@ def read_toml(name_or_path: str, *, folder: str = "", kind: str = "search space"
     if path.suffix != ".toml":
         path = bundled_directory() / folder / f"{name_or_path}.toml"
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_text(path))
     except FileNotFoundError:
         raise UsageError(_unknown(name_or_path, folder, kind)) from None
     except (OSError, UnicodeDecodeError) as exc:
         raise UsageError(f"The {kind} file {path} cannot be read: {exc}.") from exc
-    except tomllib.TOMLDecodeError as exc:
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise UsageError(f"The {kind} file {path} is not TOML: {exc}.") from exc
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,21 @@ from autoselect.errors import DataError
 SOLE_INPUT = "x"
 """The name that the only input of a model may have in a ``.npz`` file or a dict."""
 
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, NotImplementedError)
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,  # encrypted, or nested too deep
+    SyntaxError,
+    MemoryError,
+    OverflowError,
+)
+
+_MOST_ROW_BYTES = 1 << 30
+_MOST_WHOLE_BYTES = 4 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +150,25 @@ def _member_stack(path: Path, member: str) -> Stack:
     name = f"array {member.removesuffix('.npy')!r} of {path}"
     try:
         with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
-            shape, _, dtype = read_header(stream)
+            shape, is_fortran, dtype = read_header(stream)
+            _check_room(shape, dtype, _MOST_WHOLE_BYTES if is_fortran else None)
     except _DAMAGE as exc:
         raise _damaged(name, exc) from exc
     return Stack(name=name, shape=shape, dtype=dtype, rows=partial(_member_rows, path, member, name))
+
+
+def _check_room(shape: tuple[int, ...], dtype: np.dtype[Any], most_bytes: int | None) -> None:
+    """What is read at once must fit: a row, or all of an array whose rows lie scattered. Zeros compress a thousandfold.
+
+    Raises:
+        ValueError: If it does not.
+    """
+    if min(shape, default=0) < 0:
+        raise ValueError(f"the shape {shape}")
+    if (row := math.prod(shape[1:]) * dtype.itemsize) > _MOST_ROW_BYTES:
+        raise ValueError(f"rows of {row} bytes")
+    if most_bytes is not None and row * math.prod(shape[:1]) > most_bytes:
+        raise ValueError(f"an array of shape {shape} in Fortran order; save it with numpy.ascontiguousarray")
 
 
 def _member_rows(path: Path, member: str, name: str) -> Iterator[np.ndarray]:

@@ -94,11 +94,14 @@ class RunFolder:
         """What lies in the folder beside the leftovers of a search that never began."""
         return [entry.name for entry in self.root.iterdir() if entry not in (self.log, self.work, self.lock)]
 
-    def read_manifest(self) -> dict[str, Any]:
+    def read_manifest(self, *tables: str) -> dict[str, Any]:
         """Read the manifest of an existing run.
 
+        Args:
+            tables: Keys that must be there, each with a table.
+
         Raises:
-            RunFolderError: If there is none, or it is damaged or of another version.
+            RunFolderError: If there is none, it is damaged or of another version, or a link leads out of the folder.
         """
         manifest = read_json(self.manifest, missing=f"{self.root} holds no run: it has no manifest.json.")
         if manifest.get("manifest_version") != MANIFEST_VERSION:
@@ -106,7 +109,19 @@ class RunFolder:
                 f"{self.manifest} is of version {manifest.get('manifest_version')}; this autoselect reads "
                 f"version {MANIFEST_VERSION}. Use the autoselect that made the run."
             )
+        if missing := [key for key in tables if not isinstance(manifest.get(key), dict)]:
+            raise RunFolderError(f"{self.manifest} is damaged: it has no table {missing[0]!r}.")
+        self._refuse_links()
         return manifest
+
+    def _refuse_links(self) -> None:
+        """A search writes and removes files here: behind a link they would be somebody else's."""
+        for path in [*self.root.iterdir(), *(self.front.iterdir() if self.front.is_dir() else ())]:
+            if path.is_symlink():
+                raise RunFolderError(
+                    f"{path} is a link to {path.resolve()}, and a run folder holds none: what it leads to could be "
+                    "overwritten. Put the file or folder itself there, or do not use this run folder."
+                )
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest."""
@@ -140,7 +155,7 @@ def read_json(path: Path, *, missing: str) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunFolderError(missing) from None
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise RunFolderError(f"{path} is damaged: {exc}.") from exc
     if not isinstance(value, dict):
         raise RunFolderError(f"{path} is damaged: it holds no JSON object.")

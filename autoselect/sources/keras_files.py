@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 from autoselect.errors import ModelError, first_line
 
 KERAS_SUFFIXES = (".keras", ".h5", ".hdf5")
+_MOST_METADATA_BYTES = 1 << 20
 
 
 def load_keras(path: Path) -> Any:
@@ -48,8 +50,10 @@ def _keras_for(path: Path) -> Any:
 def _keras_metadata(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
+            if archive.getinfo("metadata.json").file_size > _MOST_METADATA_BYTES:
+                raise ValueError("metadata.json is too large")
             return str(json.loads(archive.read("metadata.json")).get("keras_version", ""))
-    except (OSError, zipfile.BadZipFile, KeyError, json.JSONDecodeError) as exc:
+    except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, AttributeError, RuntimeError) as exc:
         raise ModelError(f"{path.name} is not a whole .keras file. Save or copy it again.") from exc
 
 
@@ -64,8 +68,12 @@ def _h5_metadata(path: Path) -> str:
         raise ModelError(f"{path.name} is not a whole HDF5 file. Save or copy it again.") from exc
     if config is None:
         raise ModelError(f"{path.name} holds weights only. Save the whole model (`model.save(...)`).")
-    text = config.decode() if isinstance(config, bytes) else str(config)
-    if any(isinstance(layer, dict) and layer.get("class_name") == "Lambda" for layer in _walk(json.loads(text))):
+    text = config.decode(errors="replace") if isinstance(config, bytes) else str(config)
+    try:
+        layers = _walk(json.loads(text))
+    except (ValueError, RecursionError) as exc:
+        raise ModelError(f"{path.name} says what it is in no JSON: {first_line(exc)}. Save it again.") from exc
+    if any(isinstance(layer, dict) and layer.get("class_name") == "Lambda" for layer in layers):
         raise ModelError(
             f"{path.name} has a Lambda layer: it holds code, which safe mode does not run. "
             "Export a SavedModel (`model.export(folder)`) and pass the folder."

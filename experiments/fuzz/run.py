@@ -1,4 +1,4 @@
-"""Fuzzes five models, each in a process and a folder of its own; writes ``results/table.md`` and ``results/rows.json``."""
+"""Fuzzes five models, each in a process and a folder of its own; writes a table and what came of each mutant."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def recover(folder: RunFolder) -> bool:
     Raises:
         RunFolderError: If the folder holds no run, or another process is working in it.
     """
-    manifest = folder.read_manifest()
+    manifest = folder.read_manifest("settings", "metric", "counts", "hashes")
     if not folder.study.exists() and folder.summary.exists():
         return False
     if _trials_told(folder) == len(read_records(folder.study)):

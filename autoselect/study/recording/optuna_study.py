@@ -21,7 +21,7 @@ from optuna.trial import TrialState
 from autoselect.domain.objectives import Direction, Objective
 from autoselect.domain.recipe import Fallback, Recipe
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle, Value
-from autoselect.errors import RunFolderError
+from autoselect.errors import RecipeError, RunFolderError
 from autoselect.isolation.interrupts import held_back
 from autoselect.runs.files import storage_errors
 from autoselect.runs.records import Partial, Scores, TrialRecord
@@ -32,6 +32,18 @@ from autoselect.study.recording.trials import attributes_of, record_of
 from autoselect.study.setup.baselines import Baseline
 
 STUDY_NAME = "autoselect"
+
+_DAMAGE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    RecursionError,
+    RecipeError,
+    optuna.exceptions.OptunaError,
+)
+"""What Optuna and the decoder of trials raise of a journal that nobody wrote as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,8 +252,13 @@ class SearchStudy:
         return len(abandoned)
 
     def records(self) -> list[TrialRecord]:
-        """All trials that were finished, in order; those abandoned by a killed process are left out."""
-        return _records(self._study)
+        """All trials that were finished, in order; those abandoned by a killed process are left out.
+
+        Raises:
+            RunFolderError: If the journal holds trials that no search wrote.
+        """
+        with _damage_told(self._path):
+            return _records(self._study)
 
 
 def read_records(path: Path) -> list[TrialRecord]:
@@ -269,7 +286,7 @@ def _study_in(storage: JournalStorage, sampler: optuna.samplers.BaseSampler | No
 def _damage_told(path: Path) -> Iterator[None]:
     try:
         yield
-    except (ValueError, KeyError) as exc:
+    except _DAMAGE as exc:
         raise RunFolderError(f"{path} is damaged: {exc}.") from exc
 
 

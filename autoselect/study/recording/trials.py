@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,10 @@ from autoselect.runs.records import Partial, Scores, TrialRecord
 
 _TOLD = {TrialState.COMPLETE: "scores", TrialState.PRUNED: "partial", TrialState.FAIL: "error"}
 """The attribute that says what came of a finished trial."""
+
+
+_NAME = re.compile(r"[0-9A-Za-z_-]{1,64}")
+"""What a model's hash may look like: files are named after it."""
 
 
 def attributes_of(record: TrialRecord) -> dict[str, Any]:
@@ -36,6 +41,9 @@ def record_of(trial: FrozenTrial) -> TrialRecord | None:
     if _TOLD.get(trial.state) not in kept:  # A process may die between what it notes and what it tells.
         return None
     scores, partial = (kept.get(name) if _TOLD[trial.state] == name else None for name in ("scores", "partial"))
+    for found in (scores, partial):
+        if found and not _NAME.fullmatch(str(found["sha256"])):
+            raise ValueError(f"trial {trial.number} names its model {found['sha256']!r}, which is no hash")
     return TrialRecord(
         number=trial.number,
         origin=kept["origin"],
