@@ -37,7 +37,7 @@ def signature(ingredients: Mapping[str, object]) -> str:
 
 
 def fetch(kept: Path, target: Path) -> bool:
-    """Copy a complete entry of the cache into ``target``; False where there is none.
+    """Copy a complete entry of the cache into ``target``; False where there is none, or a disk has changed its bytes.
 
     Raises:
         StorageError: If the target cannot be written.
@@ -56,7 +56,33 @@ def fetch(kept: Path, target: Path) -> bool:
                 raise
             shutil.rmtree(target, ignore_errors=True)  # The entry was removed by then: there is none.
             return False
+        if _digests(target) != _said(done):
+            for folder in (target, kept):
+                shutil.rmtree(folder, ignore_errors=True)
+            return False
     return True
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """A hash of each file, by its path in the folder."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != _DONE)
+    return {str(path.relative_to(folder)): _digest(path) for path in sorted(files)}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        found = hashlib.sha256()
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def _said(done: Path) -> object:
+    """The hashes that were kept with an entry; None where they cannot be read."""
+    try:
+        return json.loads(done.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def keep(folder: Path, kept: Path) -> None:
@@ -71,7 +97,7 @@ def keep(folder: Path, kept: Path) -> None:
         return
     try:
         shutil.copytree(folder, beside, dirs_exist_ok=True)
-        (beside / _DONE).touch()
+        (beside / _DONE).write_text(json.dumps(_digests(beside)), encoding="utf-8")
         with _alone(kept.parent) as is_alone:
             if is_alone and not (kept / _DONE).exists():
                 shutil.rmtree(kept, ignore_errors=True)  # Half an entry, which a killed process left.

@@ -386,3 +386,29 @@ def test_a_cache_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
     keep(tmp_path / "work", tmp_path / "cache" / "entry")
     assert not fetch(tmp_path / "cache" / "entry", tmp_path / "target")
     assert (tmp_path / "cache").read_text() == "a file where the cache should be"
+
+
+# ---------------------------------------------------------------------------------------- a read-only folder
+
+
+@pytest.mark.parametrize("use", [pump.search, autoselect.resume, autoselect.write_report])
+def test_a_read_only_folder_is_told_and_stays(
+    use: Callable[[Path], object], finished: autoselect.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    if use is not pump.search:
+        shutil.copytree(finished.directory, folder)
+    before = pump.tree(tmp_path)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for name in ("mkdir", "replace"):
+        monkeypatch.setattr(files.os, name, refuse)
+    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    with pytest.raises(StorageError, match=r"could not be written: Read-only file system"):
+        use(folder)
+    monkeypatch.undo()
+    assert pump.tree(tmp_path) == before
+    if use is not pump.search:
+        assert len(autoselect.load_run(folder).trials) == len(finished.trials)

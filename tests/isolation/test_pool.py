@@ -378,3 +378,19 @@ def test_what_is_not_done_when_a_piece_of_work_ends_is_cancelled(tmp_path: Path)
             result_of(left)
         with open_pool(1, log=tmp_path / "log") as lent:
             assert lent.call(abs, -1) == 1
+
+
+def hungry() -> int:
+    """Ask for a tebibyte within an address space of a gibibyte more than there is, as ``ulimit -v`` sets it."""
+    import resource
+
+    with open("/proc/self/statm", encoding="ascii") as file:
+        taken = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (taken + (1 << 30), resource.getrlimit(resource.RLIMIT_AS)[1]))
+    return len(bytearray(1 << 40))
+
+
+def test_a_job_that_finds_no_memory_costs_itself_only(pool: WorkerPool) -> None:
+    with pytest.raises(JobFailed, match="MemoryError"):
+        pool.call(hungry)
+    assert pool.call(os.getpid) != os.getpid()

@@ -248,9 +248,10 @@ def test_a_name_that_looks_like_a_missing_value_or_a_number_is_a_name(name: str,
 def test_a_front_whose_files_lie_elsewhere_is_refused(file: str, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     (tmp_path / "elsewhere").mkdir()
-    (folder.root / "out").symlink_to(tmp_path / "elsewhere")
+    if file.startswith("out"):
+        (folder.root / "out").symlink_to(tmp_path / "elsewhere")
     text = folder.front_table.read_text()
     assert "front/0123456789.tflite" in text
     folder.front_table.write_text(text.replace("front/0123456789.tflite", file))
-    with pytest.raises(RunFolderError, match=r"front\.csv.*0123456789.*outside of the run folder"):
+    with pytest.raises(RunFolderError, match=r"front\.csv.*0123456789.*outside of the run folder|out is a link to"):
         load_run(tmp_path / "run")
