@@ -135,5 +135,5 @@ def test_nothing_is_lost_whatever_is_killed(tmp_path: Path, capsys: pytest.Captu
         counts["finished trials before the last resume"] += len(known)
         counts["finished trials at the end"] += len(after)
     with capsys.disabled():
-        print(f"\n{RUNS} runs: {dict(counts)}")
+        sys.stdout.write(f"\n{RUNS} runs: {dict(counts)}\n")
     assert sum(counts[fault.__name__] for fault in FAULTS) >= RUNS
