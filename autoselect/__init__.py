@@ -15,6 +15,7 @@ from autoselect._version import __version__
 if TYPE_CHECKING:
     from autoselect.api.diagnosing import diagnose
     from autoselect.api.evaluating import classification_report, evaluate
+    from autoselect.api.merging import compare, merge
     from autoselect.api.models import build, inspect, pick
     from autoselect.api.reporting import write_report
     from autoselect.api.searching import check, demo, resume, search
@@ -28,11 +29,13 @@ _HOMES = {
     "build": "autoselect.api.models",
     "check": "autoselect.api.searching",
     "classification_report": "autoselect.api.evaluating",
+    "compare": "autoselect.api.merging",
     "demo": "autoselect.api.searching",
     "diagnose": "autoselect.api.diagnosing",
     "evaluate": "autoselect.api.evaluating",
     "inspect": "autoselect.api.models",
     "keep_workers": "autoselect.api.workers",
+    "merge": "autoselect.api.merging",
     "pick": "autoselect.api.models",
     "resume": "autoselect.api.searching",
     "search": "autoselect.api.searching",
@@ -56,12 +59,14 @@ __all__ = [
     "build",
     "check",
     "classification_report",
+    "compare",
     "demo",
     "diagnose",
     "evaluate",
     "inspect",
     "keep_workers",
     "load_run",
+    "merge",
     "pick",
     "read_layer_statistics",
     "resume",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +73,9 @@ def search(told: SearchSettings) -> Run:
         '.tflite'
     """
     asked, folder = _asked(told)
-    with _workers_of(asked.settings), told_to(told.listener, told.progress) as listener:
+    with workers_of(asked.settings), told_to(told.listener, told.progress) as listener:
         study_run.start(asked, folder, listener)
-    return _drawn(folder)
+    return drawn(folder)
 
 
 @takes(SearchSettings)
@@ -141,9 +141,31 @@ def resume(
         8
     """
     folder = RunFolder(Path(directory))
+    further = {"scheduler": scheduler, "insecure": insecure}
+    asked = continued(folder, trials=trials, workers=workers, cache=cache, listener=listener, live=live, **further)
+    with workers_of(asked.settings), told_to(listener, progress) as told:
+        study_run.resume(asked, folder, told)
+    return drawn(folder)
+
+
+def continued(
+    folder: RunFolder,
+    *,
+    trials: int | None = None,
+    workers: int | None = None,
+    cache: bool = True,
+    listener: Listener = ignore,
+    live: Mapping[str, Any],
+    **further: Any,
+) -> request.Request:
+    """A search as the manifest of a run says it was asked for, with other settings where they are given.
+
+    Raises:
+        RunFolderError: If the folder holds no run, or one whose live ingredients are not given again.
+    """
     manifest = folder.read_manifest("sources", "settings", "metric", "hashes", "versions")
     known = dict(manifest["sources"])
-    metric = live.pop("metric", None)
+    metric = live.get("metric")
     given = {name: live.get(name) for name, option in declared().items() if option.live and not option.kept}
     for name, value in given.items():
         if value is None and known.get(name) == LIVE:
@@ -153,7 +175,7 @@ def resume(
     chosen: dict[str, Any] = {name: value if value is not None else known.get(name) for name, value in given.items()}
     kept = {"repairs": (), **manifest["settings"]}  # a run from before there were repairs goes on without
     kept |= {**chosen, "command": manifest.get("command"), "cache": cache}
-    kept |= {"scheduler": scheduler, "insecure": insecure, "listener": listener}
+    kept |= {**further, "listener": listener}
     settings = preparation.with_limits(make_settings(**kept), trials=trials, workers=workers)
     if metric is None and known.get("metric") == LIVE:
         raise RunFolderError(
@@ -163,10 +185,7 @@ def resume(
         settings.model, signature=settings.signature, shapes=settings.shapes, calibration=settings.calibration
     )
     given_integer = load_integer(settings.integer, signature=settings.signature, per_channel=settings.per_channel)
-    request = _request(loaded, given_integer, settings, metric=metric or settings.metric, sources=known)
-    with _workers_of(settings), told_to(listener, progress) as told:
-        study_run.resume(request, folder, told)
-    return _drawn(folder)
+    return _request(loaded, given_integer, settings, metric=metric or settings.metric, sources=known)
 
 
 def demo(
@@ -205,7 +224,7 @@ def demo(
 
 
 @contextlib.contextmanager
-def _workers_of(settings: SearchSettings) -> Iterator[None]:
+def workers_of(settings: SearchSettings) -> Iterator[None]:
     """Let a search work on a cluster, where the settings name one.
 
     Raises:
@@ -332,7 +351,8 @@ def _request(
     )
 
 
-def _drawn(folder: RunFolder) -> Run:
+def drawn(folder: RunFolder) -> Run:
+    """Draw the figure and the page of a run that has ended, and read it back."""
     from autoselect.report.figures.pareto import draw_pareto
     from autoselect.report.page.page import write_page
 

@@ -17,12 +17,9 @@ from typing import Annotated, Any, get_args
 import typer
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
-<<<<<<< HEAD
 from autoselect.cli.renamed import renamed
-=======
 from autoselect.data.texts import read_text
 from autoselect.errors import UsageError
->>>>>>> 9fa4884 (Hostile data, recipes, settings, journals and run folders are refused with a message: pickles, bombs, deep nesting, links, names that leave the folder)
 
 if sys.version_info >= (3, 11):
     import tomllib

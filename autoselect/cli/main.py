@@ -15,6 +15,7 @@ from autoselect.cli.evaluate import evaluate
 from autoselect.cli.help import ShortHelp
 from autoselect.cli.init import init
 from autoselect.cli.inspect import inspect
+from autoselect.cli.merge import compare, merge
 from autoselect.cli.pick import pick
 from autoselect.cli.renamed import Command
 from autoselect.cli.report import report
@@ -29,7 +30,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, init, check, search, resume, show, pick, report, watch, build, evaluate, inspect, diagnose):
+_RUNS = (demo, init, check, search, resume, show, pick, merge, compare, report, watch)
+_MODELS = (build, evaluate, inspect, diagnose)
+for command in (*_RUNS, *_MODELS):
     app.command(cls=ShortHelp if command in (search, check, diagnose) else Command)(command)
 
 

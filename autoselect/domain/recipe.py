@@ -123,17 +123,11 @@ class Recipe:
             found = json.loads(text)
         except json.JSONDecodeError as exc:
             raise RecipeError(f"The recipe is not JSON: {exc.msg} (line {exc.lineno}).") from exc
-<<<<<<< HEAD
+        except RecursionError as exc:
+            raise RecipeError("The recipe is nested deeper than any recipe is.") from exc
         if not isinstance(found, dict):
             raise RecipeError(f"A recipe is a JSON object, this is a {type(found).__name__}.")
         return _from_fields(found)
-=======
-        except RecursionError as exc:
-            raise RecipeError("The recipe is nested deeper than any recipe is.") from exc
-        if not isinstance(fields, dict):
-            raise RecipeError(f"A recipe is a JSON object, this is a {type(fields).__name__}.")
-        return _from_fields(fields)
->>>>>>> 9fa4884 (Hostile data, recipes, settings, journals and run folders are refused with a message: pickles, bombs, deep nesting, links, names that leave the folder)
 
     def nodes_unlike(self, other: Recipe) -> frozenset[str]:
         """Nodes that the other recipe treats otherwise; both must be resolved."""

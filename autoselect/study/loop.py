@@ -118,7 +118,7 @@ class SearchLoop:
         """
         self._left = trials - self._done
         for baseline in baselines:
-            recipe = recipe_for(baseline.nodes, self._template, baseline.fallback, baseline.repairs)
+            recipe = baseline.recipe or recipe_for(baseline.nodes, self._template, baseline.fallback, baseline.repairs)
             if recipe.fingerprint not in self._bytes_of:
                 self._begin(lambda b=baseline: self._study.open_baseline(self._space, b))  # type: ignore[misc]
         self._finish_running()
@@ -162,7 +162,7 @@ class SearchLoop:
             self._racing = self._wanted_racing
 
     def _start(self, asked: Asked) -> None:
-        recipe = recipe_for(asked.nodes, self._template, asked.fallback, asked.repairs, asked.further)
+        recipe = asked.recipe or recipe_for(asked.nodes, self._template, asked.fallback, asked.repairs, asked.further)
         if recipe.fingerprint in self._bytes_of:
             self._tell_known(asked, recipe, self._bytes_of[recipe.fingerprint])
         else:

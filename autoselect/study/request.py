@@ -8,6 +8,7 @@ from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.settings import SearchSettings
 from autoselect.data.specs import code_hash
 from autoselect.domain.objectives import Direction
+from autoselect.domain.recipe import Recipe
 from autoselect.scoring.user_metric import UserMetric
 
 
@@ -21,6 +22,7 @@ class Request:
         sources: Where the ingredients came from, in words, for the manifest.
         metric_name: Name of the metric or evaluator, as in the tables.
         direction: Of the metric.
+        members: Recipes of other runs to score; nothing is then proposed beside them and the baselines.
     """
 
     ingredients: Ingredients
@@ -28,6 +30,7 @@ class Request:
     sources: dict[str, str | None]
     metric_name: str
     direction: Direction
+    members: tuple[Recipe, ...] = ()
 
     @property
     def user_code(self) -> str | None:

@@ -237,8 +237,9 @@ def _search(
     )
     try:
         reason = loop.run(
-            _baselines(case, space, settings), settings.trials, _stop(request, yardstick, case.files.root, pool)
+            _baselines(case, space, request), settings.trials, _stop(request, yardstick, case.files.root, pool)
         )
+        reason = None if request.members else reason
         if reason is not None:
             listener(EndedEarly(stage="trials", reason=reason))
         status = finish.write(study.records(), float_model, pool, listener, ended_early=reason)
@@ -269,11 +270,12 @@ def _verdict_in_markdown(folder: RunFolder) -> str:
     return "\n".join([str(summary["verdict"]), "", *picks])
 
 
-def _baselines(case: Case, space: BoundSpace, settings: SearchSettings) -> list[Baseline]:
-    """Those that the target can run: without hybrid kernels there is no all-DRQ model."""
-    runs_hybrid = read_target(settings.target).runs_hybrid
-    found = baselines(case.layers, space, settings.template.repairs)
-    return [b for b in found if runs_hybrid or b.fallback != "drq"]
+def _baselines(case: Case, space: BoundSpace, request: Request) -> list[Baseline]:
+    """Those that the target can run (without hybrid kernels there is no all-DRQ model), and members of other runs."""
+    runs_hybrid = read_target(request.settings.target).runs_hybrid
+    found = baselines(case.layers, space, request.settings.template.repairs)
+    members = [Baseline(name="merged", nodes=r.denylisted_nodes, recipe=r) for r in request.members]
+    return [b for b in found if runs_hybrid or b.fallback != "drq"] + members
 
 
 def _open_study(
@@ -320,6 +322,8 @@ def _demanding(request: Request, float_model: references.Reference) -> Request:
 def _stop(request: Request, yardstick: Yardstick, root: Path, pool: Workers) -> Stop:
     """The search has nothing to do where the all-integer model is sure to be as good as is asked for."""
     settings = request.settings
+    if request.members:
+        return lambda _: "nothing is proposed beside the members of other runs"
 
     def reason(scored: Sequence[Scores]) -> str | None:
         if not settings.early_exit or settings.keep_float:

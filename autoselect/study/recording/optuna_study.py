@@ -55,6 +55,7 @@ class Asked:
     nodes: frozenset[str]
     fallback: Fallback | None = None
     repairs: tuple[str, ...] | None = None
+    recipe: Recipe | None = None
     further: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
@@ -131,7 +132,7 @@ class SearchStudy:
 
     def open_baseline(self, space: BoundSpace, baseline: Baseline) -> Asked:
         """Start a trial with given nodes; its parameters are set where the space can express them."""
-        alike = baseline.fallback is None and baseline.repairs is None
+        alike = baseline.fallback is None and baseline.repairs is None and baseline.recipe is None
         setting = space.encode(baseline.nodes) if alike else None
         with self._using():
             self._study.enqueue_trial(setting or {})
@@ -145,6 +146,7 @@ class SearchStudy:
             nodes=baseline.nodes,
             fallback=baseline.fallback,
             repairs=baseline.repairs,
+            recipe=baseline.recipe,
         )
 
     def tell_scores(

@@ -23,12 +23,16 @@ REPAIRED = "fiq+repairs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """A named set of denylisted nodes; ``fallback`` and ``repairs`` where they are not those of the search."""
+    """A named set of denylisted nodes; ``fallback`` and ``repairs`` where they are not those of the search.
+
+    With a ``recipe`` it is that one, whatever the search's recipes have in common.
+    """
 
     name: str
     nodes: frozenset[str]
     fallback: Fallback | None = None
     repairs: tuple[str, ...] | None = None
+    recipe: Recipe | None = None
 
 
 def baselines(layers: LayerTable, space: BoundSpace, repairs: tuple[str, ...] = ()) -> list[Baseline]:

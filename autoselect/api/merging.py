@@ -1,0 +1,122 @@
+"""Several runs in one, and two side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from autoselect.api.searching import continued, drawn, workers_of
+from autoselect.api.source import read_recipe
+from autoselect.api.told import with_live
+from autoselect.cases.events import Listener, ignore
+from autoselect.cases.logs import logged
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import RunFolderError, UsageError
+from autoselect.report.run import Run, load_run
+from autoselect.report.tables.comparing import Comparison, compared
+from autoselect.runs.folder import RunFolder
+from autoselect.study import run as study_run
+
+_MAY_DIFFER = frozenset({"target"})
+"""Ingredients that runs need not share: what a model costs on a target is found anew."""
+_MOST_BASELINES = 4
+"""That are scored beside the members."""
+
+
+@with_live
+def merge(
+    directories: list[str | Path],
+    *,
+    output: str | Path,
+    workers: int | None = None,
+    cache: bool = True,
+    listener: Listener = ignore,
+    **live: Any,
+) -> Run:
+    """Make one run of the fronts of several: other seeds, targets or fallbacks of the same model, data and metric.
+
+    Every member is built and scored again as the first run would, on its samples, its held-out ones too, and for its
+    target; the front, the picks and all files are those of them together.
+
+    Args:
+        directories: The run folders, two or more; the first decides what they may differ in.
+        output: A new folder.
+        model: Needed only if the first run was started with a live object. The same holds for the other ingredients.
+        workers: Processes; as in the first run by default.
+
+    Raises:
+        UsageError: If there are fewer than two.
+        RunFolderError: If a folder holds no run, or one of another model, other data or another metric.
+    """
+    if len(directories) < 2:
+        raise UsageError("Expected two run folders or more to merge, got fewer.")
+    runs = [load_run(directory) for directory in directories]
+    for run in runs[1:]:
+        _refuse_other(runs[0], run)
+    first = RunFolder(runs[0].directory)
+    target = RunFolder(Path(output))
+    target.refuse_taken()
+    members = tuple(_members(runs))
+    request = continued(
+        first,
+        trials=len(members) + _MOST_BASELINES,
+        workers=workers,
+        cache=cache,
+        listener=listener,
+        live=live,
+        racing=False,
+    )
+    with workers_of(request.settings):
+        study_run.start(replace(request, members=members), target, logged(listener))
+    return drawn(target)
+
+
+def compare(first: str | Path, second: str | Path) -> Comparison:
+    """Put the picks of two runs of the same model, data and metric side by side.
+
+    Returns:
+        Their held-out scores with intervals, and the nodes that the recommended models treat otherwise.
+
+    Raises:
+        RunFolderError: If a folder holds no run, or they are of other models, other data or other metrics.
+    """
+    runs = load_run(first), load_run(second)
+    _refuse_other(*runs)
+    return compared(*runs, *(_recommended(run) for run in runs))
+
+
+def _recommended(run: Run) -> Recipe | None:
+    return _recipe(run, run.picks["recommended"]) if "recommended" in run.picks else None
+
+
+def _recipe(run: Run, member: str) -> Recipe:
+    return read_recipe(run.model_path(member).with_name(f"{member}.recipe.json"))
+
+
+def _members(runs: list[Run]) -> Iterator[Recipe]:
+    """Each recipe of the fronts once."""
+    recipes = (_recipe(run, str(member)) for run in runs for member in run.front["id"])
+    yield from {recipe.fingerprint: recipe for recipe in recipes}.values()
+
+
+def _refuse_other(first: Run, other: Run) -> None:
+    before, now = first.manifest, other.manifest
+    kept = [{k: v for k, v in m.get("hashes", {}).items() if k not in _MAY_DIFFER} for m in (before, now)]
+    if differing := sorted(name for name in kept[0].keys() | kept[1].keys() if kept[0].get(name) != kept[1].get(name)):
+        raise RunFolderError(
+            f"{other.directory} was made with another {differing[0]} than {first.directory}: their scores do not "
+            "compare. Give runs of the same model and data."
+        )
+    if before.get("metric") != now.get("metric"):
+        raise RunFolderError(
+            f"{other.directory} was made with the metric {now.get('metric')} and {first.directory} with "
+            f"{before.get('metric')}: their scores do not compare. Give runs of the same metric."
+        )
+    halves = [[m.get("settings", {}).get(key) for key in ("split_seed", "heldout_fraction")] for m in (before, now)]
+    if "heldout" not in kept[0] and halves[0] != halves[1]:
+        raise RunFolderError(
+            f"{other.directory} holds out other samples than {first.directory}: it has searched on some that would "
+            "judge it here. Give runs of one --split-seed."
+        )

@@ -1,0 +1,94 @@
+"""Several runs in one, and two side by side."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pump
+import pytest
+
+import autoselect
+from autoselect.errors import RunFolderError, UsageError
+from autoselect.runs.folder import RunFolder
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[autoselect.Run, autoselect.Run]:
+    """Two short runs: of another seed, fallback and target."""
+    root = tmp_path_factory.mktemp("two")
+    first = pump.search(root / "first", trials=8, seed=1)
+    return first, pump.search(root / "second", trials=8, seed=2, fallback="float", target="ethos-u55-128")
+
+
+def values(run: autoselect.Run) -> dict[str, tuple[float, ...]]:
+    """Losses of the front, by id."""
+    return {r.id: (-r.accuracy, r.size_bytes, r.penalty) for r in run.front.itertuples()}
+
+
+def test_a_merged_run_has_the_front_of_both(two: tuple[autoselect.Run, autoselect.Run], tmp_path: Path) -> None:
+    merged = autoselect.merge([run.directory for run in two], output=tmp_path / "merged")
+    assert merged.status == "complete"
+    given = set(two[0].front["id"]) | set(two[1].front["id"])
+    told = merged.trials[merged.trials["state"] == "complete"]
+    assert given <= set(told["id"])
+    assert merged.trials["origin"].str.startswith("baseline:").all()
+    found, before = values(merged), values(two[0])
+    assert not any(pump.dominates(row, found[one]) for one in found for row in found.values())
+    # What the first run scored on its samples and for its target it scores again.
+    assert {one: row for one, row in found.items() if one in before}.items() <= before.items()
+    assert merged.front["heldout_accuracy"].notna().all()
+    for row in merged.front.itertuples():
+        assert pump.sha256(merged.directory / row.file) == row.sha256
+    kept = merged.manifest
+    assert {k: kept[k] for k in ("hashes", "metric")} == {k: two[0].manifest[k] for k in ("hashes", "metric")}
+
+
+def test_two_runs_are_compared_within_80_columns(two: tuple[autoselect.Run, autoselect.Run]) -> None:
+    found = autoselect.compare(two[0].directory, two[1].directory)
+    lines = found.lines(80)
+    assert max(map(len, lines)) <= 80
+    names = [name for name, _ in found.rows]
+    assert names[0] == "float"
+    assert {name.split()[0] for name in names[1:]} == {"1", "2"}
+    picks = [run.picks["recommended"] for run in two]
+    assert found.alike is (picks[0] == picks[1])
+    files = [run.model_path(pick).with_suffix(".recipe.json") for run, pick in zip(two, picks, strict=True)]
+    left_out = [pump.recipe_nodes(file.read_text()) for file in files]
+    assert left_out[0] ^ left_out[1] <= set(found.nodes)
+    assert all(first != second for first, second in found.nodes.values())
+    same = autoselect.compare(two[0].directory, two[0].directory)
+    assert same.lines(80)[-1] == "Both recommend the same model."
+    assert not same.nodes
+
+
+CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "model": (lambda m: m["hashes"].update(model="0"), "made with another model"),
+    "data": (lambda m: m["hashes"].update(evaluation="0"), "made with another evaluation"),
+    "metric": (lambda m: m["metric"].update(name="top5"), "made with the metric"),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), CHANGES.values(), ids=CHANGES)
+def test_runs_that_do_not_compare_are_refused(
+    change: Callable[[dict[str, Any]], object], words: str, finished: autoselect.Run, tmp_path: Path
+) -> None:
+    other = RunFolder(Path(shutil.copytree(finished.directory, tmp_path / "other")))
+    manifest = json.loads(other.manifest.read_text())
+    change(manifest)
+    other.manifest.write_text(json.dumps(manifest))
+    with pytest.raises(RunFolderError, match=words):
+        autoselect.compare(finished.directory, other.root)
+    with pytest.raises(RunFolderError, match=words):
+        autoselect.merge([finished.directory, other.root], output=tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_one_run_is_not_merged_and_a_folder_is_not_written_over(finished: autoselect.Run, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="two run folders"):
+        autoselect.merge([finished.directory], output=tmp_path / "merged")
+    with pytest.raises(RunFolderError, match="holds another run"):
+        autoselect.merge([finished.directory] * 2, output=finished.directory)
