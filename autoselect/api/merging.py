@@ -32,6 +32,8 @@ def merge(
     output: str | Path,
     workers: int | None = None,
     cache: bool = True,
+    scheduler: Any = None,
+    insecure: bool = False,
     listener: Listener = ignore,
     **live: Any,
 ) -> Run:
@@ -67,6 +69,8 @@ def merge(
         listener=listener,
         live=live,
         racing=False,
+        scheduler=scheduler,
+        insecure=insecure,
     )
     with workers_of(request.settings):
         study_run.start(replace(request, members=members), target, logged(listener))

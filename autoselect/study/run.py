@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -224,7 +224,7 @@ def _search(
         racing=_racing(request),
         timeout_seconds=settings.trial_timeout,
         listener=listener,
-        forecasts=None if problem is None else ForecastCheck(problem, settings.template, list(case.layers.op_types)),
+        forecasts=_forecasts(request, problem, case.layers.op_types),
     )
     finish = Finish(
         folder=folder,
@@ -298,6 +298,13 @@ def _open_study(
         repairs=settings.template.repairs,
     )
     return SearchStudy(folder.study, objectives, sampler)
+
+
+def _forecasts(request: Request, problem: Problem | None, op_types: Iterable[str]) -> ForecastCheck | None:
+    """Of what is searched; members of other runs may be of another interface."""
+    if problem is None or request.members:
+        return None
+    return ForecastCheck(problem, request.settings.template, list(op_types))
 
 
 def _racing(request: Request) -> Racing | None:
