@@ -501,7 +501,7 @@ def test_an_evaluator_that_scores_each_sample_is_paired_like_a_metric(tmp_path: 
         assert row["each_hit"] == pytest.approx(theirs.loc[row["sha256"], "accuracy"])
         assert row["drop_bound"] == pytest.approx(theirs.loc[row["sha256"], "drop_bound"])
     assert ours.front["heldout_drop_low"].le(ours.front["heldout_drop"]).all()
-    assert "esamples of the search samples recommend" in ours.summary["verdict"]
+    assert "of resamples of the search samples" in ours.summary["verdict"]
     assert "search samples" in ours.summary["verdict"]
 
 
@@ -713,7 +713,7 @@ def test_builds_that_are_unlike_their_forecasts_are_told(tmp_path: Path, monkeyp
     for row in run.trials[run.trials["forecast_error"].notna()].itertuples():
         assert row.forecast_error == f"it has {row.size_bytes:.0f} bytes, not {row.size_bytes + 4:.0f}"
     assert run.summary["unlike_forecast"] == sum(unlike)
-    (warning,) = [text for text in run.summary["warnings"] if "otherwise than forecast" in text]
+    (warning,) = [text for text in run.summary["warnings"] if "differ from their forecast" in text]
     assert warning.startswith(f"{sum(unlike)} of {len(recipes)} candidates")
     assert warning in [event.message for event in events if isinstance(event, Warned)]
 
