@@ -28,6 +28,7 @@ from autoselect.cases.versions import versions
 from autoselect.data.bundled import lasting
 from autoselect.data.specs import load_object
 from autoselect.domain.quantities import chosen_objectives
+from autoselect.domain.targets import Target
 from autoselect.errors import MetricError, RunFolderError, UsageError
 from autoselect.isolation.pool import shared
 from autoselect.report.run import Run, load_run
@@ -267,12 +268,14 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
         per_channel=told.per_channel and loaded.per_channel and profile.per_channel,
         repairs=() if isinstance(repairs, bool) else repairs,
     )
+    fallback = told.fallback or ("search" if profile.runs_hybrid else "float")
     decided = {
         "metric": _metric_name(told.metric, told.evaluator),
         "objectives": chosen_objectives(told.objectives, _own_names(told.metric, told.evaluator)),
         "target": lasting(told.target),
         "search_space": lasting(told.search_space),
-        "fallback": told.fallback or ("search" if profile.runs_hybrid else "float"),
+        "fallback": fallback,
+        "int16": _tries_int16(profile, fallback, given) if told.int16 is None else told.int16,
         "per_channel": given.per_channel,
         "io_type": told.io_type or loaded.io_type or profile.io_type or "float32",
         "repairs": repairs if given.content is None else False,
@@ -290,6 +293,11 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
         | {"metric": None if isinstance(told.metric, str) else LIVE},
     )
     return asked, RunFolder(Path(told.output) if told.output is not None else free_folder("autoselect-run"))
+
+
+def _tries_int16(profile: Target, fallback: str, given: LoadedInteger) -> bool:
+    """Whether units are tried in 16 bits where nobody says; an integer model of another quantizer has no such form."""
+    return profile.is_made_for_int16 and fallback != "drq" and given.content is None
 
 
 def _metric_name(metric: str | Callable[..., float], evaluator: str | Callable[..., float] | None) -> str:

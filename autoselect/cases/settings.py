@@ -20,7 +20,7 @@ from autoselect.domain.objectives import Constraints, Direction
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of
 from autoselect.domain.recipe import IoType, Recipe
 from autoselect.domain.sizes import parse_size
-from autoselect.domain.states import STATES
+from autoselect.domain.states import states_of
 
 Sampler = Literal["surrogate", "tpe", "nsga2", "random", "prefix", "greedy", "heuristic", "exhaustive"]
 """Names of the samplers."""
@@ -233,6 +233,15 @@ class SearchSettings(SharedSettings):
             example="search",
         ),
     ] = None
+    int16: Annotated[
+        bool | None,
+        Option(
+            "Try units in 16-bit activations, too; by default where the target is made for it.",
+            "They are integer ops with int8 weights. Beside the {fallback} ``drq`` alone there are none.",
+            names="--int16/--no-int16",
+            example=False,
+        ),
+    ] = None
     per_channel: Annotated[
         bool, Option("One weight scale per channel, or one per tensor.", names="--per-channel/--per-tensor")
     ] = True
@@ -299,8 +308,8 @@ class SearchSettings(SharedSettings):
 
     @property
     def states(self) -> tuple[str, ...]:
-        """What a node that is left out of integers may be."""
-        return STATES[self.fallback or "drq"]
+        """What a node that is not in integers of 8 bits may be; of earlier runs none has 16."""
+        return states_of(self.fallback or "drq", int16=bool(self.int16))
 
     @property
     def template(self) -> Recipe:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from autoselect.domain.states import SIXTEEN
 from autoselect.errors import UsageError
 
 Value = bool | int | str
@@ -46,6 +47,7 @@ class BoundSpace:
         keep_int: Nodes that no candidate leaves out.
         further: States that what is left out may have instead of the first. Each toggle has one more for each, of the
             state's name and its own: ``float:NAME``.
+        not_int16: Nodes that no candidate has in 16 bits.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -53,6 +55,7 @@ class BoundSpace:
     keep_float: frozenset[str] = frozenset()
     keep_int: frozenset[str] = frozenset()
     further: tuple[str, ...] = ()
+    not_int16: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Refuse dimensions of equal name and nodes pinned both ways."""
@@ -84,7 +87,11 @@ class BoundSpace:
     def further_toggles(self) -> dict[str, tuple[Toggle, ...]]:
         """Choices of each further state, over the same nodes as the toggles."""
         toggles = [d for d in self.dimensions if isinstance(d, Toggle)]
-        return {s: tuple(Toggle(name=f"{s}:{t.name}", nodes=t.nodes) for t in toggles) for s in self.further}
+        return {state: tuple(self._further(state, toggle) for toggle in toggles) for state in self.further}
+
+    def _further(self, state: str, toggle: Toggle) -> Toggle:
+        barred = self.not_int16 | self.keep_float if state == SIXTEEN else frozenset()
+        return Toggle(name=f"{state}:{toggle.name}", nodes=toggle.nodes - barred)
 
     def decode_further(self, values: Mapping[str, Value]) -> dict[str, frozenset[str]]:
         """Of the nodes that a setting leaves out those in each further state; of several states the first counts."""

@@ -10,6 +10,9 @@ from autoselect.domain.recipe import Recipe
 EXACT = OpKind.FLOAT.value
 """The state that makes no error."""
 
+SIXTEEN = OpKind.INT16.value
+"""Still integers: activations of 16 bits, weights of 8."""
+
 STATES: Mapping[str, tuple[str, ...]] = {
     "drq": (OpKind.HYBRID.value,),
     "float": (EXACT,),
@@ -17,15 +20,20 @@ STATES: Mapping[str, tuple[str, ...]] = {
 }
 """What a node that is left out of integers may be, by the fallback that a user asks for.
 
-The first is what it is where a recipe says no more; :data:`FIELDS` has the others. Where there are several the exact
-one is the last.
+The first is what it is where a recipe says no more; :data:`FIELDS` has the others.
 """
 
-FIELDS: Mapping[str, str] = {EXACT: "float_nodes"}
+FIELDS: Mapping[str, str] = {SIXTEEN: "int16_nodes", EXACT: "float_nodes"}
 """Fields of a recipe that list the nodes of a further state."""
 
-APART: frozenset[str] = frozenset()
+APART: frozenset[str] = frozenset({SIXTEEN})
 """Further states whose nodes a recipe does not denylist as well."""
+
+
+def states_of(fallback: str, *, int16: bool) -> tuple[str, ...]:
+    """The states of a search: by the fallback, and 16 bits where these are wanted and there is an exact one beside."""
+    first, *others = STATES[fallback]
+    return (first, SIXTEEN, *others) if int16 and EXACT in (first, *others) else (first, *others)
 
 
 def left_out_of(recipe: Recipe) -> frozenset[str]:

@@ -159,4 +159,17 @@ class Target:
     @property
     def runs_hybrid(self) -> bool:
         """Whether any hybrid op runs anywhere."""
-        return any(p is not None and Precision.HYBRID in p.kernels for p in (self.accelerator, self.host))
+        return self._runs(Precision.HYBRID)
+
+    @property
+    def runs_int16(self) -> bool:
+        """Whether any op with 16-bit activations runs anywhere."""
+        return self._runs(Precision.INT16)
+
+    @property
+    def is_made_for_int16(self) -> bool:
+        """Whether such ops run where models should run: on the accelerator, where there is one."""
+        return Precision.INT16 in (self.accelerator or self.host).kernels
+
+    def _runs(self, precision: Precision) -> bool:
+        return any(p is not None and precision in p.kernels for p in (self.accelerator, self.host))

@@ -118,7 +118,9 @@ class SearchLoop:
         """
         self._left = trials - self._done
         for baseline in baselines:
-            recipe = baseline.recipe or recipe_for(baseline.nodes, self._template, baseline.fallback, baseline.repairs)
+            recipe = baseline.recipe or recipe_for(
+                baseline.nodes, self._template, baseline.fallback, baseline.repairs, baseline.further
+            )
             if recipe.fingerprint not in self._bytes_of:
                 self._begin(lambda b=baseline: self._study.open_baseline(self._space, b))  # type: ignore[misc]
         self._finish_running()

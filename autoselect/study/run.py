@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
-from autoselect.cases import build_jobs, evidence_jobs, score_jobs
+from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.events import EndedEarly, Listener, StageStarted, Warned
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case, prepare_case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.layers import COLUMNS
 from autoselect.domain.objectives import Objective
-from autoselect.domain.picks import DEFAULT_DROPS
-from autoselect.domain.quantities import BY_COLUMN, objectives_of
+from autoselect.domain.quantities import objectives_of
 from autoselect.domain.search_space import BoundSpace
-from autoselect.domain.words import asked, lost_at_most
 from autoselect.errors import (
     PreparationError,
     RunFolderError,
@@ -31,13 +27,13 @@ from autoselect.isolation.pool import WorkerPool, is_shared, open_pool
 from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.folder import RunFolder, read_json
-from autoselect.runs.records import Scores
 from autoselect.scoring.target_file import read_target
 from autoselect.study import references
+from autoselect.study.early_exit import stop_of
 from autoselect.study.finishing import front_files
 from autoselect.study.finishing.explain import write_explanations
 from autoselect.study.finishing.finish import Finish
-from autoselect.study.loop import SearchLoop, Stop
+from autoselect.study.loop import SearchLoop
 from autoselect.study.proposing.forecast_check import ForecastCheck
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.recording.folder_lock import locked
@@ -53,13 +49,13 @@ from autoselect.study.recording.samplers import PROPOSERS, check_sampler, make_s
 from autoselect.study.request import Request
 from autoselect.study.setup.baselines import Baseline, baselines
 from autoselect.study.setup.binding import bind_case
-from autoselect.study.setup.problem import make_problem
+from autoselect.study.setup.problem import int16_remarks, make_problem
 from autoselect.study.setup.repair_choice import with_repairs
 from autoselect.study.setup.repeatability import references_to_check, warn_of_unrepeated
 from autoselect.study.setup.space_file import read_space
 from autoselect.study.setup.target_rules import check_objectives, check_target
 from autoselect.study.stage_clock import StageClock, earlier_seconds
-from autoselect.study.yardstick import Racing, Yardstick
+from autoselect.study.yardstick import Racing
 
 
 def start(request: Request, folder: RunFolder, listener: Listener) -> str:
@@ -207,7 +203,7 @@ def _search(
     remarks: tuple[str, ...] = ()
     if settings.sampler in PROPOSERS:
         problem, remarks = make_problem(case, space, settings, yardstick.allowed_drop, pool, listener)
-    case = _remarked(case, folder, remarks, listener)
+    case = _remarked(case, folder, (*remarks, *int16_remarks(case, settings, pool)), listener)
     if problem is not None:
         write_explanations(folder, problem, settings.template, [], {})
     study = _open_study(folder, objectives, settings, problem, space)
@@ -236,9 +232,8 @@ def _search(
         seconds=listener.seconds,
     )
     try:
-        reason = loop.run(
-            _baselines(case, space, request), settings.trials, _stop(request, yardstick, case.files.root, pool)
-        )
+        stop = stop_of(request, yardstick, case.files.root, pool, study)
+        reason = loop.run(_baselines(case, space, request), settings.trials, stop)
         reason = None if request.members else reason
         if reason is not None:
             listener(EndedEarly(stage="trials", reason=reason))
@@ -324,39 +319,6 @@ def _racing(request: Request) -> Racing | None:
 def _demanding(request: Request, float_model: references.Reference) -> Request:
     settings = references.with_demanded_score(request.settings, float_model, request.metric_name, request.direction)
     return replace(request, settings=settings)
-
-
-def _stop(request: Request, yardstick: Yardstick, root: Path, pool: Workers) -> Stop:
-    """The search has nothing to do where the all-integer model is sure to be as good as is asked for."""
-    settings = request.settings
-    if request.members:
-        return lambda _: "nothing is proposed beside the members of other runs"
-
-    def reason(scored: Sequence[Scores]) -> str | None:
-        if not settings.early_exit or settings.keep_float:
-            return None
-        if request.metric_name in DEFAULT_DROPS and settings.max_drop is None:
-            return None  # Float is perfect by such a metric, and nobody said how close is close enough.
-        if not all(BY_COLUMN[column].integers_are_best for column in settings.cost_columns):
-            return None
-        integer = min((s for s in scored if s.float_ops == 0), key=lambda s: (s.drop, s.sha256), default=None)
-        if integer is None or max(yardstick.violations(integer).values()) > 0.0:
-            return None
-        # NaN with an evaluator: of one number nobody knows how sure it is. For metrics that are no means it is measured
-        # for this one model, unless it is of an earlier process, which found it not good enough.
-        bound = integer.drop_bound
-        if math.isnan(bound) and integer.samples:
-            with contextlib.suppress(TrialError):
-                paired = pool.call(evidence_jobs.paired, root, integer.sha256)
-                bound = math.nan if paired is None else paired.bound
-        if not bound <= yardstick.allowed_drop:
-            return None
-        return (
-            "the all-integer model is good enough: with 95 % confidence it "
-            f"{lost_at_most(bound, request.metric_name)}; {asked(yardstick.allowed_drop, request.metric_name)}"
-        )
-
-    return reason
 
 
 def _float_reference(case: Case, pool: Workers, timeout_seconds: float, listener: Listener) -> references.Reference:

@@ -112,6 +112,19 @@ def test_every_mix_runs_and_is_what_was_planned(
     assert {prepared.nodes[i].op_type for i in missing} == without
 
 
+def test_ranges_that_clip_for_8_bits_do_not_for_16() -> None:
+    prepared = zoo.cnn().prepared
+    wide, narrow = (
+        [
+            prepared.builder.build(Recipe(int16_nodes=nodes, repairs=repairs)).content
+            for repairs in ((), ("ranges-mse",))
+        ]
+        for nodes in (frozenset({"*"}), frozenset())
+    )
+    assert wide[0] == wide[1]
+    assert narrow[0] != narrow[1]
+
+
 @pytest.mark.parametrize(("make", "without"), MODELS)
 def test_what_has_no_16_bit_form_stays_int8_and_says_so(make: Callable[[], zoo.Prepared], without: set[str]) -> None:
     prepared = make()

@@ -13,8 +13,9 @@ from autoselect.domain.layers import LayerTable, Node
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.search_space import BoundSpace, Cut, Toggle
 from autoselect.study.proposing import problem as problem_module
+from autoselect.study.proposing.atoms import atoms_of, neighbours_of
 from autoselect.study.proposing.mask import Atoms, Mask, bits
-from autoselect.study.proposing.problem import Atom, Forecast, Problem, atoms_of, neighbours_of
+from autoselect.study.proposing.problem import Atom, Forecast, Problem
 
 
 def problem_of(groups: list[str], links: list[tuple[int, int]], pinned: str = "") -> Problem:

@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 
 from autoselect.cases.events import ignore
 from autoselect.cases.settings import make_settings
-from autoselect.domain import states
 from autoselect.domain.pareto import hypervolume
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.states import STATES, alone_in, fields_of, further_of, left_out_of
+from autoselect.domain.states import STATES, alone_in, fields_of, further_of, left_out_of, states_of
 from autoselect.study.proposing import mutation
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
@@ -177,14 +176,46 @@ def test_recipes_say_the_further_states() -> None:
     further = {"float": frozenset("ab")}
     recipe = Recipe(**fields_of(frozenset("abc"), further))
     assert (recipe.denylisted_nodes, recipe.float_nodes) == (frozenset("abc"), frozenset("ab"))
+    assert (left_out_of(recipe), further_of(recipe)) == (frozenset("abc"), {"int16": frozenset(), **further})
+
+
+def test_recipes_do_not_denylist_what_has_16_bits() -> None:
+    further = {"int16": frozenset("a"), "float": frozenset("b")}
+    fields = fields_of(frozenset("abc"), further)
+    assert fields == {
+        "denylisted_nodes": frozenset("bc"),
+        "int16_nodes": frozenset("a"),
+        "float_nodes": frozenset("b"),
+    }
+    recipe = Recipe(**fields)
     assert (left_out_of(recipe), further_of(recipe)) == (frozenset("abc"), further)
 
 
-def test_a_state_may_be_one_that_recipes_do_not_denylist(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(states, "APART", frozenset({"float"}))
-    fields = fields_of(frozenset("abc"), {"float": frozenset("ab")})
-    assert fields == {"denylisted_nodes": frozenset("c"), "float_nodes": frozenset("ab")}
-    assert left_out_of(Recipe(**fields)) == frozenset("abc")
+@pytest.mark.parametrize(
+    ("fallback", "found"),
+    [("drq", ("hybrid",)), ("float", ("float", "int16")), ("search", ("hybrid", "int16", "float"))],
+)
+def test_16_bits_are_a_state_beside_an_exact_one(fallback: str, found: tuple[str, ...]) -> None:
+    assert states_of(fallback, int16=True) == found
+    assert states_of(fallback, int16=False) == tuple(state for state in found if state != "int16")
+
+
+def test_the_exact_state_is_weighed_last_and_the_others_by_what_they_cost() -> None:
+    """Where what is left out is float that comes first in masks, and 16 bits are tried before it all the same."""
+    problem = made_up(("float", "sixteen"), NOISE)
+    assert problem.by_cost == (1, 0)
+    assert made_up(FOUR, NOISE).by_cost == (0, 1, 2)
+    integers = np.full(10, 1.0)
+    mask = problem.balanced(0b11, problem.noise, integers)
+    assert (mask.within(1), mask.within(0)) == (0b11, 0)
+    noisy = made_up(("float", "sixteen"), {"sixteen": 100.0})
+    assert noisy.balanced(0b11, noisy.noise, integers).within(0) == 0b11
+
+
+def test_the_best_is_found_where_the_exact_state_comes_first() -> None:
+    told = searched(made_up(("float", "sixteen"), NOISE), 25)
+    assert min(s.loss for s in told if s.loss is not None) <= 1e-3
+    assert max(s.size_bytes for s in told) <= 200  # 16 bits are good enough: nothing is spent on float.
 
 
 def test_units_are_tried_alone_in_each_state_that_errs() -> None:
@@ -215,3 +246,7 @@ def test_units_are_tried_alone_in_each_state_that_errs() -> None:
 
 def test_a_unit_alone_in_a_state_leaves_the_others_exact() -> None:
     assert alone_in("hybrid", frozenset("a"), frozenset("abc")) == {"float": frozenset("bc")}
+    wide = alone_in("int16", frozenset("a"), frozenset("abc"))
+    assert wide == {"float": frozenset("bc"), "int16": frozenset("a")}
+    fields = fields_of(frozenset("abc"), wide)
+    assert fields["denylisted_nodes"] == fields["float_nodes"] == frozenset("bc")

@@ -14,7 +14,7 @@ from functools import partial
 
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.domain.recipe import Recipe
+from autoselect.domain.recipe import Recipe, split_repair
 from autoselect.errors import BuildError
 from autoselect.quantize import names
 from autoselect.quantize.building import int16, passes
@@ -23,6 +23,9 @@ from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
+
+_CLIPPING = frozenset({"ranges-mse", "ranges-moving-average", "ranges-percentile"})
+"""Repairs that leave values out of ranges, for finer steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,15 +134,17 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
 def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
     """What TensorFlow makes of the whole model with 16-bit activations, under canonical names, once for all.
 
-    With one scale for all weights of an op it refuses DEPTHWISE_CONV_2D.
+    With one scale for all weights of an op it refuses DEPTHWISE_CONV_2D. No value that was seen is clipped: with 65,536
+    steps the rest gains nothing by it.
 
     Args:
         kit: Of the calibrated model.
-        recipe: For its granularity and its repairs that come before quantizing.
+        recipe: For its granularity and its repairs that come before quantizing, but for ranges that clip.
 
     Raises:
         BuildError: If the quantizer refuses the model, or another one made the integer model.
     """
+    recipe = replace(recipe, repairs=tuple(r for r in recipe.repairs if split_repair(r)[0] not in _CLIPPING))
     calibrated = kit.calibrated(recipe.repairs)
     if calibrated.integer is not None:
         raise BuildError("another quantizer made the integer model, and TensorFlow's would not have its weights")

@@ -40,6 +40,7 @@ _REFERENCES: Mapping[str, tuple[str, str, float]] = {
     "float": ("*", "#000000", 19.0),
     "fiq": ("s", "#D55E00", 9.0),
     "fiq+repairs": ("D", "#E69F00", 8.0),
+    "int16": ("v", "#CC79A7", 9.0),
     "drq": ("^", "#009E73", 9.0),
 }
 _PANEL_INCHES, _FEWEST_INCHES, _DOTS_PER_INCH = 6.0, 12.0, 100

@@ -23,6 +23,7 @@ REFERENCE_LABELS: Mapping[str, str] = {
     "float": "float",
     "fiq": "all-integer",
     "fiq+repairs": "all-integer, repaired",
+    "int16": "all 16-bit",
     "drq": "all-DRQ",
 }
 """What a reader sees for the references of a summary, in the order of the table."""
@@ -38,7 +39,7 @@ class ModelRow:
     """One model: a line of the table, a point of the figure.
 
     Attributes:
-        label: ``float``, ``all-integer`` or ``all-DRQ`` for a reference, else the model's id. An integer model in which
+        label: A reference's, see :data:`REFERENCE_LABELS`, else the model's id. An integer model in which
             ops stay float says so.
         score: The metric on the held-out samples; on the search samples where it was not measured there.
         drop: Loss of the metric against float on the same samples, in its units; None where there is no float score.
@@ -79,7 +80,7 @@ def cost_columns(summary: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def reference_rows(summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
-    """The references that could be scored, in the order float, all-integer, all-DRQ."""
+    """The references that could be scored, in the order of :data:`REFERENCE_LABELS`."""
     metric, direction = str(summary["metric"]), _direction(summary)
     references = summary.get("references") or {}
     base = number((references.get("float") or {}).get(metric))

@@ -79,8 +79,8 @@
     return lines.join("<br>");
   };
 
-  const SYMBOLS = { float: "diamond", fiq: "square", "fiq+repairs": "cross", drq: "triangle-up" };
-  const SHAPES = { float: "◇", fiq: "□", "fiq+repairs": "+", drq: "△" };
+  const SYMBOLS = { float: "diamond", fiq: "square", "fiq+repairs": "cross", int16: "triangle-down", drq: "triangle-up" };
+  const SHAPES = { float: "◇", fiq: "□", "fiq+repairs": "+", int16: "▽", drq: "△" };
   function points(rows, x, y, more) {
     return {
       type: "scatter", mode: "markers", cliponaxis: false, x: rows.map(objectives[x].of), y: rows.map(objectives[y].of),

@@ -91,7 +91,7 @@ def island_rows(
         if problem.nodes_of(seen.mask) != left_out_of(record.recipe):
             continue
         done.add(record.id)
-        for number, island in enumerate(problem.islands(seen.mask.left_out)):
+        for number, island in enumerate(problem.islands(problem.out_of_integers(seen.mask))):
             row = _island_row(problem, oracle, seen.mask, island, scored.get(seen.mask.without(island)))
             yield {"id": record.id, "island": number, **row}
 

@@ -209,7 +209,7 @@ def _whole_baselines(records: list[TrialRecord]) -> dict[str, TrialRecord]:
     found: dict[str, TrialRecord] = {}
     for record in records:
         name = record.origin.removeprefix("baseline:")
-        if record.scores is not None and name in ("fiq", REPAIRED, "drq"):
+        if record.scores is not None and name in ("fiq", REPAIRED, "int16", "drq"):
             found.setdefault(name, record)
     return found
 

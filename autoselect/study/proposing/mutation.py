@@ -57,9 +57,10 @@ def without_islands(mask: Mask, problem: Problem) -> list[Mask]:
 
 
 def restated(mask: Mask, problem: Problem, noise: np.ndarray) -> list[Mask]:
-    """What the mask leaves out in one state each, and from each state to the last by quarters, the noisiest first."""
-    last, found = len(problem.states) - 1, []
-    for place in range(last):
+    """What the mask leaves out in one state each, and from each to the exact one by quarters, the noisiest first."""
+    *others, last = problem.by_cost
+    found = []
+    for place in others:
         whole = problem.put(mask, mask.left_out, place)
         ranking = sorted(bits(whole.within(place) & problem.forms[last]), key=lambda i: (-noise[place, i], i))
         for share in (0.0, *constants.OPENING, 1.0):

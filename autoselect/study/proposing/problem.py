@@ -12,12 +12,9 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from autoselect.domain.graph import Graph
-from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.quantities import DEFAULT_COSTS
-from autoselect.domain.search_space import BoundSpace, Toggle
-from autoselect.domain.states import EXACT, STATES
+from autoselect.domain.states import APART, EXACT, STATES
 from autoselect.study.proposing import constants
 from autoselect.study.proposing.mask import Atoms, Mask, bits
 
@@ -141,6 +138,10 @@ class Problem:
         """Of the nodes that a mask leaves out those in each further state."""
         return {state: self._nodes(mask.within(place)) for place, state in enumerate(self.states) if place}
 
+    def out_of_integers(self, mask: Mask) -> Atoms:
+        """The atoms that are in integers of no width."""
+        return mask.left_out & ~sum(mask.within(place) for place, state in enumerate(self.states) if state in APART)
+
     def _nodes(self, atoms: Atoms) -> frozenset[str]:
         return frozenset().union(*(self.atoms[i].nodes for i in bits(atoms)))
 
@@ -238,18 +239,28 @@ class Problem:
         """The atoms left out, in one state."""
         return self.put(Mask(atoms), atoms, place)
 
+    @cached_property
+    def by_cost(self) -> tuple[int, ...]:
+        """Places of the states: the least penalty of all atoms in it first; the exact one, where there is one, last."""
+
+        def cost(place: int) -> tuple[bool, float, int]:
+            found = self.forecast(self.in_state(self.everything, place))
+            return self.states[place] == EXACT, found.penalty, found.size_bytes
+
+        return tuple(sorted(range(len(self.states)), key=cost))
+
     def balanced(self, atoms: Atoms, noise: np.ndarray, integers: np.ndarray) -> Mask:
-        """The atoms left out, each in the first state that adds no more error than the integer atoms make together.
+        """The atoms left out, each in the cheapest state that adds no more error than the integer atoms together.
 
         Args:
             atoms: What is left out.
             noise: Of each atom in each state, as :attr:`noise`.
             integers: Of each atom in integers, shape (n_atoms,).
         """
-        last = len(self.states) - 1
-        mask, left = self.in_state(atoms, last), float(integers[bits(self.everything & ~atoms)].sum())
-        for place in range(last):
-            for i in sorted(bits(mask.within(last) & self.forms[place]), key=lambda i: (noise[place, i], i)):
+        *others, exact = self.by_cost
+        mask, left = self.in_state(atoms, exact), float(integers[bits(self.everything & ~atoms)].sum())
+        for place in others:
+            for i in sorted(bits(mask.within(exact) & self.forms[place]), key=lambda i: (noise[place, i], i)):
                 if noise[place, i] > left:
                     break
                 left -= float(noise[place, i])
@@ -281,64 +292,3 @@ class Problem:
             found.append(island)
             atoms &= ~island
         return found
-
-
-def atoms_of(space: BoundSpace, layers: LayerTable, sensitivities: Mapping[str, float]) -> tuple[Atom, ...]:
-    """The smallest steps that a search space allows: its toggles without those that others make up.
-
-    Args:
-        space: Of several alternatives the one with the most toggles counts; counts (cuts) give no atoms.
-        layers: For op types and positions.
-        sensitivities: By node name; an atom has the largest of its nodes.
-    """
-    groups = _smallest_groups(space)
-    places = {node.name: node for node in layers.nodes}
-    atoms = []
-    for group in groups:
-        members = sorted((places[name] for name in group), key=lambda node: node.index)
-        heaviest = max(members, key=lambda node: node.macs)
-        known = [sensitivities[name] for name in group if name in sensitivities]
-        atoms.append(
-            Atom(
-                nodes=group,
-                op_type=heaviest.op_type,
-                position=members[0].index,
-                sensitivity=max([v for v in known if np.isfinite(v)], default=0.0),
-            )
-        )
-    return tuple(sorted(atoms, key=lambda atom: (atom.position, sorted(atom.nodes))))
-
-
-def _smallest_groups(space: BoundSpace) -> list[frozenset[str]]:
-    choices = [space.of_alternative(name) for name, _ in space.alternatives] or [space.dimensions]
-    toggles = max(([d for d in c if isinstance(d, Toggle)] for c in choices), key=len)
-    found: list[frozenset[str]] = []
-    taken: set[str] = set()
-    for toggle in sorted(toggles, key=lambda t: (len(t.nodes), t.name)):
-        if toggle.nodes and not toggle.nodes <= taken:
-            found.append(toggle.nodes - taken)
-            taken |= toggle.nodes
-    return found
-
-
-def neighbours_of(graph: Graph, layers: LayerTable, atoms: Sequence[Atom]) -> tuple[frozenset[int], ...]:
-    """For each atom the atoms that it reads from or writes to, looking through ops that are no nodes."""
-    owner = {name: i for i, atom in enumerate(atoms) for name in atom.nodes}
-    atom_at = {node.index: owner.get(node.name) for node in layers.nodes}
-    producers = graph.producers()
-    reached: list[frozenset[int]] = []
-    found: list[set[int]] = [set() for _ in atoms]
-    for index, op in enumerate(graph.ops):
-        before: set[int] = set()
-        for tensor in op.inputs:
-            if tensor in producers:
-                before |= reached[producers[tensor]]
-        here = atom_at.get(index)
-        if here is None:
-            reached.append(frozenset(before))
-            continue
-        for other in before - {here}:
-            found[here].add(other)
-            found[other].add(here)
-        reached.append(frozenset({here}))
-    return tuple(frozenset(s) for s in found)

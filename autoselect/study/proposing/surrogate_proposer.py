@@ -216,12 +216,12 @@ class _Ask:
         self._volume = FrontVolume(np.vstack([points, self._believed(pending)]))
 
     def _far_end(self, scored: Sequence[Seen]) -> list[np.ndarray]:
-        """The last state alone, which nobody need have scored: volumes count as far as there.
+        """The exact state alone, which nobody need have scored: volumes count as far as there.
 
-        Not where another state alone loses no more than is allowed: nobody then needs more of the last one than lies
+        Not where another state alone loses no more than is allowed: nobody then needs more of the exact one than lies
         within what was scored.
         """
-        *others, end = (self._problem.in_state(self._problem.everything, p) for p in range(len(self._problem.states)))
+        *others, end = (self._problem.in_state(self._problem.everything, p) for p in self._problem.by_cost)
         enough = any(s.mask in others and s.loss is not None and s.loss <= self._weight.allowed for s in scored)
         return [] if enough or not others else [np.array([0.0, *(cost[0] for cost in self._costs.expected([end]))])]
 

@@ -134,6 +134,8 @@ class SearchStudy:
         """Start a trial with given nodes; its parameters are set where the space can express them."""
         alike = baseline.fallback is None and baseline.repairs is None and baseline.recipe is None
         setting = space.encode(baseline.nodes) if alike else None
+        if setting is not None:
+            setting |= space.encode_further(baseline.nodes, baseline.further)
         with self._using():
             self._study.enqueue_trial(setting or {})
             trial = self._study.ask()
@@ -144,6 +146,7 @@ class SearchStudy:
             trial=trial,
             origin=f"baseline:{baseline.name}",
             nodes=baseline.nodes,
+            further=baseline.further,
             fallback=baseline.fallback,
             repairs=baseline.repairs,
             recipe=baseline.recipe,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from autoselect.domain.layers import SUSPICIOUS_RMSE_PER_SCALE, LayerTable
 from autoselect.domain.recipe import Fallback, Recipe
 from autoselect.domain.search_space import BoundSpace
-from autoselect.domain.states import fields_of
+from autoselect.domain.states import SIXTEEN, fields_of
 
 GUIDE_LEADING_NODES = 5
 """The Quantization Debugger guide denylists these first layers beside the suspicious ones."""
@@ -23,9 +23,10 @@ REPAIRED = "fiq+repairs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """A named set of denylisted nodes; ``fallback`` and ``repairs`` where they are not those of the search.
+    """A named set of nodes left out; ``fallback`` and ``repairs`` where they are not those of the search.
 
-    With a ``recipe`` it is that one, whatever the search's recipes have in common.
+    ``further`` are those of the nodes in each further state. With a ``recipe`` it is that one, whatever the search's
+    recipes have in common.
     """
 
     name: str
@@ -33,10 +34,13 @@ class Baseline:
     fallback: Fallback | None = None
     repairs: tuple[str, ...] | None = None
     recipe: Recipe | None = None
+    further: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def baselines(layers: LayerTable, space: BoundSpace, repairs: tuple[str, ...] = ()) -> list[Baseline]:
-    """All-integer, all-DRQ, and the guide's heuristic; those that the user's pins make equal are left out.
+    """All-integer, all in 16 bits, all-DRQ, and the guide's heuristic; those that pins make equal are left out.
+
+    There is one in 16 bits where the space has that state.
 
     Args:
         layers: For the nodes and their statistics.
@@ -45,17 +49,21 @@ def baselines(layers: LayerTable, space: BoundSpace, repairs: tuple[str, ...] = 
     """
     everything = frozenset(n.name for n in layers.nodes)
     repaired = [Baseline(name=REPAIRED, nodes=frozenset())] if repairs else []
+    wide = everything - space.not_int16
+    in_int16 = [Baseline(name="int16", nodes=wide, further={SIXTEEN: wide})] if SIXTEEN in space.further else []
     fixed = [
         Baseline(name="fiq", nodes=frozenset(), repairs=() if repairs else None),
         *repaired,
+        *in_int16,
         Baseline(name="drq", nodes=everything, fallback="drq"),
         Baseline(name="heuristic", nodes=heuristic_nodes(layers)),
     ]
     found: dict[tuple[object, ...], Baseline] = {}
     for baseline in fixed:
         nodes = space.pin(baseline.nodes)
-        pinned = replace(baseline, nodes=nodes, name=_pinned_name(baseline, nodes))
-        found.setdefault((nodes, baseline.fallback, baseline.repairs), pinned)
+        further = {state: (chosen & nodes) - space.keep_float for state, chosen in baseline.further.items()}
+        pinned = replace(baseline, nodes=nodes, name=_pinned_name(baseline, nodes), further=further)
+        found.setdefault((nodes, baseline.fallback, baseline.repairs, *further.values()), pinned)
     return list(found.values())
 
 

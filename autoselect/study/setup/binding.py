@@ -30,14 +30,17 @@ def bind_case(
     decided = pins_of(case, settings, keep_float=keep_float, keep_int=keep_int)
     for message in decided.messages:
         listener(Warned(message=message))
+    parts = units_of(case)
     space = bind(
         space_file,
         case.layers,
         keep_float=keep_float | decided.keep_float,
         keep_int=keep_int | decided.keep_int,
-        units=units_of(case),
+        units=parts,
     )
-    space = replace(space, further=settings.states[1:])
+    # What moves together has 16 bits together, or not at all.
+    barred = frozenset(name for unit in parts if not decided.not_int16.isdisjoint(unit) for name in unit)
+    space = replace(space, further=settings.states[1:], not_int16=barred)
     return space, replace(case, warnings=(*case.warnings, *decided.messages))
 
 

@@ -17,7 +17,7 @@ from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.search_space import BoundSpace, Toggle
-from autoselect.domain.states import EXACT, FIELDS, alone_in, fields_of
+from autoselect.domain.states import EXACT, FIELDS, SIXTEEN, alone_in, fields_of
 from autoselect.domain.targets import Target
 from autoselect.domain.units import units
 from autoselect.domain.verdicts import judge
@@ -28,8 +28,9 @@ from autoselect.quantize.building.blueprint import Blueprint
 from autoselect.scoring.fragmentation import Fragmentation
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
+from autoselect.study.proposing.atoms import atoms_of, neighbours_of
 from autoselect.study.proposing.mask import bits
-from autoselect.study.proposing.problem import Atom, Forecast, Forecaster, Problem, atoms_of, neighbours_of
+from autoselect.study.proposing.problem import Atom, Forecast, Forecaster, Problem
 from autoselect.study.setup.baselines import heuristic_nodes, recipe_for
 
 _PROBE_SAMPLES = 8
@@ -103,7 +104,11 @@ def make_problem(
         return None, (_UNSUITED.format(settings.sampler),)
     root, layers = case.files.root, case.layers
     planning: Future[Blueprint] = pool.submit(
-        prepare_jobs.blueprint, root, settings.template.to_json(), timeout_seconds=settings.trial_timeout
+        prepare_jobs.blueprint,
+        root,
+        settings.template.to_json(),
+        SIXTEEN in settings.states,
+        timeout_seconds=settings.trial_timeout,
     )
     atoms = atoms_of(space, layers, _statistical(layers))
 
@@ -113,6 +118,16 @@ def make_problem(
     atoms, remarks = probed(atoms, case, settings, pool, listener, lambda: _noisy(planned(atoms)))
     listener(StageStarted(stage="plan"))
     return planned(atoms), remarks
+
+
+def int16_remarks(case: Case, settings: SearchSettings, pool: Workers) -> tuple[str, ...]:
+    """What the user should know of 16-bit nodes, where the search tries any: whether they are what TensorFlow makes."""
+    if SIXTEEN not in settings.states:
+        return ()
+    try:
+        return pool.call(prepare_jobs.int16_remarks, case.files.root, settings.per_channel)
+    except TrialError as exc:
+        return (f"16-bit nodes are not proved: {exc}",)
 
 
 def _planned(
@@ -131,7 +146,7 @@ def _planned(
     return Problem(
         atoms,
         neighbours_of(case.graph, layers, atoms),
-        forecaster(blueprint, layers, settings, read_target(settings.target)),
+        forecaster(blueprint, layers, settings, read_target(settings.target), space.not_int16),
         pinned=space.keep_float,
         heuristic=heuristic_nodes(layers),
         ladders=_ladders(atoms, layers),
@@ -149,8 +164,17 @@ def _noisy(problem: Problem) -> list[tuple[Atom, str]]:
     return [(problem.atoms[i], state) for state, atoms in places for i in bits(atoms)]
 
 
-def forecaster(blueprint: Blueprint, layers: LayerTable, settings: SearchSettings, target: Target) -> Forecaster:
-    """Exact size and penalty by the denylisted nodes, and whether the target takes it; nothing is compiled."""
+def forecaster(
+    blueprint: Blueprint,
+    layers: LayerTable,
+    settings: SearchSettings,
+    target: Target,
+    not_int16: frozenset[str] = frozenset(),
+) -> Forecaster:
+    """Exact size and penalty by the denylisted nodes, and whether the target takes it; nothing is compiled.
+
+    Nodes that the target refuses with 16-bit activations have no such form.
+    """
     places = {node.name: place for place, node in enumerate(layers.nodes)}
 
     def placed(names: Iterable[str]) -> list[int]:
@@ -160,8 +184,9 @@ def forecaster(blueprint: Blueprint, layers: LayerTable, settings: SearchSetting
 
     def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
         chosen = fields_of(nodes, further)
+        in_int16 = chosen.get(FIELDS[SIXTEEN], frozenset()) - not_int16
         denied, in_float = (placed(chosen.get(field, ())) for field in ("denylisted_nodes", FIELDS[EXACT]))
-        found = blueprint.plan(denied, settings.template.fallback, in_float)
+        found = blueprint.plan(denied, settings.template.fallback, in_float, placed(in_int16))
         # Where the penalty is one of shares and nothing is refused, where each op runs need not be known.
         verdict = None if target.takes_all and target.shares is not None else judge(found.graph, target)
         cut = on_target(found.graph, target, verdict)
@@ -226,8 +251,6 @@ def probed(
 
     running = [submitted(everything - atom.nodes, {}) for atom in atoms]
     others = noisy()
-    if len(others) > _MOST_PROBES:
-        others = ()
     running += [submitted(everything, alone_in(state, atom.nodes, everything)) for atom, state in others]
     listener(StageStarted(stage="probes", total=len(running)))
     alone, reasons = [], []

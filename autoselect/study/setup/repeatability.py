@@ -26,8 +26,7 @@ _WARNING = (
 def references_to_check(case: Case, settings: SearchSettings, pool: Workers) -> dict[str, str]:
     """What the scores of all candidates are compared with: names by hash."""
     found = {FLOAT: "The float model"}
-    template = settings.template
-    plain = replace(template, repairs=(), denylisted_nodes=frozenset(), float_nodes=frozenset())
+    plain = replace(settings.template, repairs=())
     try:
         built = pool.call(build_jobs.build, case.files.root, plain.to_json(), timeout_seconds=settings.trial_timeout)
     except TrialError:  # As a candidate it fails again, and says why.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.graph import Graph
+from autoselect.domain.states import SIXTEEN
 from autoselect.domain.targets import Target
 from autoselect.domain.verdicts import pins
 from autoselect.errors import UsageError
@@ -24,11 +25,13 @@ class TargetPins:
     Attributes:
         keep_int: Names of nodes that it takes in integers only.
         keep_float: Names of nodes that it takes outside of integers only.
+        not_int16: Names of nodes that it refuses with 16-bit activations.
         messages: What the user should know of them.
     """
 
     keep_int: frozenset[str]
     keep_float: frozenset[str]
+    not_int16: frozenset[str]
     messages: tuple[str, ...]
 
 
@@ -36,7 +39,7 @@ def check_target(settings: SearchSettings) -> Target:
     """Read the target of a search, before any work.
 
     Raises:
-        UsageError: If it is unknown or wrong, its compiler is not installed, or the recipe's fallback does not run on
+        UsageError: If it is unknown or wrong, its compiler is not installed, or a state of the search does not run on
             it.
     """
     target = read_target(settings.target)
@@ -45,6 +48,10 @@ def check_target(settings: SearchSettings) -> Target:
             f"Target {target.name!r} runs no hybrid ops, so what is left out of integers cannot become hybrid. "
             "Use --fallback float, or leave it out."
         )
+    if settings.int16 and settings.fallback == "drq":
+        raise UsageError("--int16 is for the fallbacks search and float. Leave it out, or --fallback drq.")
+    if settings.int16 and not target.runs_int16:
+        raise UsageError(f"Target {target.name!r} runs no ops with 16-bit activations. Leave out --int16.")
     if target.compiler is not None and settings.compiling:
         require_vela()
     return target
@@ -91,12 +98,15 @@ def pins_of(
     for index, why in found.keep_int.items():
         if names[index] in keep_float:
             raise _unsatisfiable(target, graph, index, f"{why}, and --keep-float keeps it out of integers")
+    not_int16 = found.not_int16 if SIXTEEN in settings.states else {}
     return TargetPins(
         keep_int=frozenset(names[i] for i in found.keep_int),
         keep_float=frozenset(names[i] for i in found.keep_float),
+        not_int16=frozenset(names[i] for i in not_int16),
         messages=(
             *_told(graph, target, found.keep_int, "stay in integers"),
             *_told(graph, target, found.keep_float, "stay out of integers"),
+            *_told(graph, target, not_int16, "do without 16-bit activations"),
         ),
     )
 

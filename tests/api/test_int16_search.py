@@ -1,0 +1,130 @@
+"""Searches with 16-bit units, on the embedded case and on nets as users write them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nursery
+import pandas as pd
+import pump
+import pytest
+
+import autoselect
+from autoselect.errors import UsageError
+from autoselect.report.tables.frames import reference_rows
+
+TARGETS = Path(__file__).resolve().parents[2] / "search_spaces" / "targets"
+
+
+def wide(trials: pd.DataFrame) -> list[frozenset[str]]:
+    """The 16-bit nodes of each trial's recipe."""
+    return [frozenset(json.loads(recipe).get("int16_nodes", ())) for recipe in trials["recipe"]]
+
+
+def sound(run: autoselect.Run) -> None:
+    """All candidates were built as forecast, with the form that their recipes say."""
+    assert run.summary["unlike_forecast"] == 0
+    assert run.summary["counts"]["failed"] == 0
+    for recipe, reasons in zip(run.trials["recipe"], run.trials["fallbacks"].fillna("{}"), strict=True):
+        told = json.loads(recipe)
+        autoselect.Recipe.from_json(recipe)
+        assert frozenset(told.get("int16_nodes", ())).isdisjoint(told["denylisted_nodes"])
+        assert all("no such form" not in why for why in json.loads(reasons).values())
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> autoselect.Run:
+    return pump.search(tmp_path_factory.mktemp("int16") / "run", trials=8, early_exit=False)
+
+
+def test_an_integer_only_target_tries_16_bits_by_itself(found: autoselect.Run) -> None:
+    sound(found)
+    assert found.manifest["settings"]["int16"] is True
+    assert found.summary["references"]["int16"]["float_ops"] == 0
+    assert sum(map(bool, wide(found.trials))) >= 2
+    assert "all 16-bit" in [row.label for row in reference_rows(found.summary)]
+    assert not [warning for warning in found.summary["warnings"] if "16-bit nodes are not proved" in warning]
+
+
+def test_it_resumes(found: autoselect.Run) -> None:
+    before = list(found.trials["id"])
+    again = autoselect.resume(found.directory, trials=10)
+    sound(again)
+    assert list(again.trials["id"])[:8] == before
+    assert len(again.trials) == 10
+
+
+def test_pins_keep_nodes_out_of_16_bits(tmp_path: Path) -> None:
+    nodes = pd.read_csv(pump.search(tmp_path / "names", trials=5, int16=False).directory / "layer_statistics.csv")[
+        "tensor_name"
+    ].tolist()
+    run = pump.search(
+        tmp_path / "run", trials=9, early_exit=False, keep_float=[nodes[0]], keep_int=[nodes[-2]], fallback="float"
+    )
+    sound(run)
+    assert any(wide(run.trials))
+    assert all({nodes[0], nodes[-2]}.isdisjoint(chosen) for chosen in wide(run.trials))
+    assert all(nodes[0] in json.loads(recipe)["denylisted_nodes"] for recipe in run.trials["recipe"])
+
+
+@pytest.mark.parametrize("changes", [{"int16": False}, {"fallback": "drq"}, {"target": "litert-cpu"}])
+def test_without_the_state_or_a_target_that_is_made_for_it_no_node_has_16_bits(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    run = pump.search(tmp_path / "run", trials=5, **changes)
+    assert run.manifest["settings"]["int16"] is False
+    assert not any(wide(run.trials))
+
+
+def test_16_bits_are_refused_where_they_do_not_run(tmp_path: Path) -> None:
+    target = tmp_path / "own.toml"
+    text = (TARGETS / "integer-only.toml").read_text(encoding="utf-8")
+    target.write_text("\n".join(line for line in text.splitlines() if not line.startswith("int16 =")), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"runs no ops with 16-bit activations.*--int16"):
+        pump.search(tmp_path / "run", target=str(target), int16=True)
+    with pytest.raises(UsageError, match=r"--int16 is for the fallbacks search and float"):
+        pump.search(tmp_path / "run", fallback="drq", int16=True)
+    assert not any(wide(pump.search(tmp_path / "run", target=str(target), trials=5).trials))
+
+
+def test_what_a_target_lacks_in_16_bits_has_8(tmp_path: Path) -> None:
+    """Two op types have no 16-bit kernel there; neither have the units that such nodes belong to."""
+    lacking = {"MEAN", "CONCATENATION"}
+    target = tmp_path / "own.toml"
+    text = (TARGETS / "tflm.toml").read_text(encoding="utf-8")
+    before, after = text.split("[host.int16]")
+    head, rest = after.split("]", 1)
+    for name in lacking:
+        head = head.replace(f'"{name}", ', "")
+    target.write_text(f"{before}[host.int16]{head}]{rest}", encoding="utf-8")
+    run = pump.search(tmp_path / "run", target=str(target), trials=8, early_exit=False)
+    sound(run)
+    layers = pd.read_csv(run.directory / "layer_statistics.csv").set_index("tensor_name")["op_name"]
+    chosen = frozenset().union(*wide(run.trials))
+    assert chosen
+    assert lacking.isdisjoint(layers[list(chosen)])
+
+
+@pytest.mark.parametrize("name", ["mixer", "U-Net"])
+def test_nets_of_users_are_searched_with_16_bits(
+    name: str, grown: Callable[[str], nursery.Sources], tmp_path: Path
+) -> None:
+    net = grown(name)
+    run = autoselect.search(
+        net.tflite,
+        calibration=net.calibration,
+        evaluation=(net.evaluation, net.targets),
+        metric="mae",
+        trials=8,
+        workers=1,
+        repairs=False,
+        early_exit=False,
+        debug_samples=4,
+        heldout_fraction=0.25,
+        output=tmp_path / "run",
+    )
+    sound(run)
+    assert any(wide(run.trials))
