@@ -113,7 +113,7 @@ def _run_python(block: str, namespace: dict[str, object]) -> None:
 
 def _run_commands(block: str) -> None:
     for written in block.splitlines():
-        command = written.split("#")[0].strip().replace("--trials 60", "--trials 8")
+        command = written.split("#")[0].strip().replace("--trials 30", "--trials 8")
         result = CliRunner().invoke(app, shlex.split(command)[1:])
         assert result.exit_code == 0, f"{command}\n{result.output}"
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autoselect.api.searching import continued, drawn, workers_of
+from autoselect.api.searching import continued, drawn
 from autoselect.api.source import read_recipe
 from autoselect.api.told import with_live
+from autoselect.api.workers import workers_of
 from autoselect.cases.events import Listener, ignore
 from autoselect.cases.logs import logged
 from autoselect.domain.recipe import Recipe

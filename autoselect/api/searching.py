@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,16 @@ from autoselect.api.source import (
     load_source,
 )
 from autoselect.api.told import takes, with_live
+from autoselect.api.workers import workers_of
 from autoselect.cases import prepare as preparation
 from autoselect.cases.declared import declared
-from autoselect.cases.events import Listener, Warned, ignore
+from autoselect.cases.events import Listener, ignore
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.settings import SearchSettings, make_settings
-from autoselect.cases.versions import versions
 from autoselect.data.bundled import lasting
 from autoselect.data.specs import load_object
 from autoselect.domain.quantities import chosen_objectives
-from autoselect.domain.targets import Target
-from autoselect.errors import MetricError, RunFolderError, UsageError
-from autoselect.isolation.pool import shared
+from autoselect.errors import MetricError, RunFolderError
 from autoselect.report.run import Run, load_run
 from autoselect.runs.folder import RunFolder, free_folder
 from autoselect.runs.records import metric_column
@@ -224,39 +221,6 @@ def demo(
     )
 
 
-@contextlib.contextmanager
-def workers_of(settings: SearchSettings) -> Iterator[None]:
-    """Let a search work on a cluster, where the settings name one.
-
-    Raises:
-        UsageError: If there is none, it may not be used, or Dask is not installed.
-    """
-    if settings.scheduler is None:
-        yield
-        return
-    if "latency_ms" in settings.cost_columns:
-        raise UsageError(
-            "scheduler: latencies of several machines do not compare. Leave latency out of the objectives."
-        )
-    try:
-        from autoselect.cluster.jobs import Local
-        from autoselect.cluster.opening import opened
-    except ImportError as exc:
-        raise UsageError("scheduler: Dask is missing. Install it with: pip install 'autoselect[distributed]'.") from exc
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="autoselect-")))
-        warm_up = study_run.warm_up_of(settings)
-        workers = opened(
-            settings.scheduler,
-            describe=versions,
-            local=Local(workers=settings.processes, log=folder / "worker.log", warm_up=warm_up),
-            insecure=settings.insecure,
-            tell=lambda message: settings.listener(Warned(message=message)),
-        )
-        stack.enter_context(shared(stack.enter_context(workers)))
-        yield
-
-
 def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
     """A new search as it is asked for, and where it would be kept."""
     loaded = load_source(told.model, signature=told.signature, shapes=told.shapes, calibration=told.calibration)
@@ -275,7 +239,6 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
         "target": lasting(told.target),
         "search_space": lasting(told.search_space),
         "fallback": fallback,
-        "int16": _tries_int16(profile, fallback, given) if told.int16 is None else told.int16,
         "per_channel": given.per_channel,
         "io_type": told.io_type or loaded.io_type or profile.io_type or "float32",
         "repairs": repairs if given.content is None else False,
@@ -293,11 +256,6 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
         | {"metric": None if isinstance(told.metric, str) else LIVE},
     )
     return asked, RunFolder(Path(told.output) if told.output is not None else free_folder("autoselect-run"))
-
-
-def _tries_int16(profile: Target, fallback: str, given: LoadedInteger) -> bool:
-    """Whether units are tried in 16 bits where nobody says; an integer model of another quantizer has no such form."""
-    return profile.is_made_for_int16 and fallback != "drq" and given.content is None
 
 
 def _metric_name(metric: str | Callable[..., float], evaluator: str | Callable[..., float] | None) -> str:

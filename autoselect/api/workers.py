@@ -1,4 +1,4 @@
-"""Worker processes that several calls share."""
+"""Worker processes that several calls share, and those of a cluster."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from autoselect.cases.events import Warned
+from autoselect.cases.settings import SearchSettings
+from autoselect.cases.versions import versions
+from autoselect.errors import UsageError
 from autoselect.isolation.machine import default_workers
 from autoselect.isolation.pool import WorkerPool, shared
 from autoselect.quantize.preparing import converter
+from autoselect.study import run as study_run
 
 
 @contextlib.contextmanager
@@ -45,3 +50,36 @@ def keep_workers(workers: int | None = None) -> Iterator[None]:
             shared(pool),
         ):
             yield
+
+
+@contextlib.contextmanager
+def workers_of(settings: SearchSettings) -> Iterator[None]:
+    """Let a search work on a cluster, where the settings name one.
+
+    Raises:
+        UsageError: If there is none, it may not be used, or Dask is not installed.
+    """
+    if settings.scheduler is None:
+        yield
+        return
+    if "latency_ms" in settings.cost_columns:
+        raise UsageError(
+            "scheduler: latencies of several machines do not compare. Leave latency out of the objectives."
+        )
+    try:
+        from autoselect.cluster.jobs import Local
+        from autoselect.cluster.opening import opened
+    except ImportError as exc:
+        raise UsageError("scheduler: Dask is missing. Install it with: pip install 'autoselect[distributed]'.") from exc
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="autoselect-")))
+        warm_up = study_run.warm_up_of(settings)
+        workers = opened(
+            settings.scheduler,
+            describe=versions,
+            local=Local(workers=settings.processes, log=folder / "worker.log", warm_up=warm_up),
+            insecure=settings.insecure,
+            tell=lambda message: settings.listener(Warned(message=message)),
+        )
+        stack.enter_context(shared(stack.enter_context(workers)))
+        yield

@@ -166,10 +166,5 @@ class Target:
         """Whether any op with 16-bit activations runs anywhere."""
         return self._runs(Precision.INT16)
 
-    @property
-    def is_made_for_int16(self) -> bool:
-        """Whether such ops run where models should run: on the accelerator, where there is one."""
-        return Precision.INT16 in (self.accelerator or self.host).kernels
-
     def _runs(self, precision: Precision) -> bool:
         return any(p is not None and precision in p.kernels for p in (self.accelerator, self.host))

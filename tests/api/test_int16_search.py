@@ -37,10 +37,10 @@ def sound(run: autoselect.Run) -> None:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> autoselect.Run:
-    return pump.search(tmp_path_factory.mktemp("int16") / "run", trials=8, early_exit=False)
+    return pump.search(tmp_path_factory.mktemp("int16") / "run", trials=8, early_exit=False, int16=True)
 
 
-def test_an_integer_only_target_tries_16_bits_by_itself(found: autoselect.Run) -> None:
+def test_16_bits_are_tried_where_they_are_asked_for(found: autoselect.Run) -> None:
     sound(found)
     assert found.manifest["settings"]["int16"] is True
     assert found.summary["references"]["int16"]["float_ops"] == 0
@@ -58,22 +58,18 @@ def test_it_resumes(found: autoselect.Run) -> None:
 
 
 def test_pins_keep_nodes_out_of_16_bits(tmp_path: Path) -> None:
-    nodes = pd.read_csv(pump.search(tmp_path / "names", trials=5, int16=False).directory / "layer_statistics.csv")[
-        "tensor_name"
-    ].tolist()
-    run = pump.search(
-        tmp_path / "run", trials=9, early_exit=False, keep_float=[nodes[0]], keep_int=[nodes[-2]], fallback="float"
-    )
+    folder = pump.search(tmp_path / "names", trials=5).directory
+    nodes = pd.read_csv(folder / "layer_statistics.csv")["tensor_name"].tolist()
+    pins = {"keep_float": [nodes[0]], "keep_int": [nodes[-2]], "fallback": "float"}
+    run = pump.search(tmp_path / "run", trials=9, early_exit=False, int16=True, **pins)
     sound(run)
     assert any(wide(run.trials))
     assert all({nodes[0], nodes[-2]}.isdisjoint(chosen) for chosen in wide(run.trials))
     assert all(nodes[0] in json.loads(recipe)["denylisted_nodes"] for recipe in run.trials["recipe"])
 
 
-@pytest.mark.parametrize("changes", [{"int16": False}, {"fallback": "drq"}, {"target": "litert-cpu"}])
-def test_without_the_state_or_a_target_that_is_made_for_it_no_node_has_16_bits(
-    tmp_path: Path, changes: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("changes", [{}, {"fallback": "float"}, {"target": "litert-cpu"}])
+def test_where_nobody_asks_no_node_has_16_bits(tmp_path: Path, changes: dict[str, Any]) -> None:
     run = pump.search(tmp_path / "run", trials=5, **changes)
     assert run.manifest["settings"]["int16"] is False
     assert not any(wide(run.trials))
@@ -123,6 +119,7 @@ def test_nets_of_users_are_searched_with_16_bits(
         repairs=False,
         early_exit=False,
         debug_samples=4,
+        int16=True,
         heldout_fraction=0.25,
         output=tmp_path / "run",
     )
