@@ -52,6 +52,11 @@ def merge(
     Raises:
         UsageError: If there are fewer than two.
         RunFolderError: If a folder holds no run, or one of another model, other data or another metric.
+
+    Examples:
+        >>> import autoselect
+        >>> autoselect.merge(["pump-run", "pump-run"], output="merged-run")
+        Run('merged-run', complete, ...
     """
     if len(directories) < 2:
         raise UsageError("Expected two run folders or more to merge, got fewer.")
@@ -86,6 +91,12 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
 
     Raises:
         RunFolderError: If a folder holds no run, or they are of other models, other data or other metrics.
+
+    Examples:
+        >>> import autoselect
+        >>> found = autoselect.compare("pump-run", "pump-run")
+        >>> "recommended" in str(found)
+        True
     """
     runs = load_run(first), load_run(second)
     _refuse_other(*runs)

@@ -20,10 +20,11 @@ def losses_of(table: Any, columns: list[str]) -> np.ndarray:
 
 
 def assert_front(run: autoselect.Run, columns: list[str]) -> None:
-    """Nothing that was scored dominates a member, in the columns of the objectives."""
+    """Nothing that was scored dominates a member in the columns of the objectives and in closeness to float."""
     scored = run.trials[run.trials["state"] == "complete"]
-    for member in losses_of(run.front, columns):
-        assert not any(pump.dominates(tuple(other), tuple(member)) for other in losses_of(scored, columns))
+    rivals, members = (np.column_stack([losses_of(rows, columns), -rows["sqnr_db"]]) for rows in (scored, run.front))
+    for member in members:
+        assert not any(pump.dominates(tuple(other), tuple(member)) for other in rivals)
 
 
 def test_segments_instead_of_the_penalty_and_more_trials_later(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_what_a_target_lacks_in_16_bits_has_8(tmp_path: Path) -> None:
     for name in lacking:
         head = head.replace(f'"{name}", ', "")
     target.write_text(f"{before}[host.int16]{head}]{rest}", encoding="utf-8")
-    run = pump.search(tmp_path / "run", target=str(target), trials=8, early_exit=False)
+    run = pump.search(tmp_path / "run", target=str(target), trials=8, early_exit=False, int16=True)
     sound(run)
     layers = pd.read_csv(run.directory / "layer_statistics.csv").set_index("tensor_name")["op_name"]
     chosen = frozenset().union(*wide(run.trials))

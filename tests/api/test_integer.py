@@ -136,7 +136,7 @@ def test_the_granularity_is_the_files_own(tmp_path: Path) -> None:
     manifest = json.loads((run.directory / "manifest.json").read_text())
     assert manifest["settings"]["per_channel"] is False
     assert [m for m in manifest["warnings"] if "one scale per tensor" in m]
-    with pytest.raises(RunFolderError, match=r"live integer.*integer="):
+    with pytest.raises(RunFolderError, match=r"started with a live \w+\. Pass it again"):
         autoselect.resume(run.directory, model=content)
 
 

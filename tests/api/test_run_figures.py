@@ -28,4 +28,4 @@ def test_islands_of_chosen_members_are_titled_by_their_ids(finished: autoselect.
 def test_a_run_shows_its_verdict_and_its_front(finished: autoselect.Run) -> None:
     shown = finished._repr_html_()
     assert finished.summary["verdict"] in shown
-    assert all(member in shown for member in finished.front["id"])
+    assert all(name in shown for name in ("float", "all-integer", "recommended", "accurate"))

@@ -263,6 +263,7 @@ SEARCH_DEFAULTS = {
     "seed": 0,
     "output": None,
     "scheduler": None,
+    "int16": False,
     "insecure": False,
     "trial_timeout": 900.0,
     "debug_samples": 50,

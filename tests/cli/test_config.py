@@ -151,7 +151,7 @@ def test_the_file_of_init_is_a_search(written: str, called: dict[str, Any]) -> N
 
 
 def test_every_key_of_the_file_may_be_uncommented(written: str, called: dict[str, Any]) -> None:
-    text = re.sub(r"^# ([a-z-]+ = )", r"\1", written, flags=re.MULTILINE)
+    text = re.sub(r"^# ([a-z0-9-]+ = )", r"\1", written, flags=re.MULTILINE)
     assert "as far as this test goes" in search_with(text).output
     assert called["max_size"] == 400_000.0
     keys = {line.split(" = ")[0] for line in text.splitlines() if " = " in line and not line.startswith("#")}
