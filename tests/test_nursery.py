@@ -45,7 +45,7 @@ step."""
 
 @pytest.fixture
 def search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., autoselect.Run]:
-    monkeypatch.setattr(searching, "_drawn", lambda folder: load_run(folder.root))  # Figures are tested elsewhere.
+    monkeypatch.setattr(searching, "drawn", lambda folder: load_run(folder.root))  # Figures are tested elsewhere.
     monkeypatch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path / "cache"))
 
     def search(grown: nursery.Sources, suffix: str, **changes: Any) -> autoselect.Run:
