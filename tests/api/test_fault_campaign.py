@@ -19,7 +19,7 @@ import pytest
 import autoselect
 from autoselect.study.recording.optuna_study import read_records
 
-RUNS = int(os.environ.get("AUTOSELECT_FAULT_RUNS", "10"))
+RUNS = int(os.environ.get("AUTOSELECT_FAULT_RUNS", "2"))
 KILLS = 3
 TRIALS = 20
 
