@@ -115,9 +115,13 @@ class RunFolder:
         return manifest
 
     def _refuse_links(self) -> None:
-        """A search writes and removes files here: behind a link they would be somebody else's."""
+        """A search writes and removes files here: behind a link they would be somebody else's.
+
+        A lock of the journal that a killed process left may be a link to the journal: it is removed, never followed.
+        """
+        locks = set(self.root.glob(f"{self.study.name}.lock*"))
         for path in [*self.root.iterdir(), *(self.front.iterdir() if self.front.is_dir() else ())]:
-            if path.is_symlink():
+            if path.is_symlink() and path not in locks:
                 raise RunFolderError(
                     f"{path} is a link to {path.resolve()}, and a run folder holds none: what it leads to could be "
                     "overwritten. Put the file or folder itself there, or do not use this run folder."

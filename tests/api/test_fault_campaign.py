@@ -42,16 +42,22 @@ else:
 
 
 def driver(folder: Path, seed: int) -> subprocess.Popen[str]:
+    """A search in a process group of its own; what it says on standard error is kept beside its folder."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("COV")}
     environment["PYTHONPATH"] = os.pathsep.join([p for p in sys.path if p])
-    return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(folder), str(TRIALS), str(seed)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
+    with said(folder).open("w") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(folder), str(TRIALS), str(seed)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+
+
+def said(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.err")
 
 
 def children(process: subprocess.Popen[str]) -> list[psutil.Process]:
@@ -128,7 +134,7 @@ def test_nothing_is_lost_whatever_is_killed(tmp_path: Path, capsys: pytest.Captu
             known = now
         last = driver(folder, number)
         last.communicate(timeout=600)
-        assert last.returncode == 0
+        assert last.returncode == 0, said(folder).read_text()
         after = complete(folder)
         assert {trial: after[trial] for trial in known} == known
         assert_whole(folder)

@@ -205,6 +205,18 @@ def test_links_are_not_followed(name: str, use: Callable[[Path], object], foreig
     assert (mine / "thesis.tex").read_text() == "years of work"
 
 
+def test_a_link_that_a_killed_search_left_as_its_lock_is_removed_not_followed(
+    foreign: RunFolder, tmp_path: Path
+) -> None:
+    mine, lock = tmp_path / "thesis.tex", foreign.root / "study.journal.lock"
+    mine.write_text("years of work")
+    lock.symlink_to(mine)
+    assert autoselect.load_run(foreign.root).status == "complete"
+    assert autoselect.resume(foreign.root).status == "complete"
+    assert not lock.is_symlink()
+    assert mine.read_text() == "years of work"
+
+
 def with_last(entry: Callable[[list[dict[str, Any]]], str]) -> Callable[[Path], None]:
     def harm(journal: Path) -> None:
         entries = [json.loads(line) for line in journal.read_text().splitlines()]

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
 
 class Journal(JournalFileBackend):
@@ -17,8 +17,11 @@ class Journal(JournalFileBackend):
     """
 
     def __init__(self, path: str) -> None:
-        """Open the file, or start it."""
-        super().__init__(path)
+        """Open the file, or start it.
+
+        Its lock is a file, not Optuna's default of a link: a run folder holds no links.
+        """
+        super().__init__(path, JournalFileOpenLock(path))
         self._waiting: list[dict[str, Any]] | None = None
 
     @contextlib.contextmanager
