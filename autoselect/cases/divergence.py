@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,13 @@ import numpy as np
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.recipe import Recipe
 from autoselect.isolation.worker import kept
+from autoselect.tflite import wide_kernels
 from autoselect.tflite.runner import Outputs, Runner
 
 _CLOSENESS_SAMPLES = 32
+_FEWEST_ON_KERNELS = 4
+_MACS_ON_KERNELS = 3_000_000_000
+"""About six seconds of LiteRT's 16-bit convolutions."""
 _NOTHING = 1e-20
 """A share of error below which outputs count as equal: 200 dB."""
 _RUINED = 1.0 / _NOTHING
@@ -82,6 +87,45 @@ def closeness(case: OpenCase, runner: Runner) -> np.ndarray:
     return np.asarray(-10.0 * np.log10(np.maximum(np.reshape(found, (-1, 1)), _NOTHING)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnKernels:
+    """How far what stood in for slow kernels is from these, and the model on these from float.
+
+    ``sqnr_db`` and ``to_float_db`` are of the mean share of error over so many ``samples``, at most 200 dB.
+    """
+
+    samples: int
+    sqnr_db: float
+    to_float_db: float
+
+
+def on_kernels(root: Path, sha256: str) -> OnKernels | None:
+    """Run a candidate as it is shipped, on a few calibration samples; None where it was scored so anyway.
+
+    Raises:
+        ScoreError: If the interpreter refuses it.
+    """
+    case = open_case(root)
+    macs = wide_kernels.slow_macs(case.files.candidate(sha256).read_bytes())
+    if macs < wide_kernels.WORTH_IT:
+        return None
+    store = case.samples("calibration")
+    rows = spread_rows(len(store), min(max(_MACS_ON_KERNELS // macs, _FEWEST_ON_KERNELS), _CLOSENESS_SAMPLES))
+    found = _outputs(case.runner(sha256, shipped=True), samples_of(case, "calibration", rows))
+    stood_in = _shares(case.runner(sha256), samples_of(case, "calibration", rows), found)
+    expected = _float_outputs(root, "calibration", tuple(rows))
+    from_float = [_noise_to_signal(ours, theirs) for ours, theirs in zip(found, expected, strict=True)]
+    return OnKernels(samples=len(rows), sqnr_db=_decibels(stood_in), to_float_db=_decibels(from_float))
+
+
+def _decibels(shares: Sequence[float]) -> float:
+    return -10.0 * math.log10(max(float(np.nanmean(shares)), _NOTHING)) if len(shares) else math.nan
+
+
+def _outputs(runner: Runner, inputs: Iterable[Mapping[str, np.ndarray]]) -> list[Outputs]:
+    return [{key: value.copy() for key, value in runner(sample).items()} for sample in inputs]
+
+
 def spread_rows(count: int, most: int) -> list[int]:
     """Some of so many samples, ascending and always the same, drawn at random.
 
@@ -116,4 +160,4 @@ def _noise_to_signal(outputs: Outputs, expected: Outputs) -> float:
 def _float_outputs(root: Path, samples: str, rows: tuple[int, ...]) -> list[Outputs]:
     case = open_case(root)
     runner = Runner(case.files.float_model.read_bytes())
-    return [{key: value.copy() for key, value in runner(s).items()} for s in samples_of(case, samples, rows)]
+    return _outputs(runner, samples_of(case, samples, rows))

@@ -27,6 +27,7 @@ from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.user_metric import EvaluatorMean
+from autoselect.tflite import wide_kernels
 from autoselect.tflite.runner import Runner
 
 
@@ -86,14 +87,19 @@ class OpenCase:
         scoring: Scoring = cloudpickle.loads(self.files.scoring.read_bytes())
         return scoring
 
-    def runner(self, sha256: str) -> Runner:
+    def runner(self, sha256: str, *, shipped: bool = False) -> Runner:
         """A candidate (or the float model), ready to be scored: on LiteRT's delegates where it repeats its outputs.
+
+        16-bit convolutions are stood in for where LiteRT's own would take long, unless it is to run as it is shipped.
 
         Raises:
             ScoreError: If the interpreter refuses it.
         """
         plain = self.files.plain_kernels(sha256).exists()
-        return Runner(self.files.candidate(sha256).read_bytes(), delegates=not plain)
+        content = self.files.candidate(sha256).read_bytes()
+        if not shipped and wide_kernels.slow_macs(content) >= wide_kernels.WORTH_IT:
+            content = wide_kernels.stand_in(content)
+        return Runner(content, delegates=not plain)
 
     def samples(self, name: str) -> SampleStore:
         """A folder of samples."""

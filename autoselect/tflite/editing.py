@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from copy import deepcopy
 
 import numpy as np
@@ -10,6 +10,24 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.tflite.flatbuffer import CONVERSIONS, OP_TYPES, TENSOR_LISTS, buffer_bytes, indices, op_type, shape_of
 from autoselect.tflite.schema_types import Model, Operator, OperatorCode, Quantization, SubGraph, Tensor
+
+_CONVERSIONS = {"QUANTIZE": 1, "DEQUANTIZE": 2}
+"""Versions of conversions from and to int8 and uint8; one more with int16 (``lite/tools/versioning/op_version.cc``)."""
+
+
+def conversion_code(name: str, tensors: Iterable[Tensor]) -> OperatorCode:
+    """The op type of a QUANTIZE or DEQUANTIZE between tensors."""
+    code: OperatorCode = schema.OperatorCodeT()
+    code.builtinCode = getattr(schema.BuiltinOperator, name)
+    code.version = _CONVERSIONS[name] + any(t.type == schema.TensorType.INT16 for t in tensors)
+    return code
+
+
+def conversion_op(code: int, source: int, result: int) -> Operator:
+    """A QUANTIZE or DEQUANTIZE."""
+    op: Operator = schema.OperatorT()
+    op.opcodeIndex, op.inputs, op.outputs = code, [source], [result]
+    return op
 
 
 def add_buffer(model: Model, values: np.ndarray) -> int:

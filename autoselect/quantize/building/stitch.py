@@ -11,9 +11,9 @@ from copy import copy, deepcopy
 import numpy as np
 
 from autoselect.quantize.building.blueprint import Conversion, Part, Plan
-from autoselect.quantize.building.conversions import conversion_code, conversion_op
 from autoselect.quantize.building.parts import Piece, Stock
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.editing import conversion_code, conversion_op
 
 
 def stitch(plan: Plan, stock: Stock) -> fb.Model:

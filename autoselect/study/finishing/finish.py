@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from autoselect.cases.divergence import OnKernels
 from autoselect.cases.events import Listener, StageStarted, Warned
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
@@ -26,7 +27,7 @@ from autoselect.study.finishing.exported import export
 from autoselect.study.proposing.forecast_check import unlike_forecasts, warnings_of
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.setup.baselines import REPAIRED
-from autoselect.study.setup.repeatability import warn_of_unrepeated
+from autoselect.study.setup.repeatability import confirmed_on_kernels, warn_of_unrepeated
 from autoselect.study.setup.target_rules import compiler_summary
 from autoselect.study.yardstick import Yardstick
 
@@ -78,12 +79,13 @@ class Finish:
             whole_front, self.objectives, set(picks.values()), self._steps(whole_front), known
         )
         heldout: dict[str, Heldout] = {}
+        kernels: dict[str, OnKernels] = {}
         front_files.materialise(front, self.folder, root)
         said = warnings_of(records)
         for message in said:
             listener(Warned(message=message))
         if pool is not None:
-            heldout, failures = self._checked(front, references, _chosen(front, picks), pool, listener)
+            heldout, kernels, failures = self._checked(front, references, _chosen(front, picks), pool, listener)
             said += failures
         if pool is not None and "latency_ms" in costs:
             timeout = self.settings.trial_timeout
@@ -101,6 +103,9 @@ class Finish:
             "warnings": [*self.case.warnings, *said],
             "ended_early": ended_early,
             "seconds": dict(self.seconds()),
+            "stood_in": {
+                r.id: asdict(kernels[r.scores.sha256]) for r in front if r.scores and r.scores.sha256 in kernels
+            },
         }
         result.write_summary(self.folder, summary)
         front_files.remove_former_members(front, self.folder)
@@ -117,9 +122,12 @@ class Finish:
         recommended: Scores | None,
         pool: Workers,
         listener: Listener,
-    ) -> tuple[dict[str, Heldout], list[str]]:
-        """Whether outputs repeat, and what the held-out samples say; with warnings that the listener has been told."""
-        members = {r.scores.sha256: f"Member {r.id} of the front" for r in front if r.scores}
+    ) -> tuple[dict[str, Heldout], dict[str, OnKernels], list[str]]:
+        """Whether outputs repeat and are those of the kernels, and what the held-out samples say.
+
+        The third are warnings, which the listener has been told.
+        """
+        members = _named(front)
         known = {r.sha256 for r in references if r.name in ("float", "fiq")}
         unknown = {sha: name for sha, name in members.items() if sha not in known}
         warnings = list(warn_of_unrepeated(self.case, unknown, pool, listener))
@@ -137,7 +145,8 @@ class Finish:
         failures += verdict.far_from_float(recommended)
         for message in failures:
             listener(Warned(message=message))
-        return heldout, warnings + failures
+        kernels, unlike = confirmed_on_kernels(self.case.files.root, members, pool, listener)
+        return heldout, kernels, warnings + failures + unlike
 
     def _picks(self, front: Sequence[TrialRecord], known: Sequence[Scores]) -> dict[str, str]:
         costs = self.settings.cost_columns
@@ -202,6 +211,11 @@ class Finish:
                 )
             ),
         }
+
+
+def _named(front: Sequence[TrialRecord]) -> dict[str, str]:
+    """What to call members in a sentence, by hash."""
+    return {r.scores.sha256: f"Member {r.id} of the front" for r in front if r.scores}
 
 
 def _whole_baselines(records: list[TrialRecord]) -> dict[str, TrialRecord]:

@@ -1,11 +1,12 @@
-"""Sees to it that scores which decide can be repeated; knows models by their hash, not what is in them."""
+"""Sees to it that scores which decide are those of what is shipped; knows models by their hash, not what is in them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
-from autoselect.cases import build_jobs, repeat_jobs
+from autoselect.cases import build_jobs, divergence, repeat_jobs
 from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
@@ -21,6 +22,14 @@ _WARNING = (
     "{} gave other outputs for the same inputs when it was run again: LiteRT's delegates are not deterministic on it. "
     "From now on it is scored on LiteRT's plain kernels, which are deterministic. Its earlier scores may not repeat."
 )
+
+
+_KERNELS = (
+    "{} was scored with float ops in place of LiteRT's slow 16-bit convolutions. As it is shipped its outputs are "
+    "{:.0f} dB from those, and {:.0f} dB from float's: its scores may be others. evaluate scores it as it is shipped."
+)
+_OWN_ERROR_DB = 6.0
+"""What stands in makes an error of a quarter of the model's own at most; two independent ones then add up to 1 dB."""
 
 
 def references_to_check(case: Case, settings: SearchSettings, pool: Workers) -> dict[str, str]:
@@ -62,3 +71,34 @@ def warn_of_unrepeated(case: Case, names: Mapping[str, str], pool: Workers, list
     for message in messages:
         listener(Warned(message=message))
     return messages
+
+
+def confirmed_on_kernels(
+    root: Path, names: Mapping[str, str], pool: Workers, listener: Listener
+) -> tuple[dict[str, divergence.OnKernels], list[str]]:
+    """Run models as they are shipped where they were scored otherwise.
+
+    Args:
+        root: Of the case.
+        names: What to call them in a warning, by hash.
+        pool: Where they run.
+        listener: Told of each warning.
+
+    Returns:
+        By hash what was seen of each that was scored otherwise, and a warning of each whose scores may be others.
+    """
+    running = {sha256: pool.submit(divergence.on_kernels, root, sha256) for sha256 in names}
+    found, messages = {}, []
+    for sha256, future in running.items():
+        try:
+            seen = result_of(future)
+        except TrialError as exc:
+            messages.append(f"{names[sha256]} could not be run as it is shipped. {exc}")
+            continue
+        if seen is not None:
+            found[sha256] = seen
+            if seen.sqnr_db < seen.to_float_db + _OWN_ERROR_DB:
+                messages.append(_KERNELS.format(names[sha256], seen.sqnr_db, seen.to_float_db))
+    for message in messages:
+        listener(Warned(message=message))
+    return found, messages

@@ -1,0 +1,87 @@
+"""Stands in for LiteRT's 16-bit convolutions, which are reference code: as float ops between the same 16-bit values.
+
+Knows kernels and their speed, not what a model is for. What is shipped is never touched.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.tflite import editing, reader
+from autoselect.tflite import flatbuffer as fb
+
+_OPERANDS = {"CONV_2D": (0, 1, 2), "DEPTHWISE_CONV_2D": (0, 1, 2), "TRANSPOSE_CONV": (2, 1, 3)}
+"""Op types with slow 16-bit kernels, and where they have their activations, weights and bias."""
+
+WORTH_IT = 1_000_000
+"""Multiply-accumulates in 16-bit convolutions from which they are stood in for: LiteRT 2.3 needs about 2 ns for each,
+so that less is over within 2 ms, where a file that is edited and loaded anew takes longer."""
+
+
+def slow_macs(content: bytes) -> int:
+    """Multiply-accumulates of an inference in 16-bit convolutions; soon said of a file without 16-bit tensors."""
+    raw = schema.Model.GetRootAs(content, 0).Subgraphs(0)
+    if all(raw.Tensors(i).Type() != schema.TensorType.INT16 for i in range(raw.TensorsLength())):
+        return 0
+    graph = reader.read_graph(fb.parse(content))
+    wide = [op for op in graph.ops if op.op_type in _OPERANDS and graph.tensors[op.inputs[-1]].dtype == "int16"]
+    return sum(op.macs for op in wide)
+
+
+def stand_in(content: bytes) -> bytes:
+    """The model with each 16-bit convolution as a float op on the same weights, its result rounded to the same steps.
+
+    The kernel sums exactly and rounds once; the float op sums with a relative error of 1e-7 for each product, where a
+    step is 3e-5 of the range. So a value differs by one step where it lies next to the middle of two.
+
+    Returns:
+        The bytes of a file with the same interface. What it takes in memory and time is not that of the model.
+    """
+    model = fb.parse(content)
+    graph = model.subgraphs[0]
+    floats: dict[int, int] = {}
+    codes = {name: len(model.operatorCodes) + place for place, name in enumerate(fb.CONVERSIONS)}
+    wide = [t for t in graph.tensors if t.type == schema.TensorType.INT16]
+    model.operatorCodes += [editing.conversion_code(name, wide) for name in fb.CONVERSIONS]
+    ops: list[fb.Operator] = []
+    for op in graph.operators:
+        places = _OPERANDS.get(fb.op_type(model, op))
+        source = -1 if places is None else int(op.inputs[places[0]])
+        if places is None or graph.tensors[source].type != schema.TensorType.INT16:
+            ops.append(op)
+            continue
+        _, weights, bias = places
+        if source not in floats:
+            floats[source] = _twin(model, source)
+            ops.append(editing.conversion_op(codes["DEQUANTIZE"], source, floats[source]))
+        operands, (result,) = list(map(int, op.inputs)), map(int, op.outputs)
+        integer = graph.tensors[operands[weights]]
+        scales, axis = np.asarray(fb.scales(integer), np.float32), fb.parameters(integer).quantizedDimension
+        operands[places[0]] = floats[source]
+        operands[weights] = _valued(model, operands[weights], scales, axis)
+        if len(operands) > bias and operands[bias] >= 0:
+            operands[bias] = _valued(model, operands[bias], scales * fb.scales(graph.tensors[source])[0], 0)
+        op.inputs, op.outputs = np.array(operands, np.int32), np.array([_twin(model, result)], np.int32)
+        ops += [op, editing.conversion_op(codes["QUANTIZE"], int(op.outputs[0]), result)]
+    graph.operators = ops
+    editing.drop_unused_tensors(model)
+    editing.tidy(model)
+    return fb.serialise(model)
+
+
+def _twin(model: fb.Model, index: int, buffer: int = 0) -> int:
+    """A float tensor like this one."""
+    old, new = model.subgraphs[0].tensors[index], schema.TensorT()
+    new.name, new.shape, new.shapeSignature, new.hasRank = old.name, old.shape, old.shapeSignature, old.hasRank
+    new.type, new.buffer, new.quantization = schema.TensorType.FLOAT32, buffer, schema.QuantizationParametersT()
+    model.subgraphs[0].tensors.append(new)
+    return len(model.subgraphs[0].tensors) - 1
+
+
+def _valued(model: fb.Model, index: int, scales: np.ndarray, axis: int) -> int:
+    """A constant in float, with the values that the integers stand for."""
+    values = fb.constant_values(model, model.subgraphs[0].tensors[index])
+    along = [1] * values.ndim
+    along[axis] = -1
+    return _twin(model, index, editing.add_buffer(model, (values * scales.reshape(along)).astype(np.float32)))
