@@ -17,5 +17,8 @@ def test_the_demo_keeps_its_claims(tmp_path: Path) -> None:
     assert references["fiq"]["heldout"] <= references["float"]["heldout"] - 0.03
     as_good = run.front[run.front["heldout_accuracy"] >= references["float"]["heldout"] - 0.005]
     assert as_good["float_macs_share"].min() < 0.5
+    recommended = run.front.set_index("id").loc[run.picks["recommended"]]
+    assert recommended["float_ops"] == 0
+    assert recommended["heldout_drop"] <= run.summary["allowed_drop"]
     assert run.trials["reused"].mean() < 0.1  # What is known is hardly ever proposed again.
     assert autoselect.resume(run.directory).picks == run.picks

@@ -56,6 +56,7 @@ def search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., aut
             evaluation=(grown.evaluation, grown.targets),
             trials=TRIALS,
             output=tmp_path / f"run{suffix}",
+            int16=None if suffix == ".tflite" else False,
             **options | changes,
         )
 

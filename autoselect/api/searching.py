@@ -171,7 +171,7 @@ def continued(
                 f"The run in {folder.root} was started with a live {name}. Pass it again: resume(..., {name}=...)."
             )
     chosen: dict[str, Any] = {name: value if value is not None else known.get(name) for name, value in given.items()}
-    kept = {"repairs": (), **manifest["settings"]}  # a run from before there were repairs goes on without
+    kept = {"repairs": (), "int16": False, **manifest["settings"]}  # a run from before these goes on without
     kept |= {**chosen, "command": manifest.get("command"), "cache": cache}
     kept |= {**further, "listener": listener}
     settings = preparation.with_limits(make_settings(**kept), trials=trials, workers=workers)
@@ -233,12 +233,14 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
         repairs=() if isinstance(repairs, bool) else repairs,
     )
     fallback = told.fallback or ("search" if profile.runs_hybrid else "float")
+    sixteen = profile.favours_int16 and fallback != "drq" and given.content is None
     decided = {
         "metric": _metric_name(told.metric, told.evaluator),
         "objectives": chosen_objectives(told.objectives, _own_names(told.metric, told.evaluator)),
         "target": lasting(told.target),
         "search_space": lasting(told.search_space),
         "fallback": fallback,
+        "int16": sixteen if told.int16 is None else told.int16,
         "per_channel": given.per_channel,
         "io_type": told.io_type or loaded.io_type or profile.io_type or "float32",
         "repairs": repairs if given.content is None else False,

@@ -234,14 +234,15 @@ class SearchSettings(SharedSettings):
         ),
     ] = None
     int16: Annotated[
-        bool,
+        bool | None,
         Option(
-            "Try units in 16-bit activations, too.",
-            "They are integer ops with int8 weights, and slow on this machine where they are convolutions. Beside the "
-            "{fallback} ``drq`` alone there are none.",
+            "Try units in 16-bit activations, too; by default where the target's accelerator runs them.",
+            "They are integer ops with int8 weights. Of a target without an accelerator it is its processor that "
+            "must run them. Beside the {fallback} ``drq`` alone there are none.",
             names="--int16/--no-int16",
+            example=True,
         ),
-    ] = False
+    ] = None
     per_channel: Annotated[
         bool, Option("One weight scale per channel, or one per tensor.", names="--per-channel/--per-tensor")
     ] = True

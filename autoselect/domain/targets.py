@@ -166,5 +166,10 @@ class Target:
         """Whether any op with 16-bit activations runs anywhere."""
         return self._runs(Precision.INT16)
 
+    @property
+    def favours_int16(self) -> bool:
+        """Whether 16-bit ops run where integers do: on the accelerator, or on the host where that is all there is."""
+        return Precision.INT16 in (self.accelerator or self.host).kernels
+
     def _runs(self, precision: Precision) -> bool:
         return any(p is not None and precision in p.kernels for p in (self.accelerator, self.host))

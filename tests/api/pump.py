@@ -56,8 +56,8 @@ LIVE = {
 
 
 def search(output: Path, **changes: Any) -> autoselect.Run:
-    """Without repairs, to choose which takes half of a short search, where they are not asked for."""
-    return autoselect.search(**{"workers": 1, "repairs": False, **NAMED, "output": output, **changes})
+    """Without repairs and 16 bits, to try which takes half of a short search, where they are not asked for."""
+    return autoselect.search(**{"workers": 1, "repairs": False, "int16": False, **NAMED, "output": output, **changes})
 
 
 def journal(folder: Path) -> list[optuna.trial.FrozenTrial]:

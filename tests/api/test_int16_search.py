@@ -37,10 +37,10 @@ def sound(run: autoselect.Run) -> None:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> autoselect.Run:
-    return pump.search(tmp_path_factory.mktemp("int16") / "run", trials=8, early_exit=False, int16=True)
+    return pump.search(tmp_path_factory.mktemp("int16") / "run", trials=8, early_exit=False, int16=None)
 
 
-def test_16_bits_are_tried_where_they_are_asked_for(found: autoselect.Run) -> None:
+def test_16_bits_are_tried_where_integers_run(found: autoselect.Run) -> None:
     sound(found)
     assert found.manifest["settings"]["int16"] is True
     assert found.summary["references"]["int16"]["float_ops"] == 0
@@ -68,9 +68,9 @@ def test_pins_keep_nodes_out_of_16_bits(tmp_path: Path) -> None:
     assert all(nodes[0] in json.loads(recipe)["denylisted_nodes"] for recipe in run.trials["recipe"])
 
 
-@pytest.mark.parametrize("changes", [{}, {"fallback": "float"}, {"target": "litert-cpu"}])
-def test_where_nobody_asks_no_node_has_16_bits(tmp_path: Path, changes: dict[str, Any]) -> None:
-    run = pump.search(tmp_path / "run", trials=5, **changes)
+@pytest.mark.parametrize("changes", [{"int16": False}, {"fallback": "drq"}, {"target": "litert-cpu"}])
+def test_where_they_would_not_help_no_node_has_16_bits(tmp_path: Path, changes: dict[str, Any]) -> None:
+    run = pump.search(tmp_path / "run", trials=5, **{"int16": None, **changes})
     assert run.manifest["settings"]["int16"] is False
     assert not any(wide(run.trials))
 
@@ -83,7 +83,7 @@ def test_16_bits_are_refused_where_they_do_not_run(tmp_path: Path) -> None:
         pump.search(tmp_path / "run", target=str(target), int16=True)
     with pytest.raises(UsageError, match=r"--int16 is for the fallbacks search and float"):
         pump.search(tmp_path / "run", fallback="drq", int16=True)
-    assert not any(wide(pump.search(tmp_path / "run", target=str(target), trials=5).trials))
+    assert not any(wide(pump.search(tmp_path / "run", target=str(target), trials=5, int16=None).trials))
 
 
 def test_what_a_target_lacks_in_16_bits_has_8(tmp_path: Path) -> None:
