@@ -1,4 +1,4 @@
-"""Search and held-out parts of the cases; short, as LiteRT's 16-bit convolutions take sixty times those of int8."""
+"""Search and held-out parts of FSRCNN; short, as the model takes long."""
 
 from __future__ import annotations
 
@@ -13,24 +13,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
 import loaders
 
-IMAGES, CROPS = 150, 16
+CROPS = 16
 
 Sample = tuple[np.ndarray, Any]
-
-
-def imagenet_calibration() -> Iterator[list[np.ndarray]]:
-    """100 images."""
-    return loaders.imagenet_calibration()
-
-
-def imagenet_search() -> Iterator[Sample]:
-    """150 images."""
-    return islice(loaders.imagenet_search(), IMAGES)
-
-
-def imagenet_heldout() -> Iterator[Sample]:
-    """150 others."""
-    return islice(loaders.imagenet_heldout(), IMAGES)
 
 
 def fsrcnn_calibration() -> Iterator[list[np.ndarray]]:

@@ -21,11 +21,11 @@ from autoselect.report.run import Run
 RESULTS = Path(__file__).resolve().parent / "results"
 _MOBILENET = {
     "model": loaders.IMAGENET / "mobilenet_v1_025_224_float.tflite",
-    "calibration": "parts:imagenet_calibration",
-    "evaluation": "parts:imagenet_search",
-    "heldout": "parts:imagenet_heldout",
+    "calibration": "loaders:imagenet_calibration",
+    "evaluation": "loaders:imagenet_search",
+    "heldout": "loaders:imagenet_heldout",
     "metric": "agreement",
-    "trials": 12,
+    "trials": 40,
 }
 CASES: dict[str, dict[str, Any]] = {
     "denoiser": {
@@ -55,7 +55,6 @@ CASES: dict[str, dict[str, Any]] = {
     "mobilenet, per channel": {**_MOBILENET, "repairs": ("bias", "rounding-gptq")},
     "mobilenet, per tensor": {
         **_MOBILENET,
-        "trials": 10,
         "per_channel": False,
         "repairs": ("bias", "equalization", "rounding-gptq"),
     },
