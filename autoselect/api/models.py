@@ -94,9 +94,9 @@ def build(
             preparation.write_scoring(files, None, None)
             try:
                 reply = pool.call(build_jobs.build, files.root, chosen.to_json())
-                wide = (
-                    pool.call(prepare_jobs.int16_remarks, files.root, chosen.per_channel) if chosen.int16_nodes else ()
-                )
+                wide: tuple[str, ...] = ()
+                if chosen.int16_nodes:
+                    wide = pool.call(prepare_jobs.int16_proof, files.root, chosen.per_channel).remarks
             except TrialError as exc:
                 raise PreparationError(f"The recipe could not be built. {exc}") from exc
         write_bytes(Path(output), files.candidate(reply.sha256).read_bytes())

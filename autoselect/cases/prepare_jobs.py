@@ -6,6 +6,7 @@ Each job may die without harm to the run.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -154,13 +155,23 @@ def blueprint(root: Path, recipe_json: str, int16: bool = False) -> Blueprint:
     return open_case(root).builder.blueprint(Recipe.from_json(recipe_json), int16=int16)
 
 
-def int16_remarks(root: Path, per_channel: bool) -> tuple[str, ...]:
-    """What the user should know of candidates with 16-bit nodes, see :func:`proof.int16_remarks`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Int16Proof:
+    """Whether any node can have 16-bit activations, and what the user should know of candidates with such nodes."""
+
+    is_possible: bool
+    remarks: tuple[str, ...]
+
+
+def int16_proof(root: Path, per_channel: bool) -> Int16Proof:
+    """Build and run the model with all nodes in 16 bits, see :func:`proof.int16_remarks`.
 
     Raises:
-        BuildError, ScoreError: If a candidate cannot be built or run.
+        BuildError, ScoreError: If it cannot be built or run.
     """
     case = open_case(root)
     samples = _first(case.samples("calibration"), proof.PROOF_SAMPLES)
     nodes = case.prepared.layers.nodes
-    return proof.int16_remarks(case.builder, nodes, case.kit, samples=samples, per_channel=per_channel)
+    told = proof.int16_remarks(case.builder, nodes, case.kit, samples=samples, per_channel=per_channel)
+    blueprint = case.builder.blueprint(Recipe(per_channel=per_channel), int16=True)
+    return Int16Proof(is_possible=bool(blueprint.int16_nodes), remarks=told)

@@ -75,8 +75,9 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
     Raises:
         AutoselectError: What the search would raise before its first trial.
     """
-    clock, settings = StageClock(listener), request.settings
-    with opened(request, folder, clock) as (pool, case, space):
+    clock = StageClock(listener)
+    with opened(request, folder, clock) as (settled, pool, case, space):
+        settings = settled.settings
         prepared = sum(clock.seconds().values())
         clock(StageStarted(stage="estimate"))
         build, score, inference, size, refused = _measured(case, settings, pool)

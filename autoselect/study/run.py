@@ -49,10 +49,10 @@ from autoselect.study.recording.samplers import PROPOSERS, check_sampler, make_s
 from autoselect.study.request import Request
 from autoselect.study.setup.baselines import Baseline, baselines
 from autoselect.study.setup.binding import bind_case
-from autoselect.study.setup.problem import int16_remarks, make_problem
+from autoselect.study.setup.problem import make_problem, settled_int16
 from autoselect.study.setup.repair_choice import with_repairs
 from autoselect.study.setup.repeatability import references_to_check, warn_of_unrepeated
-from autoselect.study.setup.space_file import read_space
+from autoselect.study.setup.space_file import SearchSpaceFile, read_space
 from autoselect.study.setup.target_rules import check_objectives, check_target
 from autoselect.study.stage_clock import StageClock, earlier_seconds
 from autoselect.study.yardstick import Racing
@@ -66,9 +66,9 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
         AutoselectError: If an ingredient does not fit; the folder is then left empty of a run.
     """
     clock = StageClock(listener)
-    with opened(request, folder, clock) as (pool, prepared, space):
-        case = _repeating(prepared, request.settings, pool, clock)
-        request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
+    with opened(request, folder, clock) as (settled, pool, prepared, space):
+        case = _repeating(prepared, settled.settings, pool, clock)
+        request = replace(settled, settings=with_repairs(case, settled.settings, settled.direction, pool, clock))
         float_model = _float_reference(case, pool, request.settings.trial_timeout, clock)
         demanded = _demanding(request, float_model)
         folder.write_manifest(manifest(request, case, space, float_model))
@@ -76,8 +76,10 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
 
 
 @contextlib.contextmanager
-def opened(request: Request, folder: RunFolder, clock: StageClock) -> Iterator[tuple[Workers, Case, BoundSpace]]:
-    """Workers, the case and the space of a new search, all before anything is tried.
+def opened(
+    request: Request, folder: RunFolder, clock: StageClock
+) -> Iterator[tuple[Request, Workers, Case, BoundSpace]]:
+    """What is asked for once the case settled it, workers, the case and the space, all before anything is tried.
 
     Raises:
         RunFolderError: If the folder is taken.
@@ -89,9 +91,19 @@ def opened(request: Request, folder: RunFolder, clock: StageClock) -> Iterator[t
     folder.create()
     with locked(folder), _discarded_unless_begun(folder), _pool(request, folder) as pool:
         front_files.remove_work(folder.work)  # What a search of other ingredients left that was killed before it began.
-        case = _prepare(request, folder, pool, clock)
-        space, case = bind_case(space_file, case, request.settings, clock)
-        yield pool, case, space
+        request, case, space = _bound(request, _prepare(request, folder, pool, clock), space_file, pool, clock)
+        yield request, pool, case, space
+
+
+def _bound(
+    request: Request, case: Case, space_file: SearchSpaceFile, pool: Workers, listener: Listener
+) -> tuple[Request, Case, BoundSpace]:
+    """Settle which states units may have in this case, and bind the space to it."""
+    settings, remarks = settled_int16(case, request.settings, pool)
+    for message in remarks:
+        listener(Warned(message=message))
+    space, case = bind_case(space_file, replace(case, warnings=(*case.warnings, *remarks)), settings, listener)
+    return replace(request, settings=settings), case, space
 
 
 def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
@@ -109,7 +121,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
         try:
             case = _prepare(request, folder, pool, clock)
             refuse_other_ingredients(folder, manifest, case)
-            space, case = bind_case(space_file, case, request.settings, clock)
+            request, case, space = _bound(request, case, space_file, pool, clock)
             if manifest["search_space"] != space_hash(space):
                 raise RunFolderError(
                     f"{folder.root} was made with another search space: the file {request.settings.search_space!r} has "
@@ -203,7 +215,7 @@ def _search(
     remarks: tuple[str, ...] = ()
     if settings.sampler in PROPOSERS:
         problem, remarks = make_problem(case, space, settings, yardstick.allowed_drop, pool, listener)
-    case = _remarked(case, folder, (*remarks, *int16_remarks(case, settings, pool)), listener)
+    case = _remarked(case, folder, remarks, listener)
     if problem is not None:
         write_explanations(folder, problem, settings.template, [], {})
     study = _open_study(folder, objectives, settings, problem, space)

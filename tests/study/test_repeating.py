@@ -8,26 +8,27 @@ from typing import Any
 import pytest
 
 from autoselect.cases import build_jobs
+from autoselect.cases.divergence import OnKernels
 from autoselect.cases.events import Event, StepFinished, Warned, ignore
 from autoselect.cases.settings import make_settings
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError
-from autoselect.study.setup.repeatability import references_to_check, warn_of_unrepeated
+from autoselect.study.setup.repeatability import confirmed_on_kernels, references_to_check, warn_of_unrepeated
 
 CASE: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")))
 
 
 class Pool:
-    """Answers by hash whether a model repeats; builds give one hash, or fail."""
+    """Answers by hash what a model does; builds give one hash, or fail."""
 
-    def __init__(self, answers: dict[str, bool | Exception], built: str | Exception = "fiq") -> None:
+    def __init__(self, answers: dict[str, Any], built: str | Exception = "fiq") -> None:
         self.answers, self.built = answers, built
         self.recipes: list[Recipe] = []
         self.seconds: list[float] = []
 
-    def submit(self, _job: Any, _root: Path, sha256: str, seconds: float) -> Future[bool]:
-        self.seconds.append(seconds)
-        future: Future[bool] = Future()
+    def submit(self, _job: Any, _root: Path, sha256: str, *seconds: float) -> Future[Any]:
+        self.seconds += seconds
+        future: Future[Any] = Future()
         answer = self.answers[sha256]
         if isinstance(answer, Exception):
             future.set_exception(answer)
@@ -69,3 +70,19 @@ def test_the_float_and_the_plain_all_integer_model_are_what_all_is_compared_with
 def test_an_all_integer_model_that_cannot_be_built_is_left_to_the_search() -> None:
     pool: Any = Pool({}, TrialError("refused"))
     assert references_to_check(CASE, make_settings(), pool) == {"float": "The float model"}
+
+
+def test_who_is_far_from_its_own_kernels_is_named() -> None:
+    answers = {
+        "int8": None,
+        "near": OnKernels(samples=32, sqnr_db=60.0, to_float_db=30.0),
+        "far": OnKernels(samples=4, sqnr_db=33.0, to_float_db=30.0),
+        "dead": TrialError("It crashed."),
+    }
+    pool: Any = Pool(answers)
+    told: list[Event] = []
+    found, messages = confirmed_on_kernels(Path("case"), {sha: f"Member {sha}" for sha in answers}, pool, told.append)
+    assert found == {"near": answers["near"], "far": answers["far"]}
+    assert [message.split()[1] for message in messages] == ["far", "dead"]
+    assert "33 dB" in messages[0]
+    assert [event.message for event in told if isinstance(event, Warned)] == messages

@@ -16,11 +16,14 @@ from fakes import table
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoselect.cases import prepare_jobs
 from autoselect.cases.events import ignore
+from autoselect.cases.prepare_jobs import Int16Proof
 from autoselect.cases.settings import make_settings
 from autoselect.domain.pareto import hypervolume
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import STATES, alone_in, fields_of, further_of, left_out_of, states_of
+from autoselect.errors import WorkerDied
 from autoselect.study.proposing import mutation
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
@@ -28,7 +31,7 @@ from autoselect.study.proposing.problem import Atom, Forecast, Problem
 from autoselect.study.proposing.proposers import all_masks
 from autoselect.study.proposing.surrogate import Surrogate
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
-from autoselect.study.setup.problem import probed
+from autoselect.study.setup.problem import probed, settled_int16
 
 BYTES = {"integer": 10, "hybrid": 11, "sixteen": 20, "float": 40}
 NAMES = [f"n{i}" for i in range(10)]
@@ -198,6 +201,43 @@ def test_recipes_do_not_denylist_what_has_16_bits() -> None:
 def test_16_bits_are_a_state_beside_an_exact_one(fallback: str, found: tuple[str, ...]) -> None:
     assert states_of(fallback, int16=True) == found
     assert states_of(fallback, int16=False) == tuple(state for state in found if state != "int16")
+
+
+class OneAnswer:
+    """A pool whose every call ends the same way."""
+
+    def __init__(self, answer: Int16Proof | Exception) -> None:
+        self.answer = answer
+
+    def call(self, job: Any, _root: Path, _per_channel: bool, *, timeout_seconds: float) -> Int16Proof:
+        assert job is prepare_jobs.int16_proof
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept", "told"),
+    [
+        (Int16Proof(is_possible=True, remarks=()), True, ()),
+        (Int16Proof(is_possible=False, remarks=("none can",)), False, ("none can",)),
+        (WorkerDied("It crashed."), False, ("No unit has 16-bit activations. It crashed.",)),
+    ],
+)
+def test_a_model_that_cannot_have_16_bits_is_searched_without(
+    answer: Int16Proof | Exception, kept: bool, told: tuple[str, ...]
+) -> None:
+    case: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")))
+    pool: Any = OneAnswer(answer)
+    settings, remarks = settled_int16(case, make_settings(fallback="search", int16=True), pool)
+    assert ("int16" in settings.states, remarks) == (kept, told)
+
+
+def test_where_16_bits_are_not_tried_nothing_is_built() -> None:
+    case: Any = None
+    pool: Any = OneAnswer(AssertionError())
+    settings = make_settings(fallback="search", int16=False)
+    assert settled_int16(case, settings, pool) == (settings, ())
 
 
 def test_the_exact_state_is_weighed_last_and_the_others_by_what_they_cost() -> None:

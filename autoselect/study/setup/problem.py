@@ -120,14 +120,16 @@ def make_problem(
     return planned(atoms), remarks
 
 
-def int16_remarks(case: Case, settings: SearchSettings, pool: Workers) -> tuple[str, ...]:
-    """What the user should know of 16-bit nodes, where the search tries any: whether they are what TensorFlow makes."""
+def settled_int16(case: Case, settings: SearchSettings, pool: Workers) -> tuple[SearchSettings, tuple[str, ...]]:
+    """Settings without 16-bit units where there can be none, and what the user should know of them."""
     if SIXTEEN not in settings.states:
-        return ()
+        return settings, ()
+    limit = settings.trial_timeout
     try:
-        return pool.call(prepare_jobs.int16_remarks, case.files.root, settings.per_channel)
+        found = pool.call(prepare_jobs.int16_proof, case.files.root, settings.per_channel, timeout_seconds=limit)
     except TrialError as exc:
-        return (f"16-bit nodes are not proved: {exc}",)
+        return settings.model_copy(update={"int16": False}), (f"No unit has 16-bit activations. {exc}",)
+    return settings.model_copy(update={"int16": found.is_possible}), found.remarks
 
 
 def _planned(
