@@ -11,6 +11,7 @@ from autoselect.cases.events import Listener, StageStarted
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.result import Result
+from autoselect.domain.states import EXACT
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.runs.folder import RunFolder
@@ -85,7 +86,8 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
         probe = probe_samples(samples) / samples if samples else 0.0
         held_out = _MEMBERS * case.counts.get("heldout", 0) / samples if samples else 0.0
         units = len(units_of(case))
-        work = settings.trials * (build + score) + units * (build + probe * score) + held_out * score
+        probes = units * (1 + len({*settings.states} - {EXACT}))  # alone in integers, and in each state that errs
+        work = settings.trials * (build + score) + probes * (build + probe * score) + held_out * score
         return Outlook(
             size_bytes=case.files.float_model.stat().st_size,
             nodes=len(case.layers.nodes),
