@@ -29,6 +29,9 @@ REPAIRED = "+repairs"
 """Behind a sampler's name: with repairs. Without it no candidate is repaired, so that samplers choose from the same."""
 FALLBACKS = ("drq", "float", "search")
 """Behind a sampler's name, before the repairs: in place of the case's fallback, as ``surrogate+search+repairs``."""
+INT16 = "+int16"
+"""Behind these: with 16-bit units, as ``surrogate+search+int16+repairs``. Without it there are none, as in the reference
+fronts."""
 FINISHED = "benchmark.json"
 
 
@@ -79,13 +82,15 @@ def perform(task: Task) -> None:
     if task.folder.exists():
         shutil.rmtree(task.folder)
     start, probes = time.perf_counter(), Probes(task.case.samples)
-    sampler, *further = task.sampler.removesuffix(REPAIRED).split("+")
+    states = task.sampler.removesuffix(REPAIRED)
+    sampler, *further = states.removesuffix(INT16).split("+")
     run = autoselect.search(
         task.case.model,
         **task.case.sources,
         metric=task.case.metric,
         sampler=sampler,
         repairs=task.sampler.endswith(REPAIRED),
+        int16=states.endswith(INT16),
         trials=task.trials,
         seed=task.seed,
         workers=task.workers,

@@ -98,6 +98,7 @@ def replay_of(case: BenchmarkCase, trials: int) -> Replay:
                 metric=case.metric,
                 trials=trials,
                 repairs=False,
+                int16=False,
                 early_exit=False,
                 racing=False,
                 workers=1,
