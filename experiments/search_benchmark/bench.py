@@ -30,8 +30,7 @@ REPAIRED = "+repairs"
 FALLBACKS = ("drq", "float", "search")
 """Behind a sampler's name, before the repairs: in place of the case's fallback, as ``surrogate+search+repairs``."""
 INT16 = "+int16"
-"""Behind these: with 16-bit units, as ``surrogate+search+int16+repairs``. Without it there are none, as in the reference
-fronts."""
+"""Behind these: with 16-bit units, as ``surrogate+search+int16+repairs``. Without it there are none."""
 FINISHED = "benchmark.json"
 
 
