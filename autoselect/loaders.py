@@ -1,0 +1,171 @@
+"""Samples from where people have them: a folder of images, rows of a Hugging Face or TensorFlow Datasets data set.
+
+What a loader gives goes to ``calibration``, ``evaluation`` or ``heldout``. It can be gone through again and again, and
+reads one sample at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autoselect.errors import DataError
+
+IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
+
+Preprocess = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loader:
+    """Samples that are read anew each time they are gone through."""
+
+    begin: Callable[[], Iterator[Any]]
+
+    def __call__(self) -> Iterator[Any]:
+        """Start anew."""
+        return self.begin()
+
+    __iter__ = __call__
+
+
+def image_folder(
+    folder: str | Path,
+    *,
+    size: tuple[int, int],
+    preprocess: Preprocess | None = None,
+    labelled: bool = True,
+    mode: str = "RGB",
+) -> Loader:
+    """Images in one folder for each class, or in one folder without classes.
+
+    Args:
+        folder: Its subfolders are the classes, numbered in the order of their names. Needs Pillow
+            (``pip install pillow``).
+        size: Height and width to which images are resized (bilinear, as Pillow does it).
+        preprocess: What training did to an image: from uint8 of shape (height, width, channels) to what the model
+            wants, ``lambda x: x / 127.5 - 1`` for example. By default the values become float32 from 0 to 255.
+        labelled: Give pairs of image and class number; without, images alone, for calibration, also of a folder without
+            subfolders.
+        mode: Pillow's mode of the images, ``L`` for one channel.
+
+    Returns:
+        Float32 images without a batch axis, or with one for calibration, in the order of their paths.
+
+    Raises:
+        DataError: If there is no such folder, or it holds no images.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from PIL import Image
+        >>> from autoselect.loaders import image_folder
+        >>> for name in ("cat", "dog"):
+        ...     Path("pets", name).mkdir(parents=True)
+        ...     Image.new("RGB", (40, 30)).save(f"pets/{name}/1.png")
+        >>> [(image.shape, label) for image, label in image_folder("pets", size=(24, 32))]
+        [((24, 32, 3), 0), ((24, 32, 3), 1)]
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise DataError(f"expected a folder of images, got {str(root)!r}, which is none. Check the path.")
+    classes = sorted(path.name for path in root.iterdir() if path.is_dir())
+    numbers = {name: number for number, name in enumerate(classes)}
+    paths = sorted(path for path in root.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
+    if labelled:
+        paths = [path for path in paths if path.parent != root]
+    if not paths:
+        where = "in one subfolder for each class" if labelled else "in it"
+        raise DataError(f"expected images {where}, got none in {str(root)!r}. Known endings: {_known_endings()}.")
+
+    def samples() -> Iterator[Any]:
+        for path in paths:
+            image = _image(path, size, preprocess, mode)
+            yield (image, numbers[path.relative_to(root).parts[0]]) if labelled else [image[np.newaxis]]
+
+    return Loader(begin=samples)
+
+
+def rows(
+    dataset: Iterable[Mapping[str, Any]],
+    *,
+    inputs: str | Mapping[str, str],
+    label: str | None = None,
+    preprocess: Preprocess | None = None,
+) -> Loader:
+    """Columns of a data set of rows: of Hugging Face's ``datasets``, or of ``tfds.as_numpy``.
+
+    Args:
+        dataset: Gives mappings of column to value each time it is gone through.
+        inputs: The column of the model's only input, or by input name the column.
+        label: The column of the target; None for calibration.
+        preprocess: What training did to an input, on the column's value; of several inputs on the dict of them. By
+            default it becomes an array as it is.
+
+    Returns:
+        Pairs of input and target, or inputs with a batch axis if there is no ``label``.
+
+    Raises:
+        DataError: When gone through, if a row lacks a column.
+
+    Examples:
+        >>> from autoselect.loaders import rows
+        >>> data = [{"audio": [0.0, 0.5], "word": 3}]
+        >>> list(rows(data, inputs="audio", label="word"))
+        [(array([0. , 0.5], dtype=float32), 3)]
+    """
+
+    def samples() -> Iterator[Any]:
+        for row in dataset:
+            sample = _sample(row, inputs, preprocess)
+            if label is not None:
+                yield sample, _column(row, label)
+            elif isinstance(sample, dict):
+                yield {name: value[np.newaxis] for name, value in sample.items()}
+            else:
+                yield [sample[np.newaxis]]
+
+    return Loader(begin=samples)
+
+
+def _sample(
+    row: Mapping[str, Any], inputs: str | Mapping[str, str], preprocess: Preprocess | None
+) -> np.ndarray | dict[str, np.ndarray]:
+    if isinstance(inputs, str):
+        return _array(_column(row, inputs), preprocess)
+    values: Any = {name: _column(row, column) for name, column in inputs.items()}
+    values = values if preprocess is None else preprocess(values)
+    return {name: _array(value, None) for name, value in values.items()}
+
+
+def _column(row: Mapping[str, Any], name: str) -> Any:
+    if name not in row:
+        raise DataError(f"expected the column {name!r}, got {', '.join(map(repr, row))}. Name one of these.")
+    return row[name]
+
+
+def _image(path: Path, size: tuple[int, int], preprocess: Preprocess | None, mode: str) -> np.ndarray:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise DataError("Images are read with Pillow, which is not installed. Run: pip install pillow") from None
+    try:
+        with Image.open(path) as opened:
+            resized = opened.convert(mode).resize(size[::-1], Image.Resampling.BILINEAR)
+    except OSError as exc:
+        raise DataError(f"The image {path} cannot be read: {exc}. Repair or remove it.") from exc
+    pixels = np.asarray(resized)
+    return _array(pixels[..., np.newaxis] if pixels.ndim == 2 else pixels, preprocess)
+
+
+def _array(value: Any, preprocess: Preprocess | None) -> np.ndarray:
+    """Floats of 32 bits; integers of 32 or 64 bits, which are tokens or indices, stay what they are."""
+    found = np.asarray(value if preprocess is None else preprocess(value))
+    return found if found.dtype in (np.int32, np.int64) else found.astype(np.float32)
+
+
+def _known_endings() -> str:
+    return ", ".join(sorted(IMAGE_SUFFIXES))

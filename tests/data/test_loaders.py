@@ -1,0 +1,81 @@
+"""Samples from folders of images and from rows of data sets, as the rest of the package takes them."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from autoselect.data.labelled import labelled_samples
+from autoselect.data.representative import representative_samples
+from autoselect.domain.tensors import TensorSpec
+from autoselect.errors import DataError
+from autoselect.loaders import image_folder, rows
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    for number, name in enumerate(["dog", "cat"]):
+        (tmp_path / name / "more").mkdir(parents=True)
+        for place in range(3):
+            picture = Image.new("RGB", (20, 10), (10 * number, 20 * place, 255))
+            picture.save(tmp_path / name / f"{place}.png")
+        picture.save(tmp_path / name / "more" / "4.JPG")
+    (tmp_path / "cat" / "notes.txt").write_text("no image")
+    return tmp_path
+
+
+def test_classes_are_numbered_by_name_and_paths_are_in_order(pets: Path) -> None:
+    loader = image_folder(pets, size=(5, 8), preprocess=lambda x: x / 127.5 - 1)
+    first, again = list(loader()), list(loader)
+    assert [label for _, label in first] == [0] * 4 + [1] * 4
+    assert {(image.shape, image.dtype) for image, _ in first} == {((5, 8, 3), np.dtype("float32"))}
+    assert first[1][0][0, 0].tolist() == pytest.approx([10 / 127.5 - 1, 20 / 127.5 - 1, 1.0])
+    assert all(np.array_equal(a[0], b[0]) for a, b in zip(first, again, strict=True))
+
+
+def test_images_without_labels_have_a_batch_axis(pets: Path) -> None:
+    [image] = next(iter(image_folder(pets, size=(4, 4), labelled=False, mode="L")))
+    assert image.shape == (1, 4, 4, 1)
+    assert len(list(image_folder(pets / "dog", size=(4, 4), labelled=False))) == 4
+
+
+def test_the_rest_of_the_package_takes_them(pets: Path) -> None:
+    spec = TensorSpec(name="image", key="image", shape=(1, 4, 4, 3), dtype=np.dtype("float32"))
+    pairs = list(labelled_samples(image_folder(pets, size=(4, 4)), [spec], targets_required=True))
+    samples = list(representative_samples(image_folder(pets, size=(4, 4), labelled=False), [spec]))
+    assert len(pairs) == len(samples) == 8
+
+
+@pytest.mark.parametrize("function", [image_folder, rows])
+def test_the_example_runs(function: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    test = doctest.DocTestParser().get_doctest(function.__doc__ or "", {}, "example", None, 0)
+    assert doctest.DocTestRunner(verbose=False).run(test).failed == 0
+    assert len(test.examples) > 2
+
+
+def test_what_is_no_folder_of_images_is_refused(pets: Path) -> None:
+    with pytest.raises(DataError, match="which is none"):
+        image_folder(pets / "bird", size=(4, 4))
+    with pytest.raises(DataError, match="in one subfolder for each class"):
+        image_folder(pets / "dog" / "more", size=(4, 4))
+    (pets / "cat" / "0.png").write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"0\.png cannot be read"):
+        list(image_folder(pets, size=(4, 4)))
+
+
+def test_rows_give_pairs_or_inputs() -> None:
+    data = [{"image": np.full((2, 2), i, np.uint8), "ids": np.array([i]), "label": i} for i in range(3)]
+    pairs = list(rows(data, inputs="image", label="label", preprocess=lambda x: x * 2.0))
+    assert [(image.max(), label) for image, label in pairs] == [(0, 0), (2, 1), (4, 2)]
+    [several] = [dict(sample) for sample in rows(data[1:2], inputs={"x": "image", "tokens": "ids"})]
+    assert several["x"].shape == (1, 2, 2)
+    assert several["tokens"].dtype == np.int64
+    with pytest.raises(DataError, match=r"column 'sound', got 'image', 'ids', 'label'"):
+        list(rows(data, inputs="sound"))
