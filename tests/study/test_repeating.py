@@ -75,8 +75,8 @@ def test_an_all_integer_model_that_cannot_be_built_is_left_to_the_search() -> No
 def test_who_is_far_from_its_own_kernels_is_named() -> None:
     answers = {
         "int8": None,
-        "near": OnKernels(samples=32, sqnr_db=60.0, to_float_db=30.0),
-        "far": OnKernels(samples=4, sqnr_db=33.0, to_float_db=30.0),
+        "near": OnKernels(samples=32, sqnr_db=36.0, to_float_db=32.9, stood_in_to_float_db=34.1),
+        "far": OnKernels(samples=4, sqnr_db=33.0, to_float_db=30.0, stood_in_to_float_db=35.0),
         "dead": TrialError("It crashed."),
     }
     pool: Any = Pool(answers)
@@ -84,5 +84,5 @@ def test_who_is_far_from_its_own_kernels_is_named() -> None:
     found, messages = confirmed_on_kernels(Path("case"), {sha: f"Member {sha}" for sha in answers}, pool, told.append)
     assert found == {"near": answers["near"], "far": answers["far"]}
     assert [message.split()[1] for message in messages] == ["far", "dead"]
-    assert "33 dB" in messages[0]
+    assert "30 dB from float's, not 35 dB" in messages[0]
     assert [event.message for event in told if isinstance(event, Warned)] == messages

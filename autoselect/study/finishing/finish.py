@@ -104,7 +104,7 @@ class Finish:
             "ended_early": ended_early,
             "seconds": dict(self.seconds()),
             "stood_in": {
-                r.id: asdict(kernels[r.scores.sha256]) for r in front if r.scores and r.scores.sha256 in kernels
+                r.id: _plain(kernels[r.scores.sha256]) for r in front if r.scores and r.scores.sha256 in kernels
             },
         }
         result.write_summary(self.folder, summary)
@@ -257,5 +257,5 @@ def _chosen(front: Sequence[TrialRecord], picks: Mapping[str, str]) -> Scores | 
     return next((r.scores for r in front if r.id == picks["recommended"]), None)
 
 
-def _plain(confidence: certainty.Confidence) -> dict[str, Any]:
-    return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(confidence).items()}
+def _plain(found: certainty.Confidence | OnKernels) -> dict[str, Any]:
+    return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(found).items()}
