@@ -55,6 +55,9 @@ def test_mobilenet_comes_nearer_to_float_with_repairs_and_nearer_still_with_floa
     fiq = run.summary["references"]["fiq"]["heldout"]
     integer = run.front[run.front["float_ops"] == 0]["heldout_agreement"].max()
     assert integer >= max(0.88, fiq + 0.10)
+    assert run.summary["references"]["int16"]["heldout"] >= max(0.94, fiq + 0.15)
+    assert run.summary["stood_in"]
+    assert all(seen["to_float_db"] > seen["stood_in_to_float_db"] - 3 for seen in run.summary["stood_in"].values())
     assert _agreement(run.model_path("accurate")) > integer
 
 
@@ -89,7 +92,7 @@ def test_mobilenet_of_ai_edge_quantizer_comes_nearer_to_float(tmp_path: Path, lo
 
 
 def test_mobilenet_per_tensor_comes_back_with_integer_nodes_left(tmp_path: Path) -> None:
-    run = _search_mobilenet(tmp_path / "run", trials=30, per_channel=False, max_drop=0.01)
+    run = _search_mobilenet(tmp_path / "run", trials=30, per_channel=False, max_drop=0.01, int16=False)
     references = run.summary["references"]
     pick = run.front[run.front["id"] == run.picks["integer"]].iloc[0]
     assert references["fiq"]["heldout"] < 0.02
@@ -119,6 +122,7 @@ def test_keras_file_builds_the_same_bytes_again(loaders: ModuleType, tmp_path: P
         calibration="loaders:imagenet_calibration",
         evaluation=list(islice(loaders.imagenet_evaluation(), 100)),
         trials=4,
+        int16=False,
         output=tmp_path / "run",
     )
     for row in run.front.to_dict("records")[-1:]:
@@ -139,6 +143,7 @@ def test_super_resolution_gives_psnr_back(loaders: ModuleType, tmp_path: Path) -
         evaluation=list(islice(loaders.fsrcnn_evaluation(), 80)),
         metric="psnr",
         trials=6,
+        int16=False,
         output=tmp_path / "run",
     )
     pick = run.front[run.front["id"] == run.picks["accurate"]].iloc[0]
