@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib
 import importlib.util
 import json
 import math
+import os
 import re
 import sys
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from autoselect import embedded
 from autoselect.study.proposing import constants
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -97,18 +102,23 @@ def test_the_table_of_the_zoo_is_what_was_measured(monkeypatch: pytest.MonkeyPat
 CONSTANTS = ROOT / "experiments" / "surrogate_constants"
 
 
-@pytest.fixture
-def sensitivity(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """experiments/surrogate_constants/run.py, whose name others have as well."""
-    for folder in (ROOT / "tests" / "study", ROOT / "experiments" / "search_benchmark"):
-        monkeypatch.syspath_prepend(str(folder))
-    spec = importlib.util.spec_from_file_location("surrogate_constants", CONSTANTS / "run.py")
+def loaded(file: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A module of an experiment, many of which have one name."""
+    spec = importlib.util.spec_from_file_location(f"{file.parent.name}_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def sensitivity(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """experiments/surrogate_constants/run.py, whose name others have as well."""
+    for folder in (ROOT / "tests" / "study", ROOT / "experiments" / "search_benchmark"):
+        monkeypatch.syspath_prepend(str(folder))
+    return loaded(CONSTANTS / "run.py", monkeypatch)
 
 
 def test_each_constant_is_halved_and_doubled_and_then_as_it_was(sensitivity: ModuleType) -> None:
@@ -147,3 +157,127 @@ def test_no_candidate_of_a_race_is_dropped_more_often_than_the_confidence_allows
     races = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "| now |" in line]
     assert len(races) == 17
     assert max(float(cells[3]) for cells in races) <= 16.4
+
+
+STUDIES = {"mlperf_tiny": "mlperf_tiny.csv", "ranking": "ranking.csv", "sample_sizes": "sample_sizes.csv"}
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Gives ``run.py`` of a study by its name; its searches share the session's worker."""
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))  # Some add to it what their workers import.
+    monkeypatch.syspath_prepend(str(ROOT))  # They add to this as well, and all of it is taken back.
+    monkeypatch.setattr("autoselect.keep_workers", lambda *_: contextlib.nullcontext())
+    return lambda name: loaded(ROOT / "experiments" / name / "run.py", monkeypatch)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_table_of_a_study_is_what_its_command_wrote(study: Callable[[str], ModuleType], name: str) -> None:
+    results = ROOT / "experiments" / name / "results"
+    texts = ("seeds", "refusal")
+    rows = pd.read_csv(results / STUDIES[name], dtype=dict.fromkeys(texts, str)).fillna(dict.fromkeys(texts, ""))
+    assert study(name).table_of(rows) == (results / "table.md").read_text(encoding="utf-8")
+
+
+def test_every_experiment_is_in_the_index_with_its_conclusion() -> None:
+    text = (ROOT / "experiments" / "README.md").read_text(encoding="utf-8")
+    listed = dict(re.findall(r"^\| \[(\w+)\]\(\1/README\.md\) \|[^|]+\| ([^|]+) \|$", text, flags=re.MULTILINE))
+    assert set(listed) == {page.parent.name for page in (ROOT / "experiments").glob("*/README.md")}
+    assert {path.name for path in (ROOT / "experiments").iterdir() if any(path.glob("*.py"))} <= set(listed)
+    assert min(len(said.split()) for said in listed.values()) >= 5
+
+
+def test_mlperf_tiny_measures_the_float_the_integer_and_the_recommended_model(
+    study: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("ethosu")
+    run = study("mlperf_tiny")
+    windows, labels = embedded.make_windows(np.random.default_rng(1), 90)
+    parts = {
+        name: lambda i=i: (windows[i : i + 30], labels[i : i + 30])
+        for name, i in (("search", 0), ("heldout", 30), ("official", 60))
+    }
+    case = run.Case(title="pump", quality=0.5, model=embedded.model_path(), calibration=embedded.calibration, **parts)
+    monkeypatch.setattr(run, "all_cases", lambda _: {"pump": case})
+    run.main(["--trials", "4", "--seeds", "1", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
+    rows = pd.read_csv(tmp_path / "mlperf_tiny.csv").set_index("model")
+    assert rows.loc["float", "heldout"] > rows.loc["all int8", "heldout"]
+    assert rows.loc["all int8", "float_ops"] == 0
+    assert (
+        rows.loc["float", "all_cycles"] > rows.loc["all int8", "all_cycles"] >= rows.loc["all int8", "npu_cycles"] > 0
+    )
+    assert "hybrid" in str(rows.loc["all DRQ", "refusal"])
+    assert rows.loc["recommended", "seeds"] == 0
+
+
+def test_the_image_model_of_mlperf_tiny_has_the_published_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tf_keras")
+    monkeypatch.syspath_prepend(str(ROOT / "experiments" / "mlperf_tiny"))
+    model = loaded(ROOT / "experiments" / "mlperf_tiny" / "train.py", monkeypatch).make_model()
+    assert model.count_params() == 78_666
+    assert model.output_shape == (None, 10)
+
+
+def test_a_ranking_that_knows_the_gains_is_right_and_one_that_turns_them_round_is_wrong(
+    study: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made-up nodes, each of which costs its own number of points while it is in integers."""
+    run = study("ranking")
+    monkeypatch.setattr(run, "DRAWS", 20)
+    costs = {f"node_{i}": float(i) for i in range(8)}
+    noise = np.random.default_rng(0).normal(size=60)
+
+    def build(left_out: Collection[str]) -> bytes:
+        return json.dumps(sorted(left_out)).encode()
+
+    def score(content: bytes) -> np.ndarray:
+        return 90.0 - sum(costs[name] for name in costs.keys() - set(json.loads(content))) + noise
+
+    units = pd.DataFrame({"node": list(costs), **dict.fromkeys(run.RANKINGS, 0.0)})
+    units["rmse_per_scale"], units["leave_one_in"] = list(costs.values()), [-cost for cost in costs.values()]
+    case = run.Case(title="", unit="", model=Path(), calibration=list, score=score)
+    _, rows = run.measured(case, "made up", units, build)
+    found = pd.DataFrame(rows).set_index(["ranking", "target"])
+    for target in run.TARGETS:
+        assert found.loc[("rmse_per_scale", target), "spearman"] == pytest.approx(1.0)
+        assert found.loc[("leave_one_in", target), "spearman"] == pytest.approx(-1.0)
+        assert found.loc[("rmse_per_scale", target), "repeatability"] == pytest.approx(1.0)
+        assert math.isnan(found.loc[("position", target), "spearman"])
+    assert found.loc[("rmse_per_scale", "gain"), "five"] == pytest.approx(7 + 6 + 5 + 4 + 3)
+    assert found.loc[("leave_one_in", "gain"), "five"] == pytest.approx(0 + 1 + 2 + 3 + 4)
+
+
+def test_rankings_are_measured_on_a_model(
+    study: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = study("ranking")
+    cases = importlib.import_module("ranking_cases")
+    windows, labels = embedded.make_windows(np.random.default_rng(1), 60)
+    case = run.Case(
+        title="pump",
+        unit="points",
+        model=embedded.model_path(),
+        calibration=embedded.calibration,
+        score=lambda content: cases.points(cases.answers(content, windows[:30]) == labels[:30]),
+        search={"evaluation": (windows[30:], labels[30:]), "metric": "accuracy", "heldout_fraction": 0.2},
+    )
+    whole = run.figures_of
+    monkeypatch.setattr(run, "DRAWS", 20)
+    monkeypatch.setitem(run.CASES, "pump", case)
+    monkeypatch.setattr(run, "figures_of", lambda *given: whole(*given).head(2))
+    sizes = ["--case", "pump", "--trials", "4", "--samples", "2"]
+    run.main([*sizes, "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
+    assert list(pd.read_csv(tmp_path / "units.csv")["op"]) == ["SUB", "MUL"]
+    assert (tmp_path / "ranking.png").stat().st_size > 0
+    assert "rmse/scale (debugger)" in (tmp_path / "table.md").read_text(encoding="utf-8")
+
+
+def test_recommendations_of_few_and_more_samples_are_judged_on_unseen_ones(
+    study: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    sizes = ["--size", "20", "--size", "60", "--seeds", "1", "--trials", "4", "--unseen", "50"]
+    study("sample_sizes").main([*sizes, "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
+    rows = pd.read_csv(tmp_path / "sample_sizes.csv").set_index("samples")
+    assert list(rows.index) == [20, 60]
+    assert rows.loc[20, "bound"] > rows.loc[60, "bound"]
+    assert not rows["certified"].any()  # So few windows prove nothing.
