@@ -256,12 +256,12 @@ def tensorflow_integer(source: Source, io: str = "int8", *, per_channel: bool = 
     return bytes(work.convert())
 
 
-def aeq_integer(content: bytes, samples: Sequence[Sequence[np.ndarray]] | None = None) -> bytes:
-    """What ai-edge-quantizer's static recipe makes of a float model."""
+def litert_integer(content: bytes, samples: Sequence[Sequence[np.ndarray]] | None = None) -> bytes:
+    """What litert-quantizer's static recipe makes of a float model."""
     import pytest
 
-    quantizer = pytest.importorskip("ai_edge_quantizer.quantizer")
-    from ai_edge_quantizer import recipe
+    quantizer = pytest.importorskip("litert_quantizer.quantizer")
+    from litert_quantizer import recipe
 
     model = fb.parse(content)
     keys = [spec.key for spec in reader.input_specs(model)]

@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
-from ai_edge_quantizer import quantizer, recipe
+from litert_quantizer import quantizer, recipe
 from tensorflow.lite.python.convert import mlir_quantize
 from tensorflow.lite.python.optimize.calibrator import Calibrator, add_intermediate_tensors
 
@@ -50,7 +50,7 @@ HAND_FOUND = {
     ),
 }
 CROSSINGS = ("QUANTIZE", "DEQUANTIZE")
-PACKAGES = ("tensorflow", "keras", "ai-edge-litert", "ai-edge-quantizer", "numpy")
+PACKAGES = ("tensorflow", "keras", "ai-edge-litert", "litert-quantizer", "numpy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,18 +93,18 @@ def test_the_scripts_say_what_plain_tensorflow_cannot_express(finished: autosele
     assert told == {True, False}
 
 
-# ----------------------------------------------------------------------------------- ai-edge-quantizer
+# ----------------------------------------------------------------------------------- litert-quantizer
 
 
 @pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors:UserWarning")  # what calibrating needs
-def test_ai_edge_quantizer_makes_the_same_ops_integer(finished: autoselect.Run) -> None:
-    from ai_edge_quantizer import quantizer
+def test_litert_quantizer_makes_the_same_ops_integer(finished: autoselect.Run) -> None:
+    from litert_quantizer import quantizer
 
     source = str(pump.MODEL_PATH)
     (spec,) = reader.input_specs(fb.parse(pump.MODEL_PATH.read_bytes()))
     samples = {"serving_default": [{spec.key: sample[0]} for sample in pump.calibration()]}
     for member in finished.front["id"]:
-        rules = finished.directory / "front" / f"{member}.ai-edge-quantizer.json"
+        rules = finished.directory / "front" / f"{member}.litert-quantizer.json"
         tool = quantizer.Quantizer(source, str(rules))
         made = tool.quantize(tool.calibrate(samples) if tool.need_calibration else None).quantized_model
         assert made is not None

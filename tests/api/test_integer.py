@@ -22,7 +22,7 @@ from autoselect.tflite.runner import Runner
 SAMPLES = np.random.default_rng(0).normal(size=(60, 8, 8, 3)).astype(np.float32)
 CALIBRATION, EVALUATION = SAMPLES[:7], SAMPLES[7:]
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors")  # ai-edge-quantizer's own
+pytestmark = pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors")  # litert-quantizer's own
 
 
 def net(keras: ModuleType, *, seed: int = 1) -> Any:
@@ -90,15 +90,15 @@ def test_what_the_converter_made_of_the_same_keras_model(tmp_path: Path) -> None
     assert built["sha256"] == pump.sha256(run.model_path(member))
     again = {"calibration": CALIBRATION, "evaluation": EVALUATION}
     assert autoselect.resume(run.directory, trials=7, **again).status == "complete"
-    path.write_bytes(zoo.aeq_integer(converted(model, quantized=False)))
+    path.write_bytes(zoo.litert_integer(converted(model, quantized=False)))
     with pytest.raises(RunFolderError, match="was made with another integer"):
         autoselect.resume(run.directory, trials=8, **again)
 
 
 @pytest.mark.parametrize("io_type", ["float32", "int8", "uint8"])
-def test_what_ai_edge_quantizer_made(io_type: str, tmp_path: Path) -> None:
+def test_what_litert_quantizer_made(io_type: str, tmp_path: Path) -> None:
     content = zoo.cnn().float_model
-    integer = zoo.aeq_integer(content)
+    integer = zoo.litert_integer(content)
     run = search(content, integer, tmp_path / "run", io_type=io_type)
     assert run.status == "complete"
     plain = run.trials[run.trials["float_ops"] == 0].iloc[0]
@@ -120,7 +120,7 @@ def test_what_ai_edge_quantizer_made(io_type: str, tmp_path: Path) -> None:
 def test_a_diagnosis_compares_every_node_with_the_float_model(tmp_path: Path) -> None:
     content = zoo.cnn().float_model
     found = autoselect.diagnose(
-        content, integer=zoo.aeq_integer(content), calibration=CALIBRATION, ablate=2, whole_model=True, figures=False
+        content, integer=zoo.litert_integer(content), calibration=CALIBRATION, ablate=2, whole_model=True, figures=False
     )
     rows = found.layer_statistics
     assert len(rows) == 8

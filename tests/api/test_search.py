@@ -44,7 +44,7 @@ def timeless(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_finished_folder_holds_what_is_promised_and_nothing_else(finished: autoselect.Run) -> None:
-    endings = (".tflite", ".recipe.json", ".ai-edge-quantizer.json", ".build.py")
+    endings = (".tflite", ".recipe.json", ".litert-quantizer.json", ".build.py")
     members = [f"front/{member}{end}" for member in finished.front["id"] for end in endings]
     columns = ["rmse_per_scale", "sqnr_db", "max_abs_error", "range", "left_out_share"]
     columns += [f"{pick}.choices" for pick in finished.picks]

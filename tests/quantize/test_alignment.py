@@ -31,8 +31,8 @@ from autoselect.tflite.runner import Runner
 tensorflow = zoo.tensorflow_integer
 
 
-def aeq(source: zoo.Source) -> bytes:
-    return zoo.aeq_integer(source.float_model)
+def litert(source: zoo.Source) -> bytes:
+    return zoo.litert_integer(source.float_model)
 
 
 def unnamed(content: bytes) -> bytes:
@@ -145,27 +145,27 @@ def rows() -> list[Any]:
         "TensorFlow, int8 inputs": (zoo.cnn, tensorflow),
         "TensorFlow, uint8 inputs": (zoo.cnn, lambda s: tensorflow(s, "uint8")),
         "TensorFlow, one scale per tensor": (zoo.cnn, lambda s: tensorflow(s, per_channel=False)),
-        "ai-edge-quantizer": (zoo.cnn, aeq),
+        "litert-quantizer": (zoo.cnn, litert),
         "no names": (zoo.cnn, lambda s: unnamed(tensorflow(s))),
         "several inputs and outputs": (zoo.two_inputs, tensorflow),
         "several inputs, in another order": (zoo.two_inputs, lambda s: swapped(tensorflow(s))),
-        "several inputs, ai-edge-quantizer": (zoo.two_inputs, aeq),
+        "several inputs, litert-quantizer": (zoo.two_inputs, litert),
         "fused LSTM": (zoo.lstm, tensorflow),
-        "fused LSTM that stays float": (zoo.lstm, aeq),
+        "fused LSTM that stays float": (zoo.lstm, litert),
         "one matrix for several layers": (zoo.shared_weights, lambda s: unnamed(tensorflow(s))),
         "layers of one shape side by side, no names": (branches, lambda s: unnamed(tensorflow(s))),
-        "layers of one shape side by side, ai-edge-quantizer": (branches, aeq),
+        "layers of one shape side by side, litert-quantizer": (branches, litert),
         "merged RESHAPE": (flattened, tensorflow),
-        "RESHAPE that the other did not merge": (flattened, aeq),
+        "RESHAPE that the other did not merge": (flattened, litert),
         "scales brought together": (joined, tensorflow),
         "scales brought together, uint8": (joined, lambda s: tensorflow(s, "uint8")),
-        "scales brought together, ai-edge-quantizer": (joined, aeq),
+        "scales brought together, litert-quantizer": (joined, litert),
         "Keras with a free batch": (free_batch, tensorflow),
     }
     return [pytest.param(source, make, id=name) for name, (source, make) in made.items()]
 
 
-@pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors")  # ai-edge-quantizer, when it calibrates
+@pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors")  # litert-quantizer, when it calibrates
 @pytest.mark.parametrize(("source", "make"), rows())
 def test_candidates_are_stitched_of_a_given_integer_model(
     source: Callable[[], zoo.Source], make: Callable[[zoo.Source], bytes]

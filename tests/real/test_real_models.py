@@ -79,10 +79,10 @@ def test_mobilenet_comes_nearer_to_float_by_rounding_alone(
     assert (tmp_path / "0.tflite").stat().st_size == (tmp_path / "1.tflite").stat().st_size
 
 
-@pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors")  # ai-edge-quantizer, when it calibrates
-def test_mobilenet_of_ai_edge_quantizer_comes_nearer_to_float(tmp_path: Path, loaders: ModuleType) -> None:
+@pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors")  # litert-quantizer, when it calibrates
+def test_mobilenet_of_litert_quantizer_comes_nearer_to_float(tmp_path: Path, loaders: ModuleType) -> None:
     content = (IMAGENET / "mobilenet_v1_025_224_float.tflite").read_bytes()
-    integer = zoo.aeq_integer(content, list(islice(loaders.imagenet_calibration(), 30)))
+    integer = zoo.litert_integer(content, list(islice(loaders.imagenet_calibration(), 30)))
     run = _search_mobilenet(tmp_path / "run", trials=12, metric="agreement", integer=integer)
     manifest = json.loads((run.directory / "manifest.json").read_text())
     assert not [message for message in manifest["warnings"] if "bit for bit" in message]

@@ -9,7 +9,7 @@ from autoselect.cases.files import CaseFiles
 from autoselect.cases.open_case import OpenCase
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
-from autoselect.exports.ai_edge_quantizer import aeq_recipe
+from autoselect.exports.litert_quantizer import litert_recipe
 from autoselect.exports.member_ops import member_ops
 from autoselect.exports.model_explorer import choices_data, names_in, statistics_data
 from autoselect.exports.plain_tensorflow import build_script
@@ -61,7 +61,7 @@ class _Exporter:
     kinds: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     def write_recipes(self, record: TrialRecord) -> None:
-        """The recipe for ai-edge-quantizer, and, where TensorFlow made the integer model, the script for it."""
+        """The recipe for litert-quantizer, and, where TensorFlow made the integer model, the script for it."""
         recipe, scores, nodes = record.recipe, record.scores, self.layers.nodes
         if recipe is None or scores is None:
             return
@@ -75,7 +75,7 @@ class _Exporter:
             chosen.names,
         )
         canonical = {index: canonical_name(index) for index in chosen.nodes}
-        write_json(self.folder.front / f"{record.id}.ai-edge-quantizer.json", aeq_recipe(ops, recipe))
+        write_json(self.folder.front / f"{record.id}.litert-quantizer.json", litert_recipe(ops, recipe))
         if self.calibrated.integer is not None:
             return
         source = self.folder.calibrated(before_quantizing(recipe.repairs)).name

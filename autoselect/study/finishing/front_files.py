@@ -18,7 +18,7 @@ from autoselect.runs.records import (
     TrialRecord,
 )
 
-_MEMBER_FILE = re.compile(r"([0-9a-f]{10})\.(?:tflite|recipe\.json|ai-edge-quantizer\.json|build\.py)")
+_MEMBER_FILE = re.compile(r"([0-9a-f]{10})\.(?:tflite|recipe\.json|(?:litert|ai-edge)-quantizer\.json|build\.py)")
 
 
 def restore(records: Sequence[TrialRecord], case_root: Path, pool: Workers) -> None:

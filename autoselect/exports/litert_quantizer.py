@@ -1,8 +1,8 @@
-"""A candidate as a recipe of ai-edge-quantizer: a list of rules; knows the format, not the package.
+"""A candidate as a recipe of litert-quantizer: a list of rules; knows the format, not the package.
 
 A rule has a regular expression, which is searched for in an op's scope: the names of its outputs, each followed by
 ``;``. Of the rules that match an op, the last one that suits its type holds. The format is that of the package's own
-``recipes/*.json``: https://github.com/google-ai-edge/ai-edge-quantizer
+``recipes/*.json``: https://github.com/google-ai-edge/litert-quantizer
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DYNAMIC_OPERATIONS = frozenset(
 """Op types that the package can make dynamic-range quantized."""
 
 
-def aeq_recipe(ops: Sequence[MemberOp], recipe: Recipe) -> list[dict[str, Any]]:
+def litert_recipe(ops: Sequence[MemberOp], recipe: Recipe) -> list[dict[str, Any]]:
     """Express a candidate as rules.
 
     8-bit integers are the rule, and what has none in the candidate is an exception: quantized with 16-bit activations

@@ -1,4 +1,4 @@
-"""Recipes for ai-edge-quantizer on models of several kinds, run by it."""
+"""Recipes for litert-quantizer on models of several kinds, run by it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import zoo
-from ai_edge_quantizer import quantizer
+from litert_quantizer import quantizer
 
 from autoselect.domain.recipe import Recipe
-from autoselect.exports.ai_edge_quantizer import aeq_recipe
+from autoselect.exports.litert_quantizer import litert_recipe
 from autoselect.exports.member_ops import MemberOp, member_ops
 from autoselect.exports.plain_tensorflow import build_script
 from autoselect.quantize.building.kinds import node_kinds
@@ -47,7 +47,7 @@ def test_the_same_ops_are_integer_but_for_those_that_it_cannot_do(
         built = prepared.builder.build(recipe)
         kinds = node_kinds(left_out(recipe, prepared.nodes), prepared.nodes, built.fallbacks)
         tool = quantizer.Quantizer(
-            bytes(source.float_model), aeq_recipe(member_ops(graph, names, prepared.nodes, kinds, denied), recipe)
+            bytes(source.float_model), litert_recipe(member_ops(graph, names, prepared.nodes, kinds, denied), recipe)
         )
         samples = [{s.key: rng.normal(size=s.shape).astype(np.float32) for s in specs} for _ in range(4)]
         made = tool.quantize(tool.calibrate({"serving_default": samples}) if tool.need_calibration else None)
@@ -64,7 +64,7 @@ def test_16_bit_nodes_are_16_bit_there_too() -> None:
     recipe = Recipe(int16_nodes=frozenset(node.name for node in prepared.nodes[2:5]))
     built = prepared.builder.build(recipe)
     ops = member_ops(graph, names, prepared.nodes, built.kinds, frozenset())
-    tool = quantizer.Quantizer(bytes(source.float_model), aeq_recipe(ops, recipe))
+    tool = quantizer.Quantizer(bytes(source.float_model), litert_recipe(ops, recipe))
     samples = [{s.key: np.ones(s.shape, np.float32) for s in specs}]
     content = bytes(tool.quantize(tool.calibrate({"serving_default": samples})).quantized_model)
     assert ops_without_conversions(content) == ops_without_conversions(built.content)
@@ -100,5 +100,5 @@ RULES = [
 
 @pytest.mark.parametrize(("ops", "wanted"), RULES)
 def test_rules_by_hand(ops: list[MemberOp], wanted: list[tuple[str, str, str | None]]) -> None:
-    rules = aeq_recipe(ops, Recipe(io_type="int8"))
+    rules = litert_recipe(ops, Recipe(io_type="int8"))
     assert [(r["regex"], r["operation"], r["op_config"].get("compute_precision")) for r in rules] == wanted
