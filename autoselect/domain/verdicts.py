@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -144,22 +144,61 @@ def judge(graph: Graph, target: Target) -> Verdict:
 
 
 def _runs(graph: Graph, sides: Sequence[bool | None]) -> int:
-    """Runs of the accelerator's ops in a schedule that goes depth first from the outputs, an op's last input first."""
-    producers, done, found, running = graph.producers(), set[int](), 0, False
-    stack = [(producers[t], False) for t in reversed(graph.outputs) if t in producers]
+    """Runs of the accelerator's ops in the order in which Vela schedules them.
+
+    Vela's ``SchedulerPacking::ReorderOperations`` moves the host's ops: first come those that need nothing of the
+    accelerator, last those that write outputs of the model only. Any other one moves down, until it meets an op that
+    reads it or another op of the host.
+    """
+    steps = [step for op, side in zip(graph.ops, sides, strict=True) for step in _steps(op, side)]
+    early, late, others = [], [], []
+    known = {*graph.inputs}
+    for op, side in _depth_first(steps, graph):
+        if side is True:
+            others.append((op, side))
+        elif known.issuperset(op.inputs):
+            early.append((op, side))
+            known.update(op.outputs)
+        elif set(op.outputs) <= set(graph.outputs):
+            late.append((op, side))
+        else:
+            others.append((op, side))
+    for start in reversed(range(len(others))):
+        for place in range(start, len(others) - 1):
+            (op, side), (following, on_npu) = others[place : place + 2]
+            if side is True or on_npu is not True or set(op.outputs) & set(following.inputs):
+                break
+            others[place : place + 2] = others[place + 1], others[place]
+    cutting = [side for _, side in (*early, *others, *late) if side is not None]
+    return sum(side and not before for before, side in zip([False, *cutting], cutting, strict=False))
+
+
+_Step = tuple[Op, bool | None]
+
+
+def _steps(op: Op, side: bool | None) -> list[_Step]:
+    """What Vela schedules for an op: values that the accelerator joins are copied one by one, as soon as each is there."""
+    if side is True and op.op_type in ("CONCATENATION", "PACK"):
+        return [(replace(op, inputs=(tensor,)), side) for tensor in op.inputs]
+    return [(op, side)]
+
+
+def _depth_first(steps: Sequence[_Step], graph: Graph) -> Iterator[_Step]:
+    """Steps depth first from the outputs, what comes last first, as in Vela's ``Graph::TraverseGraphFromEnd``."""
+    writers: dict[int, list[int]] = {}
+    for i, (op, _) in enumerate(steps):
+        for tensor in op.outputs:
+            writers.setdefault(tensor, []).append(i)
+    done = set[int]()
+    stack = [(i, False) for tensor in graph.outputs for i in writers.get(tensor, ())]
     while stack:
         i, ready = stack.pop()
-        if i in done:
-            continue
-        if not ready:
+        if ready:
+            yield steps[i]
+        elif i not in done:
+            done.add(i)
             stack.append((i, True))
-            stack.extend((producers[t], False) for t in graph.ops[i].inputs if t in producers)
-            continue
-        done.add(i)
-        if (side := sides[i]) is not None:
-            found += side and not running
-            running = side
-    return found
+            stack.extend((writer, False) for tensor in steps[i][0].inputs for writer in writers.get(tensor, ()))
 
 
 def _wish(op: Op, graph: Graph, target: Target) -> Placement:
