@@ -50,6 +50,8 @@ class Op:
         constants: Indices of its constant inputs.
         outputs: Indices of its outputs.
         macs: Multiply-accumulates per inference; 0 where the op has none.
+        stride: Largest step of its kernel over height and width; 1 without a kernel.
+        is_padded: Whether its kernel is dilated or may reach beyond the edges of the input.
     """
 
     op_type: str
@@ -58,6 +60,8 @@ class Op:
     constants: tuple[int, ...]
     outputs: tuple[int, ...]
     macs: int
+    stride: int = 1
+    is_padded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,11 +81,14 @@ class Processor:
         name: For people.
         kernels: By precision; a precision that is missing does not run.
         max_rank: Largest count of dimensions of a tensor; None where there is no limit.
+        max_stride: Largest step of a kernel over height and width; None where there is no limit. CONV_2D and pools take
+            any where they neither pad nor dilate.
     """
 
     name: str
     kernels: Mapping[Precision, Kernels]
     max_rank: int | None = None
+    max_stride: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +157,12 @@ class Target:
     def takes_all(self) -> bool:
         """Whether no model is refused: there is no rule, and the host runs every op in every precision."""
         kernels = [self.host.kernels.get(precision) for precision in Precision]
-        return not self.rules and self.host.max_rank is None and all(k is not None and k.ops is None for k in kernels)
+        return (
+            not self.rules
+            and self.host.max_rank is None
+            and self.host.max_stride is None
+            and all(k is not None and k.ops is None for k in kernels)
+        )
 
     @property
     def runs_hybrid(self) -> bool:

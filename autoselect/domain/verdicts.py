@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from autoselect.domain.graph import Graph, Op, OpKind, partition
+from autoselect.domain.schedule import count_runs
 from autoselect.domain.targets import Place, Precision, Processor, Refuser, Target
 
 
@@ -135,70 +136,12 @@ def judge(graph: Graph, target: Target) -> Verdict:
     wished = [_wish(op, graph, target) for op in graph.ops]
     sides = [_side(op, graph, placement) for op, placement in zip(graph.ops, wished, strict=True)]
     pieces = partition(graph, sides)
-    segments = _runs(graph, sides) if target.segments == "scheduled" else sum(on_npu for on_npu, _ in pieces)
+    segments = count_runs(graph, sides) if target.segments == "scheduled" else sum(on_npu for on_npu, _ in pieces)
     if target.segments == "leading" and segments:
         kept = set(pieces[0][1]) if pieces[0][0] else set()
         wished = [_left_behind(i, p, graph, target) if i not in kept else p for i, p in enumerate(wished)]
         segments = 1 if kept else 0
     return _priced(graph, target, wished, segments)
-
-
-def _runs(graph: Graph, sides: Sequence[bool | None]) -> int:
-    """Runs of the accelerator's ops in the order in which Vela schedules them.
-
-    Vela's ``SchedulerPacking::ReorderOperations`` moves the host's ops: first come those that need nothing of the
-    accelerator, last those that write outputs of the model only. Any other one moves down, until it meets an op that
-    reads it or another op of the host.
-    """
-    steps = [step for op, side in zip(graph.ops, sides, strict=True) for step in _steps(op, side)]
-    early, late, others = [], [], []
-    known = {*graph.inputs}
-    for op, side in _depth_first(steps, graph):
-        if side is True:
-            others.append((op, side))
-        elif known.issuperset(op.inputs):
-            early.append((op, side))
-            known.update(op.outputs)
-        elif set(op.outputs) <= set(graph.outputs):
-            late.append((op, side))
-        else:
-            others.append((op, side))
-    for start in reversed(range(len(others))):
-        for place in range(start, len(others) - 1):
-            (op, side), (following, on_npu) = others[place : place + 2]
-            if side is True or on_npu is not True or set(op.outputs) & set(following.inputs):
-                break
-            others[place : place + 2] = others[place + 1], others[place]
-    cutting = [side for _, side in (*early, *others, *late) if side is not None]
-    return sum(side and not before for before, side in zip([False, *cutting], cutting, strict=False))
-
-
-_Step = tuple[Op, bool | None]
-
-
-def _steps(op: Op, side: bool | None) -> list[_Step]:
-    """What Vela schedules for an op: values that the accelerator joins are copied one by one, as soon as each is there."""
-    if side is True and op.op_type in ("CONCATENATION", "PACK"):
-        return [(replace(op, inputs=(tensor,)), side) for tensor in op.inputs]
-    return [(op, side)]
-
-
-def _depth_first(steps: Sequence[_Step], graph: Graph) -> Iterator[_Step]:
-    """Steps depth first from the outputs, what comes last first, as in Vela's ``Graph::TraverseGraphFromEnd``."""
-    writers: dict[int, list[int]] = {}
-    for i, (op, _) in enumerate(steps):
-        for tensor in op.outputs:
-            writers.setdefault(tensor, []).append(i)
-    done = set[int]()
-    stack = [(i, False) for tensor in graph.outputs for i in writers.get(tensor, ())]
-    while stack:
-        i, ready = stack.pop()
-        if ready:
-            yield steps[i]
-        elif i not in done:
-            done.add(i)
-            stack.append((i, True))
-            stack.extend((writer, False) for tensor in steps[i][0].inputs for writer in writers.get(tensor, ()))
 
 
 def _wish(op: Op, graph: Graph, target: Target) -> Placement:
@@ -233,7 +176,14 @@ def lack_of(op: Op, graph: Graph, precision: Precision, processor: Processor | N
     rank = max((len(graph.tensors[t].shape) for t in (*op.inputs, *op.outputs)), default=0)
     if processor.max_rank is not None and rank > processor.max_rank:
         return f"{processor.name} takes at most {processor.max_rank} dimensions, this op has {rank}"
+    is_free = op.op_type in _ANY_STRIDE and not op.is_padded
+    if processor.max_stride is not None and op.stride > processor.max_stride and not is_free:
+        return f"{processor.name} takes strides of at most {processor.max_stride}, this op has {op.stride}"
     return None
+
+
+_ANY_STRIDE = frozenset({"CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"})
+"""Op types that are free of the limit on strides where they neither pad nor dilate."""
 
 
 def _side(op: Op, graph: Graph, placement: Placement) -> bool | None:

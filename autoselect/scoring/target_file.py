@@ -17,6 +17,7 @@ A profile is a TOML file::
     [accelerator]                       # optional; [host] has the same keys
     name = "my NPU"
     max_rank = 4                        # optional
+    max_stride = 3                      # optional
     [accelerator.int8]                  # int8, int16, hybrid, float, conversion; what is missing does not run
     ops = ["CONV_2D", "ADD"]            # or "all"
     per_mac = 0.01
@@ -92,6 +93,7 @@ class _Kernels(_Strict):
 class _Processor(_Strict):
     name: str
     max_rank: PositiveInt | None = None
+    max_stride: PositiveInt | None = None
     int8: _Kernels | None = None
     int16: _Kernels | None = None
     hybrid: _Kernels | None = None
@@ -205,6 +207,7 @@ def _processor(section: _Processor) -> Processor:
     return Processor(
         name=section.name,
         max_rank=section.max_rank,
+        max_stride=section.max_stride,
         kernels={
             precision: Kernels(ops=_ops(k.ops), per_mac=k.per_mac, per_element=k.per_element, per_mac_of=k.per_mac_of)
             for precision, k in given.items()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor
 from autoselect.domain.tensors import TensorSpec
@@ -65,7 +66,18 @@ def _op(model: fb.Model, op: fb.Operator, tensors: tuple[Tensor, ...], computed:
         constants=constants,
         outputs=outputs,
         macs=_macs(name, inputs, outputs, tensors),
+        stride=max(_option(op, "strideH"), _option(op, "strideW")),
+        is_padded=_is_padded(op),
     )
+
+
+def _option(op: fb.Operator, name: str) -> int:
+    return int(getattr(op.builtinOptions, name, 1))
+
+
+def _is_padded(op: fb.Operator) -> bool:
+    padding = getattr(op.builtinOptions, "padding", schema.Padding.VALID)
+    return padding != schema.Padding.VALID or max(_option(op, "dilationHFactor"), _option(op, "dilationWFactor")) > 1
 
 
 def _kind(name: str, activation_dtypes: list[str], constant_dtypes: list[str]) -> OpKind:

@@ -136,6 +136,23 @@ def test_too_many_dimensions_leave_the_accelerator() -> None:
     assert (found.place, found.reason) == (Place.HOST, "the NPU takes at most 4 dimensions, this op has 5")
 
 
+@pytest.mark.parametrize(
+    ("name", "is_padded", "place"),
+    [
+        ("CONV_2D", True, Place.HOST),
+        ("CONV_2D", False, Place.ACCELERATOR),
+        ("DEPTHWISE_CONV_2D", False, Place.HOST),
+    ],
+)
+def test_a_long_stride_leaves_the_accelerator(name: str, is_padded: bool, place: Place) -> None:
+    graph = chain("i")
+    op = replace(graph.ops[0], op_type=name, stride=4, is_padded=is_padded)
+    npu = Processor(name="the NPU", kernels={Precision.INT8: kernels(None, 0.01, 0.1)}, max_stride=3)
+    (found,) = judge(replace(graph, ops=(op,)), replace(NPU, accelerator=npu)).placements
+    assert found.place == place
+    assert ("strides of at most 3, this op has 4" in found.reason) == (place is Place.HOST)
+
+
 def test_the_gain_of_an_island_is_what_the_model_costs_more_for_it() -> None:
     graph = chain("ifiiffi")
     found = islands(graph, NPU, lambda other: judge(other, NPU).cost)
@@ -205,14 +222,15 @@ def test_a_schedule_cuts_where_a_delegate_would_wait() -> None:
         return Op(op_type=op_type, kind=kind, inputs=inputs, constants=(), outputs=(output,), macs=0)
 
     ops = (
-        op("DEQUANTIZE", OpKind.BOUNDARY, (0,), 1),
-        op("A", OpKind.FLOAT, (1,), 2),
-        op("QUANTIZE", OpKind.BOUNDARY, (2,), 3),
-        op("QUANTIZE", OpKind.BOUNDARY, (2,), 4),
-        op("A", OpKind.INTEGER, (4,), 5),
-        op("B", OpKind.INTEGER, (3, 5), 6),
+        op("A", OpKind.INTEGER, (0,), 1),
+        op("DEQUANTIZE", OpKind.BOUNDARY, (1,), 2),
+        op("A", OpKind.FLOAT, (2,), 3),
+        op("QUANTIZE", OpKind.BOUNDARY, (3,), 4),
+        op("QUANTIZE", OpKind.BOUNDARY, (3,), 5),
+        op("A", OpKind.INTEGER, (5,), 6),
+        op("B", OpKind.INTEGER, (4, 6), 7),
     )
-    graph = Graph(tensors=(int8, wide, wide, int8, int8, int8, int8), ops=ops, inputs=(0,), outputs=(6,))
-    assert judge(graph, NPU).segments == 1
-    assert judge(graph, replace(NPU, segments="scheduled")).segments == 2
+    graph = Graph(tensors=(int8, int8, wide, wide, int8, int8, int8, int8), ops=ops, inputs=(0,), outputs=(7,))
+    assert judge(graph, NPU).segments == 2
+    assert judge(graph, replace(NPU, segments="scheduled")).segments == 3
     assert judge(chain("ififfi"), replace(NPU, segments="scheduled")).segments == 3
