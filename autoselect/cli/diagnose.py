@@ -61,6 +61,8 @@ def _print_diagnosis(found: Diagnosis) -> None:
     _print_lines((tables.facts_line(found.facts),))
     suspects = tables.suspect_lines(rows, count=_SUSPECTS_SHOWN, width=width)
     _print_lines(suspects or ("No node has a measured error.",), title="Largest errors")
+    if cures := tables.cure_lines(rows, width=width):
+        _print_lines(cures, title="Cheapest cures")
     if ablation := tables.ablation_lines(rows, width=width):
         _print_lines(ablation, title="Ablation")
     if found.model_metrics:

@@ -26,7 +26,7 @@ from autoselect.diagnosis.names import node_named
 from autoselect.diagnosis.request import Outcome, Request
 from autoselect.diagnosis.travel import travel
 from autoselect.diagnosis.weights import weight_statistics
-from autoselect.domain.findings import Ablation, ActivationStatistics, Findings, Travel
+from autoselect.domain.findings import Ablation, ActivationStatistics, ErrorParts, Findings, Travel
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.errors import DataError, PreparationError, TrialError
 from autoselect.isolation.door import Workers
@@ -41,6 +41,8 @@ T = TypeVar("T")
 
 _INT8_LEVELS = (-128, 127)
 
+_PARTED = 8
+"""Samples at most on which the parts of errors are measured: powers over all values settle soon."""
 _PART = 8
 """Samples of one measuring job, at least: below that, handing them out costs more than it gains."""
 
@@ -172,6 +174,8 @@ class _Measured:
     travel: Mapping[str, Travel]
     activations: Mapping[str, ActivationStatistics]
     model_metrics: Mapping[str, float]
+    parts: Mapping[str, ErrorParts]
+    forms: Mapping[str, frozenset[str]]
 
 
 def _measure(desk: _Desk, prepared: Prepared, built: _Built) -> _Measured:
@@ -185,6 +189,10 @@ def _measure(desk: _Desk, prepared: Prepared, built: _Built) -> _Measured:
             jobs.model_metrics, built.diagnosed.content, desk.samples, desk.rows, dict(request.model_metrics)
         )
     running = _submit_measuring(desk, built.by_layer, request.layer_metrics)
+    parting: Future[Mapping[str, ErrorParts]] = desk.submit(
+        jobs.parts, built.diagnosed, desk.samples, desk.rows[:_PARTED]
+    )
+    forming: Future[Mapping[str, frozenset[str]]] = desk.submit(jobs.forms, request.recipe.to_json())
     in_whole = [] if built.whole is None else _submit_measuring(desk, built.whole, NO_METRICS)
     layers = _layer_table(nodes, built.by_layer, running, request.layer_metrics)
     travelling: Mapping[str, Travel] = {}
@@ -196,6 +204,8 @@ def _measure(desk: _Desk, prepared: Prepared, built: _Built) -> _Measured:
         travel=travelling,
         activations=result_of(describing),
         model_metrics={} if scoring is None else result_of(scoring),
+        parts=result_of(parting),
+        forms=result_of(forming),
     )
 
 
@@ -276,6 +286,8 @@ def _outcome(
         ablations=ablated.nodes,
         divergence=ablated.divergence,
         travel=measured.travel,
+        parts=measured.parts,
+        forms=measured.forms,
     )
     return Outcome(
         findings=findings,

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from autoselect.diagnosis.cures import Cure, cures, decibels
 from autoselect.diagnosis.request import Outcome
 from autoselect.domain.findings import Advice, Findings
 from autoselect.domain.layers import LayerStatistics
@@ -63,15 +64,18 @@ class Diagnosis:
 
 def wide_rows(outcome: Outcome) -> list[dict[str, object]]:
     """The layer table with everything else that was found about each node."""
-    layers = outcome.findings.layers
-    return [_wide(row, figures, outcome) for row, figures in zip(layers.rows(), layers.statistics, strict=True)]
+    layers, found = outcome.findings.layers, cures(outcome.findings)
+    return [_wide(row, figures, outcome, found) for row, figures in zip(layers.rows(), layers.statistics, strict=True)]
 
 
-def _wide(row: Mapping[str, object], figures: LayerStatistics | None, outcome: Outcome) -> dict[str, object]:
+def _wide(
+    row: Mapping[str, object], figures: LayerStatistics | None, outcome: Outcome, found: Mapping[str, Cure]
+) -> dict[str, object]:
     name, findings = str(row["tensor_name"]), outcome.findings
     return {
         **{key: math.nan if value == "" and key not in _TEXTS else value for key, value in row.items()},
         "kind": outcome.kinds[name],
+        **_of_parts(findings, name, found),
         **_of_weights(findings, name),
         **_of_bias(outcome, name),
         **_of_activations(findings, name),
@@ -81,7 +85,18 @@ def _wide(row: Mapping[str, object], figures: LayerStatistics | None, outcome: O
     }
 
 
-_TEXTS = ("op_name", "tensor_name", "bias_reason", "repairs_skipped")
+_TEXTS = ("op_name", "tensor_name", "cure", "cure_reason", "bias_reason", "repairs_skipped")
+
+
+def _of_parts(findings: Findings, name: str, found: Mapping[str, Cure]) -> dict[str, object]:
+    parts, cure = findings.parts.get(name), found.get(name)
+    return {
+        "weights_sqnr_db": decibels(parts.weights) if parts else math.nan,
+        "shift_sqnr_db": decibels(parts.shift) if parts else math.nan,
+        "activations_sqnr_db": decibels(parts.activations) if parts else math.nan,
+        "cure": cure.name if cure else "",
+        "cure_reason": cure.reason if cure else "",
+    }
 
 
 def _of_weights(findings: Findings, name: str) -> dict[str, object]:

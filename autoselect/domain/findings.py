@@ -128,6 +128,25 @@ class Travel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorParts:
+    """What each part of quantization alone does to the output of one node, the node's inputs being the float model's.
+
+    Powers of the error over the power of the float output; NaN where there is no such part.
+
+    Attributes:
+        weights: With rounded weights, and activations and all else in float.
+        shift: What of that is one value for each channel, which a bias takes away.
+        activations: With inputs, output and constants but the weights rounded, and float weights.
+        narrowed: The same with the best narrower range of the output; equal where none is better.
+    """
+
+    weights: float
+    shift: float
+    activations: float
+    narrowed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """All that the advice is given from; figures by node name.
 
@@ -146,6 +165,8 @@ class Findings:
         ablations: Where they were measured.
         divergence: Of the outputs with all nodes quantized, in the unit of the ablations; NaN where not measured.
         travel: Where the whole model was verified.
+        parts: Of the nodes in 8-bit integers.
+        forms: Which forms a node has beside int8 and float: ``int16`` and ``hybrid``, by node name.
     """
 
     layers: LayerTable
@@ -162,6 +183,8 @@ class Findings:
     ablations: Mapping[str, Ablation] = field(default_factory=dict)
     divergence: float = math.nan
     travel: Mapping[str, Travel] = field(default_factory=dict)
+    parts: Mapping[str, ErrorParts] = field(default_factory=dict)
+    forms: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

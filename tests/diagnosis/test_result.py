@@ -29,6 +29,7 @@ def test_repairs_fill_four_columns_of_each_node() -> None:
         activations={},
         ablations={},
         travel={},
+        parts={},
     )
     outcome: Any = SimpleNamespace(
         findings=findings, kinds=dict.fromkeys("abc", "integer"), shifts=SHIFTS, skipped=SKIPPED

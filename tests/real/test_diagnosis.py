@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import itertools
 import os
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -61,3 +63,26 @@ def _dumped(debugger: Any) -> list[dict[str, str]]:
     text = io.StringIO()
     debugger.layer_statistics_dump(text)
     return list(csv.DictReader(io.StringIO(text.getvalue())))
+
+
+def test_weights_are_broken_in_mobilenet_and_activations_in_a_denoiser(
+    images: list[list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As searches found: bias correction and rounding save the first, 16 bits the second."""
+    model = IMAGENET / "mobilenet_v1_025_224_float.tflite"
+    found = autoselect.diagnose(model, calibration=images, debug_samples=4, figures=False).layer_statistics
+    told = found["cure"].value_counts()
+    assert set(told.index) == {"none", "bias", "rounding"}
+    assert told["bias"] > 5
+
+    monkeypatch.syspath_prepend(str(ROOT / "experiments" / "streaming_denoiser"))
+    monkeypatch.delitem(sys.modules, "denoiser", raising=False)
+    case = importlib.import_module("denoiser")
+    frames = list(case.calibration())[::8]
+    found = autoselect.diagnose(case.MODEL, calibration=frames, figures=False).layer_statistics
+    told = found["cure"].value_counts()
+    assert set(told.index) == {"none", "range", "16 bit"}
+    assert told["16 bit"] > 0.5 * len(found)
+    dense = found[found["op_name"] == "FULLY_CONNECTED"]
+    assert (dense["weights_sqnr_db"] > 40.0).all()
+    assert (dense["activations_sqnr_db"] < 30.0).all()

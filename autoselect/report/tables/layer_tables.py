@@ -97,6 +97,30 @@ def suspect_lines(table: pd.DataFrame | Table, *, count: int = 10, width: int = 
     return (*lines, *(notes if any(map(is_accumulated, listed)) else ()))
 
 
+_CURES = ("bias", "rounding", "range", "16 bit", "hybrid", "float")
+"""From the one that costs least."""
+
+
+def cure_lines(table: pd.DataFrame | Table, *, width: int = 80) -> tuple[str, ...]:
+    """What to try first, and for which nodes; the cheapest cure first.
+
+    Args:
+        table: The wide layer table.
+        width: Columns of the page.
+
+    Returns:
+        A paragraph for each cure, with the nodes in graph order and the reason of one; none where no node needs one.
+    """
+    lines: list[str] = []
+    for cure in _CURES:
+        nodes = [row for row in records(table) if row.get("cure") == cure]
+        if nodes:
+            names = _listed([name_of(row) for row in nodes])
+            text = f"{len(nodes)} of the nodes: {names}. The first has {clean(str(nodes[0].get('cure_reason')))}."
+            lines += _wrapped(text, width, first=f"{cure:<9}", rest=" " * 9)
+    return tuple(lines)
+
+
 def _needed(rows: Sequence[Row]) -> int:
     """Characters of the columns with a gap after each."""
     return sum(max(map(len, cells)) + _GAP for cells in zip(*rows, strict=True))

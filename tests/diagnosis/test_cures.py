@@ -1,0 +1,91 @@
+"""The cheapest cure of a node, by hand; what real models are told is in ``tests/real/test_diagnosis.py``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from autoselect.diagnosis.cures import cures, decibels
+from autoselect.domain.findings import ErrorParts, Findings
+from autoselect.domain.graph import Graph, Op, OpKind, Tensor
+from autoselect.domain.layers import LayerTable, Node
+from autoselect.scoring.target_file import read_target
+
+NONE, ALL = math.nan, frozenset({"int16", "hybrid"})
+
+
+def cure(
+    parts: tuple[float, float, float, float],
+    op_type: str = "CONV_2D",
+    forms: frozenset[str] = ALL,
+    target: str = "integer-only",
+) -> tuple[str, str]:
+    """Of a model of one node, whose parts are those of :class:`ErrorParts`."""
+    tensor = Tensor(name="x", dtype="float32", shape=(1, 8), is_constant=False, size_bytes=32)
+    op = Op(op_type=op_type, kind=OpKind.FLOAT, inputs=(0,), constants=(), outputs=(1,), macs=1000)
+    node = Node(index=0, name="n", op_type=op_type, outputs=("n",))
+    weights, shift, activations, narrowed = parts
+    findings = Findings(
+        layers=LayerTable(nodes=(node,), statistics=(None,)),
+        graph=Graph(tensors=(tensor, replace(tensor, name="n")), ops=(op,), inputs=(0,), outputs=(1,)),
+        kinds={},
+        weights={},
+        activations={},
+        inputs=(),
+        calibration_samples=1,
+        debug_samples=1,
+        debug_data_given=False,
+        per_channel=True,
+        target=read_target(target),
+        parts={"n": ErrorParts(weights=weights, shift=shift, activations=activations, narrowed=narrowed)},
+        forms={"n": forms},
+    )
+    found = cures(findings)["n"]
+    return found.name, found.reason
+
+
+@pytest.mark.parametrize(
+    ("parts", "op_type", "wanted"),
+    [
+        pytest.param((9e-5, 9e-5, 9e-4, 9e-4), "CONV_2D", "none", id="each part is small"),
+        pytest.param((NONE, NONE, 0.0, 0.0), "RESHAPE", "none", id="it only moves values"),
+        pytest.param((1e-3, 6e-4, 1e-4, 1e-4), "CONV_2D", "bias", id="the weights' error is a shift"),
+        pytest.param((1e-3, 4e-4, 1e-4, 1e-4), "CONV_2D", "rounding", id="the weights' error is noise"),
+        pytest.param((1e-3, 9e-4, 1e-4, 1e-4), "BATCH_MATMUL", "float", id="weights that no repair knows"),
+        pytest.param((1e-3, 9e-4, 9e-2, 9e-4), "CONV_2D", "range", id="activations, and far values"),
+        pytest.param((1e-3, 9e-4, 9e-2, 2e-3), "CONV_2D", "16 bit", id="a narrower range is not enough"),
+        pytest.param((NONE, NONE, 1e-2, 9e-4), "SOFTMAX", "16 bit", id="a scale that nobody chooses"),
+    ],
+)
+def test_the_cheapest_cure(parts: tuple[float, float, float, float], op_type: str, wanted: str) -> None:
+    assert cure(parts, op_type)[0] == wanted
+
+
+COARSE = (NONE, NONE, 1e-2, 1e-2)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "forms", "target", "wanted", "words"),
+    [
+        ("CONV_2D", ALL, "integer-only", "16 bit", "20.0 dB"),
+        ("PRELU", frozenset(), "integer-only", "float", "it has no 16-bit form"),
+        ("CONV_2D", frozenset({"hybrid"}), "integer-only", "hybrid", "it has no 16-bit form"),
+        ("CONV_2D", ALL, "litert-cpu", "hybrid", "16 bits cost this target more"),
+        ("CONV_2D", ALL, "ethos-u55-128", "16 bit", ""),
+        ("PACK", ALL, "tflm", "float", "the target refuses it with 16 bits"),
+    ],
+)
+def test_the_form_that_costs_the_target_least(
+    op_type: str, forms: frozenset[str], target: str, wanted: str, words: str
+) -> None:
+    name, reason = cure(COARSE, op_type, forms, target)
+    assert name == wanted
+    assert words in reason
+
+
+def test_decibels() -> None:
+    assert decibels(1e-3) == pytest.approx(30.0)
+    assert decibels(0.0) == math.inf
+    assert math.isnan(decibels(math.nan))
