@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import names
 from autoselect.quantize.building.build import Builder, CalibratedModel
 from autoselect.quantize.building.nodes import find_nodes
 from autoselect.quantize.building.wholes import make_wholes
-from autoselect.quantize.preparing import converter, normalise
+from autoselect.quantize.preparing import calibration, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -108,12 +107,6 @@ def random_samples(content: bytes, count: int = 3, seed: int = 0) -> list[list[n
     return [[rng.normal(size=s.shape).astype(s.dtype) for s in specs] for _ in range(count)]
 
 
-def calibrate(content: bytes, samples: list[list[np.ndarray]], nodes: Sequence[str] = ()) -> CalibratedModel:
-    model = fb.parse(converter.calibrate(content, samples))
-    name_map = names.canonicalise(model, nodes)
-    return CalibratedModel(content=fb.serialise(model), names=name_map)
-
-
 def prepare(
     content: bytes,
     samples: list[list[np.ndarray]] | None = None,
@@ -121,7 +114,7 @@ def prepare(
 ) -> Prepared:
     samples = random_samples(content) if samples is None else samples
     normalised = normalised_by(content)
-    calibrated = calibrate(normalised.content, samples, normalised.node_names)
+    calibrated = calibration.calibrated_model(normalised.content, samples, normalised.node_names)
     wholes = make_wholes(RepairKit(calibrated), Recipe())
     return Prepared(calibrated=calibrated, nodes=find_nodes(wholes), samples=samples)
 

@@ -61,11 +61,12 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> Non
     wholes = whole_builds(kit, recipe)
     nodes = find_nodes(wholes)
     picked = (store.inputs(i) for i in range(min(debug_samples, len(store))))
-    table = (
-        layer_table(calibrated_model, nodes, picked, per_channel=per_channel, kit=kit)
-        if debug_samples
-        else LayerTable(nodes=nodes, statistics=(None,) * len(nodes))
-    )
+    table = LayerTable(nodes=nodes, statistics=(None,) * len(nodes))
+    if debug_samples:
+        try:
+            table = layer_table(calibrated_model, nodes, picked, per_channel=per_channel, kit=kit)
+        except ScoreError as exc:
+            told = (*told, f"The errors of single layers are not known: the model that measures them cannot run. {exc}")
     remarks = proof.remarks(
         Builder(calibrated_model, nodes, kit),
         nodes,
@@ -90,9 +91,7 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> Non
 
 def _calibrated(normalised: normalise.Normalised, store: SampleStore) -> CalibratedModel:
     samples = (list(store.inputs(i).values()) for i in range(len(store)))
-    model = fb.parse(calibration.calibrate(normalised.content, samples))
-    key = names.canonicalise(model, normalised.node_names)
-    return CalibratedModel(content=fb.serialise(model), names=key)
+    return calibration.calibrated_model(normalised.content, samples, normalised.node_names)
 
 
 def _with_given(

@@ -30,9 +30,14 @@ def in_source_order(outputs: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:
     """The outputs of a model in the order of its source; where a caller names none, the first of them is scored.
 
     The converter calls them ``output_0``, ``output_1``... and may list them in another order. Outputs that are called
-    otherwise count as number 0, and those of one number stay in the file's order.
+    otherwise count as number 0, and those of one number stay in the file's order. Outputs of indices and truths (what
+    ARGMAX, TOP_K and GREATER give) come last: no error in decibels is one of theirs.
     """
-    return tuple(sorted(outputs, key=lambda spec: _number(spec.key)))
+    return tuple(sorted(outputs, key=lambda spec: (spec.dtype.name in _INDICES, _number(spec.key))))
+
+
+_INDICES = frozenset({"bool", "int32", "int64", "uint32", "uint64"})
+"""Not types of a quantized output, so that all candidates of a model agree."""
 
 
 def _number(key: str) -> int:

@@ -66,19 +66,30 @@ class Runner:
 
         Returns:
             Float32 arrays by output key (integer outputs dequantized), in the order of the source's outputs.
+
+        Raises:
+            ScoreError: As :meth:`step`.
         """
         self.reset()
         return self.step(inputs)
 
     def step(self, inputs: Mapping[str, np.ndarray] | np.ndarray) -> Outputs:
-        """Run one sample without resetting variables, as a streaming model does."""
+        """Run one sample without resetting variables, as a streaming model does.
+
+        Raises:
+            ScoreError: If an input is missing, or a kernel fails: an integer DIV by what was rounded to zero.
+        """
         if not isinstance(inputs, Mapping):
             inputs = {self.inputs[0].key: inputs}
         for position, (spec, detail) in enumerate(self._feeds):
             value = _input(inputs, spec, position, len(self._feeds))
             self._interpreter.set_tensor(detail["index"], _quantize(value, detail))
         start = time.perf_counter()
-        self._interpreter.invoke()
+        try:
+            self._interpreter.invoke()
+        except RuntimeError as exc:
+            # The lines before are what NumericVerify ops had to say.
+            raise ScoreError(f"The LiteRT interpreter fails on a sample: {str(exc).strip().splitlines()[-1]}") from exc
         self.inference_seconds += time.perf_counter() - start
         return {
             spec.key: _dequantize(self._interpreter.get_tensor(detail["index"]), detail)

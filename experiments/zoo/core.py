@@ -60,9 +60,8 @@ def prepare(content: bytes, samples: Sequence[Mapping[str, np.ndarray]]) -> Prep
     """Normalise, calibrate, and find the nodes."""
     fed = list(representative_samples(list(samples), reader.input_specs(fb.parse(content))))
     normalised, told = _normalised(content, fed)
-    model = fb.parse(calibration.calibrate(normalised.content, (list(sample.values()) for sample in fed)))
-    name_map = names.canonicalise(model, normalised.node_names)
-    calibrated = CalibratedModel(content=fb.serialise(model), names=name_map)
+    rows = (list(sample.values()) for sample in fed)
+    calibrated = calibration.calibrated_model(normalised.content, rows, normalised.node_names)
     kit = RepairKit(calibrated, lambda: fed)
     nodes = find_nodes(make_wholes(kit, Recipe()))
     return Prepared(

@@ -51,3 +51,13 @@ def test_a_metric_is_guessed_from_the_output_that_is_scored() -> None:
     looked = look(called(keys))
     assert [output["name"] for output in looked["outputs"]] == ["output_0", "output_1", "output_2"]
     assert f"{first + 1} values a sample" in looked["why"]
+
+
+def test_an_output_of_indices_is_not_the_first() -> None:
+    import tensorflow as tf
+
+    source = zoo.from_function(lambda x: {"a_class": tf.argmax(x, -1), "scores": tf.nn.softmax(x)}, (1, 4))
+    content = source.float_model
+    outputs = Runner(content)(np.ones((1, 4), np.float32))
+    assert list(outputs) == ["scores", "a_class"]
+    assert scored_shape(reader.output_specs(fb.parse(content)), make_metric("sqnr_db")) == (1, 4)

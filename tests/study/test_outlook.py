@@ -14,7 +14,7 @@ from autoselect.cases.settings import make_settings
 from autoselect.domain.arena import peak_activation_bytes
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import further_of
-from autoselect.errors import ScoreError
+from autoselect.errors import BuildError, ScoreError
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
 from autoselect.study.proposing.problem import Atom
@@ -58,12 +58,19 @@ def test_atoms_are_known_by_what_they_do_alone() -> None:
 
 
 def test_a_probe_that_fails_leaves_the_statistics_and_is_told() -> None:
-    found, remarks = try_alone([[0.1], ScoreError("It died."), []], 3)
+    found, remarks = try_alone([[0.1], BuildError("It died."), []], 3)
     assert found == [0.1, 7.0, 7.0]
     (remark,) = remarks
     assert remark.startswith("2 of 3 units could not be tried alone")
     assert "debugger's statistics" in remark.lower()
     assert remark.endswith("The first reason: It died.")
+
+
+def test_a_unit_that_cannot_run_in_integers_is_the_worst_of_all() -> None:
+    found, (remark,) = try_alone([[0.1], ScoreError("A kernel fails."), [900.0]], 3)
+    assert found[1] > max(found[0], found[2])
+    assert remark.startswith("1 of 3 units make a model that cannot be run")
+    assert remark.endswith("leaves them out first. The first reason: A kernel fails.")
 
 
 def test_more_units_than_are_probed_are_told() -> None:

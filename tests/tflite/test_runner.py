@@ -152,3 +152,13 @@ def test_a_model_that_cannot_run_is_a_score_error() -> None:
     code.builtinCode, code.customCode = 32, b"NoSuchOp"  # 32: CUSTOM
     with pytest.raises(ScoreError, match="refuses the model"):
         Runner(fb.serialise(model))
+
+
+def test_a_kernel_that_fails_on_a_sample_is_a_score_error() -> None:
+    import tensorflow as tf
+
+    source = zoo.from_function(lambda x: x / (tf.nn.relu(x) + 0.001), (1, 8))
+    samples = [[np.full((1, 8), value, np.float32)] for value in (-1.0, 100.0)]
+    whole = Runner(zoo.prepare(source.float_model, samples).builder.build(Recipe()).content)
+    with pytest.raises(ScoreError, match=r"fails on a sample: .*div"):
+        whole(samples[0][0])

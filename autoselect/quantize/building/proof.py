@@ -14,7 +14,7 @@ from typing import cast, get_args
 from autoselect.domain.graph import IN_INTEGERS, OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import IoType, Recipe
-from autoselect.errors import BuildError
+from autoselect.errors import BuildError, ScoreError
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.wholes import Wholes, runnable_int16_model
 from autoselect.quantize.preparing.normalise import Sample, same_outputs
@@ -49,7 +49,8 @@ def remarks(
         is_given: Whether another quantizer made the integer model.
 
     Raises:
-        BuildError, ScoreError: If one of the two cannot be built or run.
+        BuildError: If one of the two cannot be built.
+        ScoreError: If the model of float ops cannot be run.
     """
     everything = frozenset(node.name for node in nodes)
     integer = builder.build(Recipe(per_channel=per_channel, io_type=_interface(integer_model)))
@@ -60,10 +61,15 @@ def remarks(
             "With every node left out of integers, the outputs are not the float model's bit for bit "
             f"({len(samples)} samples). The scores of candidates are right, but a candidate may not reach float's."
         )
-    if not same_outputs(integer.content, integer_model, samples):
+    try:
+        if not same_outputs(integer.content, integer_model, samples):
+            found.append(
+                f"With every node in integers, the outputs are not those of {_maker(is_given)} bit for bit "
+                f"({len(samples)} samples). The scores of candidates are right for the files that autoselect writes."
+            )
+    except ScoreError as exc:
         found.append(
-            f"With every node in integers, the outputs are not those of {_maker(is_given)} bit for bit "
-            f"({len(samples)} samples). The scores of candidates are right for the files that autoselect writes."
+            f"With every node in integers, the model cannot be run: {exc} Mixed models are tried all the same."
         )
     stuck = [op for op in floats.graph.ops if op.kind in IN_INTEGERS]
     if stuck:

@@ -15,10 +15,31 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import DataError, PreparationError, ScoreError
-from autoselect.quantize.preparing import converter
+from autoselect.quantize import names
+from autoselect.quantize.calibrated import CalibratedModel
+from autoselect.quantize.preparing import converter, usable_ranges
 from autoselect.quantize.repairing.ranges import Range
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
+
+
+def calibrated_model(
+    content: bytes, samples: Iterable[Sequence[np.ndarray]], node_names: Sequence[str] = ()
+) -> CalibratedModel:
+    """Record the range of every activation, under canonical names, as the quantizer and LiteRT can use them.
+
+    Args:
+        content: Bytes of a float TFLite file.
+        samples: For each sample the inputs, in the model's order and shapes.
+        node_names: Names for the nodes, see :func:`autoselect.quantize.names.canonicalise`.
+
+    Raises:
+        PreparationError: If the model or the data are refused.
+        BuildError: If the quantizer refuses the model.
+    """
+    model = fb.parse(calibrate(content, samples))
+    key = names.canonicalise(model, node_names)
+    return CalibratedModel(content=usable_ranges.mended(model), names=key)
 
 
 def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:

@@ -174,12 +174,15 @@ def _activations(model: fb.Model) -> list[int]:
     """Tensors of the main subgraph that an op or a caller writes and calibration gave a range."""
     graph = model.subgraphs[0]
     written = {int(i) for op in graph.operators for i in op.outputs} | {int(i) for i in graph.inputs}
-    return [i for i in sorted(written) if _has_range(graph.tensors[i].quantization)]
+    return [i for i in sorted(written) if range_of(graph.tensors[i]) is not None]
 
 
-def _has_range(quantization: object) -> bool:
-    rows = (getattr(quantization, "min", None), getattr(quantization, "max", None))
-    return all(row is not None and len(row) == 1 for row in rows)
+def range_of(tensor: fb.Tensor) -> Range | None:
+    """The range that calibration gave a tensor, if it gave it one."""
+    low, high = (getattr(tensor.quantization, name, None) for name in ("min", "max"))
+    if low is None or high is None or len(low) != 1 or len(high) != 1:
+        return None
+    return float(low[0]), float(high[0])
 
 
 def with_ranges(content: bytes, chosen: Mapping[int, Range]) -> bytes:
@@ -187,10 +190,12 @@ def with_ranges(content: bytes, chosen: Mapping[int, Range]) -> bytes:
 
     Args:
         content: Bytes of the calibrated model.
-        chosen: By tensor index; what is not in it keeps its range.
+        chosen: By tensor index; what is not in it keeps its range, and so does what was always zero.
     """
     model = fb.parse(content)
     for index, (low, high) in chosen.items():
+        if not low and not high:
+            continue
         quantization = fb.parameters(model.subgraphs[0].tensors[index])
         quantization.min = np.array([min(low, 0.0)], dtype=np.float32)
         quantization.max = np.array([max(high, 0.0)], dtype=np.float32)

@@ -21,7 +21,7 @@ from autoselect.domain.states import EXACT, FIELDS, SIXTEEN, alone_in, fields_of
 from autoselect.domain.targets import Target
 from autoselect.domain.units import units
 from autoselect.domain.verdicts import judge
-from autoselect.errors import PreparationError, TrialError
+from autoselect.errors import PreparationError, ScoreError, TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.quantize.building.blueprint import Blueprint
@@ -47,6 +47,12 @@ _FAILED = (
     "{} of {} units could not be tried alone. For them the search starts from the Quantization Debugger's statistics, "
     "which say less about the outputs of the model. The first reason: {}."
 )
+_RUINOUS = (
+    "{} of {} units make a model that cannot be run if they alone are in integers. The search leaves them out first. "
+    "The first reason: {}."
+)
+_RUIN = 1e3
+"""Error power over signal power of outputs that are not there: more than any that are."""
 _UNSUITED = (
     "The sampler {!r} needs a search space with choices of nodes, units, blocks or op types. This one has counts only, "
     "so tpe proposes the candidates instead."
@@ -255,22 +261,27 @@ def probed(
     others = noisy()
     running += [submitted(everything, alone_in(state, atom.nodes, everything)) for atom, state in others]
     listener(StageStarted(stage="probes", total=len(running)))
-    alone, reasons = [], []
+    alone: list[float] = []
+    reasons: dict[str, list[str]] = {_RUINOUS: [], _FAILED: []}
     for future in running:
         try:
             alone.append(divergence(result_of(future)))
-            reasons += [_NO_FIGURE] if math.isnan(alone[-1]) else []
+            reasons[_FAILED] += [_NO_FIGURE] if math.isnan(alone[-1]) else []
+        except ScoreError as exc:
+            alone.append(_RUIN)
+            reasons[_RUINOUS].append(str(exc))
         except TrialError as exc:
             alone.append(math.nan)
-            reasons.append(str(exc))
+            reasons[_FAILED].append(str(exc))
         listener(StepFinished(stage="probes"))
     noise: dict[frozenset[str], dict[str, float]] = {atom.nodes: {} for atom in atoms}
     for (atom, state), found in zip(others, alone[len(atoms) :], strict=True):
         noise[atom.nodes] |= {} if math.isnan(found) else {state: found}
+    told = (text.format(len(why), len(running), why[0].rstrip(".")) for text, why in reasons.items() if why)
     return tuple(
         replace(atom, sensitivity=atom.sensitivity if math.isnan(found) else found, noise=noise[atom.nodes])
         for atom, found in zip(atoms, alone, strict=False)
-    ), (_FAILED.format(len(reasons), len(running), reasons[0].rstrip(".")),) if reasons else ()
+    ), tuple(told)
 
 
 def _ladders(atoms: Sequence[Atom], layers: LayerTable) -> list[list[int]]:

@@ -1,0 +1,80 @@
+"""Ranges that kill TensorFlow's quantizer, or that LiteRT refuses, are mended in the calibrated model.
+
+* A range without an end: a LOG of zeros that a SELECT takes out again. The quantizer ends in a segmentation fault, or
+  LiteRT aborts. Such a tensor loses its range, and the ops at it stay float.
+* An output that was zero in all samples: the last steps of a padded sequence. Its smallest step is far below a step of
+  the sums that it is scaled from, and XNNPACK refuses the whole model (``requantization scale must be less than 256``).
+  The range is widened until it takes them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autoselect.domain.recipe import Recipe
+from autoselect.quantize import names
+from autoselect.quantize.preparing import converter
+from autoselect.quantize.repairing import ranges
+from autoselect.quantize.repairing.weighted_ops import WEIGHTED
+from autoselect.tflite import flatbuffer as fb
+
+_NO_END = 2.0**100
+"""A range up to there says as much as one up to infinity: even its smallest step is beyond all other values."""
+_LEAST_SPAN = 2e-6
+"""What the quantizer makes of a range of zeros."""
+_MOST_STEPS = 128.0
+"""Of an output in one step of the sums: half of what XNNPACK takes."""
+_MOST_ROUNDS = 4
+"""What is widened may hand its scale on to ops that are then too fine themselves."""
+
+
+def mended(model: fb.Model) -> bytes:
+    """Bytes of a calibrated model, under canonical names, with ranges that can be used.
+
+    Raises:
+        BuildError: If the quantizer refuses the model.
+    """
+    for tensor in model.subgraphs[0].tensors:
+        if max(map(abs, _range_of(tensor)), default=0.0) < _NO_END:  # False for what is not a number.
+            continue
+        tensor.quantization = None
+    content = fb.serialise(model)
+    if not any(_span(model, op) <= _LEAST_SPAN for op in _weighted(model)):
+        return content
+    for _ in range(_MOST_ROUNDS):
+        built = fb.parse(converter.quantize(content, denylisted=(), recipe=Recipe()))
+        chosen = _widened(model, built)
+        if not chosen:
+            break
+        content = ranges.with_ranges(content, chosen)
+    return content
+
+
+def _range_of(tensor: fb.Tensor) -> tuple[float, ...]:
+    """Smallest and largest value; empty where calibration gave no range."""
+    return ranges.range_of(tensor) or ()
+
+
+def _weighted(model: fb.Model) -> list[fb.Operator]:
+    return [op for op in model.subgraphs[0].operators if fb.op_type(model, op) in WEIGHTED]
+
+
+def _span(model: fb.Model, op: fb.Operator) -> float:
+    given = _range_of(model.subgraphs[0].tensors[op.outputs[0]])
+    return given[1] - given[0] if given else np.inf
+
+
+def _widened(model: fb.Model, built: fb.Model) -> dict[int, ranges.Range]:
+    """Ranges of the outputs that are too fine in an integer build, by tensor of the calibrated model."""
+    found, tensors = {}, built.subgraphs[0].tensors
+    for index, places in names.op_places(built).items():
+        for op in (built.subgraphs[0].operators[place] for place in places):
+            kind = WEIGHTED.get(fb.op_type(built, op))
+            if kind is None or len(op.inputs) <= max(1, kind.activation):
+                continue
+            rows = (op.inputs[kind.activation], op.inputs[1], op.outputs[0])
+            steps = [max(fb.scales(tensors[i]), default=0.0) for i in rows]
+            if steps[0] * steps[1] > steps[2] * _MOST_STEPS > 0.0:
+                reach = steps[0] * steps[1]  # 127 levels on either side, as steps of ``reach / _MOST_STEPS`` and more.
+                found[int(model.subgraphs[0].operators[index].outputs[0])] = (-reach, reach)
+    return found
