@@ -55,6 +55,7 @@ def prepare_samples(
         **{_TOLD[part]: store.digests for part, store in parts.items()},
     }
     warnings = [*refuse_overlap(digests, allow=settings.allow_overlap), *_overlapping(parts), *_few_groups(parts)]
+    warnings += [*_unnamed_output(outputs, metric), *_silent_inputs(calibration, inputs)]
     return {name: len(part) for name, part in parts.items()}, hashes, warnings
 
 
@@ -81,6 +82,30 @@ def _few_groups(parts: Mapping[str, SampleStore]) -> list[str]:
     return [
         f"There are only {told}. Intervals treat samples as independent, so they are too narrow for so few groups: "
         f"other groups may score differently. Bring at least {_FEW_GROUPS} groups for each part."
+    ]
+
+
+def _unnamed_output(outputs: tuple[TensorSpec, ...], metric: Metric) -> list[str]:
+    """Which of several outputs is scored, where nobody has chosen."""
+    first, *others = in_source_order(outputs)
+    if metric.output is not None or not others:
+        return []
+    rest = ", ".join(spec.key for spec in others)
+    return [f"Of the model's {len(outputs)} outputs, {first.key!r} is scored. --output-name chooses another: {rest}."]
+
+
+def _silent_inputs(calibration: SampleStore, inputs: tuple[TensorSpec, ...]) -> list[str]:
+    """A warning where an input is 0 in all calibration samples, as states of a streaming model are at the start."""
+    silent = [spec.key for spec in inputs if spec.dtype.kind == "f"]
+    for number in range(len(calibration)):
+        if not silent:
+            return []
+        sample = calibration.inputs(number)
+        silent = [key for key in silent if not np.any(sample[key])]
+    return [
+        f"Input {key!r} is 0 in all {len(calibration)} calibration samples, so its range is not known: in integers it "
+        "then stays 0 whatever comes. Record it while the model runs."
+        for key in silent
     ]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
-from autoselect.cases.scoring_samples import PARTS, prepare_samples
+from autoselect.cases.scoring_samples import PARTS, _silent_inputs, prepare_samples
 from autoselect.cases.settings import make_settings
 from autoselect.data.samples import SampleStore
 from autoselect.domain.tensors import TensorSpec
@@ -39,6 +39,7 @@ def prepared(
     *,
     calibrate_on: int | None = None,
     width: int = 4,
+    outputs: tuple[TensorSpec, ...] = OUTPUTS,
     **settings: Any,
 ) -> tuple[dict[str, list[int]], list[str]]:
     """The numbers of the samples of each part, and the warnings."""
@@ -50,7 +51,7 @@ def prepared(
     ingredients = Ingredients(
         model=b"", calibration=None, evaluation=evaluation, heldout=None, metric=make_metric("accuracy"), evaluator=None
     )
-    found = prepare_samples(ingredients, make_settings(**settings), files, specs, OUTPUTS, calibration)
+    found = prepare_samples(ingredients, make_settings(**settings), files, specs, outputs, calibration)
     return {part: json.loads(files.split(part).read_text("utf-8"))["indices"] for part in PARTS}, found[2]
 
 
@@ -117,3 +118,17 @@ def test_windows_on_one_side_are_not_told(tmp_path: Path) -> None:
     grouped = windows(32) | {"groups": np.arange(COUNT) // (COUNT // 2)}
     (few,) = prepared(tmp_path / "grouped", grouped, ("a",), width=64)[1]
     assert "1 groups of search samples" in few
+
+
+def test_the_scored_one_of_several_outputs_is_told(tmp_path: Path) -> None:
+    classes = TensorSpec(name="argmax", key="classes", shape=(1,), dtype=np.dtype("int64"))
+    _, warnings = prepared(tmp_path, two("l", "r"), ("l", "r"), outputs=(classes, *OUTPUTS))
+    assert warnings == ["Of the model's 2 outputs, 'out' is scored. --output-name chooses another: classes."]
+
+
+def test_an_input_that_was_always_zero_is_told(tmp_path: Path) -> None:
+    still = np.zeros((1, 4), np.float32)
+    rows = [({"l": LEFT[[i]], "r": RIGHT[[i]] if i else still, "s": still}, None) for i in range(2)]
+    store = SampleStore.write(tmp_path, rows, inputs("l", "r", "s"))
+    [warning] = _silent_inputs(store, inputs("l", "r", "s"))
+    assert warning.startswith("Input 's' is 0 in all 2 calibration samples")
