@@ -12,6 +12,7 @@ import numpy as np
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, DataError, PreparationError, first_line
+from autoselect.quantize.repairing.masked_softmax import with_near_masks
 
 
 def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
@@ -62,7 +63,7 @@ def quantize(calibrated: bytes, *, denylisted: Sequence[str], recipe: Recipe, ve
     try:
         return bytes(
             convert.mlir_quantize(
-                calibrated,
+                with_near_masks(calibrated),
                 disable_per_channel=not recipe.per_channel,
                 input_data_type=io_type,
                 output_data_type=io_type,

@@ -1,0 +1,84 @@
+"""Masks before a SOFTMAX leave levels for the scores, and hide what they hid."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import zoo
+
+from autoselect.domain.recipe import Recipe
+from autoselect.quantize.repairing.masked_softmax import with_near_masks
+from autoselect.tflite.runner import Runner
+
+HIDDEN = np.triu(np.ones((6, 6), dtype=bool), 1)
+
+
+def selected(scores: Any, _: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.where(tf.constant(HIDDEN), -1e9, scores)
+
+
+def added(scores: Any, _: Any) -> Any:
+    return scores + np.where(HIDDEN, -1e9, 0.0).astype(np.float32)
+
+
+def computed(scores: Any, x: Any) -> Any:
+    """As Keras does it, from an input."""
+    import tensorflow as tf
+
+    return scores + (1.0 - tf.cast(x[:, None, :, 0] > 0.0, tf.float32)) * -1e9
+
+
+def shared(scores: Any, x: Any) -> Any:
+    """One mask for small scores, whose SOFTMAX is added to large ones that the same mask hides."""
+    import tensorflow as tf
+
+    mask = (1.0 - tf.cast(x[:, None, :, 0] > 0.0, tf.float32)) * -1e9
+    return scores + tf.nn.softmax(0.1 * scores + mask) + mask
+
+
+def unmasked(scores: Any, _: Any) -> Any:
+    return scores
+
+
+@functools.cache
+def attention(mask: Callable[[Any, Any], Any]) -> zoo.Prepared:
+    import tensorflow as tf
+
+    matrix = 15.0 * zoo.weights(8, 8)
+
+    def call(x: Any) -> Any:
+        query = tf.reshape(tf.reshape(x, (6, 8)) @ matrix, (1, 6, 8))
+        return tf.matmul(tf.nn.softmax(mask(tf.matmul(query, x, transpose_b=True), x)), x)
+
+    content = zoo.from_function(call, (1, 6, 8)).float_model
+    return zoo.prepare(content, zoo.random_samples(content, 8))
+
+
+def decibels(prepared: zoo.Prepared, recipe: Recipe) -> float:
+    everything = Recipe(denylisted_nodes=frozenset({"*"}), fallback="float")
+    built, in_float = (Runner(prepared.builder.build(one).content) for one in (recipe, everything))
+    pairs = [(next(iter(built(s).values())), next(iter(in_float(s).values()))) for s in prepared.fed()]
+    found, expected = (np.stack(rows) for rows in zip(*pairs, strict=True))
+    return float(10.0 * np.log10(np.sum(expected**2) / np.sum((found - expected) ** 2)))
+
+
+@pytest.mark.parametrize("mask", [selected, added, computed, shared])
+def test_masked_attention_is_as_good_in_integers_as_attention(mask: Callable[[Any, Any], Any]) -> None:
+    # An ADD works in place, so that TensorFlow's calibrator finds the mask in the range of the scores.
+    found = [decibels(attention(one), Recipe(repairs=("ranges-observed",))) for one in (mask, unmasked)]
+    assert found[0] > found[1] - 6.0
+
+
+def test_a_select_needs_no_repair_beside() -> None:
+    assert decibels(attention(selected), Recipe()) > 25.0
+
+
+def test_a_model_without_masks_is_the_same() -> None:
+    for prepared in (attention(unmasked), zoo.cnn().prepared):
+        assert with_near_masks(prepared.calibrated.content) is prepared.calibrated.content
