@@ -307,7 +307,7 @@ def _bench(models: Sequence[ModelFile], contents: Sequence[bytes], reference: Mo
             float_content: bytes | None = None
             if reference is not None:
                 source = reference if isinstance(reference, bytes) else Path(reference)
-                loaded = calibrate.load_float(source, files, pool)
+                loaded = calibrate.load_reference(source, files, pool, beside=reader.input_specs(parsed[0]))
                 parsed.insert(0, fb.parse(loaded.content))
                 warnings, float_content = loaded.notes, loaded.content
             yield _Bench(files=files, pool=pool, parsed=tuple(parsed), warnings=warnings, reference=float_content)

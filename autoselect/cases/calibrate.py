@@ -23,7 +23,7 @@ from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.sources import loading
 from autoselect.sources.sample_sizes import with_sample_sizes
 from autoselect.sources.tflite_files import FloatModel
-from autoselect.sources.wishes import Shapes
+from autoselect.sources.wishes import FreeSizes, Shapes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -147,6 +147,21 @@ def load_float(
         return FloatModel(content=files.float_model.read_bytes(), notes=notes)
 
     return with_sample_sizes(load, shapes, calibration)
+
+
+def load_reference(
+    source: Path | bytes, files: CaseFiles, pool: Workers, *, beside: tuple[TensorSpec, ...]
+) -> FloatModel:
+    """Load the float model beside a model with these inputs, which has settled what sizes the float model leaves free.
+
+    Raises:
+        ModelError, UsageError: If the source does not fit.
+        PreparationError: If native code dies on it.
+    """
+    try:
+        return load_float(source, files, pool)
+    except FreeSizes:
+        return load_float(source, files, pool, shapes={spec.key: spec.shape for spec in beside})
 
 
 class _Preparation:

@@ -278,6 +278,19 @@ def test_what_was_done_to_the_reference_is_told(half: tuple[Path, Path]) -> None
     assert autoselect.evaluate(model, evaluation=FEW)["warnings"] == []
 
 
+def test_free_sizes_of_the_reference_are_those_of_the_model(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    def model(length: int | None) -> bytes:
+        spec = tf.TensorSpec((1, length, 8), tf.float32, name="x")
+        call = tf.function(lambda x: 2.0 * x).get_concrete_function(spec)
+        return bytes(tf.lite.TFLiteConverter.from_concrete_functions([call]).convert())
+
+    samples = (np.random.default_rng(0).normal(size=(12, 5, 8)).astype(np.float32), np.arange(12) % 4)
+    scored = autoselect.evaluate(model(5), evaluation=samples, metric="sqnr_db", reference=model(None))
+    assert scored.score == 200.0
+
+
 def test_the_command_tells_what_was_done_to_the_reference(half: tuple[Path, Path], tmp_path: Path) -> None:
     np.savez(tmp_path / "few.npz", x=FEW[0], y=FEW[1])
     shared = ["evaluate", str(half[1]), "--evaluation", str(tmp_path / "few.npz"), "--reference", str(half[0])]
