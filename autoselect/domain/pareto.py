@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+
+_ROUNDING = 1e-9
+"""Of a step."""
 
 
 def non_dominated(losses: np.ndarray) -> np.ndarray:
@@ -21,6 +26,21 @@ def non_dominated(losses: np.ndarray) -> np.ndarray:
     no_worse = np.all(losses[:, None, :] <= losses[None, :, :], axis=2)
     better = np.any(losses[:, None, :] < losses[None, :, :], axis=2)
     return np.asarray(~np.any(no_worse & better, axis=0))
+
+
+def whole_steps(values: np.ndarray, steps: Sequence[float]) -> np.ndarray:
+    """Values down to whole steps; a value that is nearly a whole number of steps is that.
+
+    Args:
+        values: Shape (n, n_columns).
+        steps: Of each column; with 0 a column stays as it is.
+
+    Returns:
+        Of the same shape and in the same units.
+    """
+    widths = np.asarray(steps, dtype=np.float64)
+    units = np.where(widths > 0.0, widths, 1.0)
+    return np.where(widths > 0.0, np.floor(values / units + _ROUNDING) * units, values)
 
 
 def hypervolume(losses: np.ndarray, reference: np.ndarray) -> float:

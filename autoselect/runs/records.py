@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -160,6 +160,20 @@ class TrialRecord:
         """Name of the candidate: the first ten digits of its bytes' hash; empty for a failed trial."""
         found = self.scores or self.partial
         return found.sha256[:10] if found else ""
+
+
+def distinct(records: Iterable[TrialRecord]) -> list[TrialRecord]:
+    """The first record of each distinct candidate that was scored."""
+    first: dict[str, TrialRecord] = {}
+    for record in records:
+        if record.scores is not None:
+            first.setdefault(record.scores.sha256, record)
+    return list(first.values())
+
+
+def scores_of(records: Iterable[TrialRecord]) -> list[Scores]:
+    """The scores of those that were scored."""
+    return [r.scores for r in records if r.scores is not None]
 
 
 _SCORE_COLUMNS = (

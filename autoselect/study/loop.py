@@ -16,6 +16,7 @@ import numpy as np
 
 from autoselect.cases import build_jobs, race_jobs, score_jobs
 from autoselect.cases.events import Listener, TrialFinished
+from autoselect.domain.pareto import whole_steps
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import PreparationError, TrialError, UsageError
@@ -36,8 +37,6 @@ _RIVALS = 3
 
 _PATIENCE_SECONDS = 1.0
 """How long the loop waits before it looks how many slots there are: workers of a cluster come and go."""
-
-_ROUNDING = 1e-9
 
 Stop = Callable[[Sequence[Scores]], "str | None"]
 """Says of what is scored why the search is at its end, or None."""
@@ -236,8 +235,7 @@ class SearchLoop:
         """Costs in the order of the objectives, each down to a whole step of the front, shape (n, n_costs)."""
         table = np.array([[one[column] for column in self._study.costs] for one in costs], dtype=np.float64)
         steps = self._yardstick.steps(racing.spacing)
-        widths = np.array([steps.get(column, 0.0) for column in self._study.costs])
-        return np.where(widths > 0.0, np.floor(table / np.where(widths > 0.0, widths, 1.0) + _ROUNDING) * widths, table)
+        return whole_steps(table, [steps.get(column, 0.0) for column in self._study.costs])
 
     def _drop(self, done: Candidate, built: build_jobs.BuildReply, reply: race_jobs.RaceReply) -> None:
         self._dropped[built.sha256] = Partial(

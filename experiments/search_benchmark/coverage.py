@@ -20,7 +20,7 @@ from autoselect.domain.picks import passing, recommended
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.paired import paired_drop
-from autoselect.study.finishing.certainty import members_of
+from autoselect.study.finishing.certainty import link_of, members_of
 
 ALLOWED = (0.01, 0.02)
 
@@ -48,7 +48,7 @@ def simulate(case: BenchmarkCase, runs: Path, rows: Path, count: int, repeats: i
             replace(scores[sha], drop=pair.drop, drop_noise=pair.error, drop_bound=pair.bound, samples=count)
             for sha, pair in zip(shas, pairs, strict=True)
         ]
-        members = members_of([_record(s) for s in drawn], yardstick)
+        members = members_of([_record(s) for s in drawn], yardstick, link_of(drawn))
         for place, share in enumerate(ALLOWED):
             limit = share * abs(unseen.float_score)
             if passing(members, limit)[1]:

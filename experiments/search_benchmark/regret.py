@@ -22,10 +22,10 @@ from autoselect.domain.objectives import Constraints, Direction
 from autoselect.domain.pareto import hypervolume, non_dominated
 from autoselect.domain.picks import recommended
 from autoselect.domain.quantities import METRIC, objectives_of
-from autoselect.runs.records import Scores, TrialRecord
+from autoselect.runs.records import Scores, TrialRecord, distinct, scores_of
 from autoselect.scoring.metrics import make_metric
-from autoselect.study.finishing.certainty import members_of
-from autoselect.study.finishing.front_members import distinct, front_of, scores_of
+from autoselect.study.finishing.certainty import link_of, members_of
+from autoselect.study.finishing.front_members import front_of
 from autoselect.study.yardstick import Yardstick
 
 ALLOWED = (0.005, 0.01, 0.02)
@@ -115,10 +115,11 @@ def rows_of_run(case: BenchmarkCase, note: Mapping[str, Any], run: Any, unseen: 
         known = [r for r, cost in zip(records, done, strict=True) if cost <= mark and r.scores]
         if not known:
             continue
+        link = link_of(scores_of(distinct(known)))
         for share in ALLOWED:
             yardstick = yardstick_of(run, metric.direction, share)
-            front, _ = front_of(known, objectives, yardstick)
-            named = recommended(members_of(front, yardstick, scores_of(distinct(known))), yardstick.allowed_drop)
+            front, _ = front_of(known, objectives, yardstick, link)
+            named = recommended(members_of(front, yardstick, link), yardstick.allowed_drop)
             scores = next(r.scores for r in front if r.id == named.id and r.scores)
             limit = share * abs(unseen.float_score)
             keeping = [unseen.scores[sha].penalty for sha in unseen.losses if unseen.drop(sha) <= limit]
@@ -129,7 +130,7 @@ def rows_of_run(case: BenchmarkCase, note: Mapping[str, Any], run: Any, unseen: 
             broken = [unseen.drop(scores.sha256, chosen) > limit for chosen in resamples]
             row |= {"broken": float(np.mean(broken)), "spent": float(done[-1])}
             if share == VOLUME_DROP:
-                row["volume"] = crossed_volume([r.scores for r in front if r.scores], unseen, yardstick)
+                row["volume"] = crossed_volume(scores_of(front), unseen, yardstick)
             yield row
 
 

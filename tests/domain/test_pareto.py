@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from autoselect.domain.pareto import hypervolume, non_dominated
+from autoselect.domain.pareto import hypervolume, non_dominated, whole_steps
 
 # Few distinct values, so that ties and duplicates are common.
 VALUES = st.integers(0, 6).map(lambda i: i / 2)
@@ -105,3 +105,8 @@ def test_only_the_front_has_volume(losses: np.ndarray) -> None:
     reference = np.full(losses.shape[1], 2.5)
     front = losses[non_dominated(losses)]
     assert hypervolume(front, reference) == pytest.approx(hypervolume(losses, reference))
+
+
+def test_values_go_down_to_whole_steps_and_stay_where_a_column_has_none() -> None:
+    values = np.array([[0.3, 1.04, 7.7], [0.29, 0.99, -0.5]])
+    assert whole_steps(values, [0.1, 0.5, 0.0]) == pytest.approx(np.array([[0.3, 1.0, 7.7], [0.2, 0.5, -0.5]]))

@@ -52,28 +52,36 @@ def rising(lucky: float) -> list[Scores]:
 
 def test_a_lucky_score_is_drawn_to_what_its_closeness_predicts() -> None:
     members = rising(lucky=-0.01)
-    expected, _ = certainty.expected_drops(members)
+    expected, _ = certainty.expected_drops(members, certainty.link_of(members))
     assert expected[-1] > -0.01
     assert np.all(np.abs(expected[:5] - [s.drop for s in members[:5]]) < 0.01)
 
 
 def test_scores_without_noise_stay_as_they_are() -> None:
     members = [replace(s, drop_noise=0.0) for s in rising(lucky=-0.01)]
-    assert certainty.expected_drops(members)[0] == pytest.approx([s.drop for s in members])
+    assert certainty.expected_drops(members, certainty.link_of(members))[0] == pytest.approx([s.drop for s in members])
     unknown = [replace(s, drop_noise=math.nan) for s in rising(lucky=-0.01)]
-    assert certainty.expected_drops(unknown)[0] == pytest.approx([s.drop for s in unknown])
+    assert certainty.expected_drops(unknown, certainty.link_of(unknown))[0] == pytest.approx([s.drop for s in unknown])
 
 
 def test_of_an_evaluators_scores_what_equally_close_ones_differ_by_is_the_noise() -> None:
     members = [replace(s, samples=0, drop_noise=0.0, drop_bound=math.nan) for s in rising(lucky=-0.01)]
-    expected, beyond = certainty.expected_drops(members)
+    expected, beyond = certainty.expected_drops(members, certainty.link_of(members))
     assert expected[-1] > 0.03
     assert beyond[-1] > beyond[1] > 0.0
 
 
+def test_resamples_are_expected_as_the_same_drops_one_by_one() -> None:
+    members = rising(lucky=-0.01)
+    link = certainty.link_of(members)
+    rows = np.random.default_rng(0).normal(0.05, 0.03, (3, 3, len(members)))
+    alone = [certainty.expected_drops(members, link, row)[0] for row in rows.reshape(9, -1)]
+    assert np.array_equal(certainty.expected_drops(members, link, rows)[0].reshape(9, -1), alone)
+
+
 def test_of_three_candidates_nothing_is_learned() -> None:
     members = rising(lucky=-0.01)[-3:]
-    assert certainty.expected_drops(members)[0] == pytest.approx([s.drop for s in members])
+    assert certainty.expected_drops(members, certainty.link_of(members))[0] == pytest.approx([s.drop for s in members])
 
 
 class Pool:
@@ -89,7 +97,8 @@ class Pool:
 
 
 def confidence(scores: list[Scores], resampled: np.ndarray | None) -> certainty.Confidence:
-    found = certainty.confidence_of([record(s) for s in scores], YARDSTICK, Path(), Pool(resampled))  # type: ignore[arg-type]
+    link = certainty.link_of(scores)
+    found = certainty.confidence_of([record(s) for s in scores], YARDSTICK, Path(), Pool(resampled), link)  # type: ignore[arg-type]
     assert found is not None
     return found
 
@@ -137,9 +146,9 @@ def test_costs_are_weighed_by_float_and_where_float_has_none_by_the_most_of_all_
         record(scored("b" * 4, 0.0, size_bytes=500, penalty=0.0, quantities={"npu_cycles": 120.0, "arena_bytes": 0.0})),
     ]
     columns = ("size_bytes", "penalty", "npu_cycles", "arena_bytes")
-    members = certainty.members_of(front, YARDSTICK, columns=columns)
+    members = certainty.members_of(front, YARDSTICK, None, columns)
     assert [m.costs for m in members] == [(0.25, 0.25, 0.25, 0.0), (0.5, 0.0, 1.0, 0.0)]
-    assert [m.costs for m in certainty.members_of(front, YARDSTICK)] == [(), ()]
+    assert [m.costs for m in certainty.members_of(front, YARDSTICK, None)] == [(), ()]
 
 
 OBJECTIVES = (
@@ -161,11 +170,11 @@ def test_a_front_shows_one_member_for_each_step_the_closest_to_float_and_all_pic
         record(scored("c" * 4, 0.0020, size_bytes=300, penalty=10.0, sqnr_db=20.0)),
         record(scored("d" * 4, 0.0500, size_bytes=250, penalty=0.0, sqnr_db=10.0)),
     ]
-    assert ids(front_members.worth_reading(front, OBJECTIVES, set(), STEPS)) == {"b", "d"}
-    kept = front_members.worth_reading(front, OBJECTIVES, {front[2].id}, STEPS)
+    assert ids(front_members.worth_reading(front, OBJECTIVES, set(), STEPS, None)) == {"b", "d"}
+    kept = front_members.worth_reading(front, OBJECTIVES, {front[2].id}, STEPS, None)
     assert ids(kept) == {"b", "c", "d"}
-    assert front_members.worth_reading(front, OBJECTIVES, set(), dict.fromkeys(STEPS, 0.0)) == front
-    assert front_members.worth_reading([], OBJECTIVES, set(), STEPS) == []
+    assert front_members.worth_reading(front, OBJECTIVES, set(), dict.fromkeys(STEPS, 0.0), None) == front
+    assert front_members.worth_reading([], OBJECTIVES, set(), STEPS, None) == []
 
 
 def test_a_step_of_one_objective_thins_by_that_one_alone() -> None:
@@ -177,9 +186,9 @@ def test_a_step_of_one_objective_thins_by_that_one_alone() -> None:
     ]
     for others in ({}, {"accuracy": 0.0, "penalty": 0.0}):
         wide, narrow = ({**others, "size_bytes": step} for step in (10.0, 1.0))
-        assert ids(front_members.worth_reading(front[:2], OBJECTIVES, set(), wide)) == {"b"}
-        assert ids(front_members.worth_reading(front, OBJECTIVES, set(), wide)) == {"c"}
-        assert ids(front_members.worth_reading(front, OBJECTIVES, set(), narrow)) == {"b", "c"}
+        assert ids(front_members.worth_reading(front[:2], OBJECTIVES, set(), wide, None)) == {"b"}
+        assert ids(front_members.worth_reading(front, OBJECTIVES, set(), wide, None)) == {"c"}
+        assert ids(front_members.worth_reading(front, OBJECTIVES, set(), narrow, None)) == {"b", "c"}
 
 
 def test_a_step_worse_in_all_for_one_byte_is_not_shown() -> None:
@@ -187,9 +196,9 @@ def test_a_step_worse_in_all_for_one_byte_is_not_shown() -> None:
         record(scored("a" * 4, 0.000, size_bytes=300, penalty=10.0)),
         record(scored("b" * 4, 0.100, size_bytes=299, penalty=10.0, divergence=0.1)),
     ]
-    assert ids(front_members.worth_reading(front, OBJECTIVES, set(), {**STEPS, "size_bytes": 100.0})) == {"a", "b"}
-    tight = {**STEPS, "size_bytes": 301.0}
-    assert ids(front_members.worth_reading(front, OBJECTIVES, set(), tight)) == {"a"}
+    wide, tight = ({**STEPS, "size_bytes": step} for step in (100.0, 301.0))
+    assert ids(front_members.worth_reading(front, OBJECTIVES, set(), wide, None)) == {"a", "b"}
+    assert ids(front_members.worth_reading(front, OBJECTIVES, set(), tight, None)) == {"a"}
 
 
 FLOAT = Reference(name="float", sha256="float", metric=0.9, size_bytes=1000, penalty=80.0)

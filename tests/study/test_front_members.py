@@ -11,7 +11,8 @@ import pytest
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, objectives_of
 from autoselect.domain.recipe import Recipe
-from autoselect.runs.records import Scores, TrialRecord
+from autoselect.runs.records import Scores, TrialRecord, scores_of
+from autoselect.study.finishing.certainty import link_of
 from autoselect.study.finishing.front_members import front_of
 from autoselect.study.yardstick import Yardstick
 
@@ -58,14 +59,15 @@ def test_luck_with_an_evaluator_does_not_hide_what_is_closer_to_float(
 ) -> None:
     """Float gains 8; the lucky one gains more with less size and penalty, and its outputs are far from float's."""
     rows = [(CLOSE[0], close_db, *CLOSE[2:]), LUCKY, SMALL, WORSE]
-    front, feasible = front_of([record(i, *row, samples) for i, row in enumerate(rows)], OBJECTIVES, YARDSTICK)
+    records = [record(i, *row, samples) for i, row in enumerate(rows)]
+    front, feasible = front_of(records, OBJECTIVES, YARDSTICK, link_of(scores_of(records)))
     assert feasible
     assert {r.number for r in front} == expected
 
 
 def numbers(records: list[TrialRecord], limits: Constraints | None = None) -> tuple[set[int], bool]:
     """Which are the front, and whether anything is feasible."""
-    front, feasible = front_of(records, OBJECTIVES, replace(YARDSTICK, constraints=limits or Constraints()))
+    front, feasible = front_of(records, OBJECTIVES, replace(YARDSTICK, constraints=limits or Constraints()), None)
     return {r.number for r in front}, feasible
 
 

@@ -19,7 +19,7 @@ from autoselect.domain.picks import FrontMember, passing, recommended
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
-from autoselect.runs.records import Scores, TrialRecord
+from autoselect.runs.records import Scores, TrialRecord, scores_of
 from autoselect.study.proposing.hypervolume_gain import Link, fit_link
 from autoselect.study.proposing.observations import log_divergence
 from autoselect.study.yardstick import Yardstick
@@ -53,7 +53,7 @@ class Confidence:
 
 
 def expected_drops(
-    members: Sequence[Scores], known: Sequence[Scores] = (), drops: np.ndarray | None = None
+    members: Sequence[Scores], link: Link | None, drops: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """What each candidate is expected to lose on other samples, and how much more it may be, in the metric's units.
 
@@ -62,29 +62,28 @@ def expected_drops(
 
     Args:
         members: Of one search, each distinct.
-        known: All scored candidates of the search, which say how drops follow closeness; the members by default.
-        drops: Other drops of the same candidates, shape (n,), for example of a resample; their own by default.
+        link: Of the search, see :func:`link_of`.
+        drops: Other drops of the same candidates, shape (..., n), for example of resamples; their own by default.
 
     Returns:
-        Drops, shape (n,), and what to add to them for an upper bound with a confidence of 95 %, shape (n,).
+        Drops, of the shape of ``drops``, and what to add to them for an upper bound with a confidence of 95 %,
+        shape (n,).
     """
     own = np.array([s.drop for s in members], dtype=np.float64)
     widths = np.nan_to_num(np.array([s.drop_bound for s in members]) - own)
-    own = own if drops is None else drops
-    link = _link_of(known or members)
+    found = own if drops is None else drops.copy()
     if link is None:
-        return own, widths
+        return found, widths
     closeness = np.array([log_divergence(s) for s in members])
-    seen = np.isfinite(closeness) & np.isfinite(own)
+    seen = np.isfinite(closeness)
     noise = np.array([s.drop_noise if s.samples or not math.isnan(s.drop_bound) else math.inf for s in members])[seen]
-    found, beyond = own.copy(), widths.copy()
-    found[seen], spread = link.without_noise(closeness[seen], own[seen], noise)
-    beyond[seen] = np.where(np.isinf(noise), _ONE_SIDED * spread, widths[seen])
-    return found, beyond
+    found[..., seen], spread = link.without_noise(closeness[seen], found[..., seen], noise)
+    widths[seen] = np.where(np.isinf(noise), _ONE_SIDED * spread, widths[seen])
+    return found, widths
 
 
-def _link_of(known: Sequence[Scores]) -> Link | None:
-    """How drops follow closeness; None where too few candidates are known to say."""
+def link_of(known: Sequence[Scores]) -> Link | None:
+    """How drops follow closeness among the scored candidates of a search; None where they are too few to say."""
     table = np.array([(log_divergence(s), s.drop) for s in known], dtype=np.float64).reshape(-1, 2)
     table = table[np.isfinite(table).all(axis=1)]
     return None if len(table) < _FEWEST else fit_link(table[:, 0], table[:, 1])
@@ -110,7 +109,7 @@ def with_bounds(front: Sequence[TrialRecord], root: Path, pool: Workers | None) 
 def members_of(
     front: Sequence[TrialRecord],
     yardstick: Yardstick,
-    known: Sequence[Scores] = (),
+    link: Link | None,
     columns: Sequence[str] | None = None,
 ) -> list[FrontMember]:
     """The front as the picks look at it.
@@ -118,12 +117,12 @@ def members_of(
     Args:
         front: With :func:`with_bounds`.
         yardstick: For the units of costs.
-        known: All scored candidates of the search; the members by default.
+        link: Of the search, see :func:`link_of`.
         columns: Of the run's objectives but the metric, where these are not size and penalty.
     """
-    scores = [r.scores for r in front if r.scores is not None]
+    scores = scores_of(front)
     costs = _relative_costs(scores, yardstick, columns) if columns else [()] * len(scores)
-    figures = zip(*(values.tolist() for values in expected_drops(scores, known)), strict=True)
+    figures = zip(*(values.tolist() for values in expected_drops(scores, link)), strict=True)
     return [
         FrontMember(
             id=s.sha256[:10],
@@ -152,11 +151,11 @@ def confidence_of(
     yardstick: Yardstick,
     root: Path,
     pool: Workers | None,
-    known: Sequence[Scores] = (),
+    link: Link | None,
 ) -> Confidence | None:
     """How sure the recommendation among these members is; None without members."""
-    scores = [r.scores for r in front if r.scores is not None]
-    members = members_of(front, yardstick, known)
+    scores = scores_of(front)
+    members = members_of(front, yardstick, link)
     if not members:
         return None
     chosen = recommended(members, yardstick.allowed_drop)
@@ -167,7 +166,7 @@ def confidence_of(
         try:
             drops = pool.call(evidence_jobs.resampled_drops, root, [s.sha256 for s in scores])
             needed = pool.call(evidence_jobs.samples_needed, root, own.sha256, yardstick.allowed_drop)
-            resampled = _agreeing(chosen.id, scores, members, known, drops, yardstick.allowed_drop)
+            resampled = _agreeing(chosen.id, members, expected_drops(scores, link, drops)[0], yardstick.allowed_drop)
         except TrialError:
             pass
     return Confidence(
@@ -180,23 +179,14 @@ def confidence_of(
     )
 
 
-def _agreeing(
-    chosen: str,
-    scores: Sequence[Scores],
-    members: Sequence[FrontMember],
-    known: Sequence[Scores],
-    drops: np.ndarray,
-    allowed_drop: float,
-) -> float:
-    """The share of resamples, rows of shape (n_resamples, n_members), that recommend the chosen one."""
-    if not len(drops):
-        return math.nan
-    widths = [m.bound - m.drop for m in members]
-    hits = 0
-    for row in drops:
-        expected = expected_drops(scores, known, row)[0].tolist()
-        again = [
-            replace(m, drop=drop, bound=drop + width) for m, drop, width in zip(members, expected, widths, strict=True)
-        ]
-        hits += recommended(again, allowed_drop).id == chosen
-    return hits / len(drops)
+def _agreeing(chosen: str, members: Sequence[FrontMember], expected: np.ndarray, allowed_drop: float) -> float:
+    """The share of resamples, rows of expected drops of shape (n_resamples, n_members), that recommend the chosen."""
+    hits = [
+        recommended(
+            [replace(m, drop=drop, bound=drop + (m.bound - m.drop)) for m, drop in zip(members, row, strict=True)],
+            allowed_drop,
+        ).id
+        == chosen
+        for row in expected.tolist()
+    ]
+    return sum(hits) / len(hits) if hits else math.nan

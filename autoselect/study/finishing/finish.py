@@ -18,13 +18,14 @@ from autoselect.domain.picks import named_picks
 from autoselect.domain.quantities import DEFAULT_COSTS
 from autoselect.isolation.door import Workers
 from autoselect.runs.folder import RunFolder
-from autoselect.runs.records import Heldout, Scores, TrialRecord
+from autoselect.runs.records import Heldout, Scores, TrialRecord, distinct, scores_of
 from autoselect.scoring.target_file import read_target
 from autoselect.study import references
 from autoselect.study.finishing import certainty, front_files, front_members, rescoring, result, verdict
 from autoselect.study.finishing.explain import write_explanations
 from autoselect.study.finishing.exported import export
 from autoselect.study.proposing.forecast_check import unlike_forecasts, warnings_of
+from autoselect.study.proposing.hypervolume_gain import Link
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.setup.repeatability import confirmed_on_kernels, warn_of_unrepeated
@@ -64,7 +65,8 @@ class Finish:
         ended_early: str | None = None,
     ) -> str:
         """Write the result; without a pool (after Ctrl-C) held-out scores are left for a resume."""
-        whole_front, feasible = front_members.front_of(records, self.objectives, self.yardstick)
+        link = certainty.link_of(scores_of(distinct(records)))
+        whole_front, feasible = front_members.front_of(records, self.objectives, self.yardstick, link)
         root, metric, costs = self.case.files.root, self.objectives[0].name, self.settings.cost_columns
         wholes = _whole_baselines(records)
         references = [float_model, *(_reference(name, r.scores) for name, r in wholes.items() if r.scores)]
@@ -72,11 +74,10 @@ class Finish:
             listener(StageStarted(stage="picks"))
             front_files.restore([*whole_front, *wholes.values()], root, pool)
         whole_front = certainty.with_bounds(whole_front, root, pool)
-        known = front_members.scores_of(front_members.distinct(records))
-        picks = self._picks(whole_front, known)
-        confidence = certainty.confidence_of(whole_front, self.yardstick, root, pool, known)
+        picks = self._picks(whole_front, link)
+        confidence = certainty.confidence_of(whole_front, self.yardstick, root, pool, link)
         front = front_members.worth_reading(
-            whole_front, self.objectives, set(picks.values()), self._steps(whole_front), known
+            whole_front, self.objectives, set(picks.values()), self._steps(whole_front), link
         )
         heldout: dict[str, Heldout] = {}
         kernels: dict[str, OnKernels] = {}
@@ -90,7 +91,7 @@ class Finish:
         if pool is not None and "latency_ms" in costs:
             timeout = self.settings.trial_timeout
             front, references = rescoring.time_again(front, references, root, pool, timeout, listener)
-            picks = self._picks(front, known)
+            picks = self._picks(front, link)
         listener(StageStarted(stage="write"))
         ids = {r.id for r in whole_front}
         result.write_tables(self.folder, metric, records, front, heldout, picks, whole_front=ids, costs=costs)
@@ -148,12 +149,12 @@ class Finish:
         kernels, unlike = confirmed_on_kernels(self.case.files.root, members, pool, listener)
         return heldout, kernels, warnings + failures + unlike
 
-    def _picks(self, front: Sequence[TrialRecord], known: Sequence[Scores]) -> dict[str, str]:
+    def _picks(self, front: Sequence[TrialRecord], link: Link | None) -> dict[str, str]:
         costs = self.settings.cost_columns
         usual = set(costs) == set(DEFAULT_COSTS)
         return dict(
             named_picks(
-                certainty.members_of(front, self.yardstick, known, None if usual else costs),
+                certainty.members_of(front, self.yardstick, link, None if usual else costs),
                 allowed_drop=self.yardstick.allowed_drop,
                 float_size_bytes=self.yardstick.float_size_bytes,
                 float_penalty=self.yardstick.float_penalty,
@@ -203,7 +204,7 @@ class Finish:
                     samples=self.case.counts.get("search", 0),
                     feasible=status != "nothing_feasible",
                     other_state=verdict.other_state(
-                        [r.scores for r in records if r.scores],
+                        scores_of(records),
                         self.yardstick,
                         self.settings.fallback,
                         runs_hybrid=target.runs_hybrid,
@@ -242,7 +243,7 @@ def _reference(name: str, scores: Scores) -> references.Reference:
 def _counts(records: list[TrialRecord]) -> dict[str, int]:
     return {
         "trials": len(records),
-        "scored": len(front_members.distinct(records)),
+        "scored": len(distinct(records)),
         "reused": sum(r.reused for r in records),
         "dropped": sum(r.partial is not None and not r.reused for r in records),
         "failed": sum(r.scores is None and r.partial is None for r in records),

@@ -8,35 +8,20 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from autoselect.domain.objectives import Objective, losses
-from autoselect.domain.pareto import non_dominated
-from autoselect.runs.records import Scores, TrialRecord
+from autoselect.domain.pareto import non_dominated, whole_steps
+from autoselect.runs.records import TrialRecord, distinct, scores_of
 from autoselect.study.finishing.certainty import expected_drops
+from autoselect.study.proposing.hypervolume_gain import Link
 from autoselect.study.yardstick import Yardstick
-
-_ROUNDING = 1e-9
-
-
-def distinct(records: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """The first record of each distinct candidate."""
-    first: dict[str, TrialRecord] = {}
-    for record in records:
-        if record.scores is not None:
-            first.setdefault(record.scores.sha256, record)
-    return list(first.values())
-
-
-def scores_of(records: Sequence[TrialRecord]) -> list[Scores]:
-    """Of those that were scored."""
-    return [r.scores for r in records if r.scores is not None]
 
 
 def front_of(
-    records: Sequence[TrialRecord], objectives: Sequence[Objective], yardstick: Yardstick
+    records: Sequence[TrialRecord], objectives: Sequence[Objective], yardstick: Yardstick, link: Link | None
 ) -> tuple[list[TrialRecord], bool]:
     """The Pareto front of the feasible candidates, best metric first.
 
     One lucky candidate would dominate all that are closer to float. So those are members too that no other dominates
-    once scores have learned of the closeness of outputs.
+    once scores have learned of the closeness of outputs: see :func:`autoselect.study.finishing.certainty.link_of`.
 
     Returns:
         The front and whether anything is feasible; if nothing is, the front is of the candidates that
@@ -52,7 +37,7 @@ def front_of(
     feasible = [r for r in feasible if not _is_float_again(r, yardstick)] or feasible
     table = losses(np.array([_values(r, objectives) for r in feasible]), objectives)
     keep = non_dominated(table)
-    expected, _ = expected_drops(scores_of(feasible), scores_of(candidates))
+    expected, _ = expected_drops(scores_of(feasible), link)
     keep |= non_dominated(np.column_stack([expected, table[:, 1:]]))
     front = [r for r, kept in zip(feasible, keep, strict=True) if kept]
     front.sort(key=lambda r: (losses(np.array([_values(r, objectives)]), objectives).tolist()[0], r.id))
@@ -85,7 +70,7 @@ def worth_reading(
     objectives: Sequence[Objective],
     picks: Collection[str],
     steps: Mapping[str, float],
-    known: Sequence[Scores] = (),
+    link: Link | None,
 ) -> list[TrialRecord]:
     """The picks, and of all others one for each step of the objectives (epsilon-dominance).
 
@@ -98,15 +83,13 @@ def worth_reading(
         objectives: The metric first.
         picks: Ids of members that stay.
         steps: By objective; without one, or with 0, each value is a step of its own.
-        known: All scored candidates of the search; the members by default.
+        link: Of the search, see :func:`autoselect.study.finishing.certainty.link_of`.
     """
     if not any(steps.values()) or not front:
         return list(front)
     table = losses(np.array([_values(r, objectives) for r in front]), objectives)
-    table[:, 0] = np.maximum(expected_drops(scores_of(front), known)[0], 0.0)
-    for column, objective in enumerate(objectives):
-        if step := steps.get(objective.name, 0.0):
-            table[:, column] = np.floor(table[:, column] / step + _ROUNDING)
+    table[:, 0] = np.maximum(expected_drops(scores_of(front), link)[0], 0.0)
+    table = whole_steps(table, [steps.get(objective.name, 0.0) for objective in objectives])
     closest: dict[tuple[float, ...], int] = {}
     for place in sorted(range(len(front)), key=lambda i: (-_closeness(front[i]), front[i].id)):
         closest.setdefault(tuple(table[place].tolist()), place)
