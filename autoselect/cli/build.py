@@ -8,11 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from autoselect.cli.console import reported, results_only_on_stdout, warn
-from autoselect.cli.options import AsJson, Calibration, Debug, Integer, NoCache, ShapeTexts, Signature
+from autoselect.cli.command import with_debug
+from autoselect.cli.console import results_only_on_stdout, warn
+from autoselect.cli.options import AsJson, Calibration, Integer, NoCache, ShapeTexts, Signature
 from autoselect.sources.wishes import parse_shapes
 
 
+@with_debug
 def build(
     *,
     recipe: Annotated[str, typer.Argument(help="A .recipe.json file.")],
@@ -24,30 +26,28 @@ def build(
     integer: Integer = None,
     no_cache: NoCache = False,
     as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Build one model from a recipe."""
-    with reported(debug=debug):
-        from autoselect import build as run_build
-        from autoselect.cli.results import print_fields, print_json
+    from autoselect import build as run_build
+    from autoselect.cli.results import print_fields, print_json
 
-        with results_only_on_stdout():
-            built = run_build(
-                recipe,
-                model=model,
-                calibration=calibration,
-                signature=signature,
-                shapes=parse_shapes(shapes),
-                integer=integer,
-                output=output,
-                cache=not no_cache,
-            )
-        for message in built["warnings"]:
-            warn(message)
-        if as_json:
-            print_json(built)
-        else:
-            print_fields(_fields(built))
+    with results_only_on_stdout():
+        built = run_build(
+            recipe,
+            model=model,
+            calibration=calibration,
+            signature=signature,
+            shapes=parse_shapes(shapes),
+            integer=integer,
+            output=output,
+            cache=not no_cache,
+        )
+    for message in built["warnings"]:
+        warn(message)
+    if as_json:
+        print_json(built)
+    else:
+        print_fields(_fields(built))
 
 
 def _fields(built: Mapping[str, Any]) -> dict[str, str]:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autoselect.cases.settings import SearchSettings
-from autoselect.cli.console import reported, warn, watching
+from autoselect.cli.command import with_debug, with_settings
+from autoselect.cli.console import warn, watching
 from autoselect.cli.help import HelpAll
-from autoselect.cli.options import AsJson, Debug, Quiet, command_line, parameters_of, with_settings
+from autoselect.cli.options import AsJson, Quiet, command_line, parameters_of
 from autoselect.cli.progress import clock
 from autoselect.cli.search import Config, told_in_python
 
@@ -21,31 +22,30 @@ if TYPE_CHECKING:
 
 
 @with_settings(parameters_of(SearchSettings))
+@with_debug
 def check(
     *,
     settings: Mapping[str, Any],
     config: Config = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
-    debug: Debug = False,
     help_all: HelpAll = False,
 ) -> None:
     """Try a search without searching: read model and data, time one candidate, and say how long it would take."""
-    with reported(debug=debug):
-        from autoselect import check as run_check
-        from autoselect.cli.results import print_fields, print_json
+    from autoselect import check as run_check
+    from autoselect.cli.results import print_fields, print_json
 
-        told = told_in_python(settings)
-        output = Path(told["output"] or ".")
-        with watching(quiet=quiet) as watcher:
-            found = run_check(told.pop("model"), **told, listener=watcher)
-        if as_json:
-            print_json(asdict(found))
-            return
-        print_fields(_fields(found, _free_bytes(output)))
-        if found.refused:
-            warn(f"The all-integer model, the first trial of every search, is refused. {found.refused}")
-        print(f"Next: {command_line().replace(' check ', ' search ', 1)}")
+    told = told_in_python(settings)
+    output = Path(told["output"] or ".")
+    with watching(quiet=quiet) as watcher:
+        found = run_check(told.pop("model"), **told, listener=watcher)
+    if as_json:
+        print_json(asdict(found))
+        return
+    print_fields(_fields(found, _free_bytes(output)))
+    if found.refused:
+        warn(f"The all-integer model, the first trial of every search, is refused. {found.refused}")
+    print(f"Next: {command_line().replace(' check ', ' search ', 1)}")
 
 
 def _fields(found: Outlook, free_bytes: int) -> dict[str, str]:

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING
 
 import typer
@@ -61,8 +61,8 @@ def reported(*, debug: bool) -> Iterator[None]:
     """
     try:
         yield
-    except (typer.Exit, BrokenPipeError):  # Who reads our output has closed it, as `head` does; typer ends quietly.
-        raise
+    except (typer.Exit, typer.BadParameter, BrokenPipeError):
+        raise  # Typer tells of the first two; who reads our output has closed it, as `head` does, and it ends quietly.
     except AutoselectError as exc:
         _complain(f"Error: {exc}", debug=debug)
         raise typer.Exit(exc.exit_code) from exc
@@ -78,12 +78,26 @@ def reported(*, debug: bool) -> Iterator[None]:
 def _complain(message: str, *, debug: bool) -> None:
     if debug:
         traceback.print_exc()
-    err().print(" ".join(message.split()), style="red", markup=False, soft_wrap=True)
+    _say(err(), message, style="red")
+
+
+def _say(console: Console, message: str, style: str | None = None) -> None:
+    """Print a message as one line."""
+    console.print(" ".join(message.split()), style=style, markup=False, soft_wrap=True)
+
+
+def print_lines(lines: Iterable[str], title: str | None = None) -> None:
+    """Print results, each line as wide as it is, under a title."""
+    console = out()
+    if title is not None:
+        console.print(f"\n{title}", style="bold", markup=False, soft_wrap=True)
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def warn(message: str) -> None:
     """Print one warning on stderr."""
-    err().print(f"Warning: {' '.join(message.split())}", style="yellow", markup=False, soft_wrap=True)
+    _say(err(), f"Warning: {message}", style="yellow")
 
 
 @contextlib.contextmanager
@@ -233,7 +247,7 @@ class Watcher:
         if message in self.warned:
             return
         self.warned.add(message)
-        self._console.print(f"Warning: {' '.join(message.split())}", style="yellow", markup=False, soft_wrap=True)
+        _say(self._console, f"Warning: {message}", style="yellow")
 
     def _start(self, event: StageStarted) -> None:
         if self._progress is None:
@@ -255,8 +269,7 @@ class Watcher:
     def _end_early(self, event: EndedEarly) -> None:
         self.close_stage()
         if self._progress is not None:
-            text = f"Ended early after {counted(self._tally.done, 'trial')}: {event.reason}."
-            self._console.print(text, markup=False, soft_wrap=True)
+            _say(self._console, f"Ended early after {counted(self._tally.done, 'trial')}: {event.reason}.")
 
     def _advance(self) -> None:
         if self._progress is not None and self._stage is not None:
@@ -273,5 +286,4 @@ class Watcher:
         failed = self._tally.failed
         if self._progress is not None and failed <= _FAILURES_SHOWN:
             more = " Further failures are listed in trials.csv." if failed == _FAILURES_SHOWN else ""
-            text = f"Trial {event.number} failed: {' '.join(str(event.error).split())}{more}"
-            self._console.print(text, style="dim", markup=False, soft_wrap=True)
+            _say(self._console, f"Trial {event.number} failed: {event.error}{more}", style="dim")

@@ -6,10 +6,13 @@ from typing import Annotated
 
 import typer
 
-from autoselect.cli.console import reported, watching
-from autoselect.cli.options import AsJsonLines, Debug, Quiet, Verbose, Workers, command_line, option_of
+from autoselect.cases.events import Listener
+from autoselect.cli.command import with_run
+from autoselect.cli.options import Workers, command_line, option_of
+from autoselect.runs.run import Run
 
 
+@with_run
 def demo(
     *,
     trials: Annotated[int, option_of("trials")] = 60,
@@ -19,18 +22,9 @@ def demo(
         typer.Option("--output", "-o", help="Run folder; a new autoselect-demo by default."),
     ] = None,
     workers: Workers = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: AsJsonLines = False,
-    debug: Debug = False,
-) -> None:
+    listener: Listener,
+) -> Run:
     """Search on the embedded example: a pump monitor that full-integer quantization harms."""
-    with reported(debug=debug):
-        from autoselect import demo as run_demo
-        from autoselect.cli.results import finish
+    from autoselect import demo as run_demo
 
-        with watching(quiet=quiet, verbose=verbose, as_json=as_json) as watcher:
-            run = run_demo(
-                trials=trials, seed=seed, output=output, workers=workers, command=command_line(), listener=watcher
-            )
-        finish(run, as_json=as_json, warned=watcher.warned)
+    return run_demo(trials=trials, seed=seed, output=output, workers=workers, command=command_line(), listener=listener)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from autoselect.cli.console import out, reported, warn, watching
+from autoselect.cli.command import with_debug, with_settings
+from autoselect.cli.console import out, print_lines, warn, watching
 from autoselect.cli.help import HelpAll
-from autoselect.cli.options import AsJson, Debug, command_line, in_python, parameters_of, with_settings
+from autoselect.cli.options import AsJson, command_line, in_python, parameters_of
 from autoselect.diagnosis.settings import DiagnosisSettings
 
 if TYPE_CHECKING:
@@ -18,24 +19,22 @@ _NARROWEST = 60
 
 
 @with_settings(parameters_of(DiagnosisSettings))
-def diagnose(
-    *, settings: Mapping[str, Any], as_json: AsJson = False, debug: Debug = False, help_all: HelpAll = False
-) -> None:
+@with_debug
+def diagnose(*, settings: Mapping[str, Any], as_json: AsJson = False, help_all: HelpAll = False) -> None:
     """Show which layers full-integer quantization harms, why, and what to do about it."""
-    with reported(debug=debug):
-        from autoselect import diagnose as run_diagnose
-        from autoselect.cli.results import print_json
+    from autoselect import diagnose as run_diagnose
+    from autoselect.cli.results import print_json
 
-        told = in_python(DiagnosisSettings, settings)
-        with watching() as watcher:
-            found = run_diagnose(told.pop("model"), **told, command=command_line(), listener=watcher)
-        for message in found.facts.get("warnings") or ():
-            if message not in watcher.warned:
-                warn(str(message))
-        if as_json:
-            print_json(_as_json(found))
-        else:
-            _print_diagnosis(found)
+    told = in_python(DiagnosisSettings, settings)
+    with watching() as watcher:
+        found = run_diagnose(told.pop("model"), **told, command=command_line(), listener=watcher)
+    for message in found.facts.get("warnings") or ():
+        if message not in watcher.warned:
+            warn(str(message))
+    if as_json:
+        print_json(_as_json(found))
+    else:
+        _print_diagnosis(found)
 
 
 def _as_json(found: Diagnosis) -> dict[str, Any]:
@@ -58,31 +57,23 @@ def _print_diagnosis(found: Diagnosis) -> None:
 
     width = max(out().width, _NARROWEST)
     rows = found.layer_statistics
-    _print_lines((tables.facts_line(found.facts),))
+    print_lines((tables.facts_line(found.facts),))
     suspects = tables.suspect_lines(rows, count=_SUSPECTS_SHOWN, width=width)
-    _print_lines(suspects or ("No node has a measured error.",), title="Largest errors")
+    print_lines(suspects or ("No node has a measured error.",), title="Largest errors")
     if cures := tables.cure_lines(rows, width=width):
-        _print_lines(cures, title="Cheapest cures")
+        print_lines(cures, title="Cheapest cures")
     if ablation := tables.ablation_lines(rows, width=width):
-        _print_lines(ablation, title="Ablation")
+        print_lines(ablation, title="Ablation")
     if found.model_metrics:
-        _print_lines(aligned(tables.metric_rows(found.model_metrics), right=(1,)), title="Whole model")
+        print_lines(aligned(tables.metric_rows(found.model_metrics), right=(1,)), title="Whole model")
     advice = tables.advice_lines(found.advice, width=width)
-    _print_lines(advice or ("Nothing stands out.",), title="Advice")
+    print_lines(advice or ("Nothing stands out.",), title="Advice")
     _print_files(found)
 
 
 def _print_files(found: Diagnosis) -> None:
     if found.directory is None:
-        _print_lines(("", "No files were kept; --output keeps the tables and figures."))
+        print_lines(("", "No files were kept; --output keeps the tables and figures."))
         return
     names = sorted(path.name for path in found.directory.iterdir() if path.is_file())
-    _print_lines([f"  {name}" for name in names], title=f"Files in {found.directory}:")
-
-
-def _print_lines(lines: Iterable[str], title: str | None = None) -> None:
-    console = out()
-    if title is not None:
-        console.print(f"\n{title}", style="bold", markup=False, soft_wrap=True)
-    for line in lines:
-        console.print(line, markup=False, soft_wrap=True)
+    print_lines([f"  {name}" for name in names], title=f"Files in {found.directory}:")

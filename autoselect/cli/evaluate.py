@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from autoselect.cases.declared import declared
-from autoselect.cli.console import out, reported, warn, watching
-from autoselect.cli.options import AsJson, Debug, OutputName, option_of, parameter_of, with_settings
+from autoselect.cli.command import with_debug, with_settings
+from autoselect.cli.console import out, print_lines, warn, watching
+from autoselect.cli.options import AsJson, OutputName, option_of, parameter_of
 from autoselect.domain.objectives import Direction
 from autoselect.errors import EXIT_NOTHING_FEASIBLE, PreparationError
 
@@ -24,6 +25,7 @@ def _limit(name: str) -> inspect.Parameter:
 
 
 @with_settings([_limit(name) for name in ("max_drop", "min_score", "max_size")])
+@with_debug
 def evaluate(
     *,
     settings: Mapping[str, Any],
@@ -53,7 +55,6 @@ def evaluate(
         typer.Option("--output", "-o", rich_help_panel=_REPORT, help="Folder for the whole tables and the figures."),
     ] = None,
     as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Score one model file: metric with its interval, size and fragmentation; --full reports on classifiers."""
     if full:
@@ -61,7 +62,7 @@ def evaluate(
             raise typer.BadParameter("--full has no limits; leave it out", param_hint="--full")
         if metric != "accuracy" or direction is not None or ignore_label is not None:
             raise typer.BadParameter("--full has figures of its own; leave out --metric", param_hint="--full")
-        _report(models, evaluation, reference, output_name, output, as_json=as_json, debug=debug)
+        _report(models, evaluation, reference, output_name, output, as_json=as_json)
         return
     if len(models) > 1 or output is not None:
         raise typer.BadParameter("several models, and --output, need --full", param_hint="MODEL")
@@ -69,30 +70,29 @@ def evaluate(
         raise typer.BadParameter(
             "the drop is against the float model; pass --reference", param_hint=declared()["max_drop"].names
         )
-    with reported(debug=debug):
-        from autoselect import evaluate as run_evaluate
-        from autoselect.cli.results import print_fields, print_json
+    from autoselect import evaluate as run_evaluate
+    from autoselect.cli.results import print_fields, print_json
 
-        with watching():
-            found = run_evaluate(
-                models[0],
-                evaluation=evaluation,
-                metric=metric,
-                direction=direction,
-                output_name=output_name,
-                ignore_label=ignore_label,
-                reference=reference,
-            )
-        if as_json:
-            print_json(found)
-        else:
-            print_fields(_fields(found))
-        for message in found["warnings"]:
-            warn(message)
-        if any(limit is not None for limit in settings.values()) and (missed := found.unmet(**settings)):
-            for sentence in missed:
-                warn(sentence)
-            raise typer.Exit(EXIT_NOTHING_FEASIBLE)
+    with watching():
+        found = run_evaluate(
+            models[0],
+            evaluation=evaluation,
+            metric=metric,
+            direction=direction,
+            output_name=output_name,
+            ignore_label=ignore_label,
+            reference=reference,
+        )
+    if as_json:
+        print_json(found)
+    else:
+        print_fields(_fields(found))
+    for message in found["warnings"]:
+        warn(message)
+    if any(limit is not None for limit in settings.values()) and (missed := found.unmet(**settings)):
+        for sentence in missed:
+            warn(sentence)
+        raise typer.Exit(EXIT_NOTHING_FEASIBLE)
 
 
 def _fields(found: Mapping[str, Any]) -> dict[str, str]:
@@ -121,41 +121,36 @@ def _report(
     output: Path | None,
     *,
     as_json: bool,
-    debug: bool,
 ) -> None:
     """Print a report, then leave with the exit code of a model that could not be run, if there is one."""
-    with reported(debug=debug):
-        from autoselect import classification_report
-        from autoselect.cli.results import print_json
+    from autoselect import classification_report
+    from autoselect.cli.results import print_json
 
-        with watching():
-            found = classification_report(
-                models, evaluation=evaluation, reference=reference, output_name=output_name, output=output
-            )
-        if as_json:
-            print_json(found)
-        else:
-            _print_report(found, output)
-        for message in found["warnings"]:
-            warn(message)
-        failed = [model for model in found["models"] if model["error"] is not None]
-        for model in failed:
-            warn(f"{model['path']} could not be run and is left out. {model['error']}")
-        if failed:
-            raise typer.Exit(PreparationError.exit_code)
+    with watching():
+        found = classification_report(
+            models, evaluation=evaluation, reference=reference, output_name=output_name, output=output
+        )
+    if as_json:
+        print_json(found)
+    else:
+        _print_report(found, output)
+    for message in found["warnings"]:
+        warn(message)
+    failed = [model for model in found["models"] if model["error"] is not None]
+    for model in failed:
+        warn(f"{model['path']} could not be run and is left out. {model['error']}")
+    if failed:
+        raise typer.Exit(PreparationError.exit_code)
 
 
 def _print_report(found: Mapping[str, Any], output: Path | None) -> None:
     from autoselect.report.tables.class_tables import class_sections
 
-    console = out()
-    for section in class_sections(found, console.width):
-        console.print(section.title, style="bold", markup=False, soft_wrap=True)
-        for line in (*section.lines, ""):
-            console.print(line, markup=False, soft_wrap=True)
+    for section in class_sections(found, out().width):
+        out().print(section.title, style="bold", markup=False, soft_wrap=True)
+        print_lines((*section.lines, ""))
     if output is None:
-        console.print("--output DIR writes the whole tables as CSV files, and the figures.", markup=False)
+        print_lines(["--output DIR writes the whole tables as CSV files, and the figures."])
         return
-    console.print(f"Files in {output}:", markup=False, soft_wrap=True)
-    for name in sorted(path.name for path in output.iterdir() if path.is_file()):
-        console.print(f"  {name}", markup=False)
+    names = sorted(path.name for path in output.iterdir() if path.is_file())
+    print_lines([f"Files in {output}:", *(f"  {name}" for name in names)])

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from autoselect.cases.declared import declared
+from autoselect.cli.command import with_debug
 from autoselect.cli.config_file import Key, keys_of
-from autoselect.cli.console import reported, results_only_on_stdout
-from autoselect.cli.options import Debug, Model, ShapeTexts, Signature
+from autoselect.cli.console import results_only_on_stdout
+from autoselect.cli.options import Model, ShapeTexts, Signature
 from autoselect.cli.search import search
 from autoselect.errors import UsageError
 from autoselect.sources.wishes import parse_shapes
@@ -23,6 +24,7 @@ _ALWAYS = ("model", "calibration", "evaluation", "metric", "trials")
 _LEFT_OUT = ("json", "debug")
 
 
+@with_debug
 def init(
     *,
     model: Model,
@@ -30,20 +32,18 @@ def init(
     signature: Signature = None,
     shapes: ShapeTexts = None,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
-    debug: Debug = False,
 ) -> None:
     """Look at a model and write a commented file for autoselect search --config."""
-    with reported(debug=debug):
-        from autoselect.api.looking import look
-        from autoselect.runs.files import write_text
+    from autoselect.api.looking import look
+    from autoselect.runs.files import write_text
 
-        if Path(output).exists() and not force:
-            raise UsageError(f"{output} exists already. Choose another --output, or pass --force.")
-        with results_only_on_stdout():
-            seen = {**look(model, signature=signature, shapes=parse_shapes(shapes)), "model": model}
-        seen |= {"signature": signature, "shape": shapes}
-        write_text(Path(output), config_text(seen, keys_of(search), output))
-        print(f"{output} is written. Set calibration and eval in it, then: autoselect search --config {output}")
+    if Path(output).exists() and not force:
+        raise UsageError(f"{output} exists already. Choose another --output, or pass --force.")
+    with results_only_on_stdout():
+        seen = {**look(model, signature=signature, shapes=parse_shapes(shapes)), "model": model}
+    seen |= {"signature": signature, "shape": shapes}
+    write_text(Path(output), config_text(seen, keys_of(search), output))
+    print(f"{output} is written. Set calibration and eval in it, then: autoselect search --config {output}")
 
 
 def config_text(seen: Mapping[str, Any], keys: Mapping[str, Key], path: str) -> str:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from autoselect.cases.declared import declared, told_of
-from autoselect.cli.console import out, reported, results_only_on_stdout, warn
-from autoselect.cli.options import AsJson, Debug, option_of
+from autoselect.cli.command import with_debug
+from autoselect.cli.console import out, print_lines, results_only_on_stdout, warn
+from autoselect.cli.options import AsJson, option_of
 from autoselect.domain.looks import LOOKS
 from autoselect.domain.objectives import Direction
 
 _SCORING = "Scoring, with --compare"
 
 
+@with_debug
 def inspect(
     *,
     models: Annotated[
@@ -52,7 +54,6 @@ def inspect(
         typer.Option(rich_help_panel=_SCORING, help="The float model, for metrics that compare with it."),
     ] = None,
     as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Show what a model file holds: ops, tensors, sizes, and where it computes in float."""
     if len(models) > 1 and not compare:
@@ -63,60 +64,59 @@ def inspect(
         raise typer.BadParameter(
             "is for --compare; autoselect evaluate scores one model", param_hint=declared()["evaluation"].names
         )
-    with reported(debug=debug):
-        from autoselect import inspect as run_inspect
-        from autoselect.cli.results import print_json
+    from autoselect import inspect as run_inspect
+    from autoselect.cli.results import print_json
 
-        with results_only_on_stdout():
-            found = run_inspect(
-                models[0],
-                compare=tuple(models[1:]),
-                evaluation=evaluation,
-                metric=metric,
-                direction=direction,
-                reference=reference,
-                output=output,
-                target=target or "integer-only",
-            )
-        if as_json:
-            print_json(found)
-        elif compare:
-            _print_comparison([found, *found["compare"]])
-        else:
-            _print_model(found, ops=ops, tensors=tensors)
-            if target is not None:
-                _print_target(found)
-        for message in (found["score"] or {}).get("warnings", ()):
-            warn(message)
-        if output is not None and not as_json:
-            _print_lines(("", f"Written to {output}: inspect.json, islands.png, islands.svg"))
+    with results_only_on_stdout():
+        found = run_inspect(
+            models[0],
+            compare=tuple(models[1:]),
+            evaluation=evaluation,
+            metric=metric,
+            direction=direction,
+            reference=reference,
+            output=output,
+            target=target or "integer-only",
+        )
+    if as_json:
+        print_json(found)
+    elif compare:
+        _print_comparison([found, *found["compare"]])
+    else:
+        _print_model(found, ops=ops, tensors=tensors)
+        if target is not None:
+            _print_target(found)
+    for message in (found["score"] or {}).get("warnings", ()):
+        warn(message)
+    if output is not None and not as_json:
+        print_lines(("", f"Written to {output}: inspect.json, islands.png, islands.svg"))
 
 
 def _print_comparison(models: Sequence[Mapping[str, Any]]) -> None:
     from autoselect.report.tables.model_tables import comparison_rows, side_by_side
 
     for number, block in enumerate(side_by_side(comparison_rows(models), out().width)):
-        _print_lines(block if number == 0 else ("", *block))
+        print_lines(block if number == 0 else ("", *block))
 
 
 def _print_model(found: Mapping[str, Any], *, ops: bool, tensors: bool) -> None:
     from autoselect.report.tables import model_tables as tables
 
-    _print_lines((tables.clean(str(found["path"])),))
-    _print_lines(tables.aligned(tables.size_rows(found), right=(1, 2)), title="Bytes")
-    _print_lines(tables.aligned(tables.fact_rows(found)), title="Counts")
-    _print_lines(tables.aligned(tables.dtype_rows(found), right=(1,)), title="Tensors by dtype")
-    _print_lines(tables.aligned(tables.op_type_rows(found), right=(1,)), title="Ops by type")
-    _print_lines(tables.signature_lines(found) or ("none",), title="Signatures")
-    _print_lines(tables.aligned(tables.fragmentation_rows(found)), title="Fragmentation of the main subgraph")
+    print_lines((tables.clean(str(found["path"])),))
+    print_lines(tables.aligned(tables.size_rows(found), right=(1, 2)), title="Bytes")
+    print_lines(tables.aligned(tables.fact_rows(found)), title="Counts")
+    print_lines(tables.aligned(tables.dtype_rows(found), right=(1,)), title="Tensors by dtype")
+    print_lines(tables.aligned(tables.op_type_rows(found), right=(1,)), title="Ops by type")
+    print_lines(tables.signature_lines(found) or ("none",), title="Signatures")
+    print_lines(tables.aligned(tables.fragmentation_rows(found)), title="Fragmentation of the main subgraph")
     for graph in found["subgraphs"]:
         _print_strip(graph)
     for graph in found["subgraphs"]:
         name = _heading(graph)
         if ops:
-            _print_lines(tables.aligned(tables.op_rows(graph), right=(0, 3)), title=f"Ops of {name} (* a constant)")
+            print_lines(tables.aligned(tables.op_rows(graph), right=(0, 3)), title=f"Ops of {name} (* a constant)")
         if tensors:
-            _print_lines(tables.aligned(tables.tensor_rows(graph), right=(3,)), title=f"Tensors of {name}")
+            print_lines(tables.aligned(tables.tensor_rows(graph), right=(3,)), title=f"Tensors of {name}")
 
 
 def _print_target(found: Mapping[str, Any]) -> None:
@@ -124,10 +124,10 @@ def _print_target(found: Mapping[str, Any]) -> None:
     from autoselect.report.tables.model_tables import aligned
 
     name = found["target"]["name"]
-    _print_lines(aligned(tables.cost_rows(found)), title=f"On {name}")
-    _print_lines(aligned(tables.placement_rows(found), right=(0, 4)), title=f"Ops on {name}")
-    _print_lines(aligned(tables.island_rows(found), right=(0, 3)), title=f"Islands on {name}")
-    _print_lines(tables.advice_lines(found))
+    print_lines(aligned(tables.cost_rows(found)), title=f"On {name}")
+    print_lines(aligned(tables.placement_rows(found), right=(0, 4)), title=f"Ops on {name}")
+    print_lines(aligned(tables.island_rows(found), right=(0, 3)), title=f"Islands on {name}")
+    print_lines(tables.advice_lines(found))
 
 
 def _heading(graph: Mapping[str, Any]) -> str:
@@ -143,19 +143,11 @@ def _print_strip(graph: Mapping[str, Any]) -> None:
 
     kinds, console = [op["kind"] for op in graph["ops"]], out()
     styles = {look.mark: look.style for look in LOOKS.values()}
-    _print_lines((), title=f"Ops of {_heading(graph)} in order")
+    print_lines((), title=f"Ops of {_heading(graph)} in order")
     for row in strip_rows(kinds, console.width):
         number, space, marks = row.rpartition(" ")
         text = Text().append(number + space, style="dim")
         for mark in marks:
             text.append(mark, style=styles[mark])
         console.print(text, soft_wrap=True)
-    console.print(strip_legend(kinds), markup=False, soft_wrap=True)
-
-
-def _print_lines(lines: Iterable[str], title: str | None = None) -> None:
-    console = out()
-    if title is not None:
-        console.print(f"\n{title}", style="bold", markup=False, soft_wrap=True)
-    for line in lines:
-        console.print(line, markup=False, soft_wrap=True)
+    print_lines([strip_legend(kinds)])

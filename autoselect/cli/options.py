@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from types import NoneType
 from typing import Annotated, Any, get_args
 
@@ -98,23 +97,6 @@ def in_python(kind: type[SharedSettings], given: Mapping[str, Any]) -> dict[str,
         return not read if option.turns_off else read
 
     return {name: value(declared(kind)[name], read) for name, read in given.items()}
-
-
-def with_settings(parameters: Sequence[inspect.Parameter]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of settings beside its own; it gets their values together, as ``settings``."""
-
-    def change(function: Callable[..., None]) -> Callable[..., None]:
-        found = inspect.signature(function, eval_str=True).parameters.values()
-        own = [one for one in found if one.name != "settings"]
-
-        @functools.wraps(function)
-        def command(**given: Any) -> None:
-            function(settings={one.name: given.pop(one.name) for one in parameters}, **given)
-
-        command.__signature__ = inspect.Signature([*parameters, *own])  # type: ignore[attr-defined]
-        return command
-
-    return change
 
 
 Model = Annotated[str, typer.Argument(help=told_of("model"))]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from autoselect.cli.console import out, warn
+from autoselect.cli.console import out, print_lines, warn
 from autoselect.errors import EXIT_INTERRUPTED, EXIT_NOTHING_FEASIBLE
 from autoselect.report.tables import frames as tables
 from autoselect.report.tables import result_lines
@@ -63,8 +63,7 @@ def print_json(value: Mapping[str, Any]) -> None:
 def print_fields(fields: Mapping[str, str]) -> None:
     """Print names and values in two columns."""
     width = max(map(len, fields))
-    for name, value in fields.items():
-        out().print(f"{name:<{width}}  {value}", markup=False, soft_wrap=True)
+    print_lines(f"{name:<{width}}  {value}" for name, value in fields.items())
 
 
 def print_run(run: Run, *, whole: bool = False) -> None:
@@ -81,21 +80,16 @@ def print_run(run: Run, *, whole: bool = False) -> None:
         lines += ["", *result_lines.pick_lines(front)]
     if "latency_ms" in tables.cost_columns(run.summary):
         lines.append(_LATENCY_NOTE)
-    _print_lines(lines)
+    for line in lines:
+        out().print(line, style="bold" if line.startswith("recommended") else None, markup=False, soft_wrap=True)
     if hint := _next_step(run):
-        out().print(f"Next: {hint}", markup=False, soft_wrap=True)
+        print_lines([f"Next: {hint}"])
     for paragraph in (_note(run), str(run.summary.get("verdict") or "")):
         if paragraph:
             out().print(f"\n{paragraph}", markup=False)
     workers = (run.manifest.get("settings") or {}).get("workers")
-    _print_lines(["", *result_lines.count_lines(run.summary, workers)])
+    print_lines(["", *result_lines.count_lines(run.summary, workers)])
     _print_files(run, 0 if whole else len(front))
-
-
-def _print_lines(lines: Sequence[str]) -> None:
-    """Lines that are as wide as they are; what is recommended in bold."""
-    for line in lines:
-        out().print(line, style="bold" if line.startswith("recommended") else None, markup=False, soft_wrap=True)
 
 
 def _note(run: Run) -> str:
@@ -116,8 +110,7 @@ def _print_files(run: Run, members: int) -> None:
     if folder.report.exists():
         told.append(f"{folder.report}  is the whole run as a page for a browser")
     if told:
-        out().print()
-        _print_lines(told)
+        print_lines(["", *told])
 
 
 def _next_step(run: Run) -> str:

@@ -7,21 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from autoselect.cases.events import Listener
 from autoselect.cases.option import DATA
 from autoselect.cases.settings import SearchSettings
+from autoselect.cli.command import with_run, with_settings
 from autoselect.cli.config_file import read_config
-from autoselect.cli.console import reported, watching
 from autoselect.cli.help import HelpAll
-from autoselect.cli.options import (
-    AsJsonLines,
-    Debug,
-    Quiet,
-    Verbose,
-    command_line,
-    in_python,
-    parameters_of,
-    with_settings,
-)
+from autoselect.cli.options import command_line, in_python, parameters_of
+from autoselect.runs.run import Run
 
 
 def _read_config(context: typer.Context, path: str | None) -> str | None:
@@ -51,22 +44,10 @@ def told_in_python(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @with_settings(parameters_of(SearchSettings))
-def search(
-    *,
-    settings: Mapping[str, Any],
-    config: Config = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: AsJsonLines = False,
-    debug: Debug = False,
-    help_all: HelpAll = False,
-) -> None:
+@with_run
+def search(*, settings: Mapping[str, Any], config: Config = None, help_all: HelpAll = False, listener: Listener) -> Run:
     """Search which layers to leave out of full-integer quantization, and write the Pareto front."""
-    with reported(debug=debug):
-        from autoselect import search as run_search
-        from autoselect.cli.results import finish
+    from autoselect import search as run_search
 
-        told = told_in_python(settings)
-        with watching(quiet=quiet, verbose=verbose, as_json=as_json) as watcher:
-            run = run_search(told.pop("model"), **told, command=command_line(), listener=watcher)
-        finish(run, as_json=as_json, warned=watcher.warned)
+    told = told_in_python(settings)
+    return run_search(told.pop("model"), **told, command=command_line(), listener=listener)

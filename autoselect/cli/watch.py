@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from autoselect.cli.console import reported
-from autoselect.cli.options import Debug
+from autoselect.cli.command import with_debug
 
 _START_SECONDS = 2.0
 
 
+@with_debug
 def watch(
     *,
     directory: Annotated[str, typer.Argument(help="Run folder, also of a search that goes on.")],
@@ -20,18 +20,16 @@ def watch(
     open_browser: Annotated[bool, typer.Option("--open", help="Run it and open a browser.")] = False,
     host: Annotated[str, typer.Option(help="Where the dashboard listens.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="At which port.")] = 8080,
-    debug: Debug = False,
 ) -> None:
     """Print the command that shows a run in optuna-dashboard, or run it (extra: dashboard)."""
-    with reported(debug=debug):
-        from autoselect.api.watching import find_program
-        from autoselect.api.watching import watch as command_of
+    from autoselect.api.watching import find_program
+    from autoselect.api.watching import watch as command_of
 
-        command = command_of(directory, host=host, port=port)
-        if not (run or open_browser):
-            print(shlex.join(command))
-            return
-        _serve([find_program(), *command[1:]], f"http://{host}:{port}/" if open_browser else None)
+    command = command_of(directory, host=host, port=port)
+    if not (run or open_browser):
+        print(shlex.join(command))
+        return
+    _serve([find_program(), *command[1:]], f"http://{host}:{port}/" if open_browser else None)
 
 
 def _serve(command: list[str], url: str | None) -> None:
