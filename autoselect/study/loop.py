@@ -117,10 +117,7 @@ class SearchLoop:
         """
         self._left = trials - self._done
         for baseline in baselines:
-            recipe = baseline.recipe or recipe_for(
-                baseline.nodes, self._template, baseline.fallback, baseline.repairs, baseline.further
-            )
-            if recipe.fingerprint not in self._bytes_of:
+            if self._recipe_of(baseline).fingerprint not in self._bytes_of:
                 self._begin(lambda b=baseline: self._study.open_baseline(self._space, b))  # type: ignore[misc]
         self._finish_running()
         reason = stop(list(self._known.values()))
@@ -163,11 +160,14 @@ class SearchLoop:
             self._racing = self._wanted_racing
 
     def _start(self, asked: Asked) -> None:
-        recipe = asked.recipe or recipe_for(asked.nodes, self._template, asked.fallback, asked.repairs, asked.further)
+        recipe = self._recipe_of(asked)
         if recipe.fingerprint in self._bytes_of:
             self._tell_known(asked, recipe, self._bytes_of[recipe.fingerprint])
         else:
             self._pipeline.add(asked, recipe, known=len(self._known))
+
+    def _recipe_of(self, one: Asked | Baseline) -> Recipe:
+        return one.recipe or recipe_for(one.nodes, self._template, one.fallback, one.repairs, one.further)
 
     def _tell_oldest(self) -> None:
         done = self._pipeline.take(_PATIENCE_SECONDS)
@@ -238,7 +238,7 @@ class SearchLoop:
         return whole_steps(table, [steps.get(column, 0.0) for column in self._study.costs])
 
     def _drop(self, done: Candidate, built: build_jobs.BuildReply, reply: race_jobs.RaceReply) -> None:
-        self._dropped[built.sha256] = Partial(
+        partial = Partial(
             sha256=built.sha256,
             samples=reply.samples,
             total=reply.total,
@@ -253,7 +253,7 @@ class SearchLoop:
             inference_seconds=reply.inference_seconds,
             quantities=built.quantities,
         )
-        self._tell_known(done.asked, done.recipe, built.sha256, reused=False)
+        self._tell(done.asked, done.recipe, partial)
 
     def _scored(self, done: Candidate, built: build_jobs.BuildReply, reply: score_jobs.ScoreReply) -> None:
         scores = Scores(
@@ -274,29 +274,20 @@ class SearchLoop:
             quantities=built.quantities,
             **built.fragmentation,
         )
-        self._tell(done.asked, done.recipe, scores, reused=False)
+        self._tell(done.asked, done.recipe, scores)
 
-    def _tell_known(self, asked: Asked, recipe: Recipe, sha256: str, *, reused: bool = True) -> None:
-        if sha256 in self._known:
-            self._tell(asked, recipe, self._known[sha256], reused=reused)
-            return
+    def _tell_known(self, asked: Asked, recipe: Recipe, sha256: str) -> None:
+        self._tell(asked, recipe, self._known.get(sha256) or self._dropped[sha256], reused=True)
+
+    def _tell(self, asked: Asked, recipe: Recipe, found: Scores | Partial, *, reused: bool = False) -> None:
+        known: dict[str, Any] = {"partial": found}
+        if isinstance(found, Scores):
+            known = {"scores": found, "violations": self._yardstick.violations(found)}
         error = self._forecast_errors.get(recipe.fingerprint, "")
-        dropped = self._dropped[sha256]
-        self._report(self._study.tell_dropped(asked, recipe, dropped, reused=reused, forecast_error=error))
-
-    def _tell(self, asked: Asked, recipe: Recipe, scores: Scores, *, reused: bool) -> None:
-        record = self._study.tell_scores(
-            asked,
-            recipe,
-            scores,
-            reused=reused,
-            violations=self._yardstick.violations(scores),
-            forecast_error=self._forecast_errors.get(recipe.fingerprint, ""),
-        )
-        self._report(record)
+        self._report(self._study.tell(asked, recipe, **known, reused=reused, forecast_error=error))
 
     def _fail(self, done: Candidate) -> None:
-        self._report(self._study.tell_failure(done.asked, done.recipe, done.error or ""))
+        self._report(self._study.tell(done.asked, done.recipe, error=done.error or ""))
         if self._failed >= _HOPELESS_AFTER and not self._known:
             raise PreparationError(f"The first {self._failed} candidates all failed. The last one: {done.error}")
 

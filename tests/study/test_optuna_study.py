@@ -66,7 +66,7 @@ def scores(value: float) -> Scores:
 def told(study: SearchStudy, value: float, violations: dict[str, float] = MET) -> tuple[Asked, TrialRecord]:
     asked = study.ask(SPACE, origin="random")
     recipe = Recipe(denylisted_nodes=asked.nodes)
-    return asked, study.tell_scores(asked, recipe, scores(value), reused=False, violations=violations)
+    return asked, study.tell(asked, recipe, scores=scores(value), violations=violations)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_what_is_told_is_read_back_by_another_process(path: Path) -> None:
     _, first = told(study, 0.9)
     _, second = told(study, 0.8, MET | {"max_size": 0.5})
     asked = study.ask(SPACE, origin="random")
-    third = study.tell_failure(asked, Recipe(denylisted_nodes=asked.nodes), "it broke")
+    third = study.tell(asked, Recipe(denylisted_nodes=asked.nodes), error="it broke")
     assert [r.feasible for r in (first, second, third)] == [True, False, False]
     assert (third.error, third.scores) == ("it broke", None)
     assert study.records() == open_study(path).records() == [first, second, third]

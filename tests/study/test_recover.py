@@ -77,7 +77,7 @@ def told(folder: RunFolder, name: str, value: float, size_bytes: int, penalty: f
         score_seconds=0.1,
         inference_seconds=0.1,
     )
-    study.tell_scores(asked, recipe, scores, reused=False, violations={"max_drop": 0.0})
+    study.tell(asked, recipe, scores=scores, violations={"max_drop": 0.0})
 
 
 @pytest.mark.parametrize(("demanded", "compact"), [(None, "a"), (0.8, "b"), (0.85, "a")])

@@ -24,7 +24,7 @@ from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle, Valu
 from autoselect.errors import RecipeError, RunFolderError
 from autoselect.isolation.interrupts import held_back
 from autoselect.runs.files import storage_errors
-from autoselect.runs.records import Partial, Scores, TrialRecord
+from autoselect.runs.records import TrialRecord
 from autoselect.study.recording import dashboard
 from autoselect.study.recording.journal import Journal
 from autoselect.study.recording.samplers import ProposerSampler
@@ -152,55 +152,14 @@ class SearchStudy:
             recipe=baseline.recipe,
         )
 
-    def tell_scores(
-        self,
-        asked: Asked,
-        recipe: Recipe,
-        scores: Scores,
-        *,
-        reused: bool,
-        violations: Mapping[str, float],
-        forecast_error: str = "",
-    ) -> TrialRecord:
-        """Finish a trial with its scores."""
-        record = TrialRecord(
-            number=asked.number,
-            origin=asked.origin,
-            recipe=recipe,
-            scores=scores,
-            reused=reused,
-            violations=violations,
-            forecast_error=forecast_error,
-        )
-        return self._tell(asked, record, values=[scores.metric, *(scores.costs[column] for column in self.costs)])
-
-    def tell_dropped(
-        self, asked: Asked, recipe: Recipe, partial: Partial, *, reused: bool, forecast_error: str = ""
-    ) -> TrialRecord:
-        """Finish a trial that adds too little to the front, without a score."""
-        record = TrialRecord(
-            number=asked.number,
-            origin=asked.origin,
-            recipe=recipe,
-            reused=reused,
-            partial=partial,
-            forecast_error=forecast_error,
-        )
-        return self._tell(asked, record, state=TrialState.PRUNED)
-
-    def tell_failure(self, asked: Asked, recipe: Recipe | None, error: str) -> TrialRecord:
-        """Finish a trial that has no scores."""
-        record = TrialRecord(number=asked.number, origin=asked.origin, recipe=recipe, error=error)
-        return self._tell(asked, record, state=TrialState.FAIL)
-
-    def _tell(
-        self,
-        asked: Asked,
-        record: TrialRecord,
-        *,
-        values: Sequence[float] | None = None,
-        state: TrialState | None = None,
-    ) -> TrialRecord:
+    def tell(self, asked: Asked, recipe: Recipe, **known: Any) -> TrialRecord:
+        """Finish a trial with what came of it, as :class:`TrialRecord` has it: scores, part of one, or an error."""
+        record = TrialRecord(number=asked.number, origin=asked.origin, recipe=recipe, **known)
+        scores, state, values = record.scores, None, None
+        if scores is not None:
+            values = [scores.metric, *(scores.costs[column] for column in self.costs)]
+        else:
+            state = TrialState.FAIL if record.partial is None else TrialState.PRUNED
         with self._using():
             with self._journal.together():
                 self._note(asked, record)
