@@ -46,9 +46,10 @@ def paired_noise(root: Path, one: str, other: str) -> float:
         0 where it is not known: with an evaluator that returns one number, and where a candidate's rows were not kept.
     """
     case = open_case(root)
-    if not all(case.files.rows(key).exists() for key in (one, other)):
+    ours, theirs = (case.rows(key) for key in (one, other))
+    if ours is None or theirs is None:
         return 0.0
-    found = pairs.paired_drop(case.scoring.pairs, *(np.load(case.files.rows(key)) for key in (one, other))).error
+    found = pairs.paired_drop(case.scoring.pairs, ours, theirs).error
     return found if np.isfinite(found) else 0.0
 
 
@@ -96,9 +97,8 @@ def samples_needed(root: Path, sha256: str, allowed_drop: float) -> int | None:
 
 
 def _rows(case: OpenCase, sha256: str, part: str) -> np.ndarray:
-    path = case.files.rows(sha256, part)
-    if path.exists():
-        return np.asarray(np.load(path))
+    if (rows := case.rows(sha256, part)) is not None:
+        return rows
     runner = case.runner(sha256)
     if case.scoring.evaluator is not None:
         return evaluate.call_evaluator(case.scoring.evaluator, runner, split=part)

@@ -12,9 +12,10 @@ from functools import cached_property
 from pathlib import Path
 
 import cloudpickle
+import numpy as np
 
 from autoselect.cases.compiling import Compiling
-from autoselect.cases.files import CaseFiles
+from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.measuring import Measuring
 from autoselect.cases.prepared import Prepared, load_prepared
 from autoselect.data.samples import SampleStore
@@ -60,6 +61,7 @@ class OpenCase:
         self.files = CaseFiles(root=root)
         self._parts: dict[str, SampleStore] = {}
         self._references: dict[str, evaluate.ReferenceOutputs] = {}
+        self._float_rows: dict[str, np.ndarray] = {}  # by part
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -120,6 +122,15 @@ class OpenCase:
         if part not in self._references:
             self._references[part] = evaluate.ReferenceOutputs(self.files.reference(part))
         return self._references[part]
+
+    def rows(self, sha256: str, part: str = "search") -> np.ndarray | None:
+        """The metric's evidence of a candidate on a part, where it was kept; the float model's is read once."""
+        path = self.files.rows(sha256, part)
+        if sha256 != FLOAT:
+            return np.load(path) if path.exists() else None
+        if part not in self._float_rows and path.exists():
+            self._float_rows[part] = np.load(path)
+        return self._float_rows.get(part)
 
 
 def kept_file(path: Path, make: Callable[[], bytes]) -> bytes:

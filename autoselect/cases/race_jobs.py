@@ -104,7 +104,7 @@ def race(root: Path, sha256: str, rivals: Sequence[str], goal: float, confidence
     with score_errors(sha256):
         runner = case.runner(sha256)
         schedule = _schedule(case.files)
-        rules = _rules(case.files, metric, schedule, rivals, goal, confidence)
+        rules = _rules(case, metric, schedule, rivals, goal, confidence)
         return _race(case, metric, runner, sha256, schedule, rules, start)
 
 
@@ -116,7 +116,7 @@ def _schedule(files: CaseFiles) -> racing.Schedule:
 
 
 def _rules(
-    files: CaseFiles,
+    case: OpenCase,
     metric: Metric,
     schedule: racing.Schedule,
     rivals: Sequence[str],
@@ -124,7 +124,7 @@ def _rules(
     confidence: float,
 ) -> racing.Race | None:
     """What decides at each look; None where nothing is known to decide by."""
-    rows = [np.load(files.rows(sha256)) for sha256 in rivals if files.rows(sha256).exists()]
+    rows = [found for found in map(case.rows, rivals) if found is not None]
     if not rows:
         return None
     best = 1.0 if metric.counts_hits else None

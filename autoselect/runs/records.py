@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from autoselect.domain.recipe import Recipe
@@ -70,15 +70,6 @@ class Scores:
         known: dict[str, float] = {column: float(getattr(self, column)) for column in _COST_COLUMNS}
         return {**known, **self.quantities}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
-
-    @staticmethod
-    def from_dict(values: dict[str, Any]) -> Scores:
-        """Read :meth:`to_dict` back."""
-        return Scores(**{f.name: values[f.name] for f in fields(Scores) if f.name in values})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partial:
@@ -113,15 +104,6 @@ class Partial:
     quantities: dict[str, float] = field(default_factory=dict)
     drop: float = math.nan
     divergence: float = math.nan
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
-
-    @staticmethod
-    def from_dict(values: dict[str, Any]) -> Partial:
-        """Read :meth:`to_dict` back."""
-        return Partial(**{f.name: values[f.name] for f in fields(Partial) if f.name in values})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -195,10 +195,6 @@ def test_damaged_runs(damage: Callable[[RunFolder], object], message: str, tmp_p
         load_run(tmp_path / "run")
 
 
-def test_scores_read_back() -> None:
-    assert records.Scores.from_dict(SCORES.to_dict()) == SCORES
-
-
 def test_a_failed_trial_has_no_id_and_is_on_no_front() -> None:
     failed = record(scores=None)
     assert failed.id == ""

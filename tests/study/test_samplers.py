@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import optuna
@@ -162,33 +163,37 @@ def trial_of(out: str, state: TrialState = TrialState.COMPLETE, **made: Any) -> 
 
 def scores(**changed: Any) -> dict[str, Any]:
     values: dict[str, Any] = dict.fromkeys(Scores.__dataclass_fields__, 0)
-    return Scores(
-        **values
-        | {
-            "sha256": "a",
-            "fallbacks": {},
-            "compiled": {},
-            "quantities": {},
-            "drop": 0.25,
-            "sqnr_db": 20.0,
-            "divergence": math.nan,
-            "drop_noise": 0.125,
-            "size_bytes": 300,
-            "penalty": 1.5,
-            "samples": 120,
-        }
-        | changed
-    ).to_dict()
+    return asdict(
+        Scores(
+            **values
+            | {
+                "sha256": "a",
+                "fallbacks": {},
+                "compiled": {},
+                "quantities": {},
+                "drop": 0.25,
+                "sqnr_db": 20.0,
+                "divergence": math.nan,
+                "drop_noise": 0.125,
+                "size_bytes": 300,
+                "penalty": 1.5,
+                "samples": 120,
+            }
+            | changed
+        )
+    )
 
 
 def partial(**changed: Any) -> dict[str, Any]:
     values: dict[str, Any] = dict.fromkeys(Partial.__dataclass_fields__, 0.0)
-    return Partial(
-        **values
-        | {"sha256": "a", "samples": 30, "total": 120, "sqnr_db": 10.0, "size_bytes": 200, "penalty": 2.5}
-        | {"quantities": {}, "drop": 0.375, "divergence": math.nan}
-        | changed
-    ).to_dict()
+    return asdict(
+        Partial(
+            **values
+            | {"sha256": "a", "samples": 30, "total": 120, "sqnr_db": 10.0, "size_bytes": 200, "penalty": 2.5}
+            | {"quantities": {}, "drop": 0.375, "divergence": math.nan}
+            | changed
+        )
+    )
 
 
 def seen(left_out: Atoms, loss: float | None, divergence: float, size: float, penalty: float, **more: Any) -> Seen:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -14,6 +15,7 @@ from autoselect.runs.records import Partial, Scores, TrialRecord
 _TOLD = {TrialState.COMPLETE: "scores", TrialState.PRUNED: "partial", TrialState.FAIL: "error"}
 """The attribute that says what came of a finished trial."""
 
+_Found = TypeVar("_Found", Scores, Partial)
 
 _NAME = re.compile(r"[0-9A-Za-z_-]{1,64}")
 """What a model's hash may look like: files are named after it."""
@@ -29,9 +31,9 @@ def attributes_of(record: TrialRecord) -> dict[str, Any]:
     if record.error is not None:
         return {**found, "error": record.error}
     if record.scores is not None:
-        return {**found, "scores": record.scores.to_dict(), "reused": record.reused, "violations": record.violations}
+        return {**found, "scores": asdict(record.scores), "reused": record.reused, "violations": record.violations}
     if record.partial is not None:
-        return {**found, "partial": record.partial.to_dict(), "reused": record.reused}
+        return {**found, "partial": asdict(record.partial), "reused": record.reused}
     return found
 
 
@@ -48,10 +50,15 @@ def record_of(trial: FrozenTrial) -> TrialRecord | None:
         number=trial.number,
         origin=kept["origin"],
         recipe=Recipe.from_json(kept["recipe"]) if "recipe" in kept else None,
-        scores=Scores.from_dict(scores) if scores else None,
+        scores=_read(Scores, scores),
         reused=bool(kept.get("reused", False)),
         violations=kept.get("violations", {}),
         error=kept.get("error"),
-        partial=Partial.from_dict(partial) if partial else None,
+        partial=_read(Partial, partial),
         forecast_error=kept.get("forecast_error", ""),
     )
+
+
+def _read(kind: type[_Found], values: Mapping[str, Any] | None) -> _Found | None:
+    """What was kept of a record's part; fields that one of an earlier version lacks are as by default."""
+    return kind(**{f.name: values[f.name] for f in fields(kind) if f.name in values}) if values else None
