@@ -8,15 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.api.progress import told_to
-from autoselect.api.source import (
-    LIVE,
-    LoadedInteger,
-    LoadedSource,
-    calibration_of,
-    describe,
-    load_integer,
-    load_source,
-)
+from autoselect.api.source import LIVE, LoadedInteger, LoadedSource, calibration_of, describe, load_integer, load_source
 from autoselect.api.told import takes, with_live
 from autoselect.api.workers import workers_of
 from autoselect.cases import prepare as preparation

@@ -16,12 +16,7 @@ from autoselect.domain.layers import COLUMNS
 from autoselect.domain.objectives import Objective
 from autoselect.domain.quantities import objectives_of
 from autoselect.domain.search_space import BoundSpace
-from autoselect.errors import (
-    PreparationError,
-    RunFolderError,
-    StorageError,
-    TrialError,
-)
+from autoselect.errors import PreparationError, RunFolderError, StorageError, TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import WorkerPool, is_shared, open_pool
 from autoselect.quantize.preparing import converter

@@ -13,14 +13,7 @@ from litert_quantizer import quantizer, recipe
 from tensorflow.lite.python.convert import mlir_quantize
 from tensorflow.lite.python.optimize.calibrator import Calibrator, add_intermediate_tensors
 
-from autoselect.embedded import (
-    CHANNEL_NAMES,
-    calibration,
-    heldout_samples,
-    make_windows,
-    model_bytes,
-    search_samples,
-)
+from autoselect.embedded import CHANNEL_NAMES, calibration, heldout_samples, make_windows, model_bytes, search_samples
 from autoselect.embedded.data import CALIBRATION_COUNT
 
 OTHER_CALIBRATION_SEEDS = range(200, 206)

@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoselect.report.tables.frames import ModelRow
-from autoselect.report.tables.result_lines import (
-    count_lines,
-    deciding_rows,
-    pick_lines,
-    result_lines,
-    scale_of,
-)
+from autoselect.report.tables.result_lines import count_lines, deciding_rows, pick_lines, result_lines, scale_of
 
 SCALES = {
     "a share": ("accuracy", [0.928, 0.75], ["92.8", "75.0"], "%"),

@@ -12,14 +12,7 @@ from typing import Any
 
 from autoselect.domain.quantities import BY_COLUMN
 from autoselect.domain.words import CLOSENESS, SHARES, counted, label
-from autoselect.report.tables.frames import (
-    MISSING,
-    ModelRow,
-    cost_columns,
-    first_pick,
-    format_cost,
-    largest,
-)
+from autoselect.report.tables.frames import MISSING, ModelRow, cost_columns, first_pick, format_cost, largest
 from autoselect.report.tables.model_tables import aligned
 
 _NAME_WIDTH = 16

@@ -14,9 +14,7 @@ from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.runs.files import write_bytes, write_text
 from autoselect.runs.folder import RunFolder
-from autoselect.runs.records import (
-    TrialRecord,
-)
+from autoselect.runs.records import TrialRecord
 
 _MEMBER_FILE = re.compile(r"([0-9a-f]{10})\.(?:tflite|recipe\.json|(?:litert|ai-edge)-quantizer\.json|build\.py)")
 

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 from filelock import FileLock, Timeout
 
-from autoselect.errors import (
-    RunFolderError,
-)
+from autoselect.errors import RunFolderError
 from autoselect.runs.files import storage_errors
 from autoselect.runs.folder import RunFolder
 

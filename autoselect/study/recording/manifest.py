@@ -12,9 +12,7 @@ from typing import Any
 from autoselect.cases.prepare import Case
 from autoselect.cases.versions import versions
 from autoselect.domain.search_space import BoundSpace, Toggle
-from autoselect.errors import (
-    RunFolderError,
-)
+from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder
 from autoselect.study import references
 from autoselect.study.request import Request
