@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -58,6 +61,22 @@ def grown(common: Path) -> Callable[[str], nursery.Sources]:
     root = common / "nursery"
     root.mkdir(exist_ok=True)
     return lambda name: nursery.grown(name, root)
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], ModuleType]:
+    """Imports a script by its path, under the name of its folder: others have the same name."""
+
+    def load(path: Path) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(path.parent.name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 class LazyPool(WorkerPool):

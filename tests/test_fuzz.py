@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -16,16 +16,10 @@ TABLE = FUZZ / "results" / "table.md"
 
 
 @pytest.fixture
-def fuzz(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def fuzz(monkeypatch: pytest.MonkeyPatch, script: Callable[[Path], ModuleType]) -> ModuleType:
     """experiments/fuzz/run.py, whose name others have as well."""
     monkeypatch.syspath_prepend(str(FUZZ))
-    spec = importlib.util.spec_from_file_location("fuzz", FUZZ / "run.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
-    return module
+    return script(FUZZ / "run.py")
 
 
 def test_mutants_are_the_same_for_a_seed_and_differ_from_the_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,12 @@ class Prepared:
         return [dict(zip(keys, sample, strict=True)) for sample in self.samples]
 
 
+@functools.cache
+def prepared_file(path: Path) -> Prepared:
+    """A model file, prepared once."""
+    return prepare(path.read_bytes())
+
+
 def random_samples(content: bytes, count: int = 3, seed: int = 0) -> list[list[np.ndarray]]:
     """Normal inputs, in the model's order."""
     rng = np.random.default_rng(seed)
@@ -206,6 +212,22 @@ def two_inputs() -> Source:
         return {"total": mixed + x2, "product": tf.nn.tanh(mixed) * 2.0}
 
     return from_function(call, (1, 6), (1, 4), (1, 1))
+
+
+@functools.cache
+def loop() -> Source:
+    """A loop, whose ops lie in subgraphs of their own, between two layers."""
+    import tensorflow as tf
+
+    matrix, dense = weights(6, 6), weights(6, 8)
+
+    def call(x: Any) -> Any:
+        def step(i: Any, y: Any) -> Any:
+            return i + 1, tf.tanh(tf.matmul(y, matrix))
+
+        return tf.matmul(tf.while_loop(lambda i, _: i < 3, step, step(0, x))[1], dense)
+
+    return from_function(call, (1, 6))
 
 
 def from_signature(folder: Path) -> Source:

@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from autoselect.cases import build_jobs, effect_jobs
-from autoselect.cases.events import ignore
+from autoselect.cases import effect_jobs
 from autoselect.cases.files import FLOAT
-from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.open_case import OpenCase
-from autoselect.cases.prepare import Case, prepare_case, write_scoring
-from autoselect.cases.settings import make_settings
-from autoselect.domain.recipe import Recipe
-from autoselect.embedded import make_windows, model_bytes
-from autoselect.isolation.pool import WorkerPool
+from autoselect.cases.prepare import Case, write_scoring
+from autoselect.embedded import make_windows
 from autoselect.scoring.metrics import make_metric
 
 HELDOUT = make_windows(np.random.default_rng(8), 60)
 
 
-def calibration() -> Iterator[list[np.ndarray]]:
-    for window in make_windows(np.random.default_rng(9), 10)[0]:
-        yield [window[np.newaxis]]
-
-
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, session_workers: WorkerPool) -> tuple[Case, str]:
-    root = tmp_path_factory.mktemp("case")
-    ingredients = Ingredients(
-        model=model_bytes(),
-        calibration=calibration,
-        evaluation=make_windows(np.random.default_rng(7), 20),
-        heldout=HELDOUT,
-        metric=make_metric("accuracy"),
-        evaluator=None,
-    )
-    with session_workers.lent(root / "worker.log") as pool:
-        settings = make_settings(debug_samples=1)
-        case = prepare_case(
-            ingredients, settings, root=root, pool=pool, quantizer=pool, cache_root=None, listener=ignore
-        )
-        return case, pool.call(build_jobs.build, root, Recipe().to_json(), timeout_seconds=300).sha256
+def made(embedded_case: Callable[..., tuple[Case, str]]) -> tuple[Case, str]:
+    return embedded_case(evaluation=make_windows(np.random.default_rng(7), 20), heldout=HELDOUT)
 
 
 def test_the_counts_and_the_worst_samples_are_those_of_the_outputs(made: tuple[Case, str]) -> None:

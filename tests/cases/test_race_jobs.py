@@ -1,23 +1,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from autoselect.cases import build_jobs, race_jobs, score_jobs
-from autoselect.cases.events import ignore
+from autoselect.cases import race_jobs, score_jobs
 from autoselect.cases.files import FLOAT, CaseFiles
-from autoselect.cases.ingredients import Ingredients
-from autoselect.cases.prepare import prepare_case, write_scoring
-from autoselect.cases.settings import make_settings
-from autoselect.domain.recipe import Recipe
+from autoselect.cases.prepare import Case, write_scoring
 from autoselect.embedded import make_windows, model_bytes
 from autoselect.errors import AutoselectError, DataError, MetricError, ScoreError, UsageError
-from autoselect.isolation.pool import WorkerPool
 from autoselect.scoring.metrics import make_metric
 from autoselect.tflite import flatbuffer
 
@@ -25,29 +20,11 @@ SEARCH = make_windows(np.random.default_rng(7), 200)
 TOTAL = 200
 
 
-def calibration() -> Iterator[list[np.ndarray]]:
-    for window in make_windows(np.random.default_rng(9), 10)[0]:
-        yield [window[np.newaxis]]
-
-
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, session_workers: WorkerPool) -> tuple[CaseFiles, str]:
+def made(embedded_case: Callable[..., tuple[Case, str]]) -> tuple[CaseFiles, str]:
     """A case of the embedded model with a schedule, and its all-integer candidate; that and the float model scored."""
-    root = tmp_path_factory.mktemp("case")
-    ingredients = Ingredients(
-        model=model_bytes(),
-        calibration=calibration,
-        evaluation=SEARCH,
-        heldout=make_windows(np.random.default_rng(8), 10),
-        metric=make_metric("accuracy"),
-        evaluator=None,
-    )
-    with session_workers.lent(root / "worker.log") as pool:
-        settings = make_settings(debug_samples=1)
-        case = prepare_case(
-            ingredients, settings, root=root, pool=pool, quantizer=pool, cache_root=None, listener=ignore
-        )
-        integer = pool.call(build_jobs.build, root, Recipe().to_json(), timeout_seconds=300).sha256
+    case, integer = embedded_case(evaluation=SEARCH, heldout=make_windows(np.random.default_rng(8), 10))
+    root = case.files.root
     score_jobs.score(root, FLOAT, "search", False)
     score_jobs.score(root, integer, "search", False)
     race_jobs.keep_schedule(root, integer, 0)

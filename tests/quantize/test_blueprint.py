@@ -135,15 +135,7 @@ def normalised_constants() -> zoo.Prepared:
 @functools.cache
 def op_codes_of_one_type() -> zoo.Prepared:
     """Ops outside a loop have op codes of their own, equal to those within; as it is, as normalising makes them one."""
-    matrix = zoo.weights(6, 6)
-
-    def call(x: Any) -> Any:
-        def step(i: Any, y: Any) -> Any:
-            return i + 1, tf().tanh(tf().matmul(y, matrix))
-
-        return tf().matmul(tf().while_loop(lambda i, _: i < 3, step, step(0, x))[1], zoo.weights(6, 8))
-
-    model = fb.parse(zoo.from_function(call, (1, 6)).float_model)
+    model = fb.parse(zoo.loop().float_model)
     for op in model.subgraphs[0].operators:
         model.operatorCodes.append(copy(model.operatorCodes[op.opcodeIndex]))
         op.opcodeIndex = len(model.operatorCodes) - 1
@@ -213,11 +205,6 @@ def test_a_plan_is_what_a_build_gives(make: Callable[[], zoo.Prepared], base: Re
     assert_forecasts(make(), base, trials=20)
 
 
-@functools.cache
-def prepared_file(path: Path) -> zoo.Prepared:
-    return zoo.prepare(path.read_bytes())
-
-
 @pytest.mark.real
 @pytest.mark.parametrize(
     "path",
@@ -229,7 +216,7 @@ def prepared_file(path: Path) -> zoo.Prepared:
 )
 @pytest.mark.parametrize("base", [Recipe(), Recipe(per_channel=False, io_type="int8")], ids=["float32", "int8"])
 def test_plans_of_real_models(path: str, base: Recipe, real_data: Path) -> None:
-    assert_forecasts(prepared_file(real_data / path), base, trials=20)
+    assert_forecasts(zoo.prepared_file(real_data / path), base, trials=20)
 
 
 def test_deep_conv_lstm_is_planned() -> None:

@@ -54,26 +54,12 @@ def branches() -> zoo.Prepared:
     return zoo.from_function(call, (1, 8, 8, 3)).prepared
 
 
-@functools.cache
-def looped() -> zoo.Prepared:
-    """A loop, whose ops lie in subgraphs of their own, between two layers."""
-    matrix = zoo.weights(6, 6)
-
-    def call(x: Any) -> Any:
-        def step(i: Any, y: Any) -> Any:
-            return i + 1, tf().tanh(tf().matmul(y, matrix))
-
-        return tf().matmul(tf().while_loop(lambda i, _: i < 3, step, step(0, x))[1], zoo.weights(6, 8))
-
-    return zoo.from_function(call, (1, 6)).prepared
-
-
 MODELS = [
     pytest.param(lambda: zoo.cnn().prepared, set(), id="CNN"),
     pytest.param(lambda: zoo.two_inputs().prepared, set(), id="several inputs"),
     pytest.param(branches, {"SQRT", "SQUARED_DIFFERENCE", "ARG_MAX"}, id="branches"),
     pytest.param(lambda: zoo.lstm().prepared, {"UNIDIRECTIONAL_SEQUENCE_LSTM"}, id="recurrent"),
-    pytest.param(looped, set(), id="loop"),
+    pytest.param(lambda: zoo.loop().prepared, set(), id="loop"),
 ]
 BASES = [
     pytest.param(Recipe(), id="per channel"),
@@ -258,11 +244,6 @@ def test_16_bit_biases_are_corrected_in_int64() -> None:
 # ------------------------------------------------------------------------------------------ real models
 
 
-@functools.cache
-def prepared_file(path: Path) -> zoo.Prepared:
-    return zoo.prepare(path.read_bytes())
-
-
 @pytest.mark.real
 @pytest.mark.parametrize(
     "path",
@@ -273,7 +254,7 @@ def prepared_file(path: Path) -> zoo.Prepared:
     ],
 )
 def test_real_models_in_16_bits(path: str, real_data: Path) -> None:
-    prepared = prepared_file(real_data / path)
+    prepared = zoo.prepared_file(real_data / path)
     for base in (Recipe(), Recipe(per_channel=False, io_type="int8")):
         assert_forecast_and_run(prepared, base, count=5)
     assert remarks(prepared) == ()
