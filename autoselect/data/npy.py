@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-
-# The header is written before the number of rows is known and again after, so its size is fixed.
-_HEADER_BYTES = 512
-_MAGIC = b"\x93NUMPY\x01\x00"
 
 
 def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -69,7 +64,12 @@ class NpyWriter:
         self.dtype = dtype
         self._count = 0
         self._stream = path.open("wb")
-        self._stream.write(bytes(_HEADER_BYTES))
+        self._write_header()
+
+    def _write_header(self) -> None:
+        """Before the number of rows is known, and again after: NumPy leaves room for it to grow."""
+        shape, descr = (self._count, *self.row_shape), np.lib.format.dtype_to_descr(self.dtype)
+        np.lib.format.write_array_header_1_0(self._stream, {"shape": shape, "fortran_order": False, "descr": descr})
 
     def append(self, row: np.ndarray) -> None:
         """Append one row of shape ``row_shape`` and dtype ``dtype``."""
@@ -87,10 +87,4 @@ class NpyWriter:
             return
         with self._stream:
             self._stream.seek(0)
-            self._stream.write(_header((self._count, *self.row_shape), self.dtype))
-
-
-def _header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    fields = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    room = _HEADER_BYTES - len(_MAGIC) - 2
-    return _MAGIC + struct.pack("<H", room) + repr(fields).encode().ljust(room - 1) + b"\n"
+            self._write_header()

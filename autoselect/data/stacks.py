@@ -172,25 +172,16 @@ def _check_room(shape: tuple[int, ...], dtype: np.dtype[Any], most_bytes: int | 
 
 
 def _member_rows(path: Path, member: str, name: str) -> Iterator[np.ndarray]:
-    rows = _unguarded_member_rows(path, member)
-    while True:
-        try:
-            row = next(rows)
-        except StopIteration:
-            return
-        except _DAMAGE as exc:
-            raise _damaged(name, exc) from exc
-        yield row
-
-
-def _unguarded_member_rows(path: Path, member: str) -> Iterator[np.ndarray]:
-    with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
-        shape, is_fortran, dtype = read_header(stream)
-        if not is_fortran:
-            yield from iter_rows(stream, shape, dtype)
-            return
-    with np.load(path, allow_pickle=False) as arrays:  # Rows of Fortran order lie scattered: read it whole.
-        yield from arrays[member.removesuffix(".npy")]
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+            shape, is_fortran, dtype = read_header(stream)
+            if not is_fortran:
+                yield from iter_rows(stream, shape, dtype)
+                return
+        with np.load(path, allow_pickle=False) as arrays:  # Rows of Fortran order lie scattered: read it whole.
+            yield from arrays[member.removesuffix(".npy")]
+    except _DAMAGE as exc:
+        raise _damaged(name, exc) from exc
 
 
 def input_stacks(
