@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoselect.cases import prepare_jobs
+from autoselect.cases.cached import CachedFolder
 from autoselect.cases.events import Listener, StageStarted, ignore
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepared import PREPARED_FORMAT, Prepared, load_prepared
@@ -17,8 +18,6 @@ from autoselect.data.samples import SampleStore
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import PreparationError, TrialError
 from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers
-from autoselect.isolation.pool import result_of
-from autoselect.runs import cache
 from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.sources import loading
 from autoselect.sources.sample_sizes import with_sample_sizes
@@ -98,7 +97,7 @@ def start_calibration(
     if integer is not None:
         write_bytes(files.integer_model, integer)
         hashes["integer"] = content_hash(integer)
-    preparation = _submit_prepare(
+    result = _submit_prepare(
         files,
         hashes,
         pool,
@@ -113,7 +112,7 @@ def start_calibration(
         calibration=store,
         hashes=hashes,
         notes=loaded.notes,
-        result=preparation.result,
+        result=result,
     )
 
 
@@ -164,28 +163,6 @@ def load_reference(
         return load_float(source, files, pool, shapes={spec.key: spec.shape for spec in beside})
 
 
-class _Preparation:
-    """A preparation under way: from the cache at once, else from a worker."""
-
-    def __init__(self, files: CaseFiles, future: Future[None] | None, keep: Path | None) -> None:
-        self._files, self._future, self._keep = files, future, keep
-
-    def result(self) -> Prepared:
-        """Wait for what is prepared.
-
-        Raises:
-            PreparationError: If the worker died, with the op and the remedy where they are known.
-        """
-        if self._future is not None:
-            try:
-                result_of(self._future)
-            except TrialError as exc:
-                raise PreparationError(_why_calibration_died(self._files.float_model.read_bytes(), str(exc))) from exc
-            if self._keep is not None:
-                cache.keep(self._files.prepared, self._keep)
-        return load_prepared(self._files.prepared)
-
-
 def _submit_prepare(
     files: CaseFiles,
     hashes: Mapping[str, str],
@@ -195,27 +172,37 @@ def _submit_prepare(
     debug_samples: int,
     per_channel: bool,
     timeout_seconds: float,
-) -> _Preparation:
-    """Start calibration, unless the cache has its result."""
-    key = cache.signature(
-        {
-            "what": f"calibrated model and layer table, format {PREPARED_FORMAT}",
-            "model": hashes["model"],
-            "calibration": hashes["calibration"],
-            "integer": hashes.get("integer"),
-            "debug_samples": debug_samples,
-            "per_channel": per_channel,
-            "versions": versions(),
-        }
-    )
-    kept = None if cache_root is None else cache_root / key
-    if kept is not None and cache.fetch(kept, files.prepared):
-        return _Preparation(files, None, None)
-    with storage_errors(files.prepared):
-        files.prepared.mkdir(parents=True, exist_ok=True)
-    job = prepare_jobs.prepare
-    future = pool.submit(job, files.root, files.prepared, debug_samples, per_channel, timeout_seconds=timeout_seconds)
-    return _Preparation(files, future, kept)
+) -> Callable[[], Prepared]:
+    """Start calibration, unless the cache has its result; what is returned waits for what is prepared.
+
+    It raises PreparationError if the worker died, with the op and the remedy where they are known.
+    """
+    what = {
+        "what": f"calibrated model and layer table, format {PREPARED_FORMAT}",
+        "model": hashes["model"],
+        "calibration": hashes["calibration"],
+        "integer": hashes.get("integer"),
+        "debug_samples": debug_samples,
+        "per_channel": per_channel,
+        "versions": versions(),
+    }
+
+    def submit() -> Future[None]:
+        with storage_errors(files.prepared):
+            files.prepared.mkdir(parents=True, exist_ok=True)
+        job = prepare_jobs.prepare
+        return pool.submit(job, files.root, files.prepared, debug_samples, per_channel, timeout_seconds=timeout_seconds)
+
+    prepared = CachedFolder(files.prepared, what, cache_root, submit)
+
+    def result() -> Prepared:
+        try:
+            prepared.wait()
+        except TrialError as exc:
+            raise PreparationError(_why_calibration_died(files.float_model.read_bytes(), str(exc))) from exc
+        return load_prepared(files.prepared)
+
+    return result
 
 
 def _why_calibration_died(content: bytes, how: str) -> str:
