@@ -149,15 +149,17 @@ def _written(found: Diagnosis, directory: Path, settings: DiagnosisSettings) -> 
 
 
 def _drawn(found: Diagnosis, directory: Path) -> Iterator[Path]:
-    from autoselect.report.figures import layer_figures
+    from autoselect.report.figures.drawing import save
+    from autoselect.report.figures.layer_bars import layers_figure
+    from autoselect.report.figures.suspect_bars import suspects_figure
+    from autoselect.report.figures.travel_lines import travel_figure
+    from autoselect.report.figures.weight_ranges import weights_figure
 
     table = found.layer_statistics
-    yield from layer_figures.draw_layers(table, directory / "layers")
-    yield from layer_figures.draw_suspects(table, directory / "suspects")
+    yield from save(layers_figure(table), directory / "layers")
+    yield from save(suspects_figure(table), directory / "suspects")
     if found.facts["whole_model"]:
-        yield from layer_figures.draw_travel(table, directory / "error_travel")
+        yield from save(travel_figure(table), directory / "error_travel")
     if found.node is not None:
         row = table[table["tensor_name"] == found.node].iloc[0].to_dict()
-        yield from layer_figures.draw_node_weights(
-            {str(key): value for key, value in row.items()}, directory / "node_weights"
-        )
+        yield from save(weights_figure({str(key): value for key, value in row.items()}), directory / "node_weights")

@@ -239,11 +239,12 @@ def _score_of(scored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write_inspection(result: Mapping[str, Any], folder: Path) -> None:
-    from autoselect.report.figures.islands import draw_islands
+    from autoselect.report.figures.drawing import save
+    from autoselect.report.figures.islands import islands_figure
     from autoselect.report.tables.plain import plain
 
     write_json(folder / "inspect.json", plain(result))
-    draw_islands([result, *result["compare"]], folder / "islands")
+    save(islands_figure([result, *result["compare"]]), folder / "islands")
 
 
 def _inspect_one(model: str | Path | bytes, target: Target) -> Inspection:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import IO
 
 from autoselect.cases.events import EndedEarly, Event, StageStarted, StepFinished, TrialFinished, Warned
+from autoselect.report.tables.plain import plain
 
 STAGES: Mapping[str, str] = {
     "model": "reading the model",
@@ -161,10 +162,5 @@ class JsonLines:
 
     def __call__(self, event: Event) -> None:
         """Take one event."""
-        self._stream.write(json.dumps({"event": _NAMES[type(event)], **_finite(asdict(event))}, allow_nan=False) + "\n")
+        self._stream.write(json.dumps({"event": _NAMES[type(event)], **plain(asdict(event))}, allow_nan=False) + "\n")
         self._stream.flush()
-
-
-def _finite(fields: Mapping[str, object]) -> dict[str, object]:
-    """The fields with null for what is no number."""
-    return {key: None if isinstance(v, float) and v - v != 0 else v for key, v in fields.items()}

@@ -15,7 +15,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(REAL_MODELS), os.environ.get("PY
 import loaders  # noqa: E402 - found by the path above
 
 import autoselect  # noqa: E402
-from autoselect.report.figures.islands import draw_islands  # noqa: E402
+from autoselect.report.figures.drawing import save  # noqa: E402
+from autoselect.report.figures.islands import islands_figure  # noqa: E402
 
 TARGETS = ("integer-only", "litert-cpu", "tflm", "ethos-u55-128", "edgetpu", "hexagon")
 TRIALS = 30
@@ -64,7 +65,7 @@ def main() -> None:
     for target, run in runs.items():
         found = autoselect.inspect(run.model_path(PICK), target=target)
         drawn.append({**found, "path": f"{target}.tflite"})
-    draw_islands(drawn, IMAGES / "targets_islands")
+    save(islands_figure(drawn), IMAGES / "targets_islands")
 
 
 if __name__ == "__main__":

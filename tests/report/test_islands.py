@@ -10,7 +10,8 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from autoselect.report.figures.islands import draw_islands, islands_figure
+from autoselect.report.figures.drawing import save
+from autoselect.report.figures.islands import islands_figure
 
 KINDS = ("integer", "hybrid", "float", "boundary", "neutral")
 
@@ -88,7 +89,7 @@ def test_panels_do_not_cover_each_other_and_stay_on_the_paper() -> None:
 
 @pytest.mark.parametrize("kinds", [[], ["float"]], ids=["no ops", "one op"])
 def test_small_models_can_be_drawn(kinds: list[str], tmp_path: Path) -> None:
-    png, svg = draw_islands([model(kinds)], tmp_path / "islands")
+    png, svg = save(islands_figure([model(kinds)]), tmp_path / "islands")
     assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert b"<svg" in svg.read_bytes()[:500]
     assert {path.name for path in tmp_path.iterdir()} == {"islands.png", "islands.svg"}

@@ -19,7 +19,6 @@ from matplotlib.text import Text
 
 from autoselect.report.figures.drawing import BLUE, VERMILION, drawable, save, sheet
 from autoselect.report.figures.layer_bars import layers_figure
-from autoselect.report.figures.layer_figures import draw_layers, draw_node_weights, draw_suspects, draw_travel
 from autoselect.report.figures.suspect_bars import suspects_figure
 from autoselect.report.figures.travel_lines import travel_figure
 from autoselect.report.figures.weight_ranges import weights_figure
@@ -151,13 +150,13 @@ def test_few_nodes_stand_on_the_axis_by_name_and_many_by_number() -> None:
 HOSTILE = "a_$\\frac{1}{$/<b>&amp;\x1b[31m\x00\u202e{}%s\n\u6f22$x^2$"
 
 
-@pytest.mark.parametrize("draw", [draw_layers, draw_suspects, draw_travel])
+@pytest.mark.parametrize("draw", [layers_figure, suspects_figure, travel_figure])
 def test_names_are_data(draw: Any, tmp_path: Path) -> None:
     rows = made_rows(12, bad=(5,), ablated=True, whole=True)
     rows[5]["tensor_name"] = rows[6]["tensor_name"] = HOSTILE
     rows[6]["error_growth"] = 50.0
     rows[5]["op_name"] = "$OP$"
-    png, svg = draw(rows, tmp_path / "hostile")
+    png, svg = save(draw(rows), tmp_path / "hostile")
     assert png.stat().st_size > 1000
     assert "\x1b" not in svg.read_text(encoding="utf-8")
 
@@ -274,8 +273,8 @@ def test_extreme_errors_can_be_drawn(error: float, tmp_path: Path) -> None:
     rows = made_rows(12, ablated=True, whole=True)
     for row in rows[:6]:
         row.update(dict.fromkeys(("rmse/scale", "range", "leave_one_in", "travel_nsr", "error_growth"), error))
-    for draw in (draw_layers, draw_suspects, draw_travel):
-        png, _ = draw(rows, tmp_path / "extreme")
+    for draw in (layers_figure, suspects_figure, travel_figure):
+        png, _ = save(draw(rows), tmp_path / "extreme")
         assert png.stat().st_size > 1000
 
 
@@ -290,8 +289,10 @@ def test_a_data_frame_draws_as_its_rows_do() -> None:
 def test_both_files_are_written_and_equal_figures_give_equal_bytes(tmp_path: Path) -> None:
     rows = made_rows(12, bad=(3,))
     row = {"tensor_name": "a", "weight_minima": [-1.0], "weight_maxima": [1.0], "weight_scales": [0.1]}
-    first = [*draw_layers(rows, tmp_path / "one" / "a.b"), *draw_node_weights(row, tmp_path / "one" / "w")]
-    second = [*draw_layers(rows, tmp_path / "two" / "a.b"), *draw_node_weights(row, tmp_path / "two" / "w")]
+    first, second = (
+        [*save(layers_figure(rows), folder / "a.b"), *save(weights_figure(row), folder / "w")]
+        for folder in (tmp_path / "one", tmp_path / "two")
+    )
     assert [path.name for path in first] == ["a.b.png", "a.b.svg", "w.png", "w.svg"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     assert first[0].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"

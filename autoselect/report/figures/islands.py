@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.collections import PatchCollection
@@ -13,7 +12,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.looks import LOOKS, OF_NODES
-from autoselect.report.figures.drawing import drawable, save, sheet
+from autoselect.report.figures.drawing import drawable, sheet
 from autoselect.report.tables.model_tables import labels
 
 if TYPE_CHECKING:
@@ -27,24 +26,11 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 0.7, 0.25, 0.7, 0.15
 _ROW_INCHES, _TITLE_INCHES, _CELL_HEIGHT = 0.3, 0.5, 0.72
 
 
-def draw_islands(models: Sequence[Mapping[str, Any]], stem: Path) -> tuple[Path, Path]:
-    """Draw the ops of the main subgraph of each model and write them as PNG and SVG.
+def islands_figure(models: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw the ops of the main subgraph of each model.
 
     Args:
         models: As ``autoselect.inspect`` returns them; one or more.
-        stem: Folder and name without ending.
-
-    Returns:
-        The two files.
-
-    Raises:
-        StorageError: If a file cannot be written.
-    """
-    return save(islands_figure(models), stem)
-
-
-def islands_figure(models: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw the strips; see :func:`draw_islands`.
 
     Returns:
         A figure 1200 dots wide with one panel a model, each as high as its strip needs.

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoselect.cases.declared import declared
-from autoselect.domain.objectives import Direction, Objective, losses
+from autoselect.domain.objectives import Objective, losses
 from autoselect.domain.pareto import hypervolume
 from autoselect.domain.words import amount, counted, listed
 from autoselect.report.page.nodes import THRESHOLDS
-from autoselect.report.tables.frames import cost_columns, first_pick, front_rows, number, reference_rows
+from autoselect.report.tables.frames import cost_columns, direction_of, first_pick, front_rows, number, reference_rows
 from autoselect.report.tables.layer_rows import ERROR, column, name_of, records
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def hypervolumes(run: Run) -> list[tuple[int, float]]:
         Pairs of evaluations so far and share 0..1, one for each evaluation; none before two candidates are scored.
     """
     metric = str(run.summary["metric"])
-    direction: Direction = "minimize" if run.summary.get("direction") == "minimize" else "maximize"
+    direction = direction_of(run.summary)
     names = (metric, *cost_columns(run.summary))
     objectives = [Objective(name=name, direction=direction if name == metric else "minimize") for name in names]
     told = [row for row in records(run.trials) if str(row.get("reused")) != "True" and row.get("state") != "failed"]

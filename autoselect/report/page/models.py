@@ -22,10 +22,9 @@ from autoselect.report.tables.frames import (
     pick_order,
     reference_rows,
 )
+from autoselect.report.tables.layer_rows import records
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from autoselect.runs.run import Run
 
 Row = dict[str, Any]
@@ -68,7 +67,7 @@ def model_rows(run: Run, places: Mapping[str, int]) -> list[Row]:
     metric = str(run.summary["metric"])
     members, further = {row.label: row for row in front_rows(run.front, run.summary)}, further_columns(run.summary)
     rows, met = [], set()
-    for record in _records(run.trials):
+    for record in records(run.trials):
         row = _trial(record, metric, places, further)
         member = members.get(row["id"])
         if member is not None and row["state"] == "complete" and row["id"] not in met:
@@ -228,11 +227,6 @@ def _heldout(row: ModelRow) -> list[float] | None:
     if row.heldout is None or row.heldout_low is None or row.heldout_high is None:
         return None
     return [row.heldout, row.heldout_low, row.heldout_high]
-
-
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = table.to_dict("records")  # type: ignore[assignment]
-    return found
 
 
 def _text(cell: object) -> str:

@@ -57,11 +57,11 @@ def page_of(run: Run) -> str:
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
     return environment.get_template("report.html.j2").render(
         **context(run),
-        style=_asset("report.css"),
-        script=_asset("report.js"),
-        graph_script=_asset("graph.js"),
-        plotly=_vendored("plotly-basic.min.js"),
-        dagre=_vendored("dagre.min.js"),
+        style=_asset("templates/report.css"),
+        script=_asset("templates/report.js"),
+        graph_script=_asset("templates/graph.js"),
+        plotly=_asset("vendor/plotly-basic.min.js"),
+        dagre=_asset("vendor/dagre.min.js"),
     )
 
 
@@ -142,10 +142,5 @@ def _model_name(run: Run) -> str:
 
 
 def _asset(name: str) -> Markup:
-    """A style sheet or script of our own: no data, so it goes into the page as it is."""
-    return Markup(files("autoselect.report").joinpath("templates", name).read_text(encoding="utf-8"))
-
-
-def _vendored(name: str) -> Markup:
-    """A library's script, which holds no end tag of a script."""
-    return Markup(files("autoselect.report").joinpath("vendor", name).read_text(encoding="utf-8"))
+    """A style sheet or script: no data, and no end tag of a script in it, so it goes into the page as it is."""
+    return Markup(files("autoselect.report").joinpath(name).read_text(encoding="utf-8"))

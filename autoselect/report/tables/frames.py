@@ -81,7 +81,7 @@ def cost_columns(summary: Mapping[str, Any]) -> tuple[str, ...]:
 
 def reference_rows(summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
     """The references that could be scored, in the order of :data:`REFERENCE_LABELS`."""
-    metric, direction = str(summary["metric"]), _direction(summary)
+    metric, direction = str(summary["metric"]), direction_of(summary)
     references = summary.get("references") or {}
     base = number((references.get("float") or {}).get(metric))
     rows: list[ModelRow] = []
@@ -98,7 +98,7 @@ def reference_rows(summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
 def front_rows(front: pd.DataFrame, summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
     """The members of the front, best score first; ties go to the lower penalty, then the smaller file."""
     metric = str(summary["metric"])
-    sign = losses(np.array([[1.0]]), [Objective(name=metric, direction=_direction(summary))]).item()
+    sign = losses(np.array([[1.0]]), [Objective(name=metric, direction=direction_of(summary))]).item()
     rows = _rows(front, summary, heldout=f"heldout_{metric}")
     return tuple(sorted(rows, key=lambda r: (sign * r.score, r.penalty, r.size_bytes, r.label)))
 
@@ -129,7 +129,7 @@ def best_in_panel(rows: Sequence[ModelRow], column: str, summary: Mapping[str, A
         return ()
     objectives = (
         Objective(name=column, direction="minimize"),
-        Objective(name=str(summary["metric"]), direction=_direction(summary)),
+        Objective(name=str(summary["metric"]), direction=direction_of(summary)),
     )
     values = np.array([[row.cost(column), row.score] for row in rows], dtype=np.float64)
     kept = non_dominated(losses(values, objectives))
@@ -177,7 +177,8 @@ def largest(values: Iterable[float | None]) -> float | None:
     return max((abs(value) for value in values if value is not None), default=None)
 
 
-def _direction(summary: Mapping[str, Any]) -> Direction:
+def direction_of(summary: Mapping[str, Any]) -> Direction:
+    """Whether more or less of the run's metric is better."""
     return "minimize" if summary.get("direction") == "minimize" else "maximize"
 
 
@@ -195,7 +196,7 @@ def _row(record: Mapping[Any, Any], summary: Mapping[str, Any], *, label: str, h
     unseen, drop = number(record.get(heldout)), number(record.get("drop"))
     if unseen is not None:
         base = number(((summary.get("references") or {}).get("float") or {}).get("heldout"))
-        score, drop = unseen, None if base is None else drop_from(base, unseen, _direction(summary))
+        score, drop = unseen, None if base is None else drop_from(base, unseen, direction_of(summary))
     return ModelRow(
         label=label,
         score=score,
