@@ -25,24 +25,20 @@ from autoselect.tflite.runner import Runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RaceReply:
-    """How a candidate's race ended.
+class Dropped:
+    """A candidate that can be said not to reach its goal, from some of the samples.
 
     Attributes:
-        dropped: True where it can be said not to reach its goal, from some of the samples.
         samples: How many were run.
         total: How many search samples there are.
-        reply: The full score, as :func:`score` gives it; None for a dropped candidate.
-        estimate: Of the metric on all search samples; the score itself where all were run.
-        sqnr_db, divergence: As in :class:`ScoreReply`; for a dropped candidate stratified means over the samples run.
+        estimate: Of the metric on all search samples.
+        sqnr_db, divergence: As in :class:`ScoreReply`; stratified means over the samples run.
         seconds: Of the whole race.
         inference_seconds: Spent in the interpreter.
     """
 
-    dropped: bool
     samples: int
     total: int
-    reply: ScoreReply | None
     estimate: float
     sqnr_db: float
     divergence: float
@@ -79,7 +75,7 @@ def keep_schedule(root: Path, sha256: str, seed: int) -> racing.Schedule:
     return made
 
 
-def race(root: Path, sha256: str, rivals: Sequence[str], goal: float, confidence: float) -> RaceReply:
+def race(root: Path, sha256: str, rivals: Sequence[str], goal: float, confidence: float) -> ScoreReply | Dropped:
     """Score a candidate on the search samples, look by look, until it is sure not to reach a goal.
 
     Args:
@@ -139,14 +135,23 @@ def _race(
     schedule: racing.Schedule,
     rules: racing.Race | None,
     start: float,
-) -> RaceReply:
+) -> ScoreReply | Dropped:
     last = len(schedule.looks) - 1
     for look, evidence in enumerate(_evidence_by_look(case, metric, runner, schedule)):
         if look < last and rules is not None and rules.is_lost(evidence[0], look):
             further = [shares_of(decibels) for decibels in evidence[1:]]
             estimates = [racing.stratified_mean(rows, schedule, look) for rows in [*evidence, *further]]
-            return _race_reply(runner, schedule, look, start, estimates)
-    reply = summary(
+            estimate, sqnr_db, divergence = [*estimates, np.nan, np.nan][:3]
+            return Dropped(
+                samples=schedule.looks[look],
+                total=len(schedule.order),
+                estimate=estimate,
+                sqnr_db=sqnr_db,
+                divergence=divergence,
+                seconds=time.perf_counter() - start,
+                inference_seconds=runner.inference_seconds,
+            )
+    return summary(
         case,
         metric,
         sha256,
@@ -156,7 +161,6 @@ def _race(
         seconds=time.perf_counter() - start,
         inference_seconds=runner.inference_seconds,
     )
-    return _race_reply(runner, schedule, last, start, [reply.value, reply.sqnr_db, reply.divergence], reply)
 
 
 def _evidence_by_look(
@@ -171,25 +175,3 @@ def _evidence_by_look(
         for rows, new in zip(evidence, observed, strict=True):
             rows[block] = new
         yield evidence
-
-
-def _race_reply(
-    runner: Runner,
-    schedule: racing.Schedule,
-    look: int,
-    start: float,
-    estimates: Sequence[float],
-    reply: ScoreReply | None = None,
-) -> RaceReply:
-    estimate, sqnr_db, share = [*estimates, np.nan, np.nan][:3]
-    return RaceReply(
-        dropped=reply is None,
-        samples=schedule.looks[look],
-        total=len(schedule.order),
-        reply=reply,
-        estimate=estimate,
-        sqnr_db=sqnr_db,
-        divergence=share,
-        seconds=time.perf_counter() - start,
-        inference_seconds=runner.inference_seconds,
-    )

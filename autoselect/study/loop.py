@@ -181,8 +181,6 @@ class SearchLoop:
             self._fail(done)
         elif isinstance(done.reply, score_jobs.ScoreReply):
             self._scored(done, done.built, done.reply)
-        elif done.reply is not None and done.reply.reply is not None:
-            self._scored(done, done.built, done.reply.reply)
         elif done.reply is not None:
             self._drop(done, done.built, done.reply)
         else:
@@ -237,7 +235,7 @@ class SearchLoop:
         steps = self._yardstick.steps(racing.spacing)
         return whole_steps(table, [steps.get(column, 0.0) for column in self._study.costs])
 
-    def _drop(self, done: Candidate, built: build_jobs.BuildReply, reply: race_jobs.RaceReply) -> None:
+    def _drop(self, done: Candidate, built: build_jobs.BuildReply, reply: race_jobs.Dropped) -> None:
         partial = Partial(
             sha256=built.sha256,
             samples=reply.samples,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoselect.cases.build_jobs import BuildReply
-from autoselect.cases.race_jobs import RaceReply
+from autoselect.cases.race_jobs import Dropped
 from autoselect.cases.score_jobs import ScoreReply
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError
@@ -45,7 +45,7 @@ class Candidate:
     future: Future[Any] | None = None
     built: BuildReply | None = None
     twin: Candidate | None = None
-    reply: ScoreReply | RaceReply | None = None
+    reply: ScoreReply | Dropped | None = None
     error: str | None = None
 
 

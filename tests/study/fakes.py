@@ -47,6 +47,19 @@ def sha_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def dropped(full: score_jobs.ScoreReply) -> race_jobs.Dropped:
+    """What is known of a candidate after one of three samples."""
+    return race_jobs.Dropped(
+        samples=1,
+        total=3,
+        estimate=full.value,
+        sqnr_db=20.0,
+        divergence=0.01,
+        seconds=0.25,
+        inference_seconds=0.125,
+    )
+
+
 class FakePool:
     """Runs nothing: a recipe's size and score follow from its nodes.
 
@@ -85,22 +98,11 @@ class FakePool:
 
     def _race(
         self, root: Path, sha256: str, rivals: Sequence[str], goal: float, confidence: float
-    ) -> race_jobs.RaceReply:
+    ) -> score_jobs.ScoreReply | race_jobs.Dropped:
         """A candidate that is not better than its goal is dropped after one of three samples."""
         self.raced.append((sha256, tuple(rivals), goal))
         full = self._score(root, sha256, "search", False)
-        dropped = full.value <= goal + 1e-9
-        return race_jobs.RaceReply(
-            dropped=dropped,
-            samples=1 if dropped else 3,
-            total=3,
-            reply=None if dropped else full,
-            estimate=full.value,
-            sqnr_db=20.0,
-            divergence=0.01,
-            seconds=0.25,
-            inference_seconds=0.125,
-        )
+        return dropped(full) if full.value <= goal + 1e-9 else full
 
     def release(self) -> None:
         waiting, self._waiting = self._waiting, []

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakePool, sha_of
+from fakes import FakePool, dropped, sha_of
 from test_optuna_study import OBJECTIVES, open_study
 
 from autoselect.cases import race_jobs, score_jobs
@@ -314,8 +314,9 @@ class WorsePool(FakePool):
 
     def _race(
         self, root: Path, sha256: str, rivals: Sequence[str], goal: float, confidence: float
-    ) -> race_jobs.RaceReply:
-        return replace(super()._race(root, sha256, rivals, goal, confidence), dropped=True, samples=1, reply=None)
+    ) -> race_jobs.Dropped:
+        found = super()._race(root, sha256, rivals, goal, confidence)
+        return found if isinstance(found, race_jobs.Dropped) else dropped(found)
 
 
 def test_a_dropped_candidate_has_no_score_and_is_known(path: Path) -> None:
