@@ -69,8 +69,7 @@ def losses(values: np.ndarray, objectives: Sequence[Objective]) -> np.ndarray:
     import numpy as np  # the command line names its options without it
 
     signs = np.array([1.0 if o.direction == "minimize" else -1.0 for o in objectives])
-    signed: np.ndarray = np.asarray(values, dtype=np.float64) * signs
-    return signed
+    return np.asarray(np.asarray(values, dtype=np.float64) * signs)
 
 
 def drop_from(reference: float, score: float, direction: Direction) -> float:

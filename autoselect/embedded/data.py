@@ -176,8 +176,7 @@ def _per_window(rng: np.random.Generator, machine: _Machine) -> np.ndarray:
 
 def _harmonic(rng: np.random.Generator, machine: _Machine, order: float) -> np.ndarray:
     """Return a sine at a multiple of the shaft speed, at a random phase; shape (count, WINDOW_LENGTH)."""
-    sine: np.ndarray = np.sin(order * machine.angle_rad + _phase(rng, len(machine.load)))
-    return sine
+    return np.asarray(np.sin(order * machine.angle_rad + _phase(rng, len(machine.load))))
 
 
 def _discharge_pressure(rng: np.random.Generator, machine: _Machine) -> np.ndarray:
@@ -202,16 +201,14 @@ def _radial_vibration(rng: np.random.Generator, machine: _Machine) -> np.ndarray
     double = (0.15 + 0.6 * machine.degree(_MISALIGNMENT)) * _harmonic(rng, machine, 2.0)
     half = 1.3 * machine.degree(_LOOSENESS) * _harmonic(rng, machine, 0.5)
     rough = (0.3 + 1.0 * machine.degree(_CAVITATION)) * _noise(rng, machine)
-    vibration: np.ndarray = running + double + half + rough + _bearing_ringing(rng, machine)
-    return vibration
+    return np.asarray(running + double + half + rough + _bearing_ringing(rng, machine))
 
 
 def _axial_vibration(rng: np.random.Generator, machine: _Machine) -> np.ndarray:
     running = 0.2 * _harmonic(rng, machine, 1.0)
     double = (0.1 + 1.2 * machine.degree(_MISALIGNMENT)) * _harmonic(rng, machine, 2.0)
     rough = (0.25 + 0.6 * machine.degree(_CAVITATION)) * _noise(rng, machine)
-    vibration: np.ndarray = running + double + rough + 0.4 * _bearing_ringing(rng, machine)
-    return vibration
+    return np.asarray(running + double + rough + 0.4 * _bearing_ringing(rng, machine))
 
 
 def _bearing_ringing(rng: np.random.Generator, machine: _Machine) -> np.ndarray:
@@ -219,8 +216,7 @@ def _bearing_ringing(rng: np.random.Generator, machine: _Machine) -> np.ndarray:
     passes = 3.58 * machine.angle_rad / (2.0 * math.pi) + rng.random(machine.load.shape)
     since_pass_s = np.mod(passes, 1.0) * 2.0 * math.pi / (3.58 * machine.speed_rad_s)
     ring = np.exp(-since_pass_s / 0.003) * np.sin(2.0 * math.pi * 190.0 * since_pass_s)
-    ringing: np.ndarray = 3.0 * machine.degree(_BEARING) * ring
-    return ringing
+    return np.asarray(3.0 * machine.degree(_BEARING) * ring)
 
 
 def _motor_current(rng: np.random.Generator, machine: _Machine) -> np.ndarray:
@@ -228,8 +224,7 @@ def _motor_current(rng: np.random.Generator, machine: _Machine) -> np.ndarray:
     mains = ripple * np.sin(2.0 * math.pi * 100.0 * machine.time_s + _phase(rng, len(machine.load)))
     starved = -1.2 * machine.degree(_STRAINER)
     mean = 9.0 + 5.0 * machine.load + 0.3 * _per_window(rng, machine)
-    current: np.ndarray = mean + starved + mains + 0.08 * _noise(rng, machine)
-    return current
+    return np.asarray(mean + starved + mains + 0.08 * _noise(rng, machine))
 
 
 def _shaft_speed(rng: np.random.Generator, machine: _Machine) -> np.ndarray:

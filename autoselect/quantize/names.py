@@ -202,7 +202,7 @@ def restore_constants(model: fb.Model, names: NameMap, places: Mapping[int, Sequ
         places: Where each op of the float model is in the built one.
     """
     graph = model.subgraphs[0]
-    written = _written(graph)
+    written = fb.computed(graph)
     times = Counter(name for row in names.op_inputs for name in row)
     taken: set[int] = set()
     for index, row in enumerate(names.op_inputs):
@@ -216,13 +216,9 @@ def restore_constants(model: fb.Model, names: NameMap, places: Mapping[int, Sequ
 def unshare_operands(model: fb.Model) -> None:
     """Give every operand of every op that no op writes a tensor of its own, in place."""
     graph = model.subgraphs[0]
-    written, taken = _written(graph), set[int]()
+    written, taken = fb.computed(graph), set[int]()
     for op in graph.operators:
         list(_unshared(graph, op, written, taken))
-
-
-def _written(graph: fb.SubGraph) -> set[int]:
-    return {int(i) for op in graph.operators for i in op.outputs} | {int(i) for i in graph.inputs}
 
 
 def _unshared(

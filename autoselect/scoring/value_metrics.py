@@ -43,8 +43,7 @@ class _ErrorMetric(MeanMetric):
 
     def _errors(self, outputs: Outputs, target: object | None) -> np.ndarray:
         values = self.scored(outputs)
-        errors: np.ndarray = values - self._values(target, values.shape)
-        return errors
+        return np.asarray(values - self._values(target, values.shape))
 
 
 class MeanSquaredError(_ErrorMetric):

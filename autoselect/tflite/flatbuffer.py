@@ -316,6 +316,11 @@ def indices(row: Indices | None) -> tuple[int, ...]:
     return () if row is None else tuple(int(i) for i in row)
 
 
+def computed(graph: SubGraph) -> set[int]:
+    """Tensors of a subgraph that an op or a caller writes."""
+    return {i for op in graph.operators or [] for i in indices(op.outputs)} | set(indices(graph.inputs))
+
+
 def is_constant(model: Model, tensor: Tensor) -> bool:
     """True where the tensor's values lie in the file."""
     data = model.buffers[tensor.buffer].data

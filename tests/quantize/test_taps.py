@@ -41,7 +41,7 @@ def test_convolutions(kernel: int, stride: int, dilation: int, padding: str, dep
     x = image(4)
     weights = np.random.default_rng(1).normal(size=(6, kernel, kernel, depth)).astype(np.float32)
     output = tf().nn.conv2d(x, weights.transpose(1, 2, 3, 0), stride, padding, dilations=dilation).numpy()
-    found = mean_outputs.convolution_taps(x, geometry(kernel, stride, padding, output, dilation))
+    found = mean_outputs.kernel_taps(x, geometry(kernel, stride, padding, output, dilation))
     np.testing.assert_allclose(
         mean_outputs.convolution_mean(weights, found), output.mean(axis=(0, 1, 2)), rtol=1e-4, atol=1e-4
     )
@@ -63,7 +63,7 @@ def test_depthwise_convolutions(multiplier: int, stride: int, padding: str) -> N
     weights = np.random.default_rng(1).normal(size=(3, 3, 4, multiplier)).astype(np.float32)
     output = tf().nn.depthwise_conv2d(x, weights, [1, stride, stride, 1], padding).numpy()
     found = mean_outputs.depthwise_mean(
-        weights.reshape(1, 3, 3, -1), mean_outputs.convolution_taps(x, geometry(3, stride, padding, output))
+        weights.reshape(1, 3, 3, -1), mean_outputs.kernel_taps(x, geometry(3, stride, padding, output))
     )
     np.testing.assert_allclose(found, output.mean(axis=(0, 1, 2)), rtol=1e-4, atol=1e-4)
 
@@ -81,7 +81,7 @@ def test_transposed_convolutions(kernel: int, stride: int, padding: str, size: t
     x = image(4)
     weights = np.random.default_rng(1).normal(size=(6, kernel, kernel, 4)).astype(np.float32)
     output = tf().nn.conv2d_transpose(x, weights.transpose(1, 2, 0, 3), (1, *size, 6), stride, padding).numpy()
-    found = mean_outputs.transposed_taps(x, geometry(kernel, stride, padding, output))
+    found = mean_outputs.kernel_taps(x, geometry(kernel, stride, padding, output), transposed=True)
     np.testing.assert_allclose(
         mean_outputs.convolution_mean(weights, found), output.mean(axis=(0, 1, 2)), rtol=1e-4, atol=1e-4
     )

@@ -13,7 +13,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.quantize import names
 from autoselect.quantize.repairing.built import Built
-from autoselect.quantize.repairing.weighted_ops import WEIGHTED, quantized_ops
+from autoselect.quantize.repairing.weighted_ops import WEIGHTED, bias_of, quantized_ops
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 
@@ -36,7 +36,7 @@ def is_spoilt(model: fb.Model) -> bool:
 def _spoilt(model: fb.Model) -> list[fb.Operator]:
     """Ops of the types above, and those that compute from integers alone: the quantizer wants ranges of these."""
     graph = model.subgraphs[0]
-    computed = {int(t) for op in graph.operators for t in op.outputs} | {int(t) for t in graph.inputs}
+    computed = fb.computed(graph)
 
     def reads_integers_alone(op: fb.Operator) -> bool:
         types = {graph.tensors[t].type for t in map(int, op.inputs) if t in computed}
@@ -106,8 +106,7 @@ def take_weights(
         op.inputs = np.array(op.inputs, np.int32)
         given = integer.subgraphs[0].tensors[twin.inputs[1]]
         weights = _added(model, op, 1, fb.constant_values(integer, given), fb.parameters(given))
-        bias = int(op.inputs[kind.bias]) if len(op.inputs) > kind.bias else -1
-        if bias >= 0:
+        if bias_of(op, kind) >= 0:
             scales = np.float32(fb.scales(activation)[0]) * np.asarray(fb.scales(weights), np.float32)
             old = source.subgraphs[0].operators[index].inputs[kind.bias]
             values = fb.constant_values(source, source.subgraphs[0].tensors[old]).astype(np.float64)

@@ -116,12 +116,11 @@ class Slots:
             )
             if tensor not in written
         }
-        index_at = {place: index for index, place in self._integer.places.items()}
+        twins = self._twins(self._integer)
         for place, op in enumerate(graph.operators):
-            if place in index_at:
-                twins = float_graph.operators[index_at[place]].outputs
-                for tensor, twin in zip(map(int, op.outputs), map(int, twins), strict=True):
-                    self._note(tensor, self.value_of[self.of_float[twin]], own=True)
+            if place in twins:
+                for tensor, value in twins[place]:
+                    self._note(tensor, value, own=True)
             elif self._converts(model, op):
                 self._convert(int(op.inputs[0]), int(op.outputs[0]))
             else:
@@ -134,18 +133,27 @@ class Slots:
         graph, float_graph = whole.model.subgraphs[0], self._float.model.subgraphs[0]
         for tensor, twin in zip(map(int, graph.inputs), map(int, float_graph.inputs), strict=True):
             self.of_int16[tensor] = self.of_float[twin]
-        index_at = {place: index for index, place in whole.places.items()}
+        twins = self._twins(whole)
         for place, op in enumerate(graph.operators):
-            if place in index_at:
-                twins = float_graph.operators[index_at[place]].outputs
-                for tensor, twin in zip(map(int, op.outputs), map(int, twins), strict=True):
-                    value = self.value_of[self.of_float[twin]]
+            if place in twins:
+                for tensor, value in twins[place]:
                     self.of_int16[tensor] = self.slot(value, graph.tensors[tensor])
             elif fb.op_type(whole.model, op) in fb.CONVERSIONS and int(op.inputs[0]) in self.of_int16:
                 source, result = self.of_int16[int(op.inputs[0])], int(op.outputs[0])
                 value = self.value_of[source]
                 self.of_int16[result] = self.slot(value, graph.tensors[result])
                 self.values[value].int16_parents.setdefault(self.of_int16[result], source)
+
+    def _twins(self, whole: Built) -> dict[int, list[tuple[int, int]]]:
+        """Of each op of a whole build that the float model has, by place, the outputs with their values."""
+        ours, theirs = whole.model.subgraphs[0].operators, self._float.model.subgraphs[0].operators
+        return {
+            place: [
+                (int(tensor), self.value_of[self.of_float[int(twin)]])
+                for tensor, twin in zip(ours[place].outputs, theirs[index].outputs, strict=True)
+            ]
+            for index, place in whole.places.items()
+        }
 
     def _converts(self, model: fb.Model, op: fb.Operator) -> bool:
         return fb.op_type(model, op) in fb.CONVERSIONS and int(op.inputs[0]) in self.of_integer

@@ -93,8 +93,7 @@ def found_ranges(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> dic
 def _activations(model: fb.Model) -> list[int]:
     """Float tensors of the main subgraph that an op or a caller writes."""
     graph = model.subgraphs[0]
-    written = {int(i) for op in graph.operators for i in op.outputs} | {int(i) for i in graph.inputs}
-    return [i for i in sorted(written) if graph.tensors[i].type == schema.TensorType.FLOAT32]
+    return [i for i in sorted(fb.computed(graph)) if graph.tensors[i].type == schema.TensorType.FLOAT32]
 
 
 def _values(runner: Runner, tensors: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:

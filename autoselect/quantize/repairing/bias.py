@@ -61,14 +61,12 @@ def correct(model: fb.Model, float_model: fb.Model, places: Mapping[int, int], m
     Returns:
         By index of the float model's op what was found, for every integer or hybrid op of a weighted type.
     """
-    found = {}
-    for index, op in quantized_ops(model, float_model, places):
-        try:
-            shift = _rounding_shift(model, op, float_model, index, means)
-            found[index] = apply_shift(model, op, shift)
-        except SkipError as skipped:
-            found[index] = Shift(before=np.nan, after=np.nan, reason=str(skipped))
-    return found
+
+    def shift_of(index: int, op: fb.Operator) -> np.ndarray:
+        kind, float_weights, levels = weights_of(model, op, float_model, index)
+        return kind.mean(float_weights - levels, _finite(means, index))
+
+    return _corrected(model, quantized_ops(model, float_model, places), shift_of)
 
 
 def correct_in_sequence(
@@ -93,22 +91,27 @@ def correct_in_sequence(
     Returns:
         As :func:`correct`.
     """
+
+    def shift_of(index: int, op: fb.Operator) -> np.ndarray:
+        kind, float_weights, levels = weights_of(model, op, float_model, index)
+        expected = kind.mean(float_weights, _finite(means, index))
+        met = _met_taps(model, op, places[index], samples)
+        return np.asarray(expected - kind.mean(levels, _finite(means, index) if met is None else met))
+
+    in_order = sorted(quantized_ops(model, float_model, places), key=lambda pair: places[pair[0]])
+    return _corrected(model, in_order, shift_of)
+
+
+def _corrected(
+    model: fb.Model, ops: Iterable[tuple[int, fb.Operator]], shift_of: Callable[[int, fb.Operator], np.ndarray]
+) -> dict[int, Shift]:
     found = {}
-    for index, op in sorted(quantized_ops(model, float_model, places), key=lambda pair: places[pair[0]]):
+    for index, op in ops:
         try:
-            kind, float_weights, levels = weights_of(model, op, float_model, index)
-            expected = kind.mean(float_weights, _finite(means, index))
-            met = _met_taps(model, op, places[index], samples)
-            shift = expected - kind.mean(levels, _finite(means, index) if met is None else met)
-            found[index] = apply_shift(model, op, shift)
+            found[index] = apply_shift(model, op, shift_of(index, op))
         except SkipError as skipped:
             found[index] = Shift(before=np.nan, after=np.nan, reason=str(skipped))
     return found
-
-
-def _rounding_shift(model: fb.Model, op: fb.Operator, float_model: fb.Model, index: int, means: Means) -> np.ndarray:
-    kind, float_weights, levels = weights_of(model, op, float_model, index)
-    return kind.mean(float_weights - levels, _finite(means, index))
 
 
 def _finite(means: Means, index: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.quantize.repairing.weighted_ops import WEIGHTED, SkipError, is_weighted
+from autoselect.quantize.repairing.weighted_ops import WEIGHTED, SkipError, bias_of, is_weighted
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -224,16 +224,15 @@ def _scale_pair(model: fb.Model, pair: Pair, peaks: dict[int, np.ndarray]) -> bo
         peaks[tensor] = peaks[tensor] * scales
     _multiply(model, ours, scales, kind.axis)
     _multiply(model, theirs, 1.0 / scales, -1)
-    if len(first.inputs) > kind.bias and first.inputs[kind.bias] >= 0:
-        _multiply(model, graph.tensors[first.inputs[kind.bias]], scales, 0)
+    if (bias := bias_of(first, kind)) >= 0:
+        _multiply(model, graph.tensors[bias], scales, 0)
     return True
 
 
 def _unclipped(doublings: np.ndarray, peaks: np.ndarray) -> np.ndarray:
     """As many doublings as leave a RELU6 unreached; none where it is reached."""
     room = np.ceil(np.log2(_CLIP / np.maximum(peaks, 2.0**-_MOST_DOUBLINGS))) - 1.0
-    found: np.ndarray = np.where(peaks < _CLIP, np.minimum(doublings, np.maximum(room, 0.0)), 0.0)
-    return found
+    return np.asarray(np.where(peaks < _CLIP, np.minimum(doublings, np.maximum(room, 0.0)), 0.0))
 
 
 def _doublings(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
@@ -249,8 +248,7 @@ def _doublings(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
 def _peaks(model: fb.Model, tensor: fb.Tensor, axis: int) -> np.ndarray:
     values = np.moveaxis(np.abs(fb.constant_values(model, tensor).astype(np.float64)), axis, 0)
     rows: np.ndarray = values.reshape(len(values), -1)
-    peaks: np.ndarray = rows.max(axis=1)
-    return peaks
+    return np.asarray(rows.max(axis=1))
 
 
 def _multiply(model: fb.Model, tensor: fb.Tensor, scales: np.ndarray, axis: int) -> None:

@@ -23,8 +23,7 @@ def taps_of(model: fb.Model, op: fb.Operator, mean: np.ndarray) -> np.ndarray:
     weights = fb.shape_of(tensors[op.inputs[1]])
     if name == "FULLY_CONNECTED":
         return mean_outputs.dense_taps(mean, weights[-1])
-    compute = mean_outputs.transposed_taps if name == "TRANSPOSE_CONV" else mean_outputs.convolution_taps
-    return compute(mean, geometry_of(model, op))
+    return mean_outputs.kernel_taps(mean, geometry_of(model, op), transposed=name == "TRANSPOSE_CONV")
 
 
 def geometry_of(model: fb.Model, op: fb.Operator) -> mean_outputs.Geometry:

@@ -8,7 +8,6 @@ and the mean of the input by channel alone would be wrong there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,82 +32,50 @@ class Geometry:
     output: tuple[int, int]
 
 
-def convolution_taps(mean: np.ndarray, geometry: Geometry) -> np.ndarray:
-    """Taps of a convolution, ordinary or depthwise.
+def kernel_taps(mean: np.ndarray, geometry: Geometry, *, transposed: bool = False) -> np.ndarray:
+    """Taps of a convolution, ordinary or depthwise: sums over the rows and columns that each meets, by outputs.
 
     Args:
         mean: Mean input over samples, shape (batch, height, width, channels).
         geometry: Of the kernel.
+        transposed: For a transposed convolution: what of the input each weight spreads into the output.
 
     Returns:
         Float64 of shape (kernel height, kernel width, channels).
     """
-    return _separable(mean, geometry, _window_rows)
+    image = np.asarray(mean, dtype=np.float64).mean(axis=0)
+    masks = [
+        np.stack([np.bincount(rows, minlength=size + 1)[:size] for rows in met]).astype(np.float64)
+        for axis, size in enumerate(image.shape[:2])
+        for met in [rows_met(np.arange(geometry.output[axis]), size, geometry, axis, transposed=transposed)]
+    ]
+    # In two steps, not one einsum: the first makes the image small. Rows and columns do not depend on each other.
+    by_row = np.tensordot(masks[0], image, axes=(1, 0))
+    return np.asarray(np.einsum("kw,hwc->hkc", masks[1], by_row) / np.prod(geometry.output))
 
 
-def transposed_taps(mean: np.ndarray, geometry: Geometry) -> np.ndarray:
-    """Taps of a transposed convolution: what of the input each weight spreads into the output.
+def rows_met(outputs: np.ndarray, size: int, geometry: Geometry, axis: int, *, transposed: bool) -> np.ndarray:
+    """Input rows by place in the kernel and output row, shape (places, outputs); ``size`` where there is none.
 
     Args:
-        mean: Mean input over samples, shape (batch, height, width, channels).
+        outputs: Rows of the output; columns where the axis is 1.
+        size: Of the input along the axis.
         geometry: Of the kernel.
-
-    Returns:
-        Float64 of shape (kernel height, kernel width, channels).
+        axis: 0 for rows, 1 for columns.
+        transposed: For a transposed convolution, which reads only some places of the kernel at an output.
     """
-    return _separable(mean, geometry, _spread_rows)
+    stride, dilation, kernel = geometry.strides[axis], geometry.dilations[axis], geometry.kernel[axis]
+    reach = (kernel - 1) * dilation + 1
+    ends = (size, geometry.output[axis]) if transposed else (geometry.output[axis], size)
+    before = max((ends[0] - 1) * stride + reach - ends[1], 0) // 2 if geometry.same else 0
+    taps = np.arange(kernel)[:, None] * dilation - before
+    rows, rest = np.divmod(outputs - taps, stride) if transposed else (outputs * stride + taps, np.zeros(1))
+    return np.where((rest == 0) & (rows >= 0) & (rows < size), rows, size)
 
 
 def dense_taps(mean: np.ndarray, depth: int) -> np.ndarray:
     """Taps of a fully connected op: the mean of each input feature, shape (depth,)."""
-    found: np.ndarray = np.asarray(mean, dtype=np.float64).reshape(-1, depth).mean(axis=0)
-    return found
-
-
-_Rows = Callable[[int, int, int, int, int, bool, int], np.ndarray]
-"""Which rows a tap meets, from its place, the input's size, the kernel's, stride, dilation, padding, output's size."""
-
-
-def _separable(mean: np.ndarray, geometry: Geometry, rows: _Rows) -> np.ndarray:
-    """Sum over the rows and columns that each tap meets, which do not depend on each other, by outputs."""
-    image = np.asarray(mean, dtype=np.float64).mean(axis=0)
-    masks = [
-        np.stack(
-            [
-                np.bincount(rows(k, size, kernel, stride, dilation, geometry.same, output), minlength=size)
-                for k in range(kernel)
-            ]
-        )
-        for size, kernel, stride, dilation, output in zip(
-            image.shape[:2],
-            geometry.kernel,
-            geometry.strides,
-            geometry.dilations,
-            geometry.output,
-            strict=True,
-        )
-    ]
-    # In two steps, not one einsum: the first makes the image small.
-    by_row = np.tensordot(masks[0].astype(np.float64), image, axes=(1, 0))
-    sums: np.ndarray = np.einsum("kw,hwc->hkc", masks[1].astype(np.float64), by_row)
-    return sums / np.prod(geometry.output)
-
-
-def _window_rows(place: int, size: int, kernel: int, stride: int, dilation: int, same: bool, output: int) -> np.ndarray:
-    """Input rows that a tap of a convolution meets, once for each output row; the padding left out."""
-    reach = (kernel - 1) * dilation + 1
-    before = max((output - 1) * stride + reach - size, 0) // 2 if same else 0
-    rows = np.arange(output) * stride + place * dilation - before
-    return rows[(rows >= 0) & (rows < size)]
-
-
-def _spread_rows(place: int, size: int, kernel: int, stride: int, dilation: int, same: bool, output: int) -> np.ndarray:
-    """Input rows whose product with a tap of a transposed convolution lies in the output."""
-    reach = (kernel - 1) * dilation + 1
-    before = max((size - 1) * stride + reach - output, 0) // 2 if same else 0
-    rows = np.arange(size)
-    targets = rows * stride + place * dilation - before
-    return rows[(targets >= 0) & (targets < output)]
+    return np.asarray(np.asarray(mean, dtype=np.float64).reshape(-1, depth).mean(axis=0))
 
 
 def convolution_mean(weights: np.ndarray, taps: np.ndarray) -> np.ndarray:
@@ -139,8 +106,7 @@ def depthwise_mean(weights: np.ndarray, taps: np.ndarray) -> np.ndarray:
         Float64 of shape (inputs times multiplier,).
     """
     multiplier = weights.shape[-1] // taps.shape[-1]
-    found: np.ndarray = np.einsum("hwc,hwc->c", weights[0].astype(np.float64), np.repeat(taps, multiplier, axis=-1))
-    return found
+    return np.asarray(np.einsum("hwc,hwc->c", weights[0].astype(np.float64), np.repeat(taps, multiplier, axis=-1)))
 
 
 def dense_mean(weights: np.ndarray, taps: np.ndarray) -> np.ndarray:
@@ -153,5 +119,4 @@ def dense_mean(weights: np.ndarray, taps: np.ndarray) -> np.ndarray:
     Returns:
         Float64 of shape (outputs,).
     """
-    found: np.ndarray = weights.astype(np.float64) @ taps
-    return found
+    return np.asarray(weights.astype(np.float64) @ taps)

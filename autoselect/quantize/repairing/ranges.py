@@ -173,8 +173,7 @@ def without_range(model: fb.Model, chosen: Mapping[int, Range]) -> dict[int, str
 def _activations(model: fb.Model) -> list[int]:
     """Tensors of the main subgraph that an op or a caller writes and calibration gave a range."""
     graph = model.subgraphs[0]
-    written = {int(i) for op in graph.operators for i in op.outputs} | {int(i) for i in graph.inputs}
-    return [i for i in sorted(written) if range_of(graph.tensors[i]) is not None]
+    return [i for i in sorted(fb.computed(graph)) if range_of(graph.tensors[i]) is not None]
 
 
 def range_of(tensor: fb.Tensor) -> Range | None:

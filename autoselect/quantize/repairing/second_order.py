@@ -52,8 +52,7 @@ class Moments:
     @property
     def mean(self) -> np.ndarray:
         """Mean inputs, shape (groups, inputs)."""
-        found: np.ndarray = self.total / self.count
-        return found
+        return np.asarray(self.total / self.count)
 
     def about(self, centre: np.ndarray) -> np.ndarray:
         """Second moments about a point of shape (groups, inputs), shape (groups, inputs, inputs)."""
@@ -110,5 +109,4 @@ def _ratios(moments: np.ndarray) -> np.ndarray:
     damping = np.where(mean_power > 0.0, DAMPING * mean_power, 1.0)
     damped = moments + damping[:, None, None] * np.eye(size)
     upper = np.linalg.inv(np.linalg.cholesky(damped[:, ::-1, ::-1])[:, ::-1, ::-1])
-    found: np.ndarray = upper / np.diagonal(upper, axis1=1, axis2=2)[:, :, None]
-    return found
+    return np.asarray(upper / np.diagonal(upper, axis1=1, axis2=2)[:, :, None])

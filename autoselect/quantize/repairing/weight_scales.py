@@ -12,6 +12,7 @@ from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.quantize.repairing.weighted_ops import (
     BIAS_DTYPES,
     SkipError,
+    bias_of,
     bias_type,
     known_scales,
     largest_bias,
@@ -67,10 +68,10 @@ def _reround_op(model: fb.Model, op: fb.Operator, float_model: fb.Model, index: 
         raise SkipError("a weight of it is not a finite number")
     axis = None if len(fb.scales(tensor)) == 1 else fb.parameters(tensor).quantizedDimension
     levels, scales = rounded(values, known_scales(tensor), axis)
-    if len(op.inputs) > kind.bias and op.inputs[kind.bias] >= 0:
+    if (place := bias_of(op, kind)) >= 0:
         product = (np.float32(known_scales(source)[0]) * scales).astype(np.float32)
         wanted = bias_type(source)
-        bias, largest = graph.tensors[op.inputs[kind.bias]], largest_bias(levels, kind.axis, wanted)
+        bias, largest = graph.tensors[place], largest_bias(levels, kind.axis, wanted)
         _rescale_bias(model, bias, wanted, product, largest)
     tensor.buffer = editing.add_buffer(model, levels)
     fb.parameters(tensor).scale = scales
@@ -112,5 +113,4 @@ def rounded(values: np.ndarray, scales: np.ndarray, axis: int | None) -> tuple[n
 
 
 def _levels(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    found: np.ndarray = np.clip(np.rint(rows / scales[:, None]), -_TOP, _TOP)
-    return found
+    return np.asarray(np.clip(np.rint(rows / scales[:, None]), -_TOP, _TOP))

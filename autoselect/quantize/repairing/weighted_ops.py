@@ -130,8 +130,7 @@ def dequantized(model: fb.Model, tensor: fb.Tensor) -> np.ndarray:
     if scales.size > 1:
         shape[fb.parameters(tensor).quantizedDimension] = scales.size
     zero_points = np.asarray(fb.zero_points_of(tensor) or np.zeros(scales.size), dtype=np.float64)
-    found: np.ndarray = (levels - zero_points.reshape(shape)) * scales.reshape(shape)
-    return found
+    return np.asarray((levels - zero_points.reshape(shape)) * scales.reshape(shape))
 
 
 def known_scales(tensor: fb.Tensor) -> np.ndarray:
@@ -146,11 +145,17 @@ def known_scales(tensor: fb.Tensor) -> np.ndarray:
     return scales
 
 
+def bias_of(op: fb.Operator, kind: Weighted) -> int:
+    """The tensor of an op's bias; -1 where it has none."""
+    return int(op.inputs[kind.bias]) if len(op.inputs) > kind.bias else -1
+
+
 def add(model: fb.Model, op: fb.Operator, shift: np.ndarray) -> np.ndarray:
     """Add to the bias; returns what its rounding let through."""
     graph, kind = model.subgraphs[0], WEIGHTED[fb.op_type(model, op)]
-    has_bias = len(op.inputs) > kind.bias and op.inputs[kind.bias] >= 0
-    tensor = graph.tensors[op.inputs[kind.bias]] if has_bias else _new_bias(model, op, kind, shift.size)
+    bias = bias_of(op, kind)
+    has_bias = bias >= 0
+    tensor = graph.tensors[bias] if has_bias else _new_bias(model, op, kind, shift.size)
     if has_bias and not fb.is_constant(model, tensor):
         raise SkipError("its bias is not a constant of the file")
     old = fb.constant_values(model, tensor).astype(np.float64) if has_bias else np.zeros(shift.size)
@@ -209,8 +214,7 @@ def largest_bias(levels: np.ndarray, axis: int, kind: int = schema.TensorType.IN
         By output channel; negative where the products alone may overflow.
     """
     others = tuple(i for i in range(levels.ndim) if i != axis)
-    found: np.ndarray = _TOPS[kind] - _WIDEST[kind] * np.abs(levels.astype(np.int64)).sum(axis=others)
-    return found
+    return np.asarray(_TOPS[kind] - _WIDEST[kind] * np.abs(levels.astype(np.int64)).sum(axis=others))
 
 
 def _new_bias(model: fb.Model, op: fb.Operator, kind: Weighted, channels: int) -> fb.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autoselect.quantize.repairing.mean_outputs import Geometry
+from autoselect.quantize.repairing.mean_outputs import Geometry, rows_met
 
 _GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
@@ -19,8 +19,7 @@ def spread_places(count: int, most: int) -> np.ndarray:
 def dense_windows(values: np.ndarray, depth: int, most: int) -> np.ndarray:
     """What a fully connected op reads: some of its rows, shape (positions, depth)."""
     rows = np.asarray(values, dtype=np.float64).reshape(-1, depth)
-    found: np.ndarray = rows[spread_places(len(rows), most)]
-    return found
+    return np.asarray(rows[spread_places(len(rows), most)])
 
 
 def windows(values: np.ndarray, geometry: Geometry, most: int, *, transposed: bool = False) -> np.ndarray:
@@ -37,19 +36,9 @@ def windows(values: np.ndarray, geometry: Geometry, most: int, *, transposed: bo
     """
     height, width = geometry.output
     at = np.divmod(spread_places(height * width, most), width)
-    rows, columns = (_met(at[axis], values.shape[1 + axis], geometry, axis, transposed) for axis in (0, 1))
+    rows, columns = (
+        rows_met(at[axis], values.shape[1 + axis], geometry, axis, transposed=transposed) for axis in (0, 1)
+    )
     padded = np.pad(np.asarray(values, dtype=np.float64), ((0, 0), (0, 1), (0, 1), (0, 0)))
     met = padded[:, rows[:, None], columns[None, :]]
-    found: np.ndarray = np.moveaxis(met, 3, 1).reshape(-1, met.shape[1] * met.shape[2], met.shape[-1])
-    return found
-
-
-def _met(outputs: np.ndarray, size: int, geometry: Geometry, axis: int, transposed: bool) -> np.ndarray:
-    """Input rows by place in the kernel and output row, shape (places, outputs); ``size`` where there is none."""
-    stride, dilation, kernel = geometry.strides[axis], geometry.dilations[axis], geometry.kernel[axis]
-    reach = (kernel - 1) * dilation + 1
-    ends = (size, geometry.output[axis]) if transposed else (geometry.output[axis], size)
-    before = max((ends[0] - 1) * stride + reach - ends[1], 0) // 2 if geometry.same else 0
-    taps = np.arange(kernel)[:, None] * dilation - before
-    rows, rest = np.divmod(outputs - taps, stride) if transposed else (outputs * stride + taps, np.zeros(1))
-    return np.where((rest == 0) & (rows >= 0) & (rows < size), rows, size)
+    return np.asarray(np.moveaxis(met, 3, 1).reshape(-1, met.shape[1] * met.shape[2], met.shape[-1]))
