@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +17,8 @@ import typer
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from autoselect.cli.renamed import renamed
-from autoselect.data.texts import read_text
+from autoselect.data.texts import toml_of
 from autoselect.errors import UsageError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 
 _NO_KEYS = ("config", "help-all")
 
@@ -87,13 +80,9 @@ def read_config(context: typer.Context, path: str | None, command: Callable[...,
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        values = tomllib.loads(read_text(Path(path)))
-    except (OSError, UnicodeDecodeError) as exc:
-        raise typer.BadParameter(f"{path} cannot be read: {exc}.") from exc
+        values = toml_of(Path(path), called=path)
     except UsageError as exc:
         raise typer.BadParameter(str(exc)) from exc
-    except (tomllib.TOMLDecodeError, RecursionError) as exc:
-        raise typer.BadParameter(f"{path} is not TOML: {exc}.") from exc
     return {renamed(f"--{key.replace('_', '-')}").removeprefix("--"): value for key, value in _flat(values).items()}
 
 

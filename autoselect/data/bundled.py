@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from pathlib import Path
 from typing import Any
 
-from autoselect.data.texts import read_text
+from autoselect.data.texts import toml_of
 from autoselect.errors import UsageError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -39,13 +33,11 @@ def read_toml(name_or_path: str, *, folder: str = "", kind: str = "search space"
     if path.suffix != ".toml":
         path = bundled_directory() / folder / f"{name_or_path}.toml"
     try:
-        return tomllib.loads(read_text(path))
-    except FileNotFoundError:
-        raise UsageError(_unknown(name_or_path, folder, kind)) from None
-    except (OSError, UnicodeDecodeError) as exc:
-        raise UsageError(f"The {kind} file {path} cannot be read: {exc}.") from exc
-    except (tomllib.TOMLDecodeError, RecursionError) as exc:
-        raise UsageError(f"The {kind} file {path} is not TOML: {exc}.") from exc
+        return toml_of(path, called=f"The {kind} file {path}")
+    except UsageError as exc:
+        if isinstance(exc.__cause__, FileNotFoundError):
+            raise UsageError(_unknown(name_or_path, folder, kind)) from None
+        raise
 
 
 def lasting(name_or_path: str) -> str:

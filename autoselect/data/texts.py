@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
 
 from autoselect.errors import UsageError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 MOST_BYTES = 16 << 20
 
@@ -21,3 +28,17 @@ def read_text(path: Path) -> str:
             f"{path} has {size} bytes, and files of this kind at most {MOST_BYTES}. Check that it is the right one."
         )
     return path.read_text(encoding="utf-8")
+
+
+def toml_of(path: Path, *, called: str) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        UsageError: If it cannot be read, or is no TOML; with what the file is called.
+    """
+    try:
+        return tomllib.loads(read_text(path))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"{called} cannot be read: {exc}.") from exc
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+        raise UsageError(f"{called} is not TOML: {exc}.") from exc
