@@ -17,6 +17,7 @@ from autoselect.domain.objectives import Objective
 from autoselect.domain.picks import named_picks
 from autoselect.domain.quantities import DEFAULT_COSTS
 from autoselect.isolation.door import Workers
+from autoselect.runs.files import write_json
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Heldout, Scores, TrialRecord, distinct, scores_of
 from autoselect.scoring.target_file import read_target
@@ -108,7 +109,7 @@ class Finish:
                 r.id: _plain(kernels[r.scores.sha256]) for r in front if r.scores and r.scores.sha256 in kernels
             },
         }
-        result.write_summary(self.folder, summary)
+        write_json(self.folder.summary, summary)  # After the tables that it sums up.
         front_files.remove_former_members(front, self.folder)
         if self.case.files.prepared.exists():  # A folder that is put in order may have it no more.
             export(front, picks, self.folder, self.case.files)

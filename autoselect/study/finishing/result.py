@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from autoselect.domain.quantities import DEFAULT_COSTS
-from autoselect.runs.files import write_json
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import (
     NOT_HELD_OUT,
@@ -52,11 +51,6 @@ def write_tables(
         sha = record.scores.sha256 if record.scores else ""
         rows.append(front_row(record, metric, heldout.get(sha), names, costs))
     folder.write_table(folder.front_table, front_columns(metric, costs), rows)
-
-
-def write_summary(folder: RunFolder, summary: Mapping[str, Any]) -> None:
-    """Write ``summary.json``, after the tables that it sums up."""
-    write_json(folder.summary, summary)
 
 
 def reference_summary(

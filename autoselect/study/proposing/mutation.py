@@ -92,7 +92,7 @@ def _flip_by_rank(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.ran
 
 def _grow(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
     """Leave out an atom at an island's edge."""
-    return atoms | _one_of(_edge_outside(atoms, problem), rng)
+    return atoms | _one_of(problem.around(atoms) & ~atoms, rng)
 
 
 def _shrink(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
@@ -108,7 +108,7 @@ def _drop_island(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.rand
 
 def _close_gap(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
     """Leave out an integer atom between two that are left out."""
-    gaps = [i for i in bits(_edge_outside(atoms, problem)) if sum(atoms >> j & 1 for j in problem.neighbours[i]) > 1]
+    gaps = [i for i in bits(problem.around(atoms) & ~atoms) if sum(atoms >> j & 1 for j in problem.neighbours[i]) > 1]
     return atoms | (1 << gaps[int(rng.integers(len(gaps)))]) if gaps else atoms
 
 
@@ -144,14 +144,6 @@ def _island_or_atom(atoms: Atoms, problem: Problem, rng: np.random.Generator) ->
         if islands and rng.random() < constants.ISLAND_SHARE
         else _one_of(atoms, rng)
     )
-
-
-def _edge_outside(atoms: Atoms, problem: Problem) -> Atoms:
-    reached = 0
-    for i in bits(atoms):
-        for j in problem.neighbours[i]:
-            reached |= 1 << j
-    return reached & ~atoms
 
 
 def _one_of(atoms: Atoms, rng: np.random.Generator) -> Atoms:

@@ -98,21 +98,7 @@ class Problem:
         allowed_loss: float = math.inf,
         costs: Sequence[str] = DEFAULT_COSTS,
     ) -> None:
-        """Keep what is known.
-
-        Args:
-            atoms: In graph order.
-            neighbours: For each atom the indices of the atoms next to it.
-            forecast: Exact size and penalty by the nodes left out and those of them in each further state.
-            pinned: Nodes that every candidate leaves out.
-            heuristic: The guide's choice, for the baseline of that name.
-            ladders: Rankings of atoms whose prefixes are worth a thought.
-            states: What an atom that is left out may be; the first where a mask says no more.
-            refinable: Whether biases of the front's members may be corrected further than those of other candidates.
-            constraints: The user's limits.
-            allowed_loss: What a recommended candidate may lose, in the metric's units; infinite where unknown.
-            costs: Columns of the run's objectives but the metric.
-        """
+        """Keep what is known; a ``forecast`` is what :attr:`forecast_of` becomes."""
         self.atoms = tuple(atoms)
         self.neighbours = tuple(neighbours)
         self.pinned = pinned
@@ -277,17 +263,21 @@ class Problem:
         """Of the atoms, shape (n_atoms,)."""
         return np.array([atom.sensitivity for atom in self.atoms])
 
+    def around(self, atoms: Atoms) -> Atoms:
+        """All neighbours of these atoms."""
+        reached = 0
+        for i in bits(atoms):
+            for j in self.neighbours[i]:
+                reached |= 1 << j
+        return reached
+
     def islands(self, atoms: Atoms) -> list[Atoms]:
         """The connected groups of these atoms, in graph order."""
         found = []
         while atoms:
             island = frontier = atoms & -atoms
             while frontier:
-                reached = 0
-                for i in bits(frontier):
-                    for j in self.neighbours[i]:
-                        reached |= 1 << j
-                frontier = reached & atoms & ~island
+                frontier = self.around(frontier) & atoms & ~island
                 island |= frontier
             found.append(island)
             atoms &= ~island

@@ -130,10 +130,11 @@ class SurrogateProposer:
     def _propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
         taken = {s.mask for s in seen} | set(pending)
         keys = {self._problem.forecast(mask).key for mask in taken}
-        opening = next((mask for mask in self._opening() if self._is_new(mask, taken, keys)), None)
+        openings = self._opening()
+        opening = next((mask for mask in openings if self._is_new(mask, taken, keys)), None)
         learned = [s for s in seen if math.isfinite(s.log_divergence)]
         scored = [s for s in seen if s.loss is not None]
-        if opening is not None and len(seen) + len(pending) < len(self._opening()):
+        if opening is not None and len(seen) + len(pending) < len(openings):
             return opening
         if len(learned) < 2 or len(scored) < 2:
             return opening if opening is not None else self._anything(taken, keys)
