@@ -143,6 +143,12 @@ class TrialRecord:
         found = self.scores or self.partial
         return found.sha256[:10] if found else ""
 
+    @property
+    def samples(self) -> int:
+        """How many search samples were run for it."""
+        found = self.scores or self.partial
+        return found.samples if found and not self.reused else 0
+
 
 def distinct(records: Iterable[TrialRecord]) -> list[TrialRecord]:
     """The first record of each distinct candidate that was scored."""

@@ -81,10 +81,7 @@ def unseen_of(case: BenchmarkCase, rows: Path, scores: Mapping[str, Scores]) -> 
 
 def spent(records: Sequence[TrialRecord], note: Mapping[str, Any]) -> np.ndarray:
     """Full evaluations when each trial was done, shape (n_records,); what was probed before the first counts."""
-    samples = [
-        0 if r.reused else r.scores.samples if r.scores else r.partial.samples if r.partial else 0 for r in records
-    ]
-    trials = pd.DataFrame({"samples": samples, "reused": [r.reused for r in records]})
+    trials = pd.DataFrame({"samples": [r.samples for r in records], "reused": [r.reused for r in records]})
     return note["probe_samples"] / note["search_samples"] + np.cumsum(costs(trials, note["search_samples"]))
 
 

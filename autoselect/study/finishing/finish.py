@@ -248,9 +248,7 @@ def _counts(records: list[TrialRecord]) -> dict[str, int]:
         "reused": sum(r.reused for r in records),
         "dropped": sum(r.partial is not None and not r.reused for r in records),
         "failed": sum(r.scores is None and r.partial is None for r in records),
-        "samples": sum(
-            r.scores.samples if r.scores else r.partial.samples if r.partial else 0 for r in records if not r.reused
-        ),
+        "samples": sum(r.samples for r in records),
     }
 
 
