@@ -7,7 +7,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from autoselect.cases.declared import declared, told_of
 from autoselect.cases.settings import SearchSettings
@@ -40,20 +40,28 @@ def takes(
 
     def change(function: Callable[[Settings], _Result]) -> Callable[_Arguments, _Result]:
         signature = inspect.signature(function).replace(parameters=parameters)
-
-        @functools.wraps(function)
-        def told(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-            try:
-                given = signature.bind(*args, **kwargs).arguments
-            except TypeError as exc:
-                raise TypeError(f"{function.__name__}() {exc}") from None
-            return function(kind.model_construct(None, **given))
-
-        del told.__wrapped__  # which readers of signatures would follow
-        told.__signature__ = signature  # type: ignore[attr-defined]
+        told = _called_as(function, signature, lambda given: function(kind.model_construct(None, **given)))
         return explained(told, kind)
 
     return change
+
+
+def _called_as(
+    function: Callable[..., _Result], signature: inspect.Signature, call: Callable[[dict[str, Any]], _Result]
+) -> Callable[..., _Result]:
+    """The function with another signature; it is called with the arguments by their names."""
+
+    @functools.wraps(function)
+    def told(*args: object, **kwargs: object) -> _Result:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError as exc:
+            raise TypeError(f"{function.__name__}() {exc}") from None
+        return call(given)
+
+    del told.__wrapped__  # which readers of signatures would follow
+    told.__signature__ = signature  # type: ignore[attr-defined]
+    return told
 
 
 def with_live(function: Callable[..., _Result]) -> Callable[..., _Result]:
@@ -66,18 +74,7 @@ def with_live(function: Callable[..., _Result]) -> Callable[..., _Result]:
         if option.live
     ]
     signature = written.replace(parameters=[first, *live, *own])
-
-    @functools.wraps(function)
-    def told(*args: object, **kwargs: object) -> _Result:
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as exc:
-            raise TypeError(f"{function.__name__}() {exc}") from None
-        return function(*args, **kwargs)
-
-    del told.__wrapped__  # which readers of signatures would follow
-    told.__signature__ = signature  # type: ignore[attr-defined]
-    return explained(told)
+    return explained(_called_as(function, signature, lambda given: function(**given)))
 
 
 def explained(function: _Function, kind: type[SharedSettings] = SearchSettings) -> _Function:

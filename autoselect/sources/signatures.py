@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from autoselect.errors import ModelError, UsageError
 from autoselect.tflite import editing
@@ -70,12 +71,19 @@ def unknown(key: str, keys: Sequence[str]) -> str:
 
 def reached_subgraphs(op: fb.Operator) -> Iterator[int]:
     """Indices of the subgraphs that an op runs."""
+    for _, _, held in _fields(op):
+        yield from held if isinstance(held, list) else [held]
+
+
+def _fields(op: fb.Operator) -> Iterator[tuple[Any, str, int | list[int]]]:
+    """The options of an op that name subgraphs, with the field's name and what it holds: an index, or several."""
     for options in (getattr(op, name) for name in _OPTIONS):
         for name in _ONE:
             if (index := getattr(options, name, None)) is not None and index >= 0:
-                yield int(index)
+                yield options, name, int(index)
         for name in _SEVERAL:
-            yield from (int(i) for i in getattr(options, name, None) or ())
+            if (indices := getattr(options, name, None)) is not None:
+                yield options, name, [int(i) for i in indices]
 
 
 def _key(signature: fb.SignatureDef) -> str:
@@ -93,18 +101,9 @@ def _make_main(model: fb.Model, main: int) -> None:
     model.subgraphs = [model.subgraphs[old] for old in order]
     for graph in model.subgraphs:
         for op in graph.operators or []:
-            _rewrite(op, place)
+            for options, name, held in _fields(op):
+                setattr(options, name, [place[i] for i in held] if isinstance(held, list) else place[held])
     model.signatureDefs = [s for s in model.signatureDefs or [] if (s.subgraphIndex or 0) in place]
     for signature in model.signatureDefs:
         signature.subgraphIndex = place[signature.subgraphIndex or 0]
     editing.tidy(model)
-
-
-def _rewrite(op: fb.Operator, place: dict[int, int]) -> None:
-    for options in (getattr(op, name) for name in _OPTIONS):
-        for name in _ONE:
-            if (index := getattr(options, name, None)) is not None and index >= 0:
-                setattr(options, name, place[int(index)])
-        for name in _SEVERAL:
-            if (indices := getattr(options, name, None)) is not None:
-                setattr(options, name, [place[int(i)] for i in indices])

@@ -116,28 +116,9 @@ def measure(plan: Plan, samples: Iterable[Mapping[str, np.ndarray]], metrics: La
     return np.asarray(rows, dtype=np.float64).reshape(len(rows), count, _OWN + len(metrics.names))
 
 
-class _Run:
-    """One way to run a sample and read places."""
+class _VerifiedRun:
+    """Runs the debug model, which compares for itself."""
 
-    places: tuple[Place, ...]
-
-    def start(self, sample: Mapping[str, np.ndarray]) -> None:
-        raise NotImplementedError
-
-    def reference(self, place: Place) -> np.ndarray:
-        """The float output."""
-        raise NotImplementedError
-
-    def output(self, place: Place) -> np.ndarray:
-        """The measured output, in its own dtype."""
-        raise NotImplementedError
-
-    def errors(self, place: Place) -> np.ndarray:
-        """Measured minus float output, float32."""
-        raise NotImplementedError
-
-
-class _VerifiedRun(_Run):
     def __init__(self, plan: Plan) -> None:
         self.places = plan.verified
         self._runner = Runner(plan.debug, preserve_all_tensors=True, delegates=True)
@@ -156,7 +137,9 @@ class _VerifiedRun(_Run):
         return self._runner.tensor(place.error)
 
 
-class _ComparedRun(_Run):
+class _ComparedRun:
+    """Runs the float model and the candidate side by side."""
+
     def __init__(self, plan: Plan) -> None:
         self.places = plan.compared
         self._float = Runner(plan.float_model, preserve_all_tensors=True)
@@ -177,6 +160,11 @@ class _ComparedRun(_Run):
         if not math.isnan(place.scale):
             output = (output.astype(np.float32) - place.zero_point) * np.float32(place.scale)
         return np.asarray(output - self.reference(place))
+
+
+_Run = _VerifiedRun | _ComparedRun
+"""One way to run a sample and read places: the float output, the measured one in its own dtype, and their difference in
+float32."""
 
 
 def _figures(run: _Run, place: Place, metrics: LayerMetrics, sample: int) -> list[float]:

@@ -125,21 +125,15 @@ def set_values(axes: Axes, values: np.ndarray, marks: Sequence[float] = (), *, a
     if positive.size and high / float(np.median(positive)) > _FLAT:
         low = min([*positive.tolist(), *marks])
         set_decades(axes, max(low, high * 10.0**-_DECADES) / 2, high * 2, along=along)
-    elif along == "y":
-        axes.set_ylim(0.0, high * 1.12)
     else:
-        axes.set_xlim(0.0, high * 1.12)
+        axes.set(**{f"{along}lim": (0.0, high * 1.12)})
 
 
 def set_decades(axes: Axes, low: float, high: float, *, along: str = "y") -> None:
     """Make a value axis logarithmic, with plain numbers on it; zeros end on the axis."""
-    if along == "y":
-        axes.set_yscale("log", nonpositive="clip")
-        axes.set_ylim(low, high)
-    else:
-        axes.set_xscale("log", nonpositive="clip")
-        axes.set_xlim(low, high)
-    axis = axes.yaxis if along == "y" else axes.xaxis
+    scale, axis = (axes.set_yscale, axes.yaxis) if along == "y" else (axes.set_xscale, axes.xaxis)
+    scale("log", nonpositive="clip")
+    axes.set(**{f"{along}lim": (low, high)})
     axis.set_major_locator(LogLocator(subs=(1.0,) if high / low > _FEW_DECADES else (1.0, 2.0, 5.0)))
     axis.set_minor_locator(NullLocator())
     set_plain_numbers(axes, along=along)

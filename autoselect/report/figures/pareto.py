@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 
 from autoselect.domain.quantities import BY_COLUMN, possible
 from autoselect.domain.words import label
+from autoselect.report.figures import drawing
 from autoselect.report.figures.layout import name_point, place_labels, view
 from autoselect.report.tables.frames import (
     BYTE_COLUMNS,
@@ -34,14 +35,13 @@ if TYPE_CHECKING:
     from matplotlib.text import Annotation
 
 _NAME_SIZE = 10.0
-# Okabe and Ito's colours, which readers with any common colour vision tell apart.
-_TRIAL, _FRONT, _PICK = "#8C8C8C", "#0072B2", "#E69F00"
+_TRIAL, _FRONT, _PICK = drawing.GREY, drawing.BLUE, drawing.ORANGE
 _REFERENCES: Mapping[str, tuple[str, str, float]] = {
-    "float": ("*", "#000000", 19.0),
-    "fiq": ("s", "#D55E00", 9.0),
-    "fiq+repairs": ("D", "#E69F00", 8.0),
+    "float": ("*", drawing.BLACK, 19.0),
+    "fiq": ("s", drawing.VERMILION, 9.0),
+    "fiq+repairs": ("D", drawing.ORANGE, 8.0),
     "int16": ("v", "#CC79A7", 9.0),
-    "drq": ("^", "#009E73", 9.0),
+    "drq": ("^", drawing.GREEN, 9.0),
 }
 _PANEL_INCHES, _FEWEST_INCHES, _DOTS_PER_INCH = 6.0, 12.0, 100
 _DEEP = 0.25
