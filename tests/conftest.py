@@ -65,10 +65,10 @@ def grown(common: Path) -> Callable[[str], nursery.Sources]:
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], ModuleType]:
-    """Imports a script by its path, under the name of its folder: others have the same name."""
+    """Imports a script by its path, under a name with that of its folder: others have the same name."""
 
     def load(path: Path) -> ModuleType:
-        spec = importlib.util.spec_from_file_location(path.parent.name, path)
+        spec = importlib.util.spec_from_file_location(f"{path.parent.name}_{path.stem}", path)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)

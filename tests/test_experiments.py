@@ -10,7 +10,6 @@ import json
 import math
 import os
 import re
-import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 from types import ModuleType
@@ -102,23 +101,12 @@ def test_the_table_of_the_zoo_is_what_was_measured(monkeypatch: pytest.MonkeyPat
 CONSTANTS = ROOT / "experiments" / "surrogate_constants"
 
 
-def loaded(file: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A module of an experiment, many of which have one name."""
-    spec = importlib.util.spec_from_file_location(f"{file.parent.name}_{file.stem}", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
-def sensitivity(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def sensitivity(monkeypatch: pytest.MonkeyPatch, script: Callable[[Path], ModuleType]) -> ModuleType:
     """experiments/surrogate_constants/run.py, whose name others have as well."""
     for folder in (ROOT / "tests" / "study", ROOT / "experiments" / "search_benchmark"):
         monkeypatch.syspath_prepend(str(folder))
-    return loaded(CONSTANTS / "run.py", monkeypatch)
+    return script(CONSTANTS / "run.py")
 
 
 def test_each_constant_is_halved_and_doubled_and_then_as_it_was(sensitivity: ModuleType) -> None:
@@ -163,12 +151,12 @@ STUDIES = {"mlperf_tiny": "mlperf_tiny.csv", "ranking": "ranking.csv", "sample_s
 
 
 @pytest.fixture
-def study(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+def study(monkeypatch: pytest.MonkeyPatch, script: Callable[[Path], ModuleType]) -> Callable[[str], ModuleType]:
     """Gives ``run.py`` of a study by its name; its searches share the session's worker."""
     monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))  # Some add to it what their workers import.
     monkeypatch.syspath_prepend(str(ROOT))  # They add to this as well, and all of it is taken back.
     monkeypatch.setattr("autoselect.keep_workers", lambda *_: contextlib.nullcontext())
-    return lambda name: loaded(ROOT / "experiments" / name / "run.py", monkeypatch)
+    return lambda name: script(ROOT / "experiments" / name / "run.py")
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -210,10 +198,12 @@ def test_mlperf_tiny_measures_the_float_the_integer_and_the_recommended_model(
     assert rows.loc["recommended", "seeds"] == 0
 
 
-def test_the_image_model_of_mlperf_tiny_has_the_published_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_image_model_of_mlperf_tiny_has_the_published_parameters(
+    monkeypatch: pytest.MonkeyPatch, script: Callable[[Path], ModuleType]
+) -> None:
     pytest.importorskip("tf_keras")
     monkeypatch.syspath_prepend(str(ROOT / "experiments" / "mlperf_tiny"))
-    model = loaded(ROOT / "experiments" / "mlperf_tiny" / "train.py", monkeypatch).make_model()
+    model = script(ROOT / "experiments" / "mlperf_tiny" / "train.py").make_model()
     assert model.count_params() == 78_666
     assert model.output_shape == (None, 10)
 
