@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from distributed import Client, LocalCluster
 from distributed import TimeoutError as DaskTimeout
+from distributed.comm.core import FatalCommClosedError
 
 from autoselect.cluster.address import address_of, refuse_open, workers_of_local
 from autoselect.cluster.engine import Cluster
@@ -15,6 +16,10 @@ from autoselect.cluster.jobs import Local
 from autoselect.errors import UsageError
 
 _CONNECT_SECONDS = 10.0
+_TLS_SETTINGS = (
+    "Set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT and "
+    "DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY."
+)
 
 
 @contextlib.contextmanager
@@ -74,7 +79,12 @@ def _connector(scheduler: object, stack: contextlib.ExitStack, *, insecure: bool
     refuse_open(address, insecure=insecure)
 
     def connect() -> Client:
-        client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False, name="autoselect")
+        try:
+            client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False, name="autoselect")
+        except TypeError as exc:  # What Dask raises of tls:// where it knows no certificate.
+            raise UsageError(f"scheduler: tls:// needs a certificate. {_TLS_SETTINGS}") from exc
+        except FatalCommClosedError as exc:
+            raise UsageError(f"scheduler: it does not know this certificate, or is not known. {_TLS_SETTINGS}") from exc
         stack.callback(client.close, timeout=_CONNECT_SECONDS)
         return client
 

@@ -182,6 +182,7 @@ def test_open_schedulers_and_nobody_are_refused(tmp_path: Path) -> None:
     for scheduler, message in (
         ("tcp://192.0.2.1:8786", "neither on this machine nor"),
         ("tcp://127.0.0.1:9", "nobody"),
+        ("tls://127.0.0.1:9", "needs a certificate.*TLS__CA_FILE"),
     ):
         with pytest.raises(UsageError, match=message), cluster_of(scheduler, tmp_path):
             pass
