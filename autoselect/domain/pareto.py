@@ -8,6 +8,8 @@ import numpy as np
 
 _ROUNDING = 1e-9
 """Of a step."""
+_BLOCK = 256
+"""So many rows are compared at once with all that may dominate them."""
 
 
 def non_dominated(losses: np.ndarray) -> np.ndarray:
@@ -23,9 +25,17 @@ def non_dominated(losses: np.ndarray) -> np.ndarray:
         ValueError: If ``losses`` is not two-dimensional or holds a NaN.
     """
     losses = _checked(losses)
-    no_worse = np.all(losses[:, None, :] <= losses[None, :, :], axis=2)
-    better = np.any(losses[:, None, :] < losses[None, :, :], axis=2)
-    return np.asarray(~np.any(no_worse & better, axis=0))
+    keep = np.zeros(len(losses), dtype=bool)
+    # Whoever dominates a row comes before it in this order.
+    order = np.lexsort(losses.T[::-1]) if losses.size else np.arange(len(losses))
+    for start in range(0, len(losses), _BLOCK):
+        block = order[start : start + _BLOCK]
+        keep[block] = True
+        rivals, rows = losses[order[: start + _BLOCK]][keep[order[: start + _BLOCK]]], losses[block]
+        no_worse = np.all(rivals[:, None, :] <= rows[None, :, :], axis=2)
+        better = np.any(rivals[:, None, :] < rows[None, :, :], axis=2)
+        keep[block] = ~np.any(no_worse & better, axis=0)
+    return keep
 
 
 def whole_steps(values: np.ndarray, steps: Sequence[float]) -> np.ndarray:

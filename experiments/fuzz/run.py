@@ -32,6 +32,7 @@ def looping() -> bytes:
     sys.path.insert(0, str(HERE.parents[1] / "tests"))
     import nursery
     import tensorflow as tf
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     model = nursery.model_of(nursery.NETS["autoencoder"])
 
@@ -40,11 +41,9 @@ def looping() -> bytes:
         x = tf.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, tf.nn.tanh(x) * 2.0), [0, model(frame)])[1]
         return tf.cond(tf.reduce_sum(x) > 0.0, lambda: tf.nn.relu(x), lambda: x - 1.0)
 
-    with tempfile.TemporaryDirectory() as folder:
-        module = tf.Module()
-        module.called, module.model = called, model
-        tf.saved_model.save(module, folder, signatures=called)
-        return bytes(tf.lite.TFLiteConverter.from_saved_model(folder).convert())
+    # Weights as constants: a file with variables ends at calibration, and so would all its mutants.
+    frozen = convert_variables_to_constants_v2(called.get_concrete_function())
+    return bytes(tf.lite.TFLiteConverter.from_concrete_functions([frozen]).convert())
 
 
 def _real(*parts: str) -> Callable[[], bytes]:

@@ -76,6 +76,8 @@ OPENING = (0.25, 0.5, 0.75)
 leave out, noisiest first, that are tried in the last state."""
 UNDO_SHARE = 0.15
 """Share of the budget that is kept for taking back float islands of the front."""
+LEARNED = 300
+"""Candidates that the surrogate learns from, at most: the time that this takes grows with their number cubed."""
 
 # Moves from one proposal to another (mutation).
 CROSSED_SHARE = 0.25

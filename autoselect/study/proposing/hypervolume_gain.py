@@ -23,6 +23,7 @@ _INNER = (0.1, 0.9)
 _EXACT_OBJECTIVES = 3
 """With more objectives the grid is coarse, or it would take too much memory."""
 _COARSE_EDGES = 24
+_MOST_EDGES = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,19 +167,25 @@ class FrontVolume:
             front = front[non_dominated(front)]
         low = min(0.0, float(front[:, 0].min())) if len(front) else 0.0
         # Between two losses of the front nothing changes: these are the levels, with even ones between.
-        self._levels = np.unique(np.concatenate([front[:, 0], np.linspace(low, 1.0, _LEVELS)]))
-        self._edges = [_edges(column, coarse=front.shape[1] > _EXACT_OBJECTIVES) for column in front[:, 1:].T]
+        most = _COARSE_EDGES if front.shape[1] > _EXACT_OBJECTIVES else _MOST_EDGES
+        losses = _some(np.unique(front[:, 0]), _MOST_EDGES)
+        self._levels = np.unique(np.concatenate([losses, np.linspace(low, 1.0, _LEVELS)]))
+        self._edges = [_some(np.unique([0.0, *column, 1.0]), most) for column in front[:, 1:].T]
         self._areas = self._undominated(front)
         self._steps = np.diff(self._levels)
 
     def _undominated(self, front: np.ndarray) -> np.ndarray:
         """Undominated area beyond each grid point, for each level; zeros at the far ends."""
         sizes = [len(edges) - 1 for edges in self._edges]
-        cells = np.ones([len(self._levels) - 1, *sizes])
-        starts = [np.searchsorted(self._levels, front[:, 0])]
-        starts += [np.searchsorted(edges, values) for edges, values in zip(self._edges, front[:, 1:].T, strict=True)]
-        for place in zip(*(start.tolist() for start in starts), strict=True):
-            cells[tuple(slice(start, None) for start in place)] = 0.0
+        starts = [np.searchsorted(edges, values) for edges, values in zip(self._edges, front[:, 1:].T, strict=True)]
+        # For each cell of costs the level from which on it is dominated.
+        lowest = np.full([size + 1 for size in sizes], len(self._levels))
+        np.minimum.at(lowest, tuple(starts), np.searchsorted(self._levels, front[:, 0]))
+        for axis in range(len(sizes)):
+            lowest = np.minimum.accumulate(lowest, axis)
+        lowest = lowest[tuple(slice(size) for size in sizes)]
+        levels = np.arange(len(self._levels) - 1).reshape(-1, *[1] * len(sizes))
+        cells = (levels < lowest).astype(np.float64)
         for axis, edges in enumerate(self._edges, start=1):
             widths = np.diff(edges).reshape([-1 if i == axis else 1 for i in range(cells.ndim)])
             cells = np.flip(np.flip(cells * widths, axis).cumsum(axis), axis)
@@ -257,12 +264,11 @@ def loss_worth(front: np.ndarray, share: float, costs: np.ndarray) -> float:
     return FrontVolume(np.unique(beyond[non_dominated(beyond)], axis=0)).loss_adding(wanted, *costs.tolist())
 
 
-def _edges(values: np.ndarray, *, coarse: bool) -> np.ndarray:
-    """Where the grid is cut: at all values, or at some of them, so that the front then dominates a little less."""
-    edges = np.unique(np.concatenate([[0.0], values, [1.0]]))
-    if not coarse or len(edges) <= _COARSE_EDGES:
+def _some(edges: np.ndarray, most: int) -> np.ndarray:
+    """Where the grid is cut: at all values, or at so many of them; the front then dominates a little less."""
+    if len(edges) <= most:
         return edges
-    return np.asarray(edges[np.linspace(0, len(edges) - 1, _COARSE_EDGES).round().astype(int)])
+    return np.asarray(edges[np.linspace(0, len(edges) - 1, most).round().astype(int)])
 
 
 def _cell(edges: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -110,6 +110,7 @@ class Problem:
         self.forecast_of = forecast
         self._remembered = lru_cache(maxsize=FORECASTS_KEPT)(self._worked_out)
         self._distrusted: set[Mask] = set()
+        self._keys: dict[Mask, object] = {}
 
     @cached_property
     def everything(self) -> Atoms:
@@ -147,7 +148,15 @@ class Problem:
     def forecast(self, mask: Mask) -> Forecast:
         """Exact size and penalty; those asked for last are remembered."""
         found = self._remembered(mask)
-        return replace(found, key=("built otherwise", mask)) if mask in self._distrusted else found
+        return replace(found, key=self.key(mask)) if mask in self._distrusted else found
+
+    def key(self, mask: Mask) -> object:
+        """What it has in common with those that are equal once built; remembered of all that were asked for."""
+        if mask in self._distrusted:
+            return "built otherwise", mask
+        if mask not in self._keys:
+            self._keys[mask] = self._remembered(mask).key
+        return self._keys[mask]
 
     def _worked_out(self, mask: Mask) -> Forecast:
         found = self.forecast_of(self.nodes_of(mask), self.further_of(mask))

@@ -34,8 +34,17 @@ def _one_thread() -> threadpool_limits:
     return threadpool_limits(limits=1, user_api="blas")
 
 
-def learn(surrogate: Surrogate, seen: Sequence[Seen]) -> None:
-    """Fit a surrogate to candidates whose divergences are known."""
+def learn(surrogate: Surrogate, seen: Sequence[Seen], most: int | None = None) -> None:
+    """Fit a surrogate to candidates whose divergences are known: to all, or to ``most`` of them.
+
+    Of more than that it learns from the newest, which are most like those to come, and from older ones of all
+    divergences, half of each.
+    """
+    most = most or constants.LEARNED
+    if len(seen) > most:
+        newest, older = seen[-(most // 2) :], sorted(seen[: -(most // 2)], key=lambda s: s.log_divergence)
+        places = np.linspace(0, len(older) - 1, most - len(newest)).round().astype(int)
+        seen = [*(older[i] for i in places), *newest]
     divergences = np.array([s.log_divergence for s in seen])
     noise = np.array([constants.PART_NOISE * math.sqrt(1.0 / max(s.share, 0.05) - 1.0) for s in seen])
     surrogate.fit([s.mask for s in seen], divergences, noise)
@@ -129,7 +138,7 @@ class SurrogateProposer:
 
     def _propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
         taken = {s.mask for s in seen} | set(pending)
-        keys = {self._problem.forecast(mask).key for mask in taken}
+        keys = {self._problem.key(mask) for mask in taken}
         openings = self._opening()
         opening = next((mask for mask in openings if self._is_new(mask, taken, keys)), None)
         learned = [s for s in seen if math.isfinite(s.log_divergence)]
@@ -138,7 +147,7 @@ class SurrogateProposer:
             return opening
         if len(learned) < 2 or len(scored) < 2:
             return opening if opening is not None else self._anything(taken, keys)
-        learn(self._surrogate, learned)
+        learn(self._surrogate, learned, self._most(constants.LEARNED))
         ask = _Ask(self, seen, pending, taken, keys)
         if len(seen) + len(pending) >= self._undo_from and (undone := ask.best_undone()) is not None:
             return undone

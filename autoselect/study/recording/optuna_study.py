@@ -27,6 +27,7 @@ from autoselect.runs.files import storage_errors
 from autoselect.runs.records import TrialRecord
 from autoselect.study.recording import dashboard
 from autoselect.study.recording.journal import Journal
+from autoselect.study.recording.packing import Packing
 from autoselect.study.recording.samplers import ProposerSampler
 from autoselect.study.recording.trials import attributes_of, record_of
 from autoselect.study.setup.baselines import Baseline
@@ -118,10 +119,16 @@ class SearchStudy:
         with self._using():
             trial = self._study.ask()
             with self._journal.together():
-                values = _suggest(trial, space)
+                values = _suggest(trial, space, self._packing)
                 repairs = sampler.suggest_repairs(trial) if isinstance(sampler, ProposerSampler) else None
         nodes, further = space.decode(values), space.decode_further(values)
         return Asked(trial=trial, origin=origin, nodes=nodes, further=further, repairs=repairs)
+
+    @property
+    def _packing(self) -> Packing:
+        """How the study's sampler wants choices; Optuna's own want each by itself."""
+        sampler = self._study.sampler
+        return sampler.packing if isinstance(sampler, ProposerSampler) else Packing()
 
     def think_ahead(self) -> None:
         """Let the sampler use the time until a candidate is scored."""
@@ -137,11 +144,11 @@ class SearchStudy:
         if setting is not None:
             setting |= space.encode_further(baseline.nodes, baseline.further)
         with self._using():
-            self._study.enqueue_trial(setting or {})
+            self._study.enqueue_trial(self._packing.pack(setting) if setting else {})
             trial = self._study.ask()
             if setting is not None:
                 with self._journal.together():
-                    _suggest(trial, space)
+                    _suggest(trial, space, self._packing)
         return Asked(
             trial=trial,
             origin=f"baseline:{baseline.name}",
@@ -272,21 +279,20 @@ def _records(study: optuna.Study) -> list[TrialRecord]:
     return [record for record in found if record is not None]
 
 
-def _suggest(trial: optuna.Trial, space: BoundSpace) -> dict[str, Value]:
+def _suggest(trial: optuna.Trial, space: BoundSpace, packing: Packing) -> dict[str, Value]:
     values: dict[str, Value] = {}
     dimensions = space.dimensions
     if space.alternatives:
         dimensions = space.of_alternative(
             str(trial.suggest_categorical(ALTERNATIVE, [name for name, _ in space.alternatives]))
         )
-    for dimension in dimensions:
+    toggles = itertools.chain(*space.further_toggles.values())
+    for dimension in (d for d in (*dimensions, *toggles) if d.name not in packing.names):
         if isinstance(dimension, Toggle):
             values[dimension.name] = bool(trial.suggest_categorical(dimension.name, [False, True]))
         else:
             values[dimension.name] = trial.suggest_int(dimension.name, 0, dimension.at_most)
-    for toggle in itertools.chain(*space.further_toggles.values()):
-        values[toggle.name] = bool(trial.suggest_categorical(toggle.name, [False, True]))
-    return values
+    return packing.unpack(values | {name: trial.suggest_int(name, 0, most) for name, most in packing.bounds.items()})
 
 
 def _repair(path: Path) -> None:

@@ -18,6 +18,7 @@ from autoselect.study.proposing.observations import Reader, Seen, of_losses, ref
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import Greedy, Proposer, exhaustive, heuristic, prefix, random_masks
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
+from autoselect.study.recording.packing import Packing
 from autoselect.study.recording.trials import record_of
 
 PROPOSERS: dict[str, Callable[[Problem, int, int | None], Proposer]] = {
@@ -104,7 +105,7 @@ class ProposerSampler(optuna.samplers.BaseSampler):
     ) -> None:
         """Wrap a proposer; without a ``fallback`` or ``repairs`` trials of any count."""
         self._proposer, self._problem, self._space = proposer, problem, space
-        self._repairs = repairs or ()
+        self._repairs, self.packing = repairs or (), Packing.of(space)
         self._reader = Reader(problem=problem, fallback=fallback, repairs=repairs)
         self._finished: dict[str, dict[int, Seen | None]] = {}  # by study
         self._independent = optuna.samplers.RandomSampler(seed=0)
@@ -136,13 +137,15 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         found: dict[str, BaseDistribution] = {}
         if self._space.alternatives:
             found[ALTERNATIVE] = CategoricalDistribution([name for name, _ in self._space.alternatives])
+        found |= {name: IntDistribution(0, most) for name, most in self.packing.bounds.items()}
         for dimension in self._space.dimensions:
             if isinstance(dimension, Toggle):
                 found[dimension.name] = CategoricalDistribution([False, True])
             else:
                 found[dimension.name] = IntDistribution(0, dimension.at_most)
         choices = {t.name: [False, True] for toggles in self._space.further_toggles.values() for t in toggles}
-        return found | {name: CategoricalDistribution(values) for name, values in (choices | self._extra).items()}
+        found |= {name: CategoricalDistribution(values) for name, values in (choices | self._extra).items()}
+        return {name: kind for name, kind in found.items() if name not in self.packing.names}
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -158,7 +161,7 @@ class ProposerSampler(optuna.samplers.BaseSampler):
             return {}
         states = self._space.encode_further(nodes, self._problem.further_of(mask))
         correction = dict.fromkeys(self._extra, _CORRECTIONS[mask.refined])
-        return {**setting, **states, **correction}
+        return {**self.packing.pack({**setting, **states}), **correction}
 
     def suggest_repairs(self, trial: optuna.Trial) -> tuple[str, ...] | None:
         """The repairs of a proposal where they are not those of the search's other recipes."""
@@ -178,9 +181,10 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         return {_CORRECTION: list(_CORRECTIONS)} if self._problem.refinable else {}
 
     def _mask(self, trial: FrozenTrial) -> Mask:
+        setting = self.packing.unpack(trial.params)
         return self._problem.mask_of(
-            self._space.decode(trial.params),
-            self._space.decode_further(trial.params),
+            self._space.decode(setting),
+            self._space.decode_further(setting),
             refined=trial.params.get(_CORRECTION) == _CORRECTIONS[1],
         )
 
