@@ -58,6 +58,14 @@ def test_the_front_is_what_no_row_dominates(losses: np.ndarray) -> None:
     assert non_dominated(losses).tolist() == expected
 
 
+@pytest.mark.parametrize(("values", "columns"), [(8, 3), (1000, 3), (1000, 5)])
+def test_the_front_of_many_rows_is_what_no_row_dominates(values: int, columns: int) -> None:
+    losses = np.random.default_rng(0).integers(0, values, (700, columns)).astype(np.float64)
+    expected = [not np.any(np.all(losses <= row, axis=1) & np.any(losses < row, axis=1)) for row in losses]
+    assert 0 < sum(expected) < 700
+    assert non_dominated(losses).tolist() == expected
+
+
 @given(TABLES, st.randoms(use_true_random=False))
 def test_the_front_does_not_depend_on_order(losses: np.ndarray, random: object) -> None:
     order = list(range(len(losses)))

@@ -181,13 +181,14 @@ def test_the_gain_is_the_growth_whatever_the_number_of_costs(costs: int, count: 
     assert found == pytest.approx([after - before], abs=1e-7)
 
 
-def test_a_coarse_grid_dominates_a_little_less_and_never_more() -> None:
+@pytest.mark.parametrize(("costs", "members"), [(3, 60), (2, 400)])
+def test_a_coarse_grid_dominates_a_little_less_and_never_more(costs: int, members: int) -> None:
     rng = np.random.default_rng(0)
-    front = rng.random((60, 4))
-    front[:, 0] = rng.integers(0, STEPS, 60) / STEPS
-    points = rng.random((20, 3))
+    front = rng.random((members, 1 + costs))
+    front[:, 0] = rng.integers(0, STEPS, members) / STEPS
+    points = rng.random((20, costs))
     found = FrontVolume(front).expected_gain(np.full((20, 7), 1 / STEPS), np.zeros((20, 7)), *points.T)
-    corner = np.ones(4)
+    corner = np.ones(1 + costs)
     before = hypervolume(front, corner)
     exact = np.array([hypervolume(np.vstack([front, [1 / STEPS, *p]]), corner) - before for p in points])
     assert np.all(found >= exact - 1e-12)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 from synthetic import chain_of, synthetic, volume
 
@@ -11,7 +12,8 @@ from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import Proposer, prefix, random_masks
-from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
+from autoselect.study.proposing.surrogate import Surrogate
+from autoselect.study.proposing.surrogate_proposer import SurrogateProposer, learn
 
 TRIALS = 40
 RIVALS: dict[str, Callable[[Problem, int], Proposer]] = {"random": random_masks, "prefix": prefix}
@@ -38,6 +40,24 @@ def test_the_same_seed_gives_the_same_proposals(count: int, ahead: int) -> None:
     assert first == again
     if count == 16:
         assert first != other
+
+
+def test_of_many_candidates_the_newest_and_older_ones_of_all_divergences_are_learned_from() -> None:
+    truth = synthetic(16, 0)
+    seen = truth.run(random_masks(truth.problem, 0), 60)
+    fitted: list[list[Mask]] = []
+
+    class Kept(Surrogate):
+        def fit(self, masks: Sequence[Mask], log_divergences: np.ndarray, noise: np.ndarray) -> None:
+            fitted.append(list(masks))
+
+    learn(Kept(truth.problem), seen)
+    learn(Kept(truth.problem), seen, 20)
+    whole, some = fitted
+    assert whole == [s.mask for s in seen]
+    assert (len(set(some)), some[10:]) == (20, whole[50:])
+    older = sorted((s.log_divergence, s.mask) for s in seen[:50])
+    assert {older[0][1], older[-1][1]} < set(some)
 
 
 class Thinking(SurrogateProposer):
