@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow coverage lint check format lock clean
+.PHONY: help venv demo test test-slow coverage lint check format lock audit dist clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 11
@@ -57,6 +57,15 @@ lock: | $(BIN)/uv ## Write requirements.lock again (LOCK_ARGS=--upgrade takes ne
 	    --universal --python-version 3.10 --extra dev --extra legacy-keras \
 	    --no-emit-index-url --no-emit-find-links --no-annotate --generate-hashes \
 	    --custom-compile-command "make lock" --quiet $(LOCK_ARGS) --output-file requirements.lock
+
+# Strict: a package that cannot be looked up, as without network, is a failure.
+audit: | $(BIN)/uv ## Look the locked packages up in PyPI's list of known vulnerabilities
+	$(BIN)/uv tool run --from pip-audit==2.10.1 pip-audit --strict --disable-pip --require-hashes -r requirements.lock
+
+dist: $(STAMP) | $(BIN)/uv ## Build wheel and sdist, and write what the lock holds as a CycloneDX SBOM
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/uv tool run --from cyclonedx-bom==7.5.0 cyclonedx-py requirements requirements.lock \
+	    --pyproject pyproject.toml --output-file dist/autoselect.cdx.json
 
 $(BIN)/uv:
 	$(PYTHON) -m venv $(VENV)

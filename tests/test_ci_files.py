@@ -65,3 +65,21 @@ def test_the_image_copies_what_is_there() -> None:
     let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert set(copied) == let_in
     assert all((ROOT / name).exists() for name in copied)
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob(".github/workflows/*.yml")), ids=lambda path: path.stem)
+def test_workflows_make_what_there_is_and_may_write_only_where_they_say_so(path: Path) -> None:
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert workflow["permissions"] == {"contents": "read"}
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    wanted = {
+        target
+        for step in steps
+        for words in re.findall(r"^make (.+)$", step.get("run", ""), re.M)
+        for target in words.split()
+    }
+    targets = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    assert wanted
+    assert wanted <= set(targets)
+    # What a tag or an event says is never read as a piece of a script.
+    assert [step["run"] for step in steps if "${{" in step.get("run", "")] == []

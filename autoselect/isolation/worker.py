@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import os
@@ -11,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import cloudpickle
@@ -68,6 +70,8 @@ def start(place: Place, warm_up: bytes | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "SIGALRM"):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    with contextlib.suppress(OSError):  # Linux: where memory runs out, this process is killed, and not its parent.
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     os.environ.update({k: v for k, v in _LIBRARY_SETTINGS.items() if k not in os.environ})
     _settle(place)
     if warm_up is not None:

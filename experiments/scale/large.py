@@ -1,6 +1,7 @@
 """A search of many nodes and trials on made-up scores: what an ask, a tell, the journal, a resume and the report cost.
 
-Most candidates come from cheap moves, so that the study grows quickly; the default sampler is asked at some marks.
+Most trials are cheap moves that are put into the study whole, so that it grows quickly. At some marks the default
+sampler is asked, and told.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.trial import create_trial
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "study"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "report"))
@@ -26,13 +29,14 @@ from autoselect.domain.objectives import Objective
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.report.page.page import write_page
-from autoselect.runs.records import Scores
+from autoselect.runs.records import Scores, TrialRecord
 from autoselect.study.proposing import mutation
 from autoselect.study.proposing.mask import Mask
-from autoselect.study.proposing.observations import Seen
+from autoselect.study.proposing.proposers import random_masks
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
-from autoselect.study.recording.optuna_study import Asked, SearchStudy
+from autoselect.study.recording.optuna_study import SearchStudy
 from autoselect.study.recording.samplers import ProposerSampler
+from autoselect.study.recording.trials import attributes_of
 
 OBJECTIVES = (
     Objective(name="accuracy", direction="maximize"),
@@ -43,28 +47,12 @@ ASKS = 5
 HERE = Path(__file__).resolve().parent
 
 
-class Quick:
-    """The default sampler where it is asked to think; else a child of the newest candidates."""
-
-    def __init__(self, truth: Synthetic) -> None:
-        self.thinks, self._truth, self._rng = True, truth, np.random.default_rng(0)
-        self._inner, self._made = SurrogateProposer(truth.problem, 0, None), set[Mask]()
-
-    def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
-        mask = self._inner.propose(seen, pending) if self.thinks else None
-        while mask is None or mask in self._made:
-            noise, parents = self._truth.problem.noise, [s.mask for s in seen[-50:]]
-            mask = mutation.child(parents, self._truth.problem, self._truth.terms, noise, self._rng)
-        self._made.add(mask)
-        return mask
-
-
-def scores_of(asked: Asked, truth: Synthetic) -> Scores:
-    seen = truth.seen(truth.problem.mask_of(asked.nodes))
+def record_of(number: int, mask: Mask, truth: Synthetic) -> TrialRecord:
+    nodes, seen = truth.problem.nodes_of(mask), truth.seen(mask)
     assert seen.loss is not None
-    whole = {"segments": 2, "float_ops": len(asked.nodes), "crossing_tensors": 2, "crossing_bytes": 8}
-    return Scores(
-        sha256=f"{asked.number:064x}",
+    whole = {"segments": 2, "float_ops": len(nodes), "crossing_tensors": 2, "crossing_bytes": 8}
+    scores = Scores(
+        sha256=f"{number:064x}",
         metric=1.0 - seen.loss,
         drop=seen.loss,
         drop_noise=0.003,
@@ -81,12 +69,31 @@ def scores_of(asked: Asked, truth: Synthetic) -> Scores:
         fallbacks={},
         **whole,
     )
+    recipe = Recipe(denylisted_nodes=nodes)
+    return TrialRecord(number=number, origin="surrogate", recipe=recipe, scores=scores, reused=False, violations={})
 
 
-def opened(path: Path, truth: Synthetic, space: BoundSpace) -> tuple[SearchStudy, Quick]:
-    proposer = Quick(truth)
-    sampler = ProposerSampler(proposer, truth.problem, space, fallback=Recipe().fallback)
-    return SearchStudy(path, OBJECTIVES, sampler), proposer
+def opened(path: Path, truth: Synthetic, space: BoundSpace) -> SearchStudy:
+    proposer = SurrogateProposer(truth.problem, 0, None)
+    return SearchStudy(path, OBJECTIVES, ProposerSampler(proposer, truth.problem, space, fallback=Recipe().fallback))
+
+
+def added(study: SearchStudy, record: TrialRecord, space: BoundSpace) -> None:
+    """Put a finished trial into the study as it would be after an ask and a tell."""
+    packing, scores = study._packing, record.scores
+    assert scores is not None
+    assert record.recipe is not None
+    parameters = packing.pack(
+        {d.name: d.name.split(":")[1] in record.recipe.denylisted_nodes for d in space.dimensions}
+    )
+    most = packing.bounds
+    choices: dict[str, BaseDistribution] = {
+        name: IntDistribution(0, most[name]) if name in most else CategoricalDistribution([False, True])
+        for name in parameters
+    }
+    values = [scores.metric, float(scores.size_bytes), scores.penalty]
+    trial = create_trial(params=parameters, distributions=choices, values=values, user_attrs=attributes_of(record))
+    study._study.add_trial(trial)
 
 
 def peak_mib() -> float:
@@ -98,29 +105,35 @@ def grown(path: Path, nodes: int, marks: Sequence[int]) -> list[tuple[str, ...]]
     truth = synthetic(nodes, 0)
     toggles = tuple(Toggle(name=f"node:n{i}", nodes=frozenset({f"n{i}"})) for i in range(nodes))
     space = BoundSpace(dimensions=toggles)
-    study, proposer = opened(path, truth, space)
-    rows, number = [], 0
+    study, rng, rows = opened(path, truth, space), np.random.default_rng(0), []
+    masks = [seen.mask for seen in truth.run(random_masks(truth.problem, 0), 20)]
+    for number, mask in enumerate(masks):
+        added(study, record_of(number, mask, truth), space)
     for mark in marks:
+        while len(masks) < mark - ASKS:
+            mask = mutation.child(masks[-50:], truth.problem, truth.terms, truth.problem.noise, rng)
+            if mask not in masks[-1000:]:
+                added(study, record_of(len(masks), mask, truth), space)
+                masks.append(mask)
         asks, tells = [], []
-        while number < mark:
-            proposer.thinks = number < 20 or number >= mark - ASKS
+        for _ in range(ASKS):
             begun = time.process_time()
             asked = study.ask(space, origin="surrogate")
+            asks.append(time.process_time() - begun)
             assert asked is not None
-            middle = time.process_time()
-            scores = scores_of(asked, truth)
-            told = time.process_time()
-            study.tell_scores(asked, Recipe(denylisted_nodes=asked.nodes), scores, reused=False, violations={})
-            asks.append(middle - begun)
-            tells.append(time.process_time() - told)
-            number += 1
+            masks.append(truth.problem.mask_of(asked.nodes))
+            record = record_of(asked.number, masks[-1], truth)
+            assert record.scores is not None
+            assert record.recipe is not None
+            begun = time.process_time()
+            study.tell_scores(asked, record.recipe, record.scores, reused=False, violations={})
+            tells.append(time.process_time() - begun)
         peak, begun = peak_mib(), time.process_time()
-        again, _ = opened(path, truth, space)
+        again = opened(path, truth, space)
         assert len(again.records()) == mark
         resume = time.process_time() - begun
         del again
-        ask, tell = median(asks[-ASKS:]), median(tells)
-        figures = (ask, tell, path.stat().st_size / 1e6, resume, peak)
+        figures = (median(asks), median(tells), path.stat().st_size / 1e6, resume, peak)
         rows.append((str(nodes), str(mark), *(f"{value:.3g}" for value in figures)))
         print(" | ".join(rows[-1]), flush=True)
     return rows

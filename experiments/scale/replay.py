@@ -22,19 +22,22 @@ from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 
 HERE = Path(__file__).resolve().parent
 NODES = 60
+MANY = 10**6
 KINDS = {
-    "learns from all, one at a time": (10**6, 0),
-    "learns from 120, one at a time": (120, 0),
-    "learns from 60, one at a time": (60, 0),
-    "learns from all, 16 under way": (10**6, 15),
-    "learns from all, 64 under way": (10**6, 63),
+    "one under way": (MANY, 0, MANY),
+    "one under way, learns from 60": (60, 0, MANY),
+    "one under way, learns from 30": (30, 0, MANY),
+    "64 under way, 1 an ask": (MANY, 63, MANY),
+    "64 under way, 2 an ask": (MANY, 63, 32),
+    "64 under way, 5 an ask": (MANY, 63, 15),
 }
+"""How many candidates it learns from, how many are under way, and for how many of these an ask chooses one more."""
 
 
 def run(task: tuple[str, int, int]) -> tuple[float, float]:
     """Hypervolume at the end, and processor seconds an ask."""
     kind, seed, trials = task
-    constants.LEARNED, ahead = KINDS[kind]
+    constants.LEARNED, ahead, constants.UNDER_WAY = KINDS[kind]
     truth = synthetic(NODES, seed, redundant=2)
     begun = time.process_time()
     seen = truth.run(SurrogateProposer(truth.problem, seed, trials), trials, ahead=ahead)
@@ -44,7 +47,7 @@ def run(task: tuple[str, int, int]) -> tuple[float, float]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write replay.md."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=240)
+    parser.add_argument("--trials", type=int, default=120)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--output", type=Path, default=HERE / "results")
@@ -53,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with ProcessPoolExecutor(options.jobs) as pool:
         found = dict(zip(tasks, pool.map(run, tasks), strict=True))
     first = next(iter(KINDS))
-    lines = ["| sampler | hypervolume against the first row | range over seeds | an ask, s |", "|---|---|---|---|"]
+    lines = ["| candidates | hypervolume against the first row | range over seeds | an ask, s |", "|---|---|---|---|"]
     for kind in KINDS:
         own = [found[kind, seed, options.trials] for seed in range(options.seeds)]
         shares = [v / found[first, seed, options.trials][0] - 1.0 for seed, (v, _) in enumerate(own)]

@@ -394,3 +394,11 @@ def test_a_job_that_finds_no_memory_costs_itself_only(pool: WorkerPool) -> None:
     with pytest.raises(JobFailed, match="MemoryError"):
         pool.call(hungry)
     assert pool.call(os.getpid) != os.getpid()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems choose by themselves")
+def test_where_memory_runs_out_a_worker_is_killed_and_not_its_parent(pool: WorkerPool) -> None:
+    own = Path("/proc/self/oom_score_adj").read_text(encoding="ascii")
+    assert int(own) < 1000
+    assert pool.call(lambda: Path("/proc/self/oom_score_adj").read_text(encoding="ascii")).strip() == "1000"
+    assert Path("/proc/self/oom_score_adj").read_text(encoding="ascii") == own

@@ -12,8 +12,8 @@ from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import Proposer, prefix, random_masks
-from autoselect.study.proposing.surrogate import Surrogate
-from autoselect.study.proposing.surrogate_proposer import SurrogateProposer, learn
+from autoselect.study.proposing.surrogate import Surrogate, learn
+from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 
 TRIALS = 40
 RIVALS: dict[str, Callable[[Problem, int], Proposer]] = {"random": random_masks, "prefix": prefix}

@@ -21,8 +21,7 @@ from autoselect.study.proposing.hypervolume_gain import Link, fit_link
 from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Reader, Seen
 from autoselect.study.proposing.problem import Problem
-from autoselect.study.proposing.surrogate import Surrogate
-from autoselect.study.proposing.surrogate_proposer import learn
+from autoselect.study.proposing.surrogate import Surrogate, learn
 
 SENSITIVITY_COLUMNS = ("tensor_name", "unit", "probe", "estimate")
 """Of ``sensitivity.csv``. Both figures are error power over signal power of the model's outputs that the node's unit

@@ -78,6 +78,8 @@ UNDO_SHARE = 0.15
 """Share of the budget that is kept for taking back float islands of the front."""
 LEARNED = 300
 """Candidates that the surrogate learns from, at most: the time that this takes grows with their number cubed."""
+UNDER_WAY = 32
+"""For each so many candidates under way an ask chooses one more, for the next asks: of many workers some would wait."""
 
 # Moves from one proposal to another (mutation).
 CROSSED_SHARE = 0.25

@@ -19,6 +19,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from autoselect.study.proposing import constants
 from autoselect.study.proposing.mask import Mask, indicator, sides
+from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 
 _FLOOR = 1e-9
@@ -201,6 +202,22 @@ class Surrogate:
     def _paired(self, rows: np.ndarray) -> np.ndarray:
         """1 where neighbours are on different sides, else 0; one column a pair."""
         return np.asarray(np.abs(rows[:, self._pairs[:, 0]] - rows[:, self._pairs[:, 1]]))
+
+
+def learn(surrogate: Surrogate, seen: Sequence[Seen], most: int | None = None) -> None:
+    """Fit a surrogate to candidates whose divergences are known: to all, or to ``most`` of them.
+
+    Of more than that it learns from the newest, which are most like those to come, and from older ones of all
+    divergences, half of each.
+    """
+    most = most or constants.LEARNED
+    if len(seen) > most:
+        newest, older = seen[-(most // 2) :], sorted(seen[: -(most // 2)], key=lambda s: s.log_divergence)
+        places = np.linspace(0, len(older) - 1, most - len(newest)).round().astype(int)
+        seen = [*(older[i] for i in places), *newest]
+    divergences = np.array([s.log_divergence for s in seen])
+    noise = np.array([constants.PART_NOISE * math.sqrt(1.0 / max(s.share, 0.05) - 1.0) for s in seen])
+    surrogate.fit([s.mask for s in seen], divergences, noise)
 
 
 def _refined(masks: Sequence[Mask]) -> np.ndarray:

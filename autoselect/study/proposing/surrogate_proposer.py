@@ -22,7 +22,7 @@ from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import all_masks, by_sensitivity, prefixes
-from autoselect.study.proposing.surrogate import Surrogate
+from autoselect.study.proposing.surrogate import Surrogate, learn
 
 _FAR = 1e3
 _BARRED = 2.0
@@ -32,22 +32,6 @@ _BARRED = 2.0
 def _one_thread() -> threadpool_limits:
     """Matrices are small here: further threads would only take the cores from the workers."""
     return threadpool_limits(limits=1, user_api="blas")
-
-
-def learn(surrogate: Surrogate, seen: Sequence[Seen], most: int | None = None) -> None:
-    """Fit a surrogate to candidates whose divergences are known: to all, or to ``most`` of them.
-
-    Of more than that it learns from the newest, which are most like those to come, and from older ones of all
-    divergences, half of each.
-    """
-    most = most or constants.LEARNED
-    if len(seen) > most:
-        newest, older = seen[-(most // 2) :], sorted(seen[: -(most // 2)], key=lambda s: s.log_divergence)
-        places = np.linspace(0, len(older) - 1, most - len(newest)).round().astype(int)
-        seen = [*(older[i] for i in places), *newest]
-    divergences = np.array([s.log_divergence for s in seen])
-    noise = np.array([constants.PART_NOISE * math.sqrt(1.0 / max(s.share, 0.05) - 1.0) for s in seen])
-    surrogate.fit([s.mask for s in seen], divergences, noise)
 
 
 class SurrogateProposer:
@@ -71,6 +55,7 @@ class SurrogateProposer:
         self._surrogate = Surrogate(problem)
         self._pool: dict[Mask, None] = {}
         self._promising: list[Mask] = []
+        self._chosen: tuple[Mask, ...] = ()  # with an earlier proposal, for the next asks
         self._large = len(problem.atoms) >= constants.LARGE
         self._add(self._ladders())
         self._whole = problem.count <= 1 << constants.ENUMERATED
@@ -147,11 +132,19 @@ class SurrogateProposer:
             return opening
         if len(learned) < 2 or len(scored) < 2:
             return opening if opening is not None else self._anything(taken, keys)
+        while self._chosen:
+            mask, *rest = self._chosen
+            self._chosen = tuple(rest)
+            if self._is_new(mask, taken, keys):
+                return mask
         learn(self._surrogate, learned, self._most(constants.LEARNED))
         ask = _Ask(self, seen, pending, taken, keys)
         if len(seen) + len(pending) >= self._undo_from and (undone := ask.best_undone()) is not None:
             return undone
-        return ask.best()
+        best = ask.best()
+        if best is not None:
+            self._chosen = ask.further(best, len(pending) // constants.UNDER_WAY)
+        return best
 
     def _opening(self) -> list[Mask]:
         """A few candidates that span the trade-off."""
@@ -218,12 +211,13 @@ class _Ask:
         points[:, 0] = self._weight.of(_latent(scored, self._link))
         self._corner = reference_corner(np.vstack([points, *self._far_end(scored)]))
         points = points[[s.feasible for s in scored]] / self._corner
-        self._parents = [s.mask for s in scored]
+        self._parents, self._ranked = [s.mask for s in scored], list[Mask]()
         if len(points):
             keep = non_dominated(points)
             feasible = [s.mask for s in scored if s.feasible]
             self._parents = [mask for mask, on_front in zip(feasible, keep, strict=True) if on_front]
-        self._volume = FrontVolume(np.vstack([points, self._believed(pending)]))
+        self._points = np.vstack([points, self._believed(pending)])
+        self._volume = FrontVolume(self._points)
 
     def _far_end(self, scored: Sequence[Seen]) -> list[np.ndarray]:
         """The exact state alone, which nobody need have scored: volumes count as far as there.
@@ -257,6 +251,19 @@ class _Ask:
         self._owner._pool.setdefault(chosen)
         self._remember(masks, gains)
         return chosen
+
+    def further(self, chosen: Mask, count: int) -> tuple[Mask, ...]:
+        """So many more of the best, each as if those before it were under way."""
+        found = [chosen]
+        for _ in range(count):
+            self._taken, self._keys = self._taken | {found[-1]}, self._keys | {self._problem.key(found[-1])}
+            self._points = np.vstack([self._points, self._believed(found[-1:])])
+            self._volume = FrontVolume(self._points)
+            masks, gains = self._weighed(self._ranked[: constants.PARENTS * count])
+            if not masks:
+                break
+            found.append(masks[int(np.argmax(gains))])
+        return tuple(found[1:])
 
     def _flips(self, mask: Mask) -> list[Mask]:
         return self._owner._drawn(mutation.single_flips(mask, self._problem), self._owner._most(constants.FLIPPED))
@@ -315,10 +322,10 @@ class _Ask:
 
     def _remember(self, masks: Sequence[Mask], gains: np.ndarray) -> None:
         """Keep what is worth weighing again, and what is worth breeding from."""
-        order = np.argsort(-gains, kind="stable")
-        self._owner._promising = [masks[i] for i in order[: constants.PARENTS]]
+        self._ranked = [masks[i] for i in np.argsort(-gains, kind="stable")]
+        self._owner._promising = self._ranked[: constants.PARENTS]
         if len(self._owner._pool) > constants.POOL and not self._owner._whole:
-            self._owner._pool = dict.fromkeys(masks[i] for i in order[: constants.POOL // 2])
+            self._owner._pool = dict.fromkeys(self._ranked[: constants.POOL // 2])
 
 
 def _latent(scored: Sequence[Seen], link: Link) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -138,14 +139,13 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         if self._space.alternatives:
             found[ALTERNATIVE] = CategoricalDistribution([name for name, _ in self._space.alternatives])
         found |= {name: IntDistribution(0, most) for name, most in self.packing.bounds.items()}
-        for dimension in self._space.dimensions:
+        further = itertools.chain(*self._space.further_toggles.values())
+        for dimension in (d for d in (*self._space.dimensions, *further) if d.name not in self.packing.names):
             if isinstance(dimension, Toggle):
                 found[dimension.name] = CategoricalDistribution([False, True])
             else:
                 found[dimension.name] = IntDistribution(0, dimension.at_most)
-        choices = {t.name: [False, True] for toggles in self._space.further_toggles.values() for t in toggles}
-        found |= {name: CategoricalDistribution(values) for name, values in (choices | self._extra).items()}
-        return {name: kind for name, kind in found.items() if name not in self.packing.names}
+        return found | {name: CategoricalDistribution(values) for name, values in self._extra.items()}
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
