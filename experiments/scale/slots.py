@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for nodes, driver in measured.items():
         lines[0] += f"{nodes} nodes: an ask {driver.ask:.2f} s, each further candidate of it {driver.further:.3f} s, "
         lines[0] += f"a tell {driver.tell:.3f} s. "
-    lines[0] += "\n"
+    lines[0] = lines[0].rstrip() + "\n"
     for (nodes, driver), seconds, slots in product(measured.items(), SECONDS, SLOTS):
         found = simulated(slots, seconds, driver, line, together=1 + 2 * slots // each)
         busiest = max(("ask", "journal", "replies"), key=lambda name: found[name])
