@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from autoselect.domain.search_space import BoundSpace, Toggle, Value
 
-MOST_PARAMETERS = 64
+MOST_PARAMETERS = 256
 """So many choices are a parameter each, which tools for Optuna studies understand."""
 
 _EACH = 48
