@@ -21,6 +21,7 @@ from autoselect.cases.prepared import Prepared, load_prepared
 from autoselect.data.samples import SampleStore
 from autoselect.domain.objectives import Direction
 from autoselect.domain.targets import Target
+from autoselect.errors import ModelError, ScoreError
 from autoselect.isolation.worker import kept
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.repairing.repairs import RepairKit
@@ -99,8 +100,11 @@ class OpenCase:
         """
         plain = self.files.plain_kernels(sha256).exists()
         content = self.files.candidate(sha256).read_bytes()
-        if not shipped and wide_kernels.slow_macs(content) >= wide_kernels.WORTH_IT:
-            content = wide_kernels.stand_in(content)
+        try:
+            if not shipped and wide_kernels.slow_macs(content) >= wide_kernels.WORTH_IT:
+                content = wide_kernels.stand_in(content)
+        except ModelError as exc:
+            raise ScoreError(f"The file of the candidate is damaged. {exc}") from exc
         return Runner(content, delegates=not plain)
 
     def samples(self, name: str) -> SampleStore:

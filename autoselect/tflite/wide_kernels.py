@@ -20,9 +20,12 @@ so that less is over within 2 ms, where a file that is edited and loaded anew ta
 
 
 def slow_macs(content: bytes) -> int:
-    """Multiply-accumulates of an inference in 16-bit convolutions; soon said of a file without 16-bit tensors."""
-    raw = schema.Model.GetRootAs(content, 0).Subgraphs(0)
-    if all(raw.Tensors(i).Type() != schema.TensorType.INT16 for i in range(raw.TensorsLength())):
+    """Multiply-accumulates of an inference in 16-bit convolutions; soon said of a file without 16-bit tensors.
+
+    Raises:
+        ModelError: If the bytes are no whole TFLite file, as far as they are read.
+    """
+    if not fb.has_type(content, schema.TensorType.INT16):
         return 0
     graph = reader.read_graph(fb.parse(content))
     wide = [op for op in graph.ops if op.op_type in _OPERANDS and graph.tensors[op.inputs[-1]].dtype == "int16"]

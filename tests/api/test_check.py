@@ -18,7 +18,7 @@ def test_a_check_tells_size_cost_and_time_and_leaves_nothing(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     events: list[Event] = []
     found = autoselect.check(**pump.LIVE, trials=40, workers=1, listener=events.append)
-    assert (found.nodes, found.units, found.states) == (22, 22, 3)
+    assert (found.nodes, found.units, found.states) == (22, 22, 4)
     assert found.candidates >= 2**22
     assert found.samples == {"calibration": 30, "search": 200, "heldout": 300}
     assert (found.trials, found.workers, found.refused) == (40, 1, "")

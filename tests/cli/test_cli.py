@@ -263,7 +263,7 @@ SEARCH_DEFAULTS = {
     "seed": 0,
     "output": None,
     "scheduler": None,
-    "int16": False,
+    "int16": None,
     "insecure": False,
     "trial_timeout": 900.0,
     "debug_samples": 50,

@@ -281,9 +281,11 @@ def test_a_model_that_quantization_does_not_touch() -> None:
         zoo.prepare(content.float_model)
 
 
-def test_a_calibrated_model_that_the_quantizer_refuses() -> None:
+def test_a_model_that_the_quantizer_refuses() -> None:
+    model = fb.parse(zoo.cnn().prepared.calibrated.content)
+    model.subgraphs[0].operators[0].inputs = np.zeros(0, np.int32)
     with pytest.raises(BuildError, match="refuses"):
-        converter.quantize(b"no model", denylisted=(), recipe=Recipe())
+        converter.quantize(fb.serialise(model), denylisted=(), recipe=Recipe())
 
 
 def _last_of(parts: int) -> Callable[[Any], Any]:

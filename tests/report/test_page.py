@@ -18,7 +18,7 @@ from autoselect.cases.settings import make_settings
 from autoselect.report.page import history as page_history
 from autoselect.report.page import models as page_models
 from autoselect.report.page import nodes as page_nodes
-from autoselect.report.page.page import context, page_of, write_page
+from autoselect.report.page.page import _packed, context, page_of, write_page
 
 LIMIT_BYTES = 6_000_000
 
@@ -224,3 +224,11 @@ def test_small_runs_have_a_page(tmp_path: Path, kept: int, status: str) -> None:
     html = page_of(run)
     assert re.search(r"<h1>made &lt;i&gt;up.tflite</h1>", html)
     assert ("No candidate has been scored yet." in html) == (run.front.empty)
+
+
+def test_nodes_of_a_trial_are_bits_and_strips_have_an_end(tmp_path: Path) -> None:
+    assert [_packed(places) for places in ([], [0], [1, 4], [0, 3, 9])] == ["0", "1", "12", "209"]
+    strips = [{"id": str(i), "picks": "recommended" if i == 70 else ""} for i in range(90)]
+    shown = [strip["id"] for strip in page_nodes.shown(strips)]
+    assert shown == [*(str(i) for i in range(39)), "70"]
+    assert page_nodes.shown(strips[:40]) == strips[:40]

@@ -122,11 +122,18 @@ def strips(run: Run, nodes: Sequence[Row]) -> list[Row]:
     return found
 
 
+def shown(found: Sequence[Row]) -> list[Row]:
+    """The strips of the picks, and of as many other members as a page can have: each is hundreds of elements."""
+    first = sorted(range(len(found)), key=lambda place: not found[place]["picks"])
+    return [found[place] for place in sorted(first[:_MOST_STRIPS])]
+
+
 def _kinds(run: Run, trial: Record, nodes: Sequence[Row]) -> list[str]:
     """What each node is, from the model's file where it is there, else from recipe and fallbacks."""
     path = run.directory / "front" / f"{trial['id']}.tflite"
     built = _kinds_built(path)
-    return [built.get(node["name"]) or _kind_told(node["name"], trial) for node in nodes]
+    told = {} if all(node["name"] in built for node in nodes) else _kinds_told(trial)
+    return [built.get(node["name"]) or told.get(node["name"], "integer") for node in nodes]
 
 
 def _kinds_built(path: Path) -> dict[str, str]:
@@ -139,11 +146,12 @@ def _kinds_built(path: Path) -> dict[str, str]:
     }
 
 
-def _kind_told(name: str, trial: Record) -> str:
-    if name not in {*left_out(trial), *in_int16(trial)}:
-        return "integer"
+def _kinds_told(trial: Record) -> dict[str, str]:
+    """Of the nodes that the recipe names; all others are integer."""
+    names = {*left_out(trial), *in_int16(trial)}
     reasons = json.loads(str(trial.get("fallbacks"))) if isinstance(trial.get("fallbacks"), str) else {}
-    return str(Recipe.from_json(str(trial.get("recipe"))).kind_of(name, reasons.get(name)).value)
+    recipe = Recipe.from_json(str(trial.get("recipe"))) if names else Recipe()
+    return {name: str(recipe.kind_of(name, reasons.get(name)).value) for name in names}
 
 
 def _runs(kinds: Sequence[str], nodes: Sequence[Row]) -> Iterator[Row]:
@@ -242,6 +250,8 @@ def number_of(text: str) -> float | None:
     except ValueError:
         return None
 
+
+_MOST_STRIPS = 40
 
 THRESHOLDS = {"healthy": HEALTHY_RMSE_PER_SCALE, "suspicious": SUSPICIOUS_RMSE_PER_SCALE}
 """Marks on the bars of rmse/scale."""

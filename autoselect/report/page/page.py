@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,7 +91,8 @@ def context(run: Run) -> dict[str, Any]:
         "nodes": nodes,
         "estimated": page_nodes.has_estimates(run),
         "thresholds": page_nodes.THRESHOLDS,
-        "strips": strips,
+        "strips": page_nodes.shown(strips),
+        "more_strips": len(strips) - len(page_nodes.shown(strips)),
         "kinds": {
             kind: OF_NODES[kind] for kind in OF_NODES if any(p["kind"] == kind for s in strips for p in s["runs"])
         },
@@ -119,7 +121,7 @@ def context(run: Run) -> dict[str, Any]:
                 },
                 "costs": page_models.cost_axes(run.summary),
                 "command": page_models.export_command(run, "{}"),
-                "models": models,
+                "models": [row | {"nodes": _packed(row["nodes"])} for row in models],
                 "references": references,
                 "nodes": [[node["short"], node["name"], node["error"], node["buys"]] for node in nodes],
                 "kinds": {strip["id"]: [[part["kind"], part["length"]] for part in strip["runs"]] for strip in strips},
@@ -129,6 +131,11 @@ def context(run: Run) -> dict[str, Any]:
             }
         ),
     }
+
+
+def _packed(places: Iterable[int]) -> str:
+    """Numbers of nodes as the bits of one number, in hexadecimal: of a thousand nodes a trial else has kilobytes."""
+    return f"{sum(1 << place for place in places):x}"
 
 
 def _unbroken(text: str) -> str:

@@ -5,9 +5,11 @@
   const $ = (id) => document.getElementById(id);
   const DASH = "–";
   const { metric, models, references } = data;
-  models.forEach((model, place) => { model.place = place; });
+  const unpacked = (bits) => [...bits].reverse().flatMap((digit, i) => [0, 1, 2, 3].filter((b) => (parseInt(digit, 16) >> b) & 1).map((b) => 4 * i + b));
+  models.forEach((model, place) => { model.place = place; model.nodes = unpacked(model.nodes); });
   const scored = models.filter((m) => m.state === "complete" && m.score !== null);
-  const distinct = scored.filter((m, i) => m.front || (!m.reused && !scored.some((o, j) => j < i && o.id === m.id)));
+  const first = new Map([...scored].reverse().map((m) => [m.id, m]));
+  const distinct = scored.filter((m) => m.front || (!m.reused && first.get(m.id) === m));
   const front = models.filter((m) => m.front);
 
   // ------------------------------------------------------------------------------------------ numbers as text
@@ -252,13 +254,14 @@
     { key: "state", label: "state", of: (m) => (m.reused ? `${m.state}, known` : m.state + (m.feasible ? "" : ", beyond a limit")), rows: "all" },
   ];
   state.sort.front[1] = !metric.maximize;
-  const haystack = models.map((m) => [m.id, m.origin, m.state, ...m.picks, ...m.nodes.map((n) => data.nodes[n][1])].join(" ").toLowerCase());
+  const searched = [];  // made when somebody looks for words: with names of nodes they are long
+  const haystack = (m) => (searched[m.place] ??= [m.id, m.origin, m.state, ...m.picks, ...m.nodes.map((n) => data.nodes[n][1])].join(" ").toLowerCase());
   const classOf = (column) => [column.number && "number", column.minor && "minor", column.least && "least"].filter(Boolean).join(" ");
   const visibleColumns = () => columns.filter((c) => (!c.rows || c.rows === state.rows) && (metric.samples !== "search" || !["interval", "heldout"].includes(c.key)));
 
   function visibleRows() {
     const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
-    const rows = (state.rows === "front" ? front : models).filter((m) => accepted(m) && words.every((w) => haystack[m.place].includes(w)));
+    const rows = (state.rows === "front" ? front : models).filter((m) => accepted(m) && words.every((w) => haystack(m).includes(w)));
     const [key, ascending] = state.sort[state.rows];
     const column = columns.find((c) => c.key === key);
     const missing = (v) => v === null || v === undefined || v === "";
