@@ -45,6 +45,10 @@ def test_16_bits_are_tried_where_integers_run(found: autoselect.Run) -> None:
     assert found.manifest["settings"]["int16"] is True
     assert found.summary["references"]["int16"]["float_ops"] == 0
     assert sum(map(bool, wide(found.trials))) >= 2
+    recommended = found.trials.set_index("id").loc[found.picks["recommended"], "recipe"]
+    nodes = json.loads(recommended).get("int16_nodes", ())
+    assert nodes
+    assert f"{len(nodes)} nodes have 16-bit activations" in found.summary["verdict"]
     assert "all 16-bit" in [row.label for row in reference_rows(found.summary)]
     assert not [warning for warning in found.summary["warnings"] if "16-bit nodes are not proved" in warning]
 

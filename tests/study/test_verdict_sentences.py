@@ -18,7 +18,7 @@ from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.yardstick import Yardstick
 
 METRICS = ("accuracy", "top5_accuracy", "agreement", "f1_macro", "mse", "psnr", "sqnr_db", "my_package.module:my_score")
-NOUN = r"(?:point|float op|accelerator segment|search sample|sample)"
+NOUN = r"(?:point|float op|accelerator segment|search sample|sample|node)"
 NUMBER = r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?!\w|[.,]\d)"
 UNITS = rf"{NOUN}s?|%|dB|to [\d.]+ dB|f1 macro|mse|my score"
 FAULTS = {
@@ -29,7 +29,7 @@ FAULTS = {
     "a name of the code": r"_|my_package",
     "many of one": rf"(?<![\d.,])(1|1\.0) {NOUN}s\b",
     "one of many": rf"(?<![\d.,])(?!1 |1\.0 )[\d.,]+ {NOUN}\b",
-    "a number without its unit": rf"{NUMBER}(?! (?:{UNITS})\b| %)",
+    "a number without its unit": rf"{NUMBER}(?! (?:{UNITS})\b| %|-bit)",
     "a sentence without its stop": r"[^.]$",
     "a sentence that begins small": r"(?:^|\. )[a-z]",
 }
@@ -63,8 +63,9 @@ def confidence(certified: bool, bound: float, needed: int | None, resampled: flo
 
 
 FINDINGS = st.builds(
-    lambda metric, picked, sure, ends, unseen, wholes, allowed, samples, feasible: verdict.Findings(
+    lambda metric, picked, sure, ends, unseen, wholes, allowed, samples, feasible, wide: verdict.Findings(
         metric=metric,
+        wide=wide,
         yardstick=Yardstick(
             float_score=0.9,
             float_size_bytes=1000,
@@ -104,6 +105,7 @@ FINDINGS = st.builds(
     st.sampled_from([0.0, 0.01, 0.3]),
     st.sampled_from([0, 1, 250, 12000]),
     st.booleans(),
+    st.integers(0, 2),
 )
 
 

@@ -204,6 +204,7 @@ class Finish:
                     heldout=heldout,
                     samples=self.case.counts.get("search", 0),
                     feasible=status != "nothing_feasible",
+                    wide=_wide(front, picks.get("recommended", "")),
                     other_state=verdict.other_state(
                         scores_of(records),
                         self.yardstick,
@@ -218,6 +219,11 @@ class Finish:
 def _named(front: Sequence[TrialRecord]) -> dict[str, str]:
     """What to call members in a sentence, by hash."""
     return {r.scores.sha256: f"Member {r.id} of the front" for r in front if r.scores}
+
+
+def _wide(front: Sequence[TrialRecord], member: str) -> int:
+    """How many nodes of a member have 16-bit activations."""
+    return next((len(r.recipe.int16_nodes) for r in front if r.id == member and r.recipe), 0)
 
 
 def _whole_baselines(records: list[TrialRecord]) -> dict[str, TrialRecord]:

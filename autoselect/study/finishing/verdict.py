@@ -33,6 +33,7 @@ class Findings:
         samples: Of the search; 0 with an evaluator.
         feasible: Whether a candidate meets the user's limits.
         other_state: As :func:`other_state` says.
+        wide: Nodes of the recommended model that have 16-bit activations.
     """
 
     metric: str
@@ -44,6 +45,7 @@ class Findings:
     samples: int
     feasible: bool
     other_state: str = ""
+    wide: int = 0
 
 
 def sentences(found: Findings) -> str:
@@ -129,7 +131,10 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
     idle = [f"`{name}`" for name, scores in found.picks.items() if scores.float_macs_share >= 1.0]
     alone = f" An integer-only accelerator gains nothing from {listed(idle)}." if idle else ""
     where = "held-out" if unseen else "search"
-    outcome = f"on the {where} samples it {lost(drop, found.metric)}{interval}, with {ops}"
+    sixteen = f"; {counted(found.wide, 'node')} {'has' if found.wide == 1 else 'have'} 16-bit activations"
+    outcome = (
+        f"on the {where} samples it {lost(drop, found.metric)}{interval}, with {ops}{sixteen if found.wide else ''}"
+    )
     if found.feasible:
         return f"Recommended is {confidence.id}: {outcome}.{alone}"
     return (
