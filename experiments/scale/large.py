@@ -174,22 +174,30 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write large.md."""
+    """Write large.md and pages.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--trials", type=int, nargs="+", default=[100, 1000, 5000], help="Marks.")
+    parser.add_argument("--only", choices=("large", "pages"), help="Grow a study, or write reports; both by default.")
     parser.add_argument("--output", type=Path, default=HERE / "results")
     options = parser.parse_args(arguments)
-    rows = []
-    for nodes in options.nodes:
-        with tempfile.TemporaryDirectory() as folder:
-            rows += grown(Path(folder) / "study.journal", nodes, options.trials)
-    head = ("nodes", "trials", "an ask, s", "a tell, s", "journal, MB", "resume, s", "peak memory, MiB")
-    text = table(head, rows)
-    pages = [page(nodes, trials) for nodes in options.nodes for trials in options.trials]
-    text += "\n" + table(("nodes", "trials", "report.html, MB", "written in, s", "opened in, s"), pages)
     options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "large.md").write_text(text, encoding="utf-8")
+    if options.only != "pages":
+        rows = []
+        for nodes in options.nodes:
+            with tempfile.TemporaryDirectory() as folder:
+                rows += grown(Path(folder) / "study.journal", nodes, options.trials)
+        head = ("nodes", "trials", "an ask, s", "a tell, s", "journal, MB", "resume, s", "peak memory, MiB")
+        kept(table(head, rows), options.output / "large.md")
+    if options.only != "large":
+        rows = [page(nodes, trials) for nodes in options.nodes for trials in options.trials]
+        head = ("nodes", "trials", "report.html, MB", "written in, s", "opened in, s")
+        kept(table(head, rows), options.output / "pages.md")
+
+
+def kept(text: str, path: Path) -> None:
+    """Write a table, and show it."""
+    path.write_text(text, encoding="utf-8")
     print(text)
 
 
