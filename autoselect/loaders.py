@@ -44,7 +44,7 @@ def image_folder(
     """Images in one folder for each class, or in one folder without classes.
 
     Args:
-        folder: Its subfolders are the classes, numbered in the order of their names. Needs Pillow
+        folder: Its subfolders are the classes, numbered in the order of their names; hidden ones are none. Needs Pillow
             (``pip install pillow``).
         size: Height and width to which images are resized (bilinear, as Pillow does it).
         preprocess: What training did to an image: from uint8 of shape (height, width, channels) to what the model
@@ -72,9 +72,10 @@ def image_folder(
     root = Path(folder)
     if not root.is_dir():
         raise DataError(f"expected a folder of images, got {str(root)!r}, which is none. Check the path.")
-    classes = sorted(path.name for path in root.iterdir() if path.is_dir())
+    classes = sorted(path.name for path in root.iterdir() if path.is_dir() and not _is_hidden(Path(path.name)))
     numbers = {name: number for number, name in enumerate(classes)}
-    paths = sorted(path for path in root.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
+    found = (path for path in root.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
+    paths = sorted(path for path in found if not _is_hidden(path.relative_to(root)))
     if labelled:
         paths = [path for path in paths if path.parent != root]
     if not paths:
@@ -165,6 +166,11 @@ def _array(value: Any, preprocess: Preprocess | None) -> np.ndarray:
     """Floats of 32 bits; integers of 32 or 64 bits, which are tokens or indices, stay what they are."""
     found = np.asarray(value if preprocess is None else preprocess(value))
     return found if found.dtype in (np.int32, np.int64) else found.astype(np.float32)
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether a part of its name begins with a dot, as in ``.ipynb_checkpoints``."""
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _known_endings() -> str:

@@ -27,6 +27,8 @@ def pets(tmp_path: Path) -> Path:
             picture.save(tmp_path / name / f"{place}.png")
         picture.save(tmp_path / name / "more" / "4.JPG")
     (tmp_path / "cat" / "notes.txt").write_text("no image")
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    picture.save(tmp_path / ".ipynb_checkpoints" / "0.png")
     return tmp_path
 
 
