@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,9 @@ from autoselect.domain.recipe import Recipe
 from autoselect.isolation.worker import kept
 from autoselect.tflite import wide_kernels
 from autoselect.tflite.runner import Outputs, Runner
+
+Run = Callable[[Mapping[str, np.ndarray]], Outputs]
+"""A model that is ready to be run."""
 
 _CLOSENESS_SAMPLES = 32
 _FEWEST_ON_KERNELS = 4
@@ -117,8 +120,8 @@ def on_kernels(root: Path, sha256: str) -> OnKernels | None:
         return None
     store = case.samples("calibration")
     rows = spread_rows(len(store), min(max(_MACS_ON_KERNELS // macs, _FEWEST_ON_KERNELS), _CLOSENESS_SAMPLES))
-    found = _outputs(case.runner(sha256, shipped=True), samples_of(case, "calibration", rows))
-    stood_in = _outputs(case.runner(sha256), samples_of(case, "calibration", rows))
+    found = outputs_of(case.runner(sha256, shipped=True), samples_of(case, "calibration", rows))
+    stood_in = outputs_of(case.runner(sha256), samples_of(case, "calibration", rows))
     expected = _float_outputs(root, "calibration", tuple(rows))
     return OnKernels(
         samples=len(rows),
@@ -133,7 +136,8 @@ def _decibels(outputs: Sequence[Outputs], expected: Sequence[Outputs]) -> float:
     return -10.0 * math.log10(max(float(np.nanmean(shares)), _NOTHING)) if shares else math.nan
 
 
-def _outputs(runner: Runner, inputs: Iterable[Mapping[str, np.ndarray]]) -> list[Outputs]:
+def outputs_of(runner: Run, inputs: Iterable[Mapping[str, np.ndarray]]) -> list[Outputs]:
+    """What a model gives for each sample, as arrays that last."""
     return [{key: value.copy() for key, value in runner(sample).items()} for sample in inputs]
 
 
@@ -171,4 +175,4 @@ def _noise_to_signal(outputs: Outputs, expected: Outputs) -> float:
 def _float_outputs(root: Path, samples: str, rows: tuple[int, ...]) -> list[Outputs]:
     case = open_case(root)
     runner = Runner(case.files.float_model.read_bytes())
-    return _outputs(runner, samples_of(case, samples, rows))
+    return outputs_of(runner, samples_of(case, samples, rows))

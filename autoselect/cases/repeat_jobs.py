@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autoselect.cases.divergence import spread_rows
+from autoselect.cases.divergence import Run, outputs_of, spread_rows
 from autoselect.cases.open_case import open_case
 from autoselect.runs.files import write_bytes
 from autoselect.tflite.runner import Outputs, Runner
@@ -19,8 +19,6 @@ from autoselect.tflite.runner import Outputs, Runner
 _SAMPLES = 4
 MOST_RUNS = 200
 """What happens once in 66 runs, as was seen, stays unseen in 200 with a probability of 5 %."""
-
-Run = Callable[[Mapping[str, np.ndarray]], Outputs]
 
 
 def repeats(
@@ -42,7 +40,7 @@ def repeats(
         clock: Gives the time in seconds.
     """
     start, drawn, first = clock(), list(samples), make()
-    expected = [{key: value.copy() for key, value in first(sample).items()} for sample in drawn]
+    expected = outputs_of(first, drawn)
     for number in range(1, MOST_RUNS):
         places = range(len(drawn)) if number == 1 else [number % len(drawn)]
         other = make()

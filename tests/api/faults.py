@@ -81,6 +81,15 @@ def assert_kept(known: Mapping[int, list[float]], now: Mapping[int, list[float]]
     assert {trial: now[trial] for trial in known} == dict(known)
 
 
+def assert_ended(last: subprocess.Popen[str], folder: Path, known: Mapping[int, list[float]]) -> int:
+    """A resumed search came to its end, and nothing that was finished before is lost; how much is finished now."""
+    assert last.returncode == 0, said(folder).read_text()
+    after = complete(folder)
+    assert_kept(known, after)
+    assert_whole(folder)
+    return len(after)
+
+
 def assert_whole(folder: Path) -> None:
     """No trial is unfinished or doubled, and the front is that of all the trials together."""
     assert pump.unfinished(folder) == []
