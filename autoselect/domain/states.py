@@ -13,6 +13,13 @@ EXACT = OpKind.FLOAT.value
 SIXTEEN = OpKind.INT16.value
 """Still integers: activations of 16 bits, weights of 8."""
 
+COMPOSED: Mapping[str, tuple[str, ...]] = {
+    "HARD_SWISH": ("ADD", "MUL"),
+    "PRELU": ("RELU", "MINIMUM", "MUL", "ADD"),
+    "SQUARED_DIFFERENCE": ("SUB", "MUL"),
+}
+"""Op types that LiteRT or the quantizer has no 16-bit form of, and what each is made of where it has 16 bits."""
+
 STATES: Mapping[str, tuple[str, ...]] = {
     "drq": (OpKind.HYBRID.value,),
     "float": (EXACT,),

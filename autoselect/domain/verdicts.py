@@ -8,6 +8,7 @@ from math import prod
 
 from autoselect.domain.graph import Graph, Op, OpKind, partition
 from autoselect.domain.schedule import count_runs
+from autoselect.domain.states import COMPOSED
 from autoselect.domain.targets import Place, Precision, Processor, Refuser, Target
 
 
@@ -108,7 +109,9 @@ def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool) ->
         outside = (OpKind.FLOAT, OpKind.HYBRID) if hybrid else (OpKind.FLOAT,)
         in_float = _refusals(op, graph, target, outside)
         as_integer = _refusals(op, graph, target, (OpKind.INTEGER,)) if i in choosable else ["it has no integer form"]
-        if i in choosable and (in_int16 := _refusals(op, graph, target, (OpKind.INT16,))):
+        parts = [replace(op, op_type=one) for one in COMPOSED.get(op.op_type, (op.op_type,))]
+        in_int16 = [why for part in parts for why in _refusals(part, graph, target, (OpKind.INT16,))]
+        if i in choosable and in_int16:
             found[3][i] = in_int16[0]
         if in_float and as_integer:
             found[2][i] = f"{in_float[0]}; {as_integer[0]}"

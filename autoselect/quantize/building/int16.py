@@ -12,6 +12,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.quantize import names
+from autoselect.quantize.building.compositions import compose
 from autoselect.quantize.repairing.built import Built
 from autoselect.quantize.repairing.weighted_ops import WEIGHTED, bias_of, quantized_ops
 from autoselect.tflite import editing, reader
@@ -19,7 +20,7 @@ from autoselect.tflite import flatbuffer as fb
 
 _SPOILT = fb.CONTROL_FLOW | {"UNIDIRECTIONAL_SEQUENCE_LSTM", "SQUARED_DIFFERENCE"}
 """Op types that LiteRT 2.3 does not run in a 16-bit build: a fused LSTM loses its state there, other subgraphs have no
-ranges, and there is no kernel for SQUARED_DIFFERENCE."""
+ranges, and there is no kernel for a SQUARED_DIFFERENCE that is not composed."""
 
 _LARGEST = 2.0**46
 """Of a bias; LiteRT's kernels scale sums of up to 47 bits."""
@@ -28,9 +29,11 @@ _NO_FORM = "TensorFlow's 16-bit quantizer does not make it a 16-bit op; it stays
 _REFUSED = "TensorFlow's 16-bit quantizer, or LiteRT after it, refuses it; it stays int8"
 
 
-def is_spoilt(model: fb.Model) -> bool:
-    """Whether the quantizer would refuse the model, or spoil one of its ops."""
-    return bool(_spoilt(model))
+def is_spoilt(model: fb.Model, key: names.NameMap) -> bool:
+    """Whether the quantizer would refuse the model, or spoil one of its ops, though it is made ready."""
+    composed = editing.copied(model)
+    compose(composed, key)
+    return bool(_spoilt(composed))
 
 
 def _spoilt(model: fb.Model) -> list[fb.Operator]:
@@ -45,15 +48,17 @@ def _spoilt(model: fb.Model) -> list[fb.Operator]:
     return [op for op in graph.operators if fb.op_type(model, op) in _SPOILT or reads_integers_alone(op)]
 
 
-def made_ready(content: bytes) -> bytes:
+def made_ready(content: bytes, key: names.NameMap) -> bytes:
     """A calibrated model as the quantizer can take it.
 
-    Ops share no constant, since it quantizes a shared bias anew for each op that has it. Ops that it would spoil are of
-    a type that it leaves in float: they are COS then, other subgraphs are gone, and the model is not there to be run.
+    Ops without a 16-bit form are composed of others. Ops share no constant, since it quantizes a shared bias anew for
+    each op that has it. Ops that it would spoil are of a type that it leaves in float: they are COS then, other
+    subgraphs are gone, and the model is not there to be run.
     """
     model = fb.parse(content)
+    compose(model, key)
     _part_constants(model)
-    if is_spoilt(model):
+    if _spoilt(model):
         _leave_alone(model)
     return fb.serialise(model)
 
@@ -142,11 +147,16 @@ def why_not(whole: Built, index: int, op_type: str, activations: Container[int])
     op = graph.operators[whole.places[index]]
     if fb.op_type(model, op) == "COS" != op_type:
         return _REFUSED
+    return "" if is_wide(model, op, activations) else _NO_FORM
+
+
+def is_wide(model: fb.Model, op: fb.Operator, activations: Container[int]) -> bool:
+    """Whether an op of the 16-bit build reads and writes 16-bit integers, and reads none but these activations."""
+    graph = model.subgraphs[0]
     read = [int(t) for t in op.inputs if t >= 0 and not fb.is_constant(model, graph.tensors[t])]
     tensors = [graph.tensors[t] for t in (*read, *map(int, op.outputs))]
     numbers = [t for t in tensors if fb.TENSOR_DTYPES[t.type] in reader.FLOAT_DTYPES | reader.QUANTIZED_DTYPES]
-    is_wide = numbers and all(t in activations for t in read) and all(map(_is_plain_int16, numbers))
-    return "" if is_wide else _NO_FORM
+    return bool(numbers) and all(t in activations for t in read) and all(map(_is_plain_int16, numbers))
 
 
 def _is_plain_int16(tensor: fb.Tensor) -> bool:

@@ -179,8 +179,9 @@ class _Reader:
             raw = self._wholes.in_float.model.subgraphs[0].operators[index]
             values = tuple(self._slots.value_of[self._slots.of_float[int(t)]] for t in raw.outputs)
             found.append((index, forms, values))
-        for place in self._slots.helpers:
-            draft = self._draft(("helper", place), "integer", place)
+        helpers = {"integer": self._slots.helpers, "int16": self._slots.int16_helpers}
+        for source, place in ((source, place) for source, places in helpers.items() for place in places):
+            draft = self._draft(("helper", source, place), source, place)
             found.append((-1, {"integer": draft}, tuple(self._slots.value_of[s] for s in draft.part.writes)))
         return found
 

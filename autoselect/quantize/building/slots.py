@@ -14,6 +14,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import IoType
 from autoselect.quantize import names
+from autoselect.quantize.building.int16 import is_wide
 from autoselect.quantize.building.wholes import Wholes, form_of
 from autoselect.quantize.repairing.built import Built
 from autoselect.tflite import flatbuffer as fb
@@ -52,9 +53,9 @@ class Slots:
         value_of: For each slot its value.
         of_float: For each activation of the float model its slot.
         of_integer: For each activation of the integer build its slot.
-        of_int16: For each activation of the 16-bit build, where there is one, its slot; but for those that only helpers
-            of that build compute.
+        of_int16: For each activation of the 16-bit build, where there is one, its slot.
         helpers: Places of the integer build's ops that are neither twins nor conversions.
+        int16_helpers: Likewise of the 16-bit build; only those that compute with 16-bit integers.
         inputs: Slots.
         given: Slots that no op writes.
         outputs: Slots.
@@ -81,6 +82,7 @@ class Slots:
         self.given = [*dict.fromkeys([*self.inputs, *constants])]
         # Last, so that what is without 16 bits has the numbers and names that it has without this build.
         self.of_int16: dict[int, int] = {}
+        self.int16_helpers: list[int] = []
         if wholes.int16 is not None:
             self._read_int16(wholes.int16)
 
@@ -143,6 +145,11 @@ class Slots:
                 value = self.value_of[source]
                 self.of_int16[result] = self.slot(value, graph.tensors[result])
                 self.values[value].int16_parents.setdefault(self.of_int16[result], source)
+            elif is_wide(whole.model, op, self.of_int16):
+                self.int16_helpers.append(place)
+                for tensor in map(int, op.outputs):
+                    name = fb.tensor_name(graph.tensors[tensor])
+                    self.of_int16[tensor] = self._new_value(name, graph.tensors[tensor])
 
     def _twins(self, whole: Built) -> dict[int, list[tuple[int, int]]]:
         """Of each op of a whole build that the float model has, by place, the outputs with their values."""

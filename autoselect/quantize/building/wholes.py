@@ -150,7 +150,7 @@ def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
         raise BuildError("another quantizer made the integer model, and TensorFlow's would not have its weights")
 
     def made() -> bytes:
-        content = int16.made_ready(calibrated.content)
+        content = int16.made_ready(calibrated.content, calibrated.names)
         content = converter.quantize_to_int16(content, per_channel=recipe.per_channel)
         return _with_own_outputs(content, calibrated.names)
 
@@ -163,7 +163,7 @@ def runnable_int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
     Raises:
         BuildError: If the quantizer refuses the model, or is only given one in which some ops are of other types.
     """
-    if int16.is_spoilt(kit.float_model(recipe.repairs)):
+    if int16.is_spoilt(kit.float_model(recipe.repairs), kit.names):
         raise BuildError("TensorFlow's 16-bit quantizer, or LiteRT after it, refuses some of the model's ops")
     return int16_model(kit, recipe)
 

@@ -93,7 +93,7 @@ def quantize_to_int16(calibrated: bytes, *, per_channel: bool) -> bytes:
 
     in_float, wide, bias = (np.dtype(kind).num for kind in (np.float32, np.int16, np.int64))
     try:
-        quantizer = calibrator.Calibrator(calibrated)._calibrator
+        quantizer = calibrator.Calibrator(with_near_masks(calibrated))._calibrator
         return bytes(quantizer.QuantizeModel(in_float, in_float, True, wide, bias, not per_channel, False))
     except (ValueError, RuntimeError) as exc:
         raise BuildError(f"TensorFlow's 16-bit quantizer refuses the model: {first_line(exc)}") from exc

@@ -1,0 +1,156 @@
+"""Ops that have no 16-bit form, made of ops that have one: what the 16-bit quantizer is given in their place.
+
+The last op of a composition writes what the op wrote, and stands for it; the others help it, and are called after it.
+Which op types are composed, and of what, :data:`autoselect.domain.states.COMPOSED` says. In float a composition may
+differ from its op in the last bits; nothing but the 16-bit build is made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.quantize.names import NameMap
+from autoselect.quantize.repairing.ranges import range_of
+from autoselect.tflite import editing
+from autoselect.tflite import flatbuffer as fb
+
+_HARD_SWISH_END = 6.0
+"""HARD_SWISH is ``x * relu6(x + 3) / 6`` (Howard et al., Searching for MobileNetV3, arXiv:1905.02244)."""
+
+
+def compose(model: fb.Model, key: NameMap) -> None:
+    """Put compositions in the place of the main graph's ops that have one, in place.
+
+    Args:
+        model: A calibrated model. An op stays that lacks a range that its composition needs.
+        key: To its names, which those of helpers begin with.
+    """
+    writer = _Writer(model)
+    before = len(model.subgraphs[0].tensors)
+    for op, names in zip(model.subgraphs[0].operators, key.unique_outputs(), strict=True):
+        write = _WRITERS.get(fb.op_type(model, op))
+        writer.name = names[0] if names else ""
+        if write is None or not write(writer, op):
+            writer.ops.append(op)
+    model.subgraphs[0].operators = writer.ops
+    if len(model.subgraphs[0].tensors) > before:
+        editing.tidy(model)
+
+
+class _Writer:
+    """The ops so far, and the name of the one that is written anew."""
+
+    def __init__(self, model: fb.Model) -> None:
+        self.ops: list[fb.Operator] = []
+        self.name = ""
+        self._model, self._graph = model, model.subgraphs[0]
+        self._codes: dict[str, int] = {}
+
+    def range_of(self, index: int) -> tuple[float, float] | None:
+        """Range of a tensor of float numbers that an op or the user gives."""
+        tensor = self._graph.tensors[index]
+        return range_of(tensor) if tensor.type == schema.TensorType.FLOAT32 else None
+
+    def is_constant(self, index: int) -> bool:
+        """Whether a tensor's values lie in the file."""
+        return fb.is_constant(self._model, self._graph.tensors[index])
+
+    def value(self, suffix: str, low: float, high: float, like: int) -> int:
+        """A tensor that helps an op to its output, of the shape of another."""
+        tensor, twin = schema.TensorT(), self._graph.tensors[like]
+        tensor.name, tensor.type = f"{self.name};{suffix}".encode(), schema.TensorType.FLOAT32
+        tensor.shape, tensor.shapeSignature, tensor.hasRank = twin.shape, twin.shapeSignature, twin.hasRank
+        tensor.quantization = schema.QuantizationParametersT()
+        tensor.quantization.min, tensor.quantization.max = np.array([low], np.float32), np.array([high], np.float32)
+        return self._added(tensor)
+
+    def constant(self, suffix: str, number: float) -> int:
+        """A constant for all elements of an op's output."""
+        tensor = schema.TensorT()
+        tensor.name, tensor.type = f"{self.name}/{suffix}".encode(), schema.TensorType.FLOAT32
+        tensor.shape, tensor.hasRank = np.array([1], np.int32), True
+        tensor.quantization = schema.QuantizationParametersT()
+        tensor.buffer = editing.add_buffer(self._model, np.array([number], np.float32))
+        return self._added(tensor)
+
+    def _added(self, tensor: fb.Tensor) -> int:
+        self._graph.tensors.append(tensor)
+        return len(self._graph.tensors) - 1
+
+    def put(self, op_type: str, inputs: list[int], output: int, activation: str = "") -> None:
+        """An op of the main graph."""
+        op = schema.OperatorT()
+        op.opcodeIndex = self._code(op_type)
+        op.inputs, op.outputs = np.array(inputs, np.int32), np.array([output], np.int32)
+        if op_type in _OPTIONS:
+            name, make = _OPTIONS[op_type]
+            op.builtinOptionsType, op.builtinOptions = getattr(schema.BuiltinOptions, name), make()
+            if activation:
+                op.builtinOptions.fusedActivationFunction = getattr(schema.ActivationFunctionType, activation)
+        self.ops.append(op)
+
+    def _code(self, op_type: str) -> int:
+        if op_type not in self._codes:
+            code = schema.OperatorCodeT()
+            code.builtinCode = code.deprecatedBuiltinCode = getattr(schema.BuiltinOperator, op_type)
+            code.version = 1
+            self._codes[op_type] = len(self._model.operatorCodes)
+            self._model.operatorCodes.append(code)
+        return self._codes[op_type]
+
+
+_OPTIONS: Mapping[str, tuple[str, Callable[[], object]]] = {
+    "ADD": ("AddOptions", schema.AddOptionsT),
+    "SUB": ("SubOptions", schema.SubOptionsT),
+    "MUL": ("MulOptions", schema.MulOptionsT),
+    "MINIMUM": ("MaximumMinimumOptions", schema.MaximumMinimumOptionsT),
+}
+
+
+def _prelu(writer: _Writer, op: fb.Operator) -> bool:
+    """``max(x, 0) + slope * min(x, 0)``."""
+    (x, slope), output = map(int, op.inputs), int(op.outputs[0])
+    read, written = writer.range_of(x), writer.range_of(output)
+    if read is None or written is None or not writer.is_constant(slope):
+        return False
+    above = writer.value("above", 0.0, max(read[1], 0.0), x)
+    below = writer.value("below", min(read[0], 0.0), 0.0, x)
+    # What is added is the output wherever it is not zero.
+    sloped = writer.value("sloped", min(written[0], 0.0), max(written[1], 0.0), output)
+    writer.put("RELU", [x], above)
+    writer.put("MINIMUM", [x, writer.constant("zero", 0.0)], below)
+    writer.put("MUL", [below, slope], sloped)
+    writer.put("ADD", [above, sloped], output)
+    return True
+
+
+def _squared_difference(writer: _Writer, op: fb.Operator) -> bool:
+    """``(a - b) * (a - b)``."""
+    output = int(op.outputs[0])
+    written = writer.range_of(output)
+    if written is None:
+        return False
+    most = float(np.sqrt(max(written[1], 0.0)))
+    difference = writer.value("difference", -most, most, output)
+    writer.put("SUB", [int(i) for i in op.inputs], difference)
+    writer.put("MUL", [difference, difference], output)
+    return True
+
+
+def _hard_swish(writer: _Writer, op: fb.Operator) -> bool:
+    """``x * (relu6(x + 3) / 6)``."""
+    x, output = int(op.inputs[0]), int(op.outputs[0])
+    if writer.range_of(x) is None or writer.range_of(output) is None:
+        return False
+    gate = writer.value("gate", 0.0, _HARD_SWISH_END, x)
+    share = writer.value("share", 0.0, 1.0, x)
+    writer.put("ADD", [x, writer.constant("half", _HARD_SWISH_END / 2.0)], gate, "RELU6")
+    writer.put("MUL", [gate, writer.constant("sixth", 1.0 / _HARD_SWISH_END)], share)
+    writer.put("MUL", [x, share], output)
+    return True
+
+
+_WRITERS = {"PRELU": _prelu, "SQUARED_DIFFERENCE": _squared_difference, "HARD_SWISH": _hard_swish}
