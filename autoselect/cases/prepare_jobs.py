@@ -5,7 +5,8 @@ Each job may die without harm to the run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,7 +123,7 @@ def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalise
         normalised = normalise.normalise(content)
         samples = _first(store, _COMPARED_SAMPLES)
         if normalise.same_outputs(content, normalised.content, samples, delegates=False):
-            return normalised, ()
+            return normalised, _respelled(normalised.respelled)
         why = "its outputs would not be the same bit for bit"
     except (BuildError, ScoreError) as exc:
         why = str(exc)
@@ -130,6 +131,13 @@ def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalise
         f"The float model is taken as it is, and not folded and merged beforehand: {why.rstrip('.')}. "
         "If the quantizer merges an op into another, the search may not be able to choose for it alone.",
     )
+
+
+def _respelled(types: Sequence[str]) -> tuple[str, ...]:
+    if not types:
+        return ()
+    counts = ", ".join(f"{times} {op_type}" for op_type, times in Counter(types).items())
+    return (f"Computed by MUL, which gives the same bit for bit and has an integer form: {counts}.",)
 
 
 def _first(store: SampleStore, count: int) -> list[dict[str, np.ndarray]]:

@@ -30,6 +30,15 @@ def conversion_op(code: int, source: int, result: int) -> Operator:
     return op
 
 
+def add_code(model: Model, op_type: str) -> int:
+    """Append the first version of an op type and return its index; :func:`tidy` makes one of equal ones."""
+    code: OperatorCode = schema.OperatorCodeT()
+    code.builtinCode = code.deprecatedBuiltinCode = getattr(schema.BuiltinOperator, op_type)
+    code.version = 1
+    model.operatorCodes.append(code)
+    return len(model.operatorCodes) - 1
+
+
 def add_buffer(model: Model, values: np.ndarray) -> int:
     """Append a buffer with the bytes of ``values`` and return its index."""
     buffer = schema.BufferT()

@@ -62,6 +62,7 @@ class Operator(Protocol):
     inputs: Indices
     outputs: Indices
     intermediates: Indices | None
+    builtinOptionsType: int
     builtinOptions: Any
     customOptions: np.ndarray | None
     largeCustomOptionsOffset: int

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import zoo
 from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize import names
 from autoselect.quantize.building import proof
@@ -79,7 +81,20 @@ def transposed() -> bytes:
     return zoo.from_function(call, (1, 4, 4, 16)).float_model
 
 
+@functools.cache
+def root_mean_square() -> bytes:
+    """RMS normalisation between dense layers, and a difference by a NEG; neither SQUARE nor NEG has an integer form."""
+
+    def call(x: Any) -> Any:
+        rows = tf().matmul(x, zoo.weights(8, 8))
+        rows = rows * tf().math.rsqrt(tf().reduce_mean(tf().square(rows), -1, keepdims=True) + 1e-3)
+        return tf().matmul(tf().maximum(-rows, 0.1), zoo.weights(8, 4, seed=1))
+
+    return zoo.from_function(call, (4, 8)).float_model
+
+
 MODELS = [
+    pytest.param(root_mean_square, id="RMS normalisation"),
     pytest.param(lambda: zoo.cnn().float_model, id="CNN"),
     pytest.param(lambda: zoo.lstm().float_model, id="fused LSTM"),
     pytest.param(lambda: zoo.two_inputs().float_model, id="two inputs"),
@@ -123,6 +138,28 @@ def test_an_op_that_the_quantizer_merges_is_merged_before_so_that_its_twin_can_l
     left_out = prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"}), fallback="float"))
     assert set(left_out.kinds.values()) == {"float"}
     assert "QUANTIZE" not in {op.op_type for op in left_out.graph.ops}
+
+
+def test_an_op_without_an_integer_form_is_written_as_one_that_has_one() -> None:
+    content = root_mean_square()
+    types = {op.op_type for op in reader.read_graph(fb.parse(content)).ops}
+    assert {"SQUARE", "NEG"} <= types
+    assert Counter(normalise(content).respelled) == {"SQUARE": 1, "NEG": 1}
+    prepared = zoo.prepare(content)
+    assert {"SQUARE", "NEG"}.isdisjoint(node.op_type for node in prepared.nodes)
+    for recipe in (Recipe(), Recipe(int16_nodes=frozenset({"*"}))):
+        built = prepared.builder.build(recipe)
+        assert not built.fallbacks
+        assert not any(op.kind is OpKind.FLOAT for op in built.graph.ops)
+
+
+def test_integers_are_not_written_anew() -> None:
+    """The quantizer leaves ops on whole numbers as they are."""
+
+    def call(x: Any) -> Any:
+        return tf().cast(-tf().square(tf().cast(x, tf().int32)), tf().float32)
+
+    assert normalise(zoo.from_function(call, (4, 8)).float_model).respelled == ()
 
 
 def test_other_outputs_are_seen() -> None:

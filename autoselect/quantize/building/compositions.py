@@ -47,7 +47,6 @@ class _Writer:
         self.ops: list[fb.Operator] = []
         self.name = ""
         self._model, self._graph = model, model.subgraphs[0]
-        self._codes: dict[str, int] = {}
 
     def range_of(self, index: int) -> tuple[float, float] | None:
         """Range of a tensor of float numbers that an op or the user gives."""
@@ -83,7 +82,7 @@ class _Writer:
     def put(self, op_type: str, inputs: list[int], output: int, activation: str = "") -> None:
         """An op of the main graph."""
         op = schema.OperatorT()
-        op.opcodeIndex = self._code(op_type)
+        op.opcodeIndex = editing.add_code(self._model, op_type)
         op.inputs, op.outputs = np.array(inputs, np.int32), np.array([output], np.int32)
         if op_type in _OPTIONS:
             name, make = _OPTIONS[op_type]
@@ -91,15 +90,6 @@ class _Writer:
             if activation:
                 op.builtinOptions.fusedActivationFunction = getattr(schema.ActivationFunctionType, activation)
         self.ops.append(op)
-
-    def _code(self, op_type: str) -> int:
-        if op_type not in self._codes:
-            code = schema.OperatorCodeT()
-            code.builtinCode = code.deprecatedBuiltinCode = getattr(schema.BuiltinOperator, op_type)
-            code.version = 1
-            self._codes[op_type] = len(self._model.operatorCodes)
-            self._model.operatorCodes.append(code)
-        return self._codes[op_type]
 
 
 _OPTIONS: Mapping[str, tuple[str, Callable[[], object]]] = {

@@ -75,12 +75,9 @@ def _part_constants(model: fb.Model) -> None:
 
 
 def _leave_alone(model: fb.Model) -> None:
-    left: fb.OperatorCode = schema.OperatorCodeT()
-    left.builtinCode, left.deprecatedBuiltinCode, left.version = *[schema.BuiltinOperator.COS] * 2, 1
-    spoilt = _spoilt(model)
-    model.operatorCodes.append(left)
+    spoilt, left = _spoilt(model), editing.add_code(model, "COS")
     for op in spoilt:
-        op.opcodeIndex, op.intermediates = len(model.operatorCodes) - 1, None
+        op.opcodeIndex, op.intermediates = left, None
     model.subgraphs, model.signatureDefs = model.subgraphs[:1], []
     editing.tidy(model)
 

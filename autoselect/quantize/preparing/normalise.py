@@ -18,6 +18,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError
 from autoselect.quantize import names
 from autoselect.quantize.preparing import converter
+from autoselect.quantize.preparing.respelling import respell
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
@@ -33,11 +34,13 @@ class Normalised:
         content: Bytes of the model.
         node_names: For each op the name that the op of the model before has which writes the same.
         folded: Names of the ops before that have no twin.
+        respelled: Types of the ops before that are written as another type, one for each op.
     """
 
     content: bytes
     node_names: tuple[str, ...]
     folded: tuple[str, ...]
+    respelled: tuple[str, ...] = ()
 
 
 def as_it_is(content: bytes) -> Normalised:
@@ -46,7 +49,7 @@ def as_it_is(content: bytes) -> Normalised:
 
 
 def normalise(content: bytes) -> Normalised:
-    """Fold and merge what the quantizer would.
+    """Write ops so that they have an integer form, and fold and merge what the quantizer would.
 
     Args:
         content: Bytes of a float TFLite model.
@@ -59,6 +62,7 @@ def normalise(content: bytes) -> Normalised:
         BuildError: If the quantizer refuses the model.
     """
     source = fb.parse(content)
+    respelled = respell(source)
     types = [fb.op_type(source, op) for op in source.subgraphs[0].operators]
     key = names.canonicalise(source)
     denylisted = [names.canonical_name(index) for index in range(len(types))]
@@ -77,6 +81,7 @@ def normalise(content: bytes) -> Normalised:
         content=fb.serialise(model),
         node_names=_node_names(found, key.nodes),
         folded=tuple(name for index, name in enumerate(key.nodes) if index not in set(found)),
+        respelled=tuple(respelled),
     )
 
 
