@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from autoselect.domain.graph import Graph, Op
 
-_JOINS = frozenset({"CONCATENATION", "PACK"})
+_JOINS = frozenset({"CONCATENATION", "PACK", "SQUARED_DIFFERENCE"})
+"""Op types that take one input after the other; the last one scales each by an op of its own before it subtracts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ def count_runs(graph: Graph, sides: Sequence[bool | None]) -> int:
 
 
 def _steps(graph: Graph, sides: Sequence[bool | None]) -> list[_Step]:
-    """What is scheduled: values that the accelerator joins are copied one by one, each as soon as it is there."""
+    """What is scheduled: what the accelerator joins is taken one by one, each as soon as it is there."""
     found = []
     for op, side in zip(graph.ops, sides, strict=True):
         parts = [(t,) for t in op.inputs] if side and op.op_type in _JOINS else [op.inputs]

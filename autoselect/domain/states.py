@@ -15,7 +15,7 @@ SIXTEEN = OpKind.INT16.value
 
 COMPOSED: Mapping[str, tuple[str, ...]] = {
     "HARD_SWISH": ("ADD", "MUL"),
-    "PRELU": ("RELU", "MINIMUM", "MUL", "ADD"),
+    "PRELU": ("RELU", "SUB", "MUL", "ADD"),
     "SQUARED_DIFFERENCE": ("SUB", "MUL"),
 }
 """Op types that LiteRT or the quantizer has no 16-bit form of, and what each is made of where it has 16 bits."""

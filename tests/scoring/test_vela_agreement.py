@@ -69,8 +69,25 @@ def several_outputs() -> zoo.Prepared:
     return zoo.from_function(call, (1, 8, 8, 3)).prepared
 
 
+def compositions() -> zoo.Prepared:
+    """Ops that are made of others where they have 16 bits."""
+    import tensorflow as tf
+
+    first, second, slopes = zoo.weights(3, 3, 3, 8), zoo.weights(3, 3, 8, 8, seed=1), zoo.weights(1, 1, 8, seed=2)
+
+    def call(x: Any) -> Any:
+        y = tf.nn.conv2d(x, first, 1, "SAME")
+        y = tf.nn.relu(y) + -slopes * tf.nn.relu(-y)
+        z = tf.nn.conv2d(y, second, 1, "SAME")
+        z = z * tf.nn.relu6(z + 3.0) / 6.0
+        return tf.nn.softmax(tf.math.squared_difference(z, y))
+
+    return zoo.from_function(call, (1, 8, 8, 3)).prepared
+
+
 MODELS = {
     "several outputs": several_outputs,
+    "compositions": compositions,
     "pump": lambda: prepare(embedded.model_path(), embedded.calibration()),
 }
 

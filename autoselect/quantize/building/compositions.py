@@ -96,12 +96,11 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[], object]]] = {
     "ADD": ("AddOptions", schema.AddOptionsT),
     "SUB": ("SubOptions", schema.SubOptionsT),
     "MUL": ("MulOptions", schema.MulOptionsT),
-    "MINIMUM": ("MaximumMinimumOptions", schema.MaximumMinimumOptionsT),
 }
 
 
 def _prelu(writer: _Writer, op: fb.Operator) -> bool:
-    """``max(x, 0) + slope * min(x, 0)``."""
+    """``relu(x) + slope * (x - relu(x))``."""
     (x, slope), output = map(int, op.inputs), int(op.outputs[0])
     read, written = writer.range_of(x), writer.range_of(output)
     if read is None or written is None or not writer.is_constant(slope):
@@ -111,7 +110,7 @@ def _prelu(writer: _Writer, op: fb.Operator) -> bool:
     # What is added is the output wherever it is not zero.
     sloped = writer.value("sloped", min(written[0], 0.0), max(written[1], 0.0), output)
     writer.put("RELU", [x], above)
-    writer.put("MINIMUM", [x, writer.constant("zero", 0.0)], below)
+    writer.put("SUB", [x, above], below)
     writer.put("MUL", [below, slope], sloped)
     writer.put("ADD", [above, sloped], output)
     return True
