@@ -70,13 +70,10 @@ def decibels(prepared: zoo.Prepared, recipe: Recipe) -> float:
 
 @pytest.mark.parametrize("mask", [selected, added, computed, shared])
 def test_masked_attention_is_as_good_in_integers_as_attention(mask: Callable[[Any, Any], Any]) -> None:
-    # An ADD works in place, so that TensorFlow's calibrator finds the mask in the range of the scores.
-    found = [decibels(attention(one), Recipe(repairs=("ranges-observed",))) for one in (mask, unmasked)]
-    assert found[0] > found[1] - 6.0
-
-
-def test_a_select_needs_no_repair_beside() -> None:
-    assert decibels(attention(selected), Recipe()) > 25.0
+    # An ADD works in place; TensorFlow's calibrator would find the mask in the range of the scores.
+    for repairs in ((), ("ranges-observed",)):
+        found = [decibels(attention(one), Recipe(repairs=repairs)) for one in (mask, unmasked)]
+        assert found[0] > found[1] - 6.0
 
 
 def test_a_model_without_masks_is_the_same() -> None:

@@ -4,7 +4,8 @@ TensorFlow's calibrator ends in a segmentation fault on a model whose ops run ot
 is run by LiteRT with all tensors preserved, and the smallest and largest value of every float activation of the main
 subgraph is written where the calibrator writes it. The quantizer then takes the model; subgraphs without ranges, the
 branches, it leaves as they are. On models that both can calibrate, the ranges are the same but where the calibrator
-reads a tensor after an op behind it has worked in place, see :mod:`autoselect.quantize.repairing.ranges`.
+reads a tensor after an op behind it has worked in place, see :mod:`autoselect.quantize.repairing.ranges`. No op does
+so to the scores that a mask is put on: they are outputs while it reads them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from autoselect.errors import DataError, PreparationError, ScoreError
 from autoselect.quantize import names
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter, usable_ranges
+from autoselect.quantize.repairing.masked_softmax import masked_scores
 from autoselect.quantize.repairing.ranges import Range
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
@@ -56,9 +58,15 @@ def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
         PreparationError: If the model or the data are refused.
     """
     model = fb.parse(content)
-    if not has_control_flow(model):
+    if has_control_flow(model):
+        return with_found_ranges(model, found_ranges(content, samples))
+    outputs, scores = model.subgraphs[0].outputs, masked_scores(model)
+    if not scores:
         return converter.calibrate(content, samples)
-    return with_found_ranges(model, found_ranges(content, samples))
+    model.subgraphs[0].outputs = np.array([*outputs, *scores], np.int32)
+    calibrated = fb.parse(converter.calibrate(fb.serialise(model), samples))
+    calibrated.subgraphs[0].outputs = outputs
+    return fb.serialise(calibrated)
 
 
 def has_control_flow(model: fb.Model) -> bool:

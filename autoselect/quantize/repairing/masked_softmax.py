@@ -26,18 +26,12 @@ def with_near_masks(calibrated: bytes) -> bytes:
     """A calibrated model in which masks are no further below scores than a SOFTMAX can tell."""
     model = fb.parse(calibrated)
     graph = model.subgraphs[0]
-    readers: dict[int, list[fb.Operator]] = defaultdict(list)
-    for op in graph.operators:
-        for index in {int(i) for i in op.inputs}:
-            readers[index].append(op)
-    shown = {int(i) for i in graph.outputs}
+    readers = _readers(graph)
     masks: dict[int, list[tuple[fb.Operator, int, float]]] = defaultdict(list)  # By tensor: who masks with it.
-    for op in graph.operators:
-        output = int(op.outputs[0]) if len(op.outputs) else -1
-        types = {fb.op_type(model, reader) for reader in readers[output]}
-        if output not in shown and types == {"SOFTMAX"} and (found := _hiding(model, op)):
+    for op in _before_softmax(model, readers):
+        if found := _hiding(model, op):
             at, least, lowest = found
-            fb.parameters(graph.tensors[output]).min = np.array([least], dtype=np.float32)
+            fb.parameters(graph.tensors[op.outputs[0]]).min = np.array([least], dtype=np.float32)
             masks[int(op.inputs[at])].append((op, at, lowest))
     writers = {int(i): op for op in graph.operators for i in op.outputs}
     for index, users in masks.items():
@@ -45,10 +39,39 @@ def with_near_masks(calibrated: bytes) -> bytes:
     return fb.serialise(model) if masks else calibrated
 
 
+def masked_scores(model: fb.Model) -> list[int]:
+    """The values that an ADD before a SOFTMAX reads: it may work in place, and leave the mask in their memory."""
+    graph = model.subgraphs[0]
+    adding = [op for op in _before_softmax(model, _readers(graph)) if fb.op_type(model, op) == "ADD"]
+    written = {int(i) for op in graph.operators for i in op.outputs}
+    return sorted({int(i) for op in adding for i in op.inputs} & written - {int(i) for i in graph.outputs})
+
+
+def _readers(graph: fb.SubGraph) -> dict[int, list[fb.Operator]]:
+    readers: dict[int, list[fb.Operator]] = defaultdict(list)
+    for op in graph.operators:
+        for index in {int(i) for i in op.inputs}:
+            readers[index].append(op)
+    return readers
+
+
+def _before_softmax(model: fb.Model, readers: Mapping[int, Sequence[fb.Operator]]) -> list[fb.Operator]:
+    """The ops that may mask, whose output nothing but SOFTMAX reads."""
+    graph = model.subgraphs[0]
+    shown = {int(i) for i in graph.outputs}
+    found = []
+    for op in graph.operators:
+        output = int(op.outputs[0]) if len(op.outputs) else -1
+        types = {fb.op_type(model, reader) for reader in readers.get(output, ())}
+        if output not in shown and types == {"SOFTMAX"} and fb.op_type(model, op) in _OPERANDS:
+            found.append(op)
+    return found
+
+
 def _hiding(model: fb.Model, op: fb.Operator) -> tuple[int, float, float] | None:
     """Position of an op's operand that is a mask far below the scores, and where output and operand may begin."""
     op_type, tensors = fb.op_type(model, op), model.subgraphs[0].tensors
-    places = _OPERANDS.get(op_type, ())
+    places = _OPERANDS[op_type]
     known = [given for at in places if (given := _range(model, tensors[op.inputs[at]])) is not None]
     mixed = ranges.range_of(tensors[op.outputs[0]])
     if not known or len(known) < len(places) or mixed is None:
