@@ -105,8 +105,8 @@ def _prelu(writer: _Writer, op: fb.Operator) -> bool:
     read, written = writer.range_of(x), writer.range_of(output)
     if read is None or written is None or not writer.is_constant(slope):
         return False
-    above = writer.value("above", 0.0, max(read[1], 0.0), x)
-    below = writer.value("below", min(read[0], 0.0), 0.0, x)
+    most = max(map(abs, read))  # Steps as wide as those of x, and no wider than those that it has anyway.
+    above, below = writer.value("above", 0.0, most, x), writer.value("below", -most, 0.0, x)
     # What is added is the output wherever it is not zero.
     sloped = writer.value("sloped", min(written[0], 0.0), max(written[1], 0.0), output)
     writer.put("RELU", [x], above)
