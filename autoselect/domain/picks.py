@@ -19,6 +19,9 @@ DEFAULT_DROPS: Mapping[str, float] = {"sqnr_db": 180.0, "kl_divergence": 0.01}
 KNEE_DROPS = 3.0
 """The knee's unit of the drop, in allowed drops: up to there a loss is still a trade, beyond it is none."""
 
+CLOSE = 0.5
+"""Bounds within this share of the allowed drop count as equal where none keeps it."""
+
 PICK_NAMES = ("recommended", "accurate", "balanced", "compact", "integer")
 
 
@@ -55,13 +58,16 @@ def default_drop(metric: str, float_score: float) -> float:
 def passing(members: Sequence[FrontMember], allowed_drop: float) -> tuple[list[FrontMember], bool]:
     """The members that keep the allowed drop for sure, and whether there are such.
 
-    Where there are none, those that come closest: their bound is beyond the least one by no more than the allowed drop.
+    Where there are none, those that come closest: they are expected to keep it, and their bound is beyond the least one
+    by no more than :data:`CLOSE` of it. Where none is, the one of the least bound: what breaks the limit is not to
+    break it further for a penalty.
     """
     sure = [m for m in members if m.bound <= allowed_drop]
     if sure or not members:
         return sure, bool(sure)
     least = min(m.bound for m in members)
-    return [m for m in members if m.bound <= least + allowed_drop], False
+    close = [m for m in members if m.bound <= least + CLOSE * allowed_drop and m.drop <= allowed_drop]
+    return close or [m for m in members if m.bound <= least], False
 
 
 def recommended(members: Sequence[FrontMember], allowed_drop: float) -> FrontMember:
