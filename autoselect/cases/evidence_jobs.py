@@ -13,14 +13,12 @@ import numpy as np
 
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
-from autoselect.domain.objectives import drop_from
-from autoselect.errors import MetricError
 from autoselect.scoring import evaluate
 from autoselect.scoring import paired as pairs
 from autoselect.scoring.paired import PairedDrop
 from autoselect.scoring.user_metric import UserMetric
 
-_RESAMPLES = 200
+_RESAMPLES = 100
 
 
 def paired(root: Path, sha256: str, part: str = "search", comparisons: int = 1) -> PairedDrop | None:
@@ -57,40 +55,40 @@ def resampled_drops(root: Path, candidates: Sequence[str]) -> np.ndarray:
     """Drops of candidates on resamples of the search samples, the same resamples for all.
 
     Returns:
-        Shape (n_resamples, n_candidates), in the metric's units; no rows with an evaluator that returns one number,
-        with a function of the user's, whose cost nobody knows, and where the metric is not defined on a resample.
+        Drop, error and bound of each, shape (n_resamples, n_candidates, 3), in the metric's units; no rows with an
+        evaluator that returns one number, with a function of the user's, whose cost nobody knows, and where the metric
+        is not defined without some samples.
     """
     case = open_case(root)
     metric = case.scoring.pairs
-    if isinstance(metric, UserMetric):
-        return np.zeros((0, len(candidates)))
-    theirs = _rows(case, FLOAT, "search")
-    if len(theirs) < 2:
-        return np.zeros((0, len(candidates)))
-    ours = [_rows(case, key, "search") for key in candidates]
-    rng = np.random.default_rng(0)
-    found = []
-    for _ in range(_RESAMPLES):
-        chosen = rng.integers(len(theirs), size=len(theirs))
-        try:
-            reference = metric.summarise(theirs[chosen])
-            found.append([drop_from(reference, metric.summarise(rows[chosen]), metric.direction) for rows in ours])
-        except MetricError:  # For example a ROC curve on a resample of one class.
-            continue
-    return np.array(found).reshape(-1, len(candidates))
+    found: list[np.ndarray] = []
+    if not isinstance(metric, UserMetric):
+        theirs = _rows(case, FLOAT, "search")
+        found = [
+            pairs.resampled_drops(metric, _rows(case, key, "search"), theirs, resamples=_RESAMPLES)
+            for key in candidates
+        ]
+    return np.stack(found, axis=1) if all(map(len, found)) and found else np.zeros((0, len(candidates), 3))
 
 
-def samples_needed(root: Path, sha256: str, allowed_drop: float) -> int | None:
+def samples_needed(root: Path, sha256: str, allowed_drop: float, expected_drop: float) -> int | None:
     """How many samples would show that a candidate keeps a drop: :func:`autoselect.scoring.paired.samples_needed`.
 
-    One that seems to lose more will never show that. Then the answer is for a model that differs from float as much as
-    this one, but loses nothing.
+    One that is expected to lose more will never show that. Then the answer is for a model that differs from float as
+    much as this one, but loses nothing.
+
+    Args:
+        root: A case.
+        sha256: The candidate.
+        allowed_drop: In the metric's units.
+        expected_drop: What the candidate loses on other samples, which is not what it lost on these.
     """
     case = open_case(root)
     metric = case.scoring.pairs
     ours, theirs = (_rows(case, key, "search") for key in (sha256, FLOAT))
-    for balanced in (False, True):
-        needed = pairs.samples_needed(metric, ours, theirs, allowed=allowed_drop, balanced=balanced)
+    luck = expected_drop - pairs.paired_drop(metric, ours, theirs).drop
+    for allowed, balanced in ((allowed_drop - luck, False), (allowed_drop, True)):
+        needed = pairs.samples_needed(metric, ours, theirs, allowed=allowed, balanced=balanced)
         if math.isfinite(needed):
             return math.ceil(needed)
     return None

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from autoselect.domain.picks import FrontMember
 from autoselect.domain.recipe import Recipe
 
 MEASURED_COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -177,6 +178,7 @@ _SCORE_COLUMNS = (
 )
 
 
+_EXPECTED_COLUMNS = ("expected_drop", "expected_drop_bound")
 _LAST_COLUMNS = ("fallbacks", "compiled", "forecast_error", "recipe")
 TEXT_COLUMNS = frozenset({"id", "state", "origin", "fingerprint", "sha256", "error", *_LAST_COLUMNS, "pick", "file"})
 """Columns of ``trials.csv`` and ``front.csv`` that hold words; all others hold numbers and truth values."""
@@ -263,7 +265,7 @@ NOT_HELD_OUT = Heldout()
 def front_columns(metric: str, costs: Sequence[str] = ()) -> tuple[str, ...]:
     """Columns of ``front.csv``, for the columns of a run's objectives."""
     heldout = NOT_HELD_OUT.cells(f"heldout_{metric}")
-    scored = ("id", metric, *_SCORE_COLUMNS, "drop_bound", *measured_columns(costs), *heldout)
+    scored = ("id", metric, *_SCORE_COLUMNS, "drop_bound", *_EXPECTED_COLUMNS, *measured_columns(costs), *heldout)
     columns = (*scored, "sha256", "pick", "origin", "file")
     return tuple(dict.fromkeys(columns))
 
@@ -279,6 +281,7 @@ def front_row(
     metric: str,
     heldout: Heldout | None,
     picks: Sequence[str],
+    expected: FrontMember,
     costs: Sequence[str] = (),
 ) -> dict[str, object]:
     """One row of ``front.csv``; held-out cells are empty where the member was not re-scored."""
@@ -286,6 +289,7 @@ def front_row(
     if scores is None:
         raise ValueError("a failed trial is on no front")
     row: dict[str, object] = {column: getattr(scores, column) for column in (*_SCORE_COLUMNS, "drop_bound")}
+    row |= dict(zip(_EXPECTED_COLUMNS, (expected.drop, expected.bound), strict=True))
     row |= {"id": record.id, metric: scores.metric, "sha256": scores.sha256, "origin": record.origin}
     cells = (heldout or NOT_HELD_OUT).cells(f"heldout_{metric}")
     row |= {column: "" if value is None else value for column, value in cells.items()}

@@ -85,6 +85,37 @@ def paired_drop(
     )
 
 
+def resampled_drops(
+    metric: Metric, rows: Rows, reference_rows: Rows, *, resamples: int, level: float = 0.95, seed: int = 0
+) -> np.ndarray:
+    """What :func:`paired_drop` finds on resamples, which are the same for all models of one seed and reference.
+
+    A score that is no mean is resampled by its pseudo-values.
+
+    Args:
+        metric: The metric that made both.
+        rows: Shape (n_samples, row_length), float64.
+        reference_rows: Rows of the same samples, in the same order.
+        resamples: How many.
+        level: Coverage of the bound.
+        seed: Of the resamples, and as for :func:`paired_drop`.
+
+    Returns:
+        Drop, error and bound of each resample, shape (n_resamples, 3); no rows where :func:`paired_drop` is NaN.
+
+    Raises:
+        ValueError: As :func:`paired_drop`.
+    """
+    evidence = _evidence(metric, rows, reference_rows, level, seed)
+    if evidence is None:
+        return np.zeros((0, 3))
+    rng, count = np.random.default_rng(seed), len(evidence.differences)
+    drawn = (
+        replace(evidence, differences=evidence.differences[rng.integers(count, size=count)]) for _ in range(resamples)
+    )
+    return np.array([(one.differences.mean(), one.error(), one.bound(1.0 - level)) for one in drawn]).reshape(-1, 3)
+
+
 def samples_needed(
     metric: Metric,
     rows: Rows,

@@ -179,8 +179,11 @@ def test_picks_are_members_of_the_front(finished: autoselect.Run) -> None:
         assert name in front.loc[member, "pick"].split(",")
     assert finished.summary["recommended"]["id"] == picks["recommended"]
     allowed = finished.summary["allowed_drop"]
-    sure = front[front["drop_bound"] <= allowed]
+    sure = front[front["expected_drop_bound"] <= allowed]
     assert finished.summary["recommended"]["certified"] == bool(len(sure))
+    assert finished.summary["recommended"]["bound"] == pytest.approx(
+        front.loc[picks["recommended"], "expected_drop_bound"]
+    )
     assert front.loc[picks["recommended"], "penalty"] <= front.loc[picks["accurate"], "penalty"]
     assert front.loc[picks["integer"], "penalty"] <= front.loc[picks["recommended"], "penalty"]
 

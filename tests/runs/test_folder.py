@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from autoselect.domain.picks import FrontMember
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RunFolderError, StorageError
 from autoselect.runs import records
@@ -34,6 +35,8 @@ SCORES = records.Scores(
     inference_seconds=0.05,
     fallbacks={"a": "no hybrid kernel"},
 )
+
+EXPECTED = FrontMember(id="0123456789", drop=0.01, bound=0.02, fidelity=30.0, size_bytes=1234, penalty=1.5)
 
 
 def record(
@@ -129,7 +132,11 @@ def write_run(root: Path, *, front: bool = True) -> RunFolder:
     rows = (
         [
             records.front_row(
-                trials[0], "accuracy", records.Heldout(score=0.88, low=0.85, high=0.91), ["accurate", "compact"]
+                trials[0],
+                "accuracy",
+                records.Heldout(score=0.88, low=0.85, high=0.91),
+                ["accurate", "compact"],
+                EXPECTED,
             )
         ]
         if front
@@ -199,13 +206,15 @@ def test_a_failed_trial_has_no_id_and_is_on_no_front() -> None:
     failed = record(scores=None)
     assert failed.id == ""
     with pytest.raises(ValueError, match="on no front"):
-        records.front_row(failed, "accuracy", None, [])
+        records.front_row(failed, "accuracy", None, [], EXPECTED)
 
 
 def test_rows_have_the_columns_of_their_table() -> None:
     assert tuple(records.trial_row(record(), "accuracy", [])) == records.trial_columns("accuracy")
-    assert tuple(records.front_row(record(), "accuracy", None, [])) == records.front_columns("accuracy")
-    unscored = records.front_row(record(), "accuracy", None, [])
+    assert tuple(records.front_row(record(), "accuracy", None, [], EXPECTED)) == records.front_columns("accuracy")
+    shown = records.front_row(record(), "accuracy", None, [], EXPECTED)
+    assert (shown["expected_drop"], shown["expected_drop_bound"]) == (0.01, 0.02)
+    unscored = records.front_row(record(), "accuracy", None, [], EXPECTED)
     assert [unscored[f"heldout_{k}"] for k in ("accuracy", "low", "high") if f"heldout_{k}" in unscored] == ["", "", ""]
 
 

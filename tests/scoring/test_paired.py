@@ -13,7 +13,7 @@ from scipy.stats import binomtest, multinomial, sem
 
 from autoselect.scoring.mean_bounds import largest_difference, upper_bound
 from autoselect.scoring.metrics import make_metric
-from autoselect.scoring.paired import paired_drop, samples_needed
+from autoselect.scoring.paired import paired_drop, resampled_drops, samples_needed
 
 ACCURACY = make_metric("accuracy")
 ERROR = make_metric("mae")
@@ -237,6 +237,42 @@ def test_a_model_that_differs_needs_more_samples_and_gets_what_it_was_told() -> 
 def test_no_number_of_samples_makes_a_drop_smaller() -> None:
     assert samples_needed(ACCURACY, *hits(100, 5, 0), allowed=0.05) == math.inf
     assert samples_needed(ACCURACY, *hits(100, 5, 0), allowed=0.05, balanced=True) < math.inf
+
+
+# ------------------------------------------------------------------------------------------ resamples
+
+
+def test_resamples_vary_as_much_as_the_error_says_and_their_bounds_with_them() -> None:
+    sides = hits(250, 12, 5)
+    found = paired_drop(ACCURACY, *sides)
+    drops, errors, bounds = resampled_drops(ACCURACY, *sides, resamples=400).T
+    assert drops.mean() == pytest.approx(found.drop, abs=3 * found.error / 20)
+    assert drops.std() == pytest.approx(found.error, rel=0.15)
+    assert bounds.std() > 0.8 * drops.std()
+    assert np.all(bounds > drops)
+    assert errors.mean() == pytest.approx(found.error, rel=0.05)
+
+
+def test_resamples_are_the_same_for_all_models() -> None:
+    ours, theirs = hits(100, 8, 3)
+    one, other = (resampled_drops(ACCURACY, rows, theirs, resamples=50) for rows in (ours, ours.copy()))
+    assert np.array_equal(one, other)
+    swapped = resampled_drops(ACCURACY, theirs, ours, resamples=50)
+    assert swapped[:, 0] == pytest.approx(-one[:, 0])
+
+
+def test_a_score_that_is_no_mean_is_resampled_by_its_pseudo_values() -> None:
+    ours, theirs = pairs(1, 300), pairs(2, 300)
+    ours[:, 0] = theirs[:, 0]
+    drops = resampled_drops(F1, ours, theirs, resamples=400)[:, 0]
+    rng = np.random.default_rng(7)
+    exact = [F1.summarise(theirs[i]) - F1.summarise(ours[i]) for i in (rng.integers(300, size=300) for _ in range(400))]
+    assert drops.mean() == pytest.approx(np.mean(exact), abs=0.1 * np.std(exact))
+    assert drops.std() == pytest.approx(np.std(exact), rel=0.15)
+
+
+def test_one_sample_has_no_resamples() -> None:
+    assert resampled_drops(ACCURACY, np.ones((1, 1)), np.ones((1, 1)), resamples=5).shape == (0, 3)
 
 
 # ------------------------------------------------------------------------------------------- refusals

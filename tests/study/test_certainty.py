@@ -71,34 +71,29 @@ def test_of_an_evaluators_scores_what_equally_close_ones_differ_by_is_the_noise(
     assert beyond[-1] > beyond[1] > 0.0
 
 
-def test_resamples_are_expected_as_the_same_drops_one_by_one() -> None:
-    members = rising(lucky=-0.01)
-    link = certainty.link_of(members)
-    rows = np.random.default_rng(0).normal(0.05, 0.03, (3, 3, len(members)))
-    alone = [certainty.expected_drops(members, link, row)[0] for row in rows.reshape(9, -1)]
-    assert np.array_equal(certainty.expected_drops(members, link, rows)[0].reshape(9, -1), alone)
-
-
 def test_of_three_candidates_nothing_is_learned() -> None:
     members = rising(lucky=-0.01)[-3:]
     assert certainty.expected_drops(members, certainty.link_of(members))[0] == pytest.approx([s.drop for s in members])
 
 
 class Pool:
-    """Answers without workers."""
+    """Answers without workers: what the drops of members are on resamples; all have one error and one width."""
 
-    def __init__(self, resampled: np.ndarray | None) -> None:
-        self.resampled = resampled
+    def __init__(self, drops: np.ndarray | None, width: float = 0.008) -> None:
+        self.drops, self.width = drops, width
+        self.asked: list[tuple[Any, ...]] = []
 
     def call(self, job: Any, root: Path, *arguments: Any) -> Any:
-        if self.resampled is None:
+        if self.drops is None:
             raise TrialError("The worker died.")
-        return self.resampled if job is evidence_jobs.resampled_drops else 1234
+        if job is evidence_jobs.samples_needed:
+            self.asked.append(arguments)
+            return 1234
+        return np.stack([self.drops, np.full_like(self.drops, 0.004), self.drops + self.width], axis=2)
 
 
-def confidence(scores: list[Scores], resampled: np.ndarray | None) -> certainty.Confidence:
-    link = certainty.link_of(scores)
-    found = certainty.confidence_of([record(s) for s in scores], YARDSTICK, Path(), Pool(resampled), link)  # type: ignore[arg-type]
+def confidence(scores: list[Scores], pool: Pool, others: Sequence[Scores] = ()) -> certainty.Confidence:
+    found = certainty.confidence_of([record(s) for s in scores], [*scores, *others], YARDSTICK, Path(), pool)  # type: ignore[arg-type]
     assert found is not None
     return found
 
@@ -106,13 +101,64 @@ def confidence(scores: list[Scores], resampled: np.ndarray | None) -> certainty.
 def test_a_recommendation_says_in_how_many_resamples_it_is_made() -> None:
     cheap, dear = scored("a" * 4, 0.0, penalty=5.0), scored("b" * 4, 0.0, penalty=50.0)
     rows = np.array([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.05, 0.0]])
-    found = confidence([cheap, dear], rows)
+    found = confidence([cheap, dear], Pool(rows))
     assert (found.id, found.certified, found.resampled) == (cheap.sha256[:10], True, 0.75)
-    assert found.bound == pytest.approx(0.008)
+    assert (found.bound, found.expected) == (pytest.approx(0.008), 0.0)
+    assert found.near_miss is None
+
+
+@pytest.mark.parametrize(("moves", "share"), [(True, 0.5), (False, 1.0)])
+def test_what_is_learned_of_closeness_is_learned_again_on_each_resample(moves: bool, share: float) -> None:
+    """All noise: scores are drawn all the way to what closeness says, which has it from these same samples."""
+    line = [scored(f"{i:04d}", 0.001 * i, divergence=1e-3 * 2.0**i, penalty=50.0 - i) for i in range(8)]
+    front, others = [line[0], line[2]], [line[1], *line[3:]]
+    worse = np.array([0.0, 0.0, 1.0, 1.0]) * (0.004 if moves else 0.0)
+    drops = np.array([s.drop for s in front]) + worse[:, None]
+    assert confidence(front, Pool(drops, width=0.006), others).resampled == share
+
+
+def test_a_bound_that_varies_counts_in_resamples() -> None:
+    """The scores are the same in both halves; what differs is how many samples disagree."""
+
+    class Wider(Pool):
+        def call(self, job: Any, root: Path, *arguments: Any) -> Any:
+            found = super().call(job, root, *arguments)
+            if job is evidence_jobs.resampled_drops:
+                found[::2, :, 2] += 0.005
+            return found
+
+    cheap, dear = scored("a" * 4, 0.0, penalty=5.0), scored("b" * 4, -0.01, penalty=50.0)
+    assert confidence([cheap, dear], Wider(np.array([[0.0, -0.01]] * 4))).resampled == 0.5
+
+
+HAIRS = {
+    "by less than its bound varies": (0.0025, 0.0, 4, True),
+    "by more": (0.0095, 0.0, 4, False),
+    "it costs more": (0.0025, 0.0, 60, False),
+    "it keeps the limit": (0.001, 0.0, 4, False),
+    "nothing keeps the limit": (0.0025, 0.004, 4, False),
+}
+
+
+@pytest.mark.parametrize(("drop", "other", "penalty", "near"), HAIRS.values(), ids=HAIRS)
+def test_a_cheaper_member_that_misses_the_limit_by_a_hair_is_told(
+    drop: float, other: float, penalty: float, near: bool
+) -> None:
+    cheap = scored("a" * 4, drop, penalty=penalty, float_ops=1)
+    dear = scored("b" * 4, other, penalty=50.0, float_ops=4)
+    spread = np.array([[-0.001, 0.0], [0.001, 0.0]]) * 2.0
+    pool = Pool(spread + np.array([drop, other]))
+    found = confidence([cheap, dear], pool).near_miss
+    assert (found is not None) == near
+    if found is not None:
+        assert found.missed_by == pytest.approx(0.0005)
+        assert found.varies_by == pytest.approx(0.002)
+        assert (found.id, found.fewer_float_ops, found.samples_needed) == (cheap.sha256[:10], 3, 1234)
+        assert pool.asked[-1] == (cheap.sha256, YARDSTICK.allowed_drop, pytest.approx(drop))
 
 
 def test_a_recommendation_that_is_not_certified_says_what_could_be_and_what_it_takes() -> None:
-    found = confidence([scored("a" * 4, 0.004), scored("b" * 4, 0.006)], np.zeros((0, 2)))
+    found = confidence([scored("a" * 4, 0.004), scored("b" * 4, 0.006)], Pool(np.zeros((0, 2))))
     assert not found.certified
     assert found.least_bound == pytest.approx(0.012)
     assert found.samples_needed == 1234
@@ -120,7 +166,7 @@ def test_a_recommendation_that_is_not_certified_says_what_could_be_and_what_it_t
 
 
 def test_a_worker_that_dies_costs_the_share_of_resamples_alone() -> None:
-    found = confidence([scored("a" * 4, 0.0)], None)
+    found = confidence([scored("a" * 4, 0.0)], Pool(None))
     assert (found.certified, found.samples_needed) == (True, None)
     assert math.isnan(found.resampled)
 
@@ -259,6 +305,30 @@ def test_the_verdict_says_what_the_samples_cannot_show() -> None:
     )
     assert "no interval is known" in told(BLIND, HELDOUT)
     assert told(None, {}) == "No candidate was scored."
+
+
+def test_a_model_that_is_expected_to_break_the_limit_is_said_to() -> None:
+    broken = told(replace(UNSURE, expected=0.014), HELDOUT)
+    assert (
+        "The recommended model comes closest, but is expected to break it: as far as these samples tell, it loses 1.4 "
+        "points." in broken
+    )
+    assert "costs an accelerator least" not in broken
+    assert "is expected to break" not in told(replace(UNSURE, expected=0.01), HELDOUT)
+
+
+def test_the_verdict_says_what_was_not_recommended_by_a_hair() -> None:
+    near = certainty.NearMiss(
+        id="bbbbbbbbbb", missed_by=0.0002, varies_by=0.003, fewer_float_ops=1, samples_needed=1200
+    )
+    assert told(replace(SURE, near_miss=near), HELDOUT).endswith(
+        "the same model is recommended. That was close: bbbbbbbbbb has 1 float op less and costs an accelerator less. "
+        "Its bound misses the limit by 0.02 points, and by chance alone bounds vary by 0.3 points here. If it does "
+        "keep the limit, about 1,200 samples in all would show it."
+    )
+    other = told(replace(SURE, near_miss=replace(near, fewer_float_ops=0, samples_needed=None)), HELDOUT)
+    assert other.endswith("That was close: bbbbbbbbbb costs an accelerator less. " + other.rpartition("less. ")[2])
+    assert other.endswith("vary by 0.3 points here.")
 
 
 def test_a_run_without_a_passing_model_says_so_first() -> None:

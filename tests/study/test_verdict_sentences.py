@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from autoselect.domain.objectives import Constraints
 from autoselect.runs.records import Heldout, Scores
 from autoselect.study.finishing import verdict
-from autoselect.study.finishing.certainty import Confidence
+from autoselect.study.finishing.certainty import Confidence, NearMiss
 from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.yardstick import Yardstick
@@ -51,8 +51,12 @@ def scores(drop: float, float_ops: int, segments: int, share: float) -> Scores:
     return Scores(**{**values, **own, "float_macs_share": share, "fallbacks": {}, "compiled": {}, "quantities": {}})  # type: ignore[arg-type]
 
 
-def confidence(certified: bool, bound: float, needed: int | None, resampled: float) -> Confidence:
+def confidence(
+    certified: bool, bound: float, needed: int | None, resampled: float, expected: float, near: NearMiss | None
+) -> Confidence:
     return Confidence(
+        expected=expected,
+        near_miss=near,
         id="a" * 10,
         certified=certified,
         bound=bound,
@@ -94,6 +98,17 @@ FINDINGS = st.builds(
         DROPS | st.just(math.nan),
         st.none() | st.just(1200),
         st.sampled_from([0.0, 0.48, 1.0, math.nan]),
+        DROPS,
+        st.none()
+        | st.builds(
+            lambda missed_by, varies_by, fewer, needed: NearMiss(
+                id="b" * 10, missed_by=missed_by, varies_by=varies_by, fewer_float_ops=fewer, samples_needed=needed
+            ),
+            st.sampled_from([1e-7, 2e-4, 0.01]),
+            st.sampled_from([1e-7, 0.01, 0.3]),
+            st.sampled_from([-2, 0, 1, 4]),
+            st.none() | st.just(1200),
+        ),
     ),
     st.lists(heldout(DROPS), min_size=4, max_size=4),
     st.booleans(),

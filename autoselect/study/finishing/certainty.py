@@ -30,6 +30,25 @@ _ONE_SIDED = NormalDist().inv_cdf(0.95)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NearMiss:
+    """A member of less penalty than the recommended one whose bound passes the limit by less than chance moves it.
+
+    Attributes:
+        id: The member's.
+        missed_by: How far its bound is beyond the allowed drop, in the metric's units.
+        varies_by: Standard deviation of its bound over resamples.
+        fewer_float_ops: Than the recommended member; negative where it has more.
+        samples_needed: As in :class:`Confidence`.
+    """
+
+    id: str
+    missed_by: float
+    varies_by: float
+    fewer_float_ops: int
+    samples_needed: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Confidence:
     """How sure a recommendation is, by the search samples.
 
@@ -42,6 +61,8 @@ class Confidence:
         samples_needed: So many samples would show that its drop is within the allowed one, if it is; None where that
             is not known.
         resampled: In this share of resamples of the search samples the same member is recommended; NaN where unknown.
+        expected: What its drop is expected to be on other samples, in the metric's units.
+        near_miss: The cheaper member that is not recommended by a hair; None where there is none.
     """
 
     id: str
@@ -50,11 +71,11 @@ class Confidence:
     least_bound: float
     samples_needed: int | None
     resampled: float
+    expected: float = math.nan
+    near_miss: NearMiss | None = None
 
 
-def expected_drops(
-    members: Sequence[Scores], link: Link | None, drops: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def expected_drops(members: Sequence[Scores], link: Link | None) -> tuple[np.ndarray, np.ndarray]:
     """What each candidate is expected to lose on other samples, and how much more it may be, in the metric's units.
 
     Nobody knows the noise of a score where an evaluator returns one number a model. What scores of equally close
@@ -63,28 +84,31 @@ def expected_drops(
     Args:
         members: Of one search, each distinct.
         link: Of the search, see :func:`link_of`.
-        drops: Other drops of the same candidates, shape (..., n), for example of resamples; their own by default.
 
     Returns:
-        Drops, of the shape of ``drops``, and what to add to them for an upper bound with a confidence of 95 %,
-        shape (n,).
+        Drops, and what to add to them for an upper bound with a confidence of 95 %, each of shape (n,).
     """
-    own = np.array([s.drop for s in members], dtype=np.float64)
-    widths = np.nan_to_num(np.array([s.drop_bound for s in members]) - own)
-    found = own if drops is None else drops.copy()
+    found = np.array([s.drop for s in members], dtype=np.float64)
+    widths = np.nan_to_num(np.array([s.drop_bound for s in members]) - found)
     if link is None:
         return found, widths
     closeness = np.array([log_divergence(s) for s in members])
     seen = np.isfinite(closeness)
     noise = np.array([s.drop_noise if s.samples or not math.isnan(s.drop_bound) else math.inf for s in members])[seen]
-    found[..., seen], spread = link.without_noise(closeness[seen], found[..., seen], noise)
+    found[seen], spread = link.without_noise(closeness[seen], found[seen], noise)
     widths[seen] = np.where(np.isinf(noise), _ONE_SIDED * spread, widths[seen])
     return found, widths
 
 
-def link_of(known: Sequence[Scores]) -> Link | None:
-    """How drops follow closeness among the scored candidates of a search; None where they are too few to say."""
-    table = np.array([(log_divergence(s), s.drop) for s in known], dtype=np.float64).reshape(-1, 2)
+def link_of(known: Sequence[Scores], drops: np.ndarray | None = None) -> Link | None:
+    """How drops follow closeness among the scored candidates of a search; None where they are too few to say.
+
+    Args:
+        known: The candidates.
+        drops: Other drops of theirs, shape (n,), for example on a resample; their own by default.
+    """
+    lost = [s.drop for s in known] if drops is None else drops
+    table = np.column_stack([[log_divergence(s) for s in known], lost]) if len(known) else np.zeros((0, 2))
     table = table[np.isfinite(table).all(axis=1)]
     return None if len(table) < _FEWEST else fit_link(table[:, 0], table[:, 1])
 
@@ -148,45 +172,107 @@ def _relative_costs(scores: Sequence[Scores], yardstick: Yardstick, columns: Seq
 
 def confidence_of(
     front: Sequence[TrialRecord],
+    scored: Sequence[Scores],
     yardstick: Yardstick,
     root: Path,
     pool: Workers | None,
-    link: Link | None,
 ) -> Confidence | None:
-    """How sure the recommendation among these members is; None without members."""
-    scores = scores_of(front)
-    members = members_of(front, yardstick, link)
+    """How sure the recommendation among these members is; None without members.
+
+    Args:
+        front: The members, with :func:`with_bounds`.
+        scored: All distinct candidates that were scored: what is expected of members is learned of them.
+        yardstick: With the allowed drop.
+        root: The case.
+        pool: Where rows are read; None leaves out what takes that.
+    """
+    scores, allowed = scores_of(front), yardstick.allowed_drop
+    members = members_of(front, yardstick, link_of(scored))
     if not members:
         return None
-    chosen = recommended(members, yardstick.allowed_drop)
+    chosen = recommended(members, allowed)
     own = next(s for s in scores if s.sha256[:10] == chosen.id)
     bounded = math.isfinite(own.drop_bound)
-    resampled, needed = math.nan, None
+    certified = bounded and passing(members, allowed)[1]
+    resampled, needed, near = math.nan, None, None
     if pool is not None and bounded:
         try:
-            drops = pool.call(evidence_jobs.resampled_drops, root, [s.sha256 for s in scores])
-            needed = pool.call(evidence_jobs.samples_needed, root, own.sha256, yardstick.allowed_drop)
-            resampled = _agreeing(chosen.id, members, expected_drops(scores, link, drops)[0], yardstick.allowed_drop)
+            needed = pool.call(evidence_jobs.samples_needed, root, own.sha256, allowed, chosen.drop)
+            again = _resampled(members, scores, scored, root, pool)
+            if again:
+                resampled = float(np.mean([recommended(one, allowed).id == chosen.id for one in again]))
+            if again and certified:
+                near = _near_miss(members, again, own, scores, allowed, root, pool)
         except TrialError:
             pass
     return Confidence(
         id=chosen.id,
-        certified=bounded and passing(members, yardstick.allowed_drop)[1],
+        certified=certified,
         bound=chosen.bound if bounded else math.nan,
         least_bound=min(m.bound for m in members),
         samples_needed=needed,
         resampled=resampled,
+        expected=chosen.drop,
+        near_miss=near,
     )
 
 
-def _agreeing(chosen: str, members: Sequence[FrontMember], expected: np.ndarray, allowed_drop: float) -> float:
-    """The share of resamples, rows of expected drops of shape (n_resamples, n_members), that recommend the chosen."""
-    hits = [
-        recommended(
-            [replace(m, drop=drop, bound=drop + (m.bound - m.drop)) for m, drop in zip(members, row, strict=True)],
-            allowed_drop,
-        ).id
-        == chosen
-        for row in expected.tolist()
+def _resampled(
+    members: Sequence[FrontMember], scores: Sequence[Scores], scored: Sequence[Scores], root: Path, pool: Workers
+) -> list[list[FrontMember]]:
+    """The members as other search samples would show them: drops, bounds, and how drops follow closeness.
+
+    Rows are kept of members alone when a run is over. So the other candidates, of which it is learned how drops follow
+    closeness, move as the members next to them in closeness do. Closeness itself, which is known far better than scores
+    are, stays as it is.
+    """
+    shas = [s.sha256 for s in scores]
+    others = [s for s in scored if s.sha256 not in shas]
+    own, theirs = (np.array([(s.drop, log_divergence(s)) for s in some]).reshape(-1, 2) for some in (scores, others))
+    order = np.argsort(own[:, 1])[: np.isfinite(own[:, 1]).sum()]
+    again = []
+    for paired in pool.call(evidence_jobs.resampled_drops, root, shas):
+        moved = paired[:, 0] - own[:, 0]
+        along = np.interp(theirs[:, 1], own[order, 1], moved[order]) if len(order) else 0.0
+        lost = np.concatenate([paired[:, 0], theirs[:, 0] + along])
+        drawn = [
+            replace(s, drop=drop, drop_noise=noise, drop_bound=bound)
+            for s, (drop, noise, bound) in zip(scores, paired.tolist(), strict=True)
+        ]
+        expected, beyond = expected_drops(drawn, link_of([*scores, *others], lost))
+        again.append(
+            [
+                replace(m, drop=drop, bound=drop + more)
+                for m, drop, more in zip(members, expected.tolist(), beyond.tolist(), strict=True)
+            ]
+        )
+    return again
+
+
+def _near_miss(
+    members: Sequence[FrontMember],
+    again: Sequence[Sequence[FrontMember]],
+    own: Scores,
+    scores: Sequence[Scores],
+    allowed: float,
+    root: Path,
+    pool: Workers,
+) -> NearMiss | None:
+    """Of the cheaper members that miss the limit by less than chance moves their bounds, the one that misses least."""
+    spreads = np.std([[m.bound for m in one] for one in again], axis=0).tolist()
+    near = [
+        (member.bound - allowed, member.penalty, spread, place)
+        for place, (member, spread) in enumerate(zip(members, spreads, strict=True))
+        if member.penalty < own.penalty and 0.0 < member.bound - allowed < spread
     ]
-    return sum(hits) / len(hits) if hits else math.nan
+    if not near:
+        return None
+    missed_by, _, spread, place = min(near)
+    found = scores[place]
+    return NearMiss(
+        id=members[place].id,
+        missed_by=missed_by,
+        varies_by=spread,
+        fewer_float_ops=own.float_ops - found.float_ops,
+        samples_needed=pool.call(evidence_jobs.samples_needed, root, found.sha256, allowed, members[place].drop),
+    )

@@ -66,7 +66,7 @@ class Finish:
         ended_early: str | None = None,
     ) -> str:
         """Write the result; without a pool (after Ctrl-C) held-out scores are left for a resume."""
-        link = certainty.link_of(scores_of(distinct(records)))
+        link = certainty.link_of(scored := scores_of(distinct(records)))
         whole_front, feasible = front_members.front_of(records, self.objectives, self.yardstick, link)
         root, metric, costs = self.case.files.root, self.objectives[0].name, self.settings.cost_columns
         wholes = _whole_baselines(records)
@@ -76,7 +76,7 @@ class Finish:
             front_files.restore([*whole_front, *wholes.values()], root, pool)
         whole_front = certainty.with_bounds(whole_front, root, pool)
         picks = self._picks(whole_front, link)
-        confidence = certainty.confidence_of(whole_front, self.yardstick, root, pool, link)
+        confidence = certainty.confidence_of(whole_front, scored, self.yardstick, root, pool)
         front = front_members.worth_reading(
             whole_front, self.objectives, set(picks.values()), self._steps(whole_front), link
         )
@@ -95,7 +95,17 @@ class Finish:
             picks = self._picks(front, link)
         listener(StageStarted(stage="write"))
         ids = {r.id for r in whole_front}
-        result.write_tables(self.folder, metric, records, front, heldout, picks, whole_front=ids, costs=costs)
+        result.write_tables(
+            self.folder,
+            metric,
+            records,
+            front,
+            heldout,
+            picks,
+            {m.id: m for m in certainty.members_of(front, self.yardstick, link)},
+            whole_front=ids,
+            costs=costs,
+        )
         if self.problem is not None:
             write_explanations(self.folder, self.problem, self.settings.template, records, picks)
         status = "interrupted" if pool is None else "complete" if feasible else "nothing_feasible"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from autoselect.domain.picks import FrontMember
 from autoselect.domain.quantities import DEFAULT_COSTS
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import (
@@ -27,6 +28,7 @@ def write_tables(
     front: Sequence[TrialRecord],
     heldout: Mapping[str, Heldout],
     picks: Mapping[str, str],
+    expected: Mapping[str, FrontMember],
     *,
     whole_front: Collection[str],
     costs: Sequence[str] = DEFAULT_COSTS,
@@ -40,6 +42,7 @@ def write_tables(
         front: The members that are shown.
         heldout: By hash.
         picks: Id of a member by pick name.
+        expected: What the picks went by, by id.
         whole_front: Ids of all that no other dominates.
         costs: Columns of the run's objectives but the metric.
     """
@@ -49,7 +52,7 @@ def write_tables(
     for record in front:
         names = [name for name, member in picks.items() if member == record.id]
         sha = record.scores.sha256 if record.scores else ""
-        rows.append(front_row(record, metric, heldout.get(sha), names, costs))
+        rows.append(front_row(record, metric, heldout.get(sha), names, expected[record.id], costs))
     folder.write_table(folder.front_table, front_columns(metric, costs), rows)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.objectives import drop_from
-from autoselect.domain.words import all_integer, asked, between, counted, listed, lost, lost_at_most, said
+from autoselect.domain.words import all_integer, amount, asked, between, counted, listed, lost, lost_at_most, said
 from autoselect.runs.records import Heldout, Scores
-from autoselect.study.finishing.certainty import Confidence
+from autoselect.study.finishing.certainty import Confidence, NearMiss
 from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.yardstick import Yardstick
@@ -154,13 +154,31 @@ def _sure(found: Findings, confidence: Confidence) -> str:
         again = again.replace("%", " %")
     if confidence.certified:
         most = lost_at_most(confidence.bound, found.metric)
-        return f"By the search samples the recommended model {most} with 95 % confidence; {limit}.{again}"
+        said_near = _near_miss(found, confidence.near_miss) if confidence.near_miss else ""
+        return f"By the search samples the recommended model {most} with 95 % confidence; {limit}.{again}{said_near}"
     needed = ""
     if confidence.samples_needed is not None:
         needed = f" If it does keep the limit, about {confidence.samples_needed:,} samples would show it."
     samples = counted(found.samples, "search sample") if found.samples else "search samples"
+    why = "Of the models that come closest, the recommended one costs an accelerator least."
+    if confidence.expected > found.yardstick.allowed_drop:
+        why = (
+            "The recommended model comes closest, but is expected to break it: "
+            f"as far as these samples tell, it {lost(confidence.expected, found.metric)}."
+        )
     return (
         f"The {samples} cannot show that any model keeps the limit: the best "
-        f"{lost_at_most(confidence.least_bound, found.metric)} with 95 % confidence; {limit}. Of the models that come "
-        f"closest, the recommended one costs an accelerator least.{needed}{again}"
+        f"{lost_at_most(confidence.least_bound, found.metric)} with 95 % confidence; {limit}. {why}{needed}{again}"
+    )
+
+
+def _near_miss(found: Findings, near: NearMiss) -> str:
+    fewer = f" has {counted(near.fewer_float_ops, 'float op')} less and" if near.fewer_float_ops > 0 else ""
+    needed = ""
+    if near.samples_needed is not None:
+        needed = f" If it does keep the limit, about {near.samples_needed:,} samples in all would show it."
+    return (
+        f" That was close: {near.id}{fewer} costs an accelerator less. Its bound misses the limit by "
+        f"{amount(near.missed_by, found.metric)}, and by chance alone bounds vary by "
+        f"{amount(near.varies_by, found.metric)} here.{needed}"
     )

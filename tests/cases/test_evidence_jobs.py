@@ -1,0 +1,75 @@
+"""How sure scores are, from kept rows of the embedded model on a few samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autoselect.cases import evidence_jobs, score_jobs
+from autoselect.cases.files import FLOAT, CaseFiles
+from autoselect.cases.open_case import OpenCase
+from autoselect.cases.prepare import Case, write_scoring
+from autoselect.embedded import make_windows
+from autoselect.scoring.metrics import make_metric
+from autoselect.scoring.paired import samples_needed
+
+COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def made(embedded_case: Callable[..., tuple[Case, str]]) -> tuple[CaseFiles, str]:
+    """A case whose all-integer candidate and float model are scored, and rows of two made-up candidates."""
+    case, integer = embedded_case(
+        evaluation=make_windows(np.random.default_rng(7), COUNT), heldout=make_windows(np.random.default_rng(8), 10)
+    )
+    for sha in (FLOAT, integer):
+        score_jobs.score(case.files.root, sha, "search", False)
+    rows = np.load(case.files.rows(FLOAT))
+    right = np.flatnonzero(rows[:, 0])
+    for name, lost in (("near", right[:4]), ("far", right[:60])):
+        changed = rows.copy()
+        changed[lost] = 0.0
+        np.save(case.files.rows(name), changed)
+    return case.files, integer
+
+
+def test_candidates_are_resampled_alike(made: tuple[CaseFiles, str]) -> None:
+    files, integer = made
+    found = evidence_jobs.resampled_drops(files.root, ["near", integer, "far", "near"])
+    assert found.shape == (100, 4, 3)
+    assert np.array_equal(found[:, 0], found[:, 3])
+    assert found[:, 2, 0].mean() == pytest.approx(60 / COUNT, abs=0.01)
+    assert np.all(found[:, :, 2] > found[:, :, 0])
+    assert found[:, 0, 0].std() > 0.0
+
+
+def my_accuracy(labels: np.ndarray, outputs: np.ndarray) -> float:
+    return float((outputs.argmax(axis=1) == labels).mean())
+
+
+def test_what_costs_too_much_is_not_resampled(made: tuple[CaseFiles, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    files, integer = made
+    monkeypatch.setattr(evidence_jobs, "open_case", OpenCase)  # Another metric than that of the case that is open.
+    scoring = files.scoring.read_bytes()
+    try:
+        write_scoring(files, make_metric(my_accuracy, direction="maximize"), None)
+        found = evidence_jobs.resampled_drops(files.root, [integer, "near"])
+    finally:
+        files.scoring.write_bytes(scoring)
+    assert found.shape == (0, 2, 3)
+
+
+def test_how_many_samples_it_takes_goes_by_what_is_expected_not_by_luck(made: tuple[CaseFiles, str]) -> None:
+    files, _ = made
+    rows, theirs = np.load(files.rows("near")), np.load(files.rows(FLOAT))
+    as_seen = evidence_jobs.samples_needed(files.root, "near", 0.05, 4 / COUNT)
+    assert as_seen == samples_needed(make_metric("accuracy"), rows, theirs, allowed=0.05)
+    unlucky, lucky = (evidence_jobs.samples_needed(files.root, "near", 0.05, drop) for drop in (0.01, 0.04))
+    assert unlucky is not None
+    assert as_seen is not None
+    assert lucky is not None
+    assert unlucky < as_seen < lucky
+    hopeless = evidence_jobs.samples_needed(files.root, "near", 0.05, 0.06)
+    assert hopeless == samples_needed(make_metric("accuracy"), rows, theirs, allowed=0.05, balanced=True)
