@@ -10,6 +10,8 @@ import json
 import math
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 from types import ModuleType
@@ -139,12 +141,67 @@ def test_the_table_of_constants_is_what_was_measured(sensitivity: ModuleType) ->
     assert set(rows["constant"]) == {"", *sensitivity.NAMES}
 
 
+EVIDENCE = ROOT / "experiments" / "evidence"
+
+
 def test_no_candidate_of_a_race_is_dropped_more_often_than_the_confidence_allows() -> None:
     """A tenth may be; 200 orders show at most 6.4 of 100 more by chance (three standard errors)."""
-    text = (ROOT / "experiments" / "evidence" / "results" / "table.md").read_text(encoding="utf-8")
+    text = (EVIDENCE / "results" / "table.md").read_text(encoding="utf-8")
     races = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "| now |" in line]
-    assert len(races) == 17
+    assert len(races) == 16
     assert max(float(cells[3]) for cells in races) <= 16.4
+
+
+def coverage_of(page: Path) -> dict[str, pd.DataFrame]:
+    """The tables of what is covered on real cases, by the first words of their titles."""
+    found = {}
+    for part in page.read_text(encoding="utf-8").split("## ")[1:]:
+        title, head, _, *rows = [line for line in part.splitlines() if line]
+        cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in (head, *rows)]
+        found[" ".join(title.split()[:2])] = pd.DataFrame(cells[1:], columns=cells[0])
+    return found
+
+
+SUMMARY = {
+    "a bound covers the true drop, worst candidate": ("Bounds on", 3, "at least 94 %", min),
+    "an interval covers it, worst candidate": ("Bounds on", 5, "at least 94 %", min),
+    "a model is certified and breaks its limit, hardest limit": ("Recommended models", 5, "at most 8 %", max),
+    "an all-integer model that loses two points ends the search, worst candidate": (
+        "Early exit",
+        3,
+        "at most 5 %",
+        max,
+    ),
+    "a race drops a candidate exactly at its goal, worst candidate": ("Races at", 4, "at most 10 %", max),
+}
+"""The table and column of each, what is asked, and which figure of a case counts."""
+
+
+def test_what_samples_prove_holds_on_real_cases() -> None:
+    found = coverage_of(EVIDENCE / "results" / "coverage.md")
+    cases = list(found["Bounds on"]["case"].unique())
+    lines = [f"| | asked | {' | '.join(cases)} |", "|---" * (2 + len(cases)) + "|"]
+    for name, (title, place, asked, worst) in SUMMARY.items():
+        figures = found[title].iloc[:, [0, place]].set_axis(["case", "figure"], axis=1)
+        values = [worst(figures.loc[figures["case"] == case, "figure"].astype(float)) for case in cases]
+        limit = float(asked.split()[2])
+        assert all(value >= limit if worst is min else value <= limit for value in values), name
+        lines.append(f"| {name} | {asked} | {' | '.join(f'{value:.1f}' for value in values)} |")
+    assert "\n".join(lines) in (EVIDENCE / "README.md").read_text(encoding="utf-8"), "\n".join(lines)
+    recommended = found["Recommended models"]
+    assert (recommended["and broken, %"].astype(float) <= recommended.iloc[:, -1].astype(float)).all()
+
+
+def test_coverage_is_simulated_again_by_its_command(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    few = ["--repeats", "2", "--searches", "1", "--case", "mobilenet", "--output", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, str(EVIDENCE / "coverage.py"), *few], check=True, env=environment)
+    again, kept = (coverage_of(folder / "coverage.md") for folder in (tmp_path, EVIDENCE / "results"))
+    assert {title: list(table.columns) for title, table in again.items()} == {
+        title: list(table.columns) for title, table in kept.items()
+    }
+    assert {len(table) for table in again.values()} == {4, 24}
 
 
 STUDIES = {"mlperf_tiny": "mlperf_tiny.csv", "ranking": "ranking.csv", "sample_sizes": "sample_sizes.csv"}

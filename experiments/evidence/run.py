@@ -174,24 +174,12 @@ def heavy_tailed(fields: int) -> list[Field]:
     return found
 
 
-def of_embedded_case() -> list[Field]:
-    """Each candidate against the three that answer most like it."""
-    with np.load(RESULTS / "embedded_rows.npz") as kept:
-        losses = 1.0 - np.unique(kept["hits"], axis=0).astype(np.float64)
-        float_losses, hardness = 1.0 - kept["float_hits"].astype(np.float64), kept["hardness"].astype(np.float64)
-    found = []
-    for number, own in enumerate(losses):
-        nearest = [i for i in np.argsort(np.abs(losses - own).sum(axis=1), kind="stable") if i != number]
-        found.append((hardness, own, [losses[i] for i in nearest[:3]], float_losses))
-    return found
-
-
 def races(orders: int, fields: int) -> str:
     cases = {
         f"{percent(own)} % differ, rivals by {apart} of 400": (made_of_hits(own, apart, fields), 0.0)
         for own, apart in itertools.product([0.0025, 0.01, 0.03, 0.1, 0.2], [0, 1, 8])
     }
-    cases |= {"embedded case": (of_embedded_case(), 0.0), "heavy-tailed errors": (heavy_tailed(fields), None)}
+    cases["heavy-tailed errors"] = heavy_tailed(fields), None
     rows = []
     for name, (known, best) in cases.items():
         for rule, race in (("before", raced_before), ("now", raced_now)):

@@ -1,0 +1,296 @@
+"""Simulates small searches on the kept rows of three real cases: what bounds cover, and what is named wrongly.
+
+All samples of a case are the population. A search on few of them is simulated by drawing them with replacement.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from rows import CASES, RESULTS, Kept, read
+from run import ACCURACY, CONFIDENCE, Field, column, drop_of_hits, percent, raced_now, table
+
+from autoselect.cases import evidence_jobs
+from autoselect.cases.divergence import shares_of
+from autoselect.domain.objectives import Constraints
+from autoselect.domain.picks import DEFAULT_DROP_SHARE, FrontMember, passing, recommended
+from autoselect.domain.quantities import METRIC, objectives_of
+from autoselect.isolation.door import Workers
+from autoselect.runs.records import Scores, TrialRecord, scores_of
+from autoselect.scoring.paired import PairedDrop, resampled_drops
+from autoselect.study.finishing.certainty import confidence_of, expected_drops, link_of, members_of
+from autoselect.study.finishing.front_members import front_of
+from autoselect.study.proposing.hypervolume_gain import Link
+from autoselect.study.yardstick import Yardstick
+
+SAMPLES = (250, 1000)
+SHARES = (0.005, DEFAULT_DROP_SHARE, 0.02, 0.03, 0.05)
+WITHOUT_FLOATS = "mobilenet"
+"""A case that is looked at once more without candidates that answer all samples as float does."""
+LOSS = 0.02
+"""What an all-integer model loses that must not end a search."""
+RESAMPLES = 100
+"""As many as a search draws."""
+SMALL = 1e-9
+OBJECTIVES = objectives_of((METRIC, "size", "penalty"), "accuracy", "maximize")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Population:
+    """A case with what is true of it.
+
+    Attributes:
+        kept: Its rows.
+        losses: Of each candidate against float, sample by sample, shape (n_candidates, n_samples): -1, 0 or 1.
+        float_score: On all samples.
+    """
+
+    kept: Kept
+    losses: np.ndarray
+    float_score: float
+
+    @classmethod
+    def of(cls, name: str, *, floats: bool = True) -> Population:
+        """Read a case; of candidates that answer alike on all samples one stays, and none like float if asked for."""
+        kept = read(name)
+        _, first = np.unique(np.column_stack([kept.hits, kept.decibels]), axis=0, return_index=True)
+        stay = [i for i in first.tolist() if floats or np.any(kept.hits[i] != kept.float_hits)]
+        kept = replace(kept, scores=[kept.scores[i] for i in stay], hits=kept.hits[stay], decibels=kept.decibels[stay])
+        return cls(kept=kept, losses=kept.float_hits - kept.hits, float_score=float(kept.float_hits.mean()))
+
+    @property
+    def drops(self) -> np.ndarray:
+        """The true ones, shape (n_candidates,)."""
+        return self.losses.mean(axis=1)
+
+    def yardstick(self) -> Yardstick:
+        """Without limits."""
+        return Yardstick(
+            float_score=self.float_score,
+            float_size_bytes=self.kept.float_size_bytes,
+            float_penalty=self.kept.float_penalty,
+            direction="maximize",
+            constraints=Constraints(),
+            allowed_drop=0.0,
+        )
+
+    def searches(self, count: int, repeats: int) -> Iterator[tuple[list[Scores], list[PairedDrop], np.ndarray]]:
+        """The candidates as searches on so many samples score them, their paired drops, and which samples it was."""
+        rng = np.random.default_rng(0)
+        shares = shares_of(self.kept.decibels)
+        for _ in range(repeats):
+            chosen = rng.integers(self.losses.shape[1], size=count)
+            lost, won = (self.losses[:, chosen] > 0).sum(axis=1), (self.losses[:, chosen] < 0).sum(axis=1)
+            score = float(self.kept.float_hits[chosen].mean())
+            divergences, decibels = shares[:, chosen].mean(axis=1), self.kept.decibels[:, chosen].mean(axis=1)
+            pairs = [drop_of_hits(count, b, c) for b, c in zip(lost.tolist(), won.tolist(), strict=True)]
+            found = [
+                replace(
+                    scores,
+                    metric=score - pair.drop,
+                    drop=pair.drop,
+                    drop_noise=pair.error,
+                    drop_bound=pair.bound,
+                    samples=count,
+                    divergence=float(divergence),
+                    sqnr_db=float(closeness),
+                )
+                for scores, pair, divergence, closeness in zip(
+                    self.kept.scores, pairs, divergences, decibels, strict=True
+                )
+            ]
+            yield found, pairs, chosen
+
+
+def front_records(candidates: Sequence[Scores], yardstick: Yardstick) -> list[TrialRecord]:
+    """The front of a search."""
+    records = [TrialRecord(number=i, origin="", recipe=None, scores=s) for i, s in enumerate(candidates)]
+    return front_of(records, OBJECTIVES, yardstick, link_of(candidates))[0]
+
+
+def bounds_and_picks(people: Population, count: int, repeats: int) -> tuple[list[str], list[list[str]]]:
+    """A row of the table of bounds, and those of the table of recommendations."""
+    true = {s.sha256[:10]: drop for s, drop in zip(people.kept.scores, people.drops.tolist(), strict=True)}
+    shown = [share * people.float_score for share in SHARES]
+    # A candidate breaks each of the others by nothing.
+    limits = shown + [drop - SMALL for drop in sorted(set(true.values())) if 0.0 < drop <= 2.0 * shown[-1]]
+    found = np.zeros((len(limits), 6))
+    covered = np.zeros((2, len(true)))
+    yardstick = people.yardstick()
+    for candidates, pairs, _ in people.searches(count, repeats):
+        low, high, bound = np.array([(pair.low, pair.high, pair.bound) for pair in pairs]).T
+        covered += [bound + SMALL >= people.drops, (low - SMALL <= people.drops) & (people.drops <= high + SMALL)]
+        front = members_of(front_records(candidates, yardstick), yardstick, link_of(candidates))
+        for place, limit in enumerate(limits):
+            certified = passing(front, limit)[1]
+            chosen = recommended(front, limit)
+            broken, before = true[chosen.id] > limit, true[closest_before(front, limit).id] > limit
+            unproved = [not certified and one for one in (True, broken, chosen.drop > limit, before)]
+            found[place] += [certified, certified and broken, *unproved]
+    hardest = len(shown) + int(np.argmax(found[len(shown) :, 1]))
+    names = [f"{100 * share:g} % of float's score" for share in SHARES] + ["the hardest"]
+    rows = [
+        [str(count), name, f"{100 * limits[place]:.2f}", *(percent(value / repeats) for value in found[place])]
+        for name, place in zip(names, [*range(len(shown)), hardest], strict=True)
+    ]
+    cells = [percent(value / repeats) for row in covered for value in (row.min(), row.mean())]
+    return [str(count), str(len(true)), *cells], rows
+
+
+def closest_before(front: Sequence[FrontMember], limit: float) -> FrontMember:
+    """Where nothing is certified, the recommendation until 2026-11-23."""
+    least = min(m.bound for m in front)
+    return min((m for m in front if m.bound <= least + limit), key=lambda m: (m.penalty, -m.fidelity, m.size_bytes))
+
+
+def early_exits(people: Population, count: int, repeats: int) -> list[str]:
+    """How often a model that loses two points is accepted; each candidate stands for it, its losses made as many."""
+    rng, limit = np.random.default_rng(1), DEFAULT_DROP_SHARE * people.float_score
+    accepted = {}
+    for name, loss in (("two points", LOSS), ("the limit", limit + SMALL)):
+        accepted[name] = []
+        for won in (people.losses < 0).mean(axis=1).tolist():
+            drawn = rng.multinomial(count, [won + loss, won, 1.0 - 2.0 * won - loss], size=repeats)[:, :2]
+            accepted[name].append(np.mean([drop_of_hits(count, b, c).bound <= limit for b, c in drawn.tolist()]))
+    return [
+        str(count),
+        *(percent(float(value)) for known in accepted.values() for value in (np.mean(known), max(known))),
+    ]
+
+
+def races(people: Population, count: int, orders: int) -> list[str]:
+    """How often a candidate is dropped that just reaches its goal, its rivals the three that answer most like it."""
+    losses = 1.0 - people.kept.hits[:, :count]
+    float_losses = 1.0 - people.kept.float_hits[:count]
+    integer = int(np.argmin([s.penalty for s in people.kept.scores]))
+    fields: list[Field] = []
+    for number, own in enumerate(losses):
+        nearest = [i for i in np.argsort(np.abs(losses - own).sum(axis=1), kind="stable") if i != number]
+        rivals = [losses[i] for i in nearest[:3]]
+        fields.append((-people.kept.decibels[integer, :count], own, rivals, float_losses))
+    dropped = [np.mean([raced_now(f, float(f[1].mean()), seed, 0.0)[0] for seed in range(orders)]) for f in fields]
+    return [str(losses.shape[1]), str(len(losses)), percent(float(np.mean(dropped))), percent(float(max(dropped)))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRows:
+    """Stands for the workers of a search on some samples: reads rows, sample by sample."""
+
+    hits: Mapping[str, np.ndarray]
+    float_hits: np.ndarray
+
+    def call(self, job: Callable[..., Any], root: Path, *arguments: Any) -> Any:
+        """What the job would answer."""
+        if job is not evidence_jobs.resampled_drops:
+            return None
+        theirs = column(self.float_hits)
+        drawn = [resampled_drops(ACCURACY, column(self.hits[sha]), theirs, resamples=RESAMPLES) for sha in arguments[0]]
+        return np.stack(drawn, axis=1)
+
+
+def agreement(people: Population, count: int, repeats: int, searches: int) -> list[str]:
+    """In how many other searches a model is recommended, and in how many resamples, as a search says and as before."""
+    yardstick = replace(people.yardstick(), allowed_drop=DEFAULT_DROP_SHARE * people.float_score)
+    named: Counter[str] = Counter()
+    found = []
+    for number, (candidates, _, chosen) in enumerate(people.searches(count, repeats)):
+        front = front_records(candidates, yardstick)
+        members = members_of(front, yardstick, link := link_of(candidates))
+        name = recommended(members, yardstick.allowed_drop).id
+        named[name] += 1
+        if number >= searches:
+            continue
+        hits = {s.sha256: row[chosen] for s, row in zip(people.kept.scores, people.kept.hits, strict=True)}
+        pool = KeptRows(hits=hits, float_hits=people.kept.float_hits[chosen])
+        told = confidence_of(front, candidates, yardstick, Path(), cast(Workers, pool))
+        found.append(
+            (name, told.resampled, by_scores_alone(scores_of(front), members, link, pool, name, yardstick), told)
+        )
+    true = np.array([named[name] / repeats for name, *_ in found])
+    now, before = (np.array([one[place] for one in found]) for place in (1, 2))
+    near = sum(told.near_miss is not None for *_, told in found)
+    return [
+        str(count),
+        str(len(found)),
+        *(percent(float(values.mean())) for values in (true, now, before)),
+        *(percent(float((values >= 0.995).mean())) for values in (now, before)),
+        str(near),
+    ]
+
+
+def by_scores_alone(
+    scores: Sequence[Scores],
+    members: Sequence[FrontMember],
+    link: Link | None,
+    pool: KeptRows,
+    name: str,
+    yardstick: Yardstick,
+) -> float:
+    """The share of resamples until 2026-11-23: neither the bounds' widths nor what closeness foretells were redrawn."""
+    drawn = pool.call(evidence_jobs.resampled_drops, Path(), [s.sha256 for s in scores])
+    again = []
+    for row in drawn[:, :, 0].tolist():
+        moved = [replace(s, drop=drop) for s, drop in zip(scores, row, strict=True)]
+        expected = expected_drops(moved, link)[0].tolist()
+        some = [replace(m, drop=e, bound=e + m.bound - m.drop) for m, e in zip(members, expected, strict=True)]
+        again.append(recommended(some, yardstick.allowed_drop).id == name)
+    return float(np.mean(again))
+
+
+HEADS = {
+    "Bounds on the drop at 95 %": (
+        "candidates | bound covers, worst candidate, % | mean, % | interval covers, worst candidate, % | mean, %"
+    ),
+    "Recommended models": (
+        "limit | points | certified, % | certified and broken, % | nothing certified, % | and broken, % "
+        "| said to be broken, % | broken by the rule before, %"
+    ),
+    "The same model recommended, limit of 1 % of float's score": (
+        "searches looked at | in other searches, % | in resamples, as said, % | as said before, % "
+        "| said to be in all resamples, % of searches | before | told of a cheaper model that misses by a hair"
+    ),
+    "Early exit with a limit of 1 % of float's score": (
+        "loses two points: accepted, mean % | worst candidate, % | loses the limit: accepted, mean % "
+        "| worst candidate, %"
+    ),
+    f"Races at confidence {CONFIDENCE:g}, goal reached exactly": "candidates | dropped, mean % | worst candidate, %",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write coverage.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--case", action="append", default=[], choices=CASES, help="Repeat it; all by default.")
+    parser.add_argument("--repeats", type=int, default=1000, help="Searches of each size, and orders of each race.")
+    parser.add_argument("--searches", type=int, default=20, help="Whose recommendations are resampled.")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    tables: dict[str, list[list[str]]] = {title: [] for title in HEADS}
+    people_of = {CASES[name].title: Population.of(name) for name in options.case or CASES}
+    if WITHOUT_FLOATS in (options.case or CASES):
+        title = f"{CASES[WITHOUT_FLOATS].title}, no candidate like float"
+        people_of[title] = Population.of(WITHOUT_FLOATS, floats=False)
+    for name, people in people_of.items():
+        for count in SAMPLES:
+            bounds, picks = bounds_and_picks(people, count, options.repeats)
+            exits = early_exits(people, count, options.repeats)
+            said = agreement(people, count, options.repeats, options.searches)
+            raced = races(people, count, options.repeats)
+            for known, rows in zip(tables.values(), ([bounds], picks, [said], [exits], [raced]), strict=True):
+                known += [[name, *row] for row in rows]
+            print(name, bounds, *picks, said, exits, raced, sep="\n", flush=True)
+    parts = (
+        f"## {title}\n\n{table(['case', 'samples', *head.split(' | ')], tables[title])}"
+        for title, head in HEADS.items()
+    )
+    (options.output / "coverage.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
