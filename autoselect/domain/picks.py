@@ -36,7 +36,8 @@ class FrontMember:
         bound: What that loss is at most, with a confidence of 95 %; equal to the drop where nothing is known of it.
         fidelity: How close the outputs are to the float model's, more is closer; the same for all where unknown.
         size_bytes: Size of the file.
-        penalty: Fragmentation penalty, 0 for an all-integer model.
+        penalty: Fragmentation penalty, 0 for an all-integer model of 8 bits.
+        float_ops: Ops that compute with float numbers.
         costs: What the search's objectives cost beside the drop, each in a unit of its own: about 1 for as bad as can
             be.
     """
@@ -47,6 +48,7 @@ class FrontMember:
     fidelity: float
     size_bytes: float
     penalty: float
+    float_ops: int = 0
     costs: tuple[float, ...] = ()
 
 
@@ -90,7 +92,7 @@ def named_picks(
     * ``balanced``: of those that keep the allowed drop for sure the nearest to no drop, no bytes and no penalty, in
       units of three times the allowed drop and of the float model's size and penalty. A gain counts as no drop.
     * ``compact``: the smallest file of those.
-    * ``integer``: the lowest penalty of all whose expected drop is within the allowed one, proven or not.
+    * ``integer``: the fewest float ops, whatever is lost; then the least bound on the drop.
 
     Args:
         members: The front's.
@@ -104,16 +106,18 @@ def named_picks(
     if not members:
         return {}
     sure, _ = passing(members, allowed_drop)
-    likely = [m for m in members if m.drop <= allowed_drop] or sure
 
     def distance(member: FrontMember) -> float:
         usual = (member.size_bytes / float_size_bytes, member.penalty / (float_penalty or 1.0))
         return math.hypot(max(member.drop, 0.0) / (KNEE_DROPS * allowed_drop or 1.0), *(member.costs or usual))
 
+    def least_lost(member: FrontMember) -> tuple[object, ...]:
+        return max(member.bound, 0.0), -member.fidelity, member.penalty, member.size_bytes, member.id
+
     return {
         "recommended": recommended(members, allowed_drop).id,
-        "accurate": min(members, key=lambda m: (max(m.bound, 0.0), -m.fidelity, m.penalty, m.size_bytes, m.id)).id,
+        "accurate": min(members, key=least_lost).id,
         "balanced": min(sure, key=lambda m: (distance(m), m.id)).id,
         "compact": min(sure, key=lambda m: (m.size_bytes, m.penalty, m.bound, m.id)).id,
-        "integer": min(likely, key=lambda m: (m.penalty, m.bound, m.size_bytes, m.id)).id,
+        "integer": min(members, key=lambda m: (m.float_ops, *least_lost(m))).id,
     }

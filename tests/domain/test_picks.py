@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,15 @@ FLOAT_SIZE, FLOAT_PENALTY, ALLOWED = 1000.0, 100.0, 0.01
 def member(
     name: str, drop: float, size: float, penalty: float, width: float = 0.004, fidelity: float = 0.0
 ) -> FrontMember:
-    return FrontMember(id=name, drop=drop, bound=drop + width, fidelity=fidelity, size_bytes=size, penalty=penalty)
+    return FrontMember(
+        id=name,
+        drop=drop,
+        bound=drop + width,
+        fidelity=fidelity,
+        size_bytes=size,
+        penalty=penalty,
+        float_ops=math.ceil(penalty / 10.0),
+    )
 
 
 def picks_of(members: list[FrontMember]) -> dict[str, str]:
@@ -28,7 +37,7 @@ INTEGER, MIXED, FLOAT = (
 )
 BY_HAND = {
     "one member is every pick": ([INTEGER], ["integer"] * 5),
-    "what keeps the drop for sure": ([INTEGER, MIXED, FLOAT], ["mixed", "float", "mixed", "mixed", "mixed"]),
+    "what keeps the drop for sure": ([INTEGER, MIXED, FLOAT], ["mixed", "float", "mixed", "mixed", "integer"]),
     "likely, but not proven": (
         [member("integer", 0.008, 250, 0.0), MIXED, FLOAT],
         ["mixed", "float", "mixed", "mixed", "integer"],
@@ -43,15 +52,19 @@ BY_HAND = {
     ),
     "nothing proven, and the cheaper one is expected to break the limit": (
         [member("far", 0.012, 250, 0.0), member("nearest", 0.0085, 410, 40.0)],
-        ["nearest", "nearest", "nearest", "nearest", "nearest"],
+        ["nearest", "nearest", "nearest", "nearest", "far"],
     ),
     "none is expected to keep it: the closest": (
         [member("far", 0.09, 250, 0.0), member("near", 0.055, 400, 30.0), member("nearest", 0.05, 410, 40.0)],
-        ["nearest", "nearest", "nearest", "nearest", "nearest"],
+        ["nearest", "nearest", "nearest", "nearest", "far"],
     ),
     "a smaller file is smaller, by one byte": (
         [member("small", 0.004, 299, 20.0), member("whole", 0.004, 300, 0.0)],
         ["whole", "whole", "whole", "small", "whole"],
+    ),
+    "of several without float ops the best, not the cheapest": (
+        [member("wide", 0.03, 260, 0.0), member("narrow", 0.05, 250, 0.0), MIXED],
+        ["mixed", "mixed", "mixed", "mixed", "wide"],
     ),
     "equal penalties: the closest to float": (
         [member("b", 0.0, 300, 5.0, fidelity=20.0), member("a", 0.0, 300, 5.0, fidelity=30.0)],
@@ -119,6 +132,7 @@ def test_no_pick_changes_with_a_member_that_is_worse_in_everything(members: list
         bound=worst.bound + 2.0,
         size_bytes=max(m.size_bytes for m in members) + 1.0,
         penalty=max(m.penalty for m in members) + 1.0,
+        float_ops=max(m.float_ops for m in members) + 1,
         fidelity=-1.0,
     )
     assert picks_of([*members, useless]) == picks_of(members)

@@ -155,6 +155,7 @@ def members_of(
             fidelity=0.0 if math.isnan(s.sqnr_db) else s.sqnr_db,
             size_bytes=s.size_bytes,
             penalty=s.penalty,
+            float_ops=s.float_ops,
             costs=cost,
         )
         for s, (drop, beyond), cost in zip(scores, figures, costs, strict=True)
