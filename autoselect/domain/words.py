@@ -75,6 +75,12 @@ def all_integer(float_ops: float | None) -> str:
     return f"integer, {counted(round(float_ops), 'float op')}" if float_ops else "all-integer"
 
 
+def whole_model(float_ops: float | None) -> str:
+    """The same in a sentence: ``all-integer model``, ``integer model with 2 float ops``."""
+    name, _, floats = all_integer(float_ops).partition(", ")
+    return f"{name} model{' with ' if floats else ''}{floats}"
+
+
 def _is_lost(metric: str) -> bool:
     """Whether people lose and gain of it, as of shares and decibels; of an error they have more or less."""
     return metric in SHARES or _UNITS.get(metric) == "dB"

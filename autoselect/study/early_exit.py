@@ -10,46 +10,75 @@ from pathlib import Path
 from autoselect.cases import evidence_jobs
 from autoselect.domain.picks import DEFAULT_DROPS
 from autoselect.domain.quantities import BY_COLUMN
-from autoselect.domain.words import asked, lost_at_most
+from autoselect.domain.states import left_out_of
+from autoselect.domain.words import asked, lost_at_most, whole_model
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.runs.records import Scores
-from autoselect.study.loop import Stop
+from autoselect.study.loop import Stop, never
+from autoselect.study.proposing.cheaper import cheaper_than_integers
+from autoselect.study.proposing.problem import Problem
 from autoselect.study.recording.optuna_study import SearchStudy
 from autoselect.study.request import Request
 from autoselect.study.yardstick import Yardstick
 
 
-def stop_of(request: Request, yardstick: Yardstick, root: Path, pool: Workers, study: SearchStudy) -> Stop:
-    """The search has nothing to do where the all-integer model of 8 bits is sure to be as good as is asked for."""
-    settings = request.settings
+def stop_of(
+    request: Request, yardstick: Yardstick, root: Path, pool: Workers, study: SearchStudy, problem: Problem | None
+) -> Stop:
+    """The search has nothing to do where the all-integer model of 8 bits is sure to be as good as is asked for.
+
+    Ops without an integer kernel may be float in it, where no candidate costs less; without a problem nobody knows.
+    """
     if request.members:
         return lambda _: "nothing is proposed beside the members of other runs"
+    if not _may_end(request):
+        return never
+    pinned = frozenset[str]() if problem is None else problem.pinned
 
     def reason(scored: Sequence[Scores]) -> str | None:
-        if not settings.early_exit or settings.keep_float:
-            return None
-        if request.metric_name in DEFAULT_DROPS and settings.max_drop is None:
-            return None  # Float is perfect by such a metric, and nobody said how close is close enough.
-        if not all(BY_COLUMN[column].integers_are_best for column in settings.cost_columns):
-            return None
-        narrow = {r.scores.sha256 for r in study.records() if r.scores and r.recipe and not r.recipe.int16_nodes}
-        integers = (s for s in scored if s.float_ops == 0 and s.sha256 in narrow)
+        known = {r.scores.sha256 for r in study.records() if r.scores and r.recipe and left_out_of(r.recipe) <= pinned}
+        integers = (s for s in scored if s.sha256 in known)
         integer = min(integers, key=lambda s: (s.drop, s.sha256), default=None)
         if integer is None or max(yardstick.violations(integer).values()) > 0.0:
             return None
-        # NaN with an evaluator: of one number nobody knows how sure it is. For metrics that are no means it is measured
-        # for this one model, unless it is of an earlier process, which found it not good enough.
-        bound = integer.drop_bound
-        if math.isnan(bound) and integer.samples:
-            with contextlib.suppress(TrialError):
-                paired = pool.call(evidence_jobs.paired, root, integer.sha256)
-                bound = math.nan if paired is None else paired.bound
+        bound = _bound(integer, root, pool)
         if not bound <= yardstick.allowed_drop:
             return None
-        return (
-            "the all-integer model is good enough: with 95 % confidence it "
+        good = (
+            f"the {whole_model(integer.float_ops)} is good enough: with 95 % confidence it "
             f"{lost_at_most(bound, request.metric_name)}; {asked(yardstick.allowed_drop, request.metric_name)}"
         )
+        if not integer.float_ops:
+            return good
+        steps = yardstick.steps(request.settings.front_spacing)
+        is_cheapest = problem is not None and cheaper_than_integers(problem, steps) is None
+        return f"{good}; {_CHEAPEST}" if is_cheapest else None
 
     return reason
+
+
+_CHEAPEST = "by the forecasts, leaving out a unit, or all between two float ops, makes it no cheaper"
+
+
+def _may_end(request: Request) -> bool:
+    """Whether the user lets it, said what is good enough, and asks for nothing of which integers may not be best."""
+    settings = request.settings
+    if not settings.early_exit or settings.keep_float:
+        return False
+    if request.metric_name in DEFAULT_DROPS and settings.max_drop is None:
+        return False  # Float is perfect by such a metric, and nobody said how close is close enough.
+    return all(BY_COLUMN[column].integers_are_best for column in settings.cost_columns)
+
+
+def _bound(integer: Scores, root: Path, pool: Workers) -> float:
+    """What the drop is at most, with a confidence of 95 %.
+
+    NaN with an evaluator: of one number nobody knows how sure it is. For metrics that are no means it is measured for
+    this one model, unless it is of an earlier process, which found it not good enough.
+    """
+    if math.isnan(integer.drop_bound) and integer.samples:
+        with contextlib.suppress(TrialError):
+            paired = pool.call(evidence_jobs.paired, root, integer.sha256)
+            return math.nan if paired is None else paired.bound
+    return integer.drop_bound

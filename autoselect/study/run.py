@@ -239,7 +239,7 @@ def _search(
         seconds=listener.seconds,
     )
     try:
-        stop = stop_of(request, yardstick, case.files.root, pool, study)
+        stop = stop_of(request, yardstick, case.files.root, pool, study, problem)
         reason = loop.run(_baselines(case, space, request), settings.trials, stop)
         reason = None if request.members else reason
         if reason is not None:

@@ -57,6 +57,7 @@ def test_an_integer_model_with_float_ops_is_not_all_integer() -> None:
         "integer, 1 float op",
         "integer, 2 float ops",
     ]
+    assert [words.whole_model(count) for count in (0, 1)] == ["all-integer model", "integer model with 1 float op"]
 
 
 def test_scores_numbers_and_names() -> None:

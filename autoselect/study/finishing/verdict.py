@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.objectives import drop_from
-from autoselect.domain.words import all_integer, amount, asked, between, counted, listed, lost, lost_at_most, said
+from autoselect.domain.words import amount, asked, between, counted, listed, lost, lost_at_most, said, whole_model
 from autoselect.runs.records import Heldout, Scores
 from autoselect.study.finishing.certainty import Confidence, NearMiss
 from autoselect.study.references import Reference
@@ -110,9 +110,7 @@ def _whole_models(found: Findings, named: Sequence[Reference], unseen: bool) -> 
     floats = {r.name: r.quantities.get("float_ops") for r in named}
     parts = [f"The float model scores {said(base, found.metric)}"]
     if "fiq" in drops:
-        name, _, floats_left = all_integer(floats["fiq"]).partition(", ")
-        model = f"the {name} model{' with ' if floats_left else ''}{floats_left}"
-        parts.append(f"{model} {lost(drops['fiq'], found.metric)}")
+        parts.append(f"the {whole_model(floats['fiq'])} {lost(drops['fiq'], found.metric)}")
     if REPAIRED in drops:
         parts.append(f"with the repairs, which are chosen for mixed models, it {lost(drops[REPAIRED], found.metric)}")
     return f"{'; '.join(parts)}."

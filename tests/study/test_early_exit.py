@@ -1,0 +1,92 @@
+"""When a search ends after its baselines, by figures that are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from test_certainty import YARDSTICK, scored
+
+from autoselect.cases.settings import make_settings
+from autoselect.domain.recipe import Recipe
+from autoselect.runs.records import Scores, TrialRecord
+from autoselect.study.early_exit import stop_of
+from autoselect.study.proposing.problem import Atom, Forecast, Problem
+from autoselect.study.request import Request
+
+
+def chain(never: str, *, piece: float = 0.1, size: int = 0) -> Problem:
+    """Nodes ``a`` to ``f`` in a row; those in ``never`` have no integer form.
+
+    The penalty is 1 for each float node and so much for each piece of integer ones; a node that is left out adds to the
+    size of 300 bytes.
+    """
+
+    def forecast(nodes: frozenset[str], _further: Mapping[str, frozenset[str]]) -> Forecast:
+        floats = [name in nodes or name in never for name in "abcdef"]
+        pieces = sum(not is_float for is_float, _ in groupby(floats))
+        return Forecast(300 + size * (sum(floats) - len(never)), sum(floats) + piece * pieces, tuple(floats))
+
+    atoms = [Atom(nodes=frozenset(name), op_type="ADD", position=i, sensitivity=0.1) for i, name in enumerate("abcdef")]
+    return Problem(atoms, [frozenset({i - 1, i + 1}) & frozenset(range(6)) for i in range(6)], forecast)
+
+
+class Study:
+    def __init__(self, recipe: Recipe, scores: Scores) -> None:
+        self._record = TrialRecord(number=0, origin="baseline:fiq", recipe=recipe, scores=scores)
+
+    def records(self) -> list[TrialRecord]:
+        return [self._record]
+
+
+def reason(problem: Problem | None, recipe: Recipe | None = None, **figures: Any) -> str | None:
+    scores = scored("1", -0.005, **figures)
+    request = Request(
+        ingredients=cast("Any", None),
+        settings=make_settings(),
+        sources={},
+        metric_name="accuracy",
+        direction="maximize",
+    )
+    study = cast("Any", Study(recipe or Recipe(), scores))
+    return stop_of(request, YARDSTICK, Path(), cast("Any", None), study, problem)([scores])
+
+
+CASES = {
+    "all ops are integer ones": (chain(""), {"float_ops": 0}, "the all-integer model is good enough"),
+    "nobody can forecast, and none is float": (None, {"float_ops": 0}, "the all-integer model is good enough"),
+    "one op can be no integer one": (chain("c"), {"float_ops": 1}, "the integer model with 1 float op is good enough"),
+    "two of them": (chain("be"), {"float_ops": 2}, "the integer model with 2 float ops is good enough"),
+    "all of them": (chain("abcdef"), {"float_ops": 6}, "the integer model with 6 float ops is good enough"),
+    "the node between them cuts more than it computes": (chain("ac", piece=2.0), {"float_ops": 2}, None),
+    "the nodes between them cut more than they compute": (chain("ad", piece=3.0), {"float_ops": 2}, None),
+    "a larger piece is less than a step of penalty": (chain("ac", piece=1.4), {"float_ops": 2}, "2 float ops"),
+    "a node left out saves bytes": (chain("c", size=-20), {"float_ops": 1}, None),
+    "of a node left out nobody notices the bytes": (chain("c", size=-3), {"float_ops": 1}, "1 float op"),
+    "nobody can forecast": (None, {"float_ops": 1}, None),
+    "not surely good enough": (chain("c"), {"float_ops": 1, "drop_bound": 0.02}, None),
+}
+
+
+@pytest.mark.parametrize(("problem", "figures", "expected"), CASES.values(), ids=CASES)
+def test_a_search_ends_where_nothing_is_cheaper_than_a_good_integer_model(
+    problem: Problem | None, figures: dict[str, Any], expected: str | None
+) -> None:
+    found = reason(problem, **figures)
+    assert (found is None) == (expected is None)
+    assert (expected or "") in (found or "")
+
+
+def test_what_a_node_without_an_integer_form_costs_is_said() -> None:
+    assert reason(chain("c"), float_ops=1) == (
+        "the integer model with 1 float op is good enough: with 95 % confidence it loses at most 0.3 points; the limit "
+        "is 1.0 point; by the forecasts, leaving out a unit, or all between two float ops, makes it no cheaper"
+    )
+
+
+def test_candidates_that_leave_units_out_are_no_integer_model() -> None:
+    recipes = [Recipe(int16_nodes=frozenset("a")), Recipe(denylisted_nodes=frozenset("a"))]
+    assert [reason(chain(""), recipe, float_ops=0) for recipe in recipes] == [None, None]
