@@ -5,7 +5,9 @@ Each job may die without harm to the run.
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.graph import Graph
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.verdicts import judge
+from autoselect.errors import TrialError
 from autoselect.runs.files import write_bytes
 from autoselect.scoring.target_penalty import on_target, require_accepted
 from autoselect.tflite import flatbuffer as fb
@@ -81,6 +84,17 @@ def build(root: Path, recipe_json: str) -> BuildReply:
         compiled=compiled,
         quantities=_quantities(case, candidate.content, candidate.graph, compiled),
     )
+
+
+def build_each(root: Path, recipes_json: Sequence[str]) -> list[BuildReply | None]:
+    """Build several recipes that have the most in common, so that one worker has that; None where one fails."""
+    found: list[BuildReply | None] = []
+    for recipe_json in recipes_json:
+        reply = None
+        with contextlib.suppress(TrialError):
+            reply = build(root, recipe_json)
+        found.append(reply)
+    return found
 
 
 def describe_float(root: Path) -> BuildReply:

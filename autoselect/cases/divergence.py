@@ -66,6 +66,18 @@ def error_shares(
     return recipe_error_shares(root, recipe.to_json(), samples, rows)
 
 
+def error_shares_of_each(
+    root: Path,
+    denylisted: Sequence[frozenset[str]],
+    samples: str,
+    rows: Sequence[int],
+    per_channel: bool,
+    repairs: tuple[str, ...],
+) -> list[list[float]]:
+    """The same of several models that differ in their float nodes alone, so that one worker has what they share."""
+    return [error_shares(root, nodes, samples, rows, per_channel, repairs) for nodes in denylisted]
+
+
 def recipe_error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int]) -> list[float]:
     """The same of any recipe, given as JSON."""
     case = open_case(root)

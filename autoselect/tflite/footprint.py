@@ -11,8 +11,10 @@ import hashlib
 from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import Any
 
+import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.tflite import flatbuffer as fb
@@ -105,9 +107,46 @@ def _buffer(model: fb.Model, index: int) -> Footprint:
 
 
 def _packed(part: Any, model: fb.Model) -> Footprint:
-    """Pack a part twice: the second time everything that can be shared is there, and only its own bytes are new."""
-    builder = fb.SteadyBuilder(1 << 12)
+    """What a part takes in a model that holds it; remembered, as most parts of a model are of a few forms."""
     fb.ready_to_pack(model)
+    return _pack(_Packing(form=(_form(part), frozenset(fb.zero_points(model))), part=part, model=model))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Packing:
+    """A part to be packed; those of equal form take equally many bytes."""
+
+    form: Hashable
+    part: Any = field(compare=False)
+    model: fb.Model = field(compare=False)
+
+
+def _form(value: Any, usual: Any = None) -> Hashable:
+    """What the bytes of a part follow from: which fields it has beside the ``usual`` ones, and how long those are."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.tobytes() if value.dtype == np.int64 else value.size
+    if isinstance(value, list):
+        return "list", len(value), tuple(_form(one) for one in value if hasattr(one, "__dict__"))
+    if isinstance(value, (str, bytes)):
+        return "text", len(value)
+    if hasattr(value, "__dict__"):
+        table: Any = type(value)
+        usually = vars(_new(table))
+        return table, tuple(_form(own, usually.get(name)) for name, own in vars(value).items())
+    return value is None, bool(value == usual)
+
+
+@cache
+def _new(table: type) -> Any:
+    """A table of the schema as it is made: a number that is the same there is not written."""
+    return table()
+
+
+@lru_cache(maxsize=4096)
+def _pack(packing: _Packing) -> Footprint:
+    """Pack a part twice: the second time everything that can be shared is there, and only its own bytes are new."""
+    part, model = packing.part, packing.model
+    builder = fb.SteadyBuilder(1 << 12)
     builder.write_zero_points(model)
     part.Pack(builder)
     before = builder.Offset()

@@ -172,12 +172,42 @@ def test_memory_is_bounded_and_what_does_not_fit_is_named(monkeypatch: pytest.Mo
     ]
 
 
+def test_levels_differ_where_biases_are_corrected_and_whichever_is_asked_for_first() -> None:
+    recipes = [Recipe(repairs=(NAME,)), Recipe(repairs=(NAME, "bias"))]
+    files = [built_in_order(order) for order in (recipes, recipes[::-1])]
+    assert files[0] == files[1]
+    both = {repairs: weights_levels(repairs) for repairs in ((NAME,), (NAME, "bias"))}
+    assert any(np.any(a != b) for a, b in zip(*both.values(), strict=True))
+
+
+def built_in_order(recipes: list[Recipe]) -> dict[tuple[str, ...], str]:
+    """Hashes by repairs, where the first candidate measures."""
+    prepared, kept = all_types(), dict[str, bytes]()
+
+    def keep(name: str, make: Callable[[], bytes]) -> bytes:
+        kept[name] = kept.get(name) or make()
+        return kept[name]
+
+    builder = Builder(prepared.calibrated, prepared.nodes, RepairKit(prepared.calibrated, prepared.fed, keep))
+    return {recipe.repairs: builder.build(recipe).sha256 for recipe in recipes}
+
+
+def weights_levels(repairs: tuple[str, ...]) -> list[np.ndarray]:
+    prepared = all_types()
+    built = prepared.builder.build(Recipe(repairs=repairs))
+    model, float_model = fb.parse(built.content), fb.parse(prepared.calibrated.content)
+    tensors = model.subgraphs[0].tensors
+    return [
+        fb.constant_values(model, tensors[op.inputs[1]]) for _, op in quantized_ops(model, float_model, built.places)
+    ]
+
+
 def fresh_builder(prepared: zoo.Prepared) -> Builder:
     return Builder(prepared.calibrated, prepared.nodes, RepairKit(prepared.calibrated, prepared.fed))
 
 
 def test_levels_are_measured_once_and_kept() -> None:
-    """For another candidate no sample is read again; biases and scales are other models, with levels of their own."""
+    """Neither for another candidate nor where biases are corrected; other scales have levels of their own."""
     prepared = all_types()
     kept: dict[str, bytes] = {}
     reads = []
@@ -197,8 +227,10 @@ def test_levels_are_measured_once_and_kept() -> None:
         built = Builder(prepared.calibrated, prepared.nodes, kit).build(recipe)
         assert built.content == prepared.builder.build(recipe).content
     assert len(reads) == 1
-    for repairs in ((NAME, "bias"), (NAME, "weights-mse"), (NAME, "bias-sequential")):
+    measured = {name for name in kept if name.startswith("rounded_")}
+    for repairs in ((NAME, "bias"), (NAME, "bias-sequential"), (NAME, "weights-mse")):
         Builder(prepared.calibrated, prepared.nodes, RepairKit(prepared.calibrated, samples, keep)).build(
             Recipe(repairs=repairs)
         )
-    assert len([name for name in kept if name.startswith("rounded_")]) == 3
+    rounded = {name for name in kept if name.startswith("rounded_")}
+    assert (len(measured), len(rounded)) == (1, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -39,6 +40,7 @@ class Pool:
         self.left_out: set[frozenset[str]] = set()
         self.rows: list[tuple[str, list[int]]] = []
         self.scored: list[str] = []
+        self.jobs: Counter[str] = Counter()
 
     def submit(self, job: Any, _root: Path, *arguments: Any, **_: Any) -> Any:
         """Builds give the repairs' names as hash; scores are 0 where none is given."""
@@ -51,19 +53,24 @@ class Pool:
         return future
 
     def answer(self, job: Any, *arguments: Any) -> Any:
-        if job is build_jobs.build:
-            recipe = Recipe.from_json(arguments[0])
-            return SimpleNamespace(sha256="+".join((*sorted(recipe.denylisted_nodes), *recipe.repairs)))
+        self.jobs[job.__name__] += 1
+        if job is build_jobs.build_each:
+            recipes = [Recipe.from_json(recipe) for recipe in arguments[0]]
+            return [SimpleNamespace(sha256="+".join((*sorted(r.denylisted_nodes), *r.repairs))) for r in recipes]
         if job is evidence_jobs.paired_noise:
             return self.noise
         if job is score_jobs.score:
             score = self.scores.get(tuple(arguments[0].split("+")) if arguments[0] else (), 0.0)
             self.scored.append(arguments[0])
             return score if isinstance(score, Exception) else SimpleNamespace(value=score)
-        nodes, samples, rows, _, repairs = arguments
+        models, samples, rows, _, repairs = arguments
+        self.rows.append((samples, list(rows)))
+        found = [self.shares(nodes, repairs) for nodes in models]
+        return next((shares for shares in found if isinstance(shares, Exception)), found)
+
+    def shares(self, nodes: frozenset[str], repairs: tuple[str, ...]) -> Any:
         self.asked.append(repairs)
         self.left_out.add(nodes)
-        self.rows.append((samples, list(rows)))
         found = self.known.get((*sorted(nodes), *repairs), self.known.get(repairs, 1.0))
         if isinstance(found, float):
             return [] if math.isnan(found) else [found]
@@ -250,6 +257,19 @@ def test_no_combination_is_tried_twice(tmp_path: Path) -> None:
     with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None)
     assert len(pool.asked) == len(set(pool.asked))
     assert sorted(pool.scored) == sorted(["", "bias", *(f"bias+{name}" for name in ranges.METHODS)])
+
+
+def test_what_the_models_of_one_choice_share_is_made_for_one_job(tmp_path: Path) -> None:
+    pool: Any = Pool({BIAS: 0.5})
+    with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None)
+    combinations, scored = len(set(pool.asked)), len({*map(repairs_of, pool.scored)})
+    assert len(pool.left_out) == 3
+    assert (pool.jobs["error_shares_of_each"], pool.jobs["build_each"]) == (combinations, scored)
+
+
+def repairs_of(sha256: str) -> tuple[str, ...]:
+    """Of a model of the fake pool, whose hash begins with the nodes that it leaves out."""
+    return tuple(part for part in sha256.split("+") if part not in {"", "worst", "bad", "mild"})
 
 
 def test_it_is_decided_on_search_samples_from_everywhere(tmp_path: Path) -> None:

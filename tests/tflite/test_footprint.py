@@ -39,6 +39,25 @@ def test_a_file_is_the_sum_of_its_parts(make: Callable[[], zoo.Prepared], denied
     assert summed(fb.parse(content)) == len(content)
 
 
+@pytest.mark.parametrize("make", [zoo.cnn, zoo.lstm], ids=["CNN", "recurrent"])
+def test_parts_of_one_form_take_equally_many_bytes(
+    make: Callable[[], zoo.Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is remembered of one part and taken for another is what packing that other one says."""
+    contents = [make().prepared.builder.build(Recipe(denylisted_nodes=frozenset(d))).content for d in ((), ("*",))]
+    remembered = [parts_of(fb.parse(content)) for content in contents]
+    asked = fp._pack.cache_info()
+    monkeypatch.setattr(fp, "_pack", fp._pack.__wrapped__)
+    assert [parts_of(fb.parse(content)) for content in contents] == remembered
+    assert asked.hits > asked.misses
+
+
+def parts_of(model: fb.Model) -> list[fp.Footprint]:
+    graph = model.subgraphs[0]
+    tensors = [fp.tensor_footprint(model, tensor, is_constant=False) for tensor in graph.tensors]
+    return [*tensors, *(fp.op_footprint(model, op) for op in graph.operators)]
+
+
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 30, 31])
 def test_a_name_and_zero_points_of_any_length(length: int) -> None:
     model = fb.parse(zoo.cnn().float_model)

@@ -88,8 +88,8 @@ def round_weights(built: Built, kit: RepairKit) -> None:
     built.skipped[NAME] = skipped
     if not layers:
         return
-    raw = kit.keep(_file_name(built, layers), lambda: _packed(*_rounded(built, kit, layers)))
-    levels, reasons = _unpacked(raw)
+    raw = kit.keep(_file_name(built, layers), lambda: _packed(_rounded(built, kit, layers)))
+    levels, reasons = _unpacked(raw, is_corrected=any(name.startswith("bias") for name in built.repairs))
     for index, values in levels.items():
         _weights(built, index).buffer = editing.add_buffer(built.model, values)
     skipped |= reasons
@@ -149,26 +149,28 @@ def _layer(built: Built, op: fb.Operator, float_model: fb.Model, index: int, use
     return layer
 
 
-def _rounded(
-    built: Built, kit: RepairKit, layers: Mapping[int, _Layer]
-) -> tuple[dict[int, np.ndarray], dict[int, str]]:
-    """New levels of layers, and why others keep theirs, by index."""
+_Rounded = tuple[dict[int, np.ndarray], dict[int, str]]
+"""New levels of layers, and why others keep theirs, by index."""
+
+
+def _rounded(built: Built, kit: RepairKit, layers: Mapping[int, _Layer]) -> dict[bool, _Rounded]:
+    """What becomes of layers where their biases are not corrected afterwards, and where they are.
+
+    To measure takes far longer than to round, and a search tries both.
+    """
     equalized = [name for name in built.repairs if name == "equalization"]
     content, model = kit.calibrated(equalized).content, kit.float_model(equalized)
-    levels, reasons, is_corrected = {}, {}, _corrects_biases(built)
+    found: dict[bool, _Rounded] = {False: ({}, {}), True: ({}, {})}
     runner = Runner(content, preserve_all_tensors=True)
     for batch in _batches(layers):
         measured = _measure(runner, model, {index: layers[index] for index in batch}, kit.samples)
         for index in batch:
-            try:
-                levels[index] = _round_layer(layers[index], *measured[index], is_corrected=is_corrected)
-            except SkipError as reason:
-                reasons[index] = str(reason)
-    return levels, reasons
-
-
-def _corrects_biases(built: Built) -> bool:
-    return any(name.startswith("bias") for name in built.repairs)
+            for is_corrected, (levels, reasons) in found.items():
+                try:
+                    levels[index] = _round_layer(layers[index], *measured[index], is_corrected=is_corrected)
+                except SkipError as reason:
+                    reasons[index] = str(reason)
+    return found
 
 
 def _batches(layers: Mapping[int, _Layer]) -> Iterator[list[int]]:
@@ -238,21 +240,27 @@ def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_correcte
 
 def _file_name(built: Built, layers: Mapping[int, _Layer]) -> str:
     """Where the levels are kept: a name for all that they follow from, beside the model and its samples."""
-    found = hashlib.sha256(str(("equalization" in built.repairs, _corrects_biases(built))).encode())
+    found = hashlib.sha256(b"equalization" if "equalization" in built.repairs else b"")
     for index, layer in layers.items():
         for part in (np.array(index), layer.levels, layer.scales):
             found.update(np.ascontiguousarray(part).tobytes())
     return f"rounded_{found.hexdigest()[:12]}.npz"
 
 
-def _packed(levels: Mapping[int, np.ndarray], reasons: Mapping[int, str]) -> bytes:
+_MARKS = {False: "plain", True: "corrected"}
+
+
+def _packed(found: Mapping[bool, _Rounded]) -> bytes:
     content = io.BytesIO()
-    arrays = {str(index): array for index, array in levels.items()}
-    np.savez_compressed(content, reasons=json.dumps(dict(reasons)), **arrays)  # type: ignore[arg-type]
+    arrays = {f"{_MARKS[kind]} {at}": array for kind, (levels, _) in found.items() for at, array in levels.items()}
+    reasons = json.dumps({_MARKS[kind]: skipped for kind, (_, skipped) in found.items()})
+    np.savez_compressed(content, reasons=reasons, **arrays)  # type: ignore[arg-type]
     return content.getvalue()
 
 
-def _unpacked(raw: bytes) -> tuple[dict[int, np.ndarray], dict[int, str]]:
+def _unpacked(raw: bytes, *, is_corrected: bool) -> _Rounded:
     with np.load(io.BytesIO(raw)) as arrays:
-        levels = {int(index): arrays[index] for index in arrays.files if index != "reasons"}
-        return levels, {int(index): reason for index, reason in json.loads(str(arrays["reasons"])).items()}
+        names = [name.split() for name in arrays.files if name.startswith(f"{_MARKS[is_corrected]} ")]
+        levels = {int(index): arrays[f"{kind} {index}"] for kind, index in names}
+        reasons = json.loads(str(arrays["reasons"]))[_MARKS[is_corrected]]
+    return levels, {int(index): reason for index, reason in reasons.items()}

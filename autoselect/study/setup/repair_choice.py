@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from autoselect.cases import build_jobs, evidence_jobs, score_jobs
-from autoselect.cases.divergence import error_shares, spread_rows
+from autoselect.cases.divergence import error_shares_of_each, spread_rows
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
@@ -71,7 +71,10 @@ _FAILED = _Score(-math.inf, "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trier:
-    """Tries repairs on models that stand for all candidates."""
+    """Tries repairs on models that stand for all candidates.
+
+    What the models of one choice of repairs share, their whole builds, takes longer than all else: they are one job.
+    """
 
     case: Case
     settings: SearchSettings
@@ -88,16 +91,14 @@ class _Trier:
         the others.
         """
         samples, rows = _few_samples(self.case)
+        how = self.settings.per_channel
         futures = {
-            repairs: [
-                self._submit(error_shares, nodes, samples, rows, self.settings.per_channel, repairs)
-                for nodes in self.stand_ins
-            ]
+            repairs: self._submit_for_each(error_shares_of_each, self.stand_ins, samples, rows, how, repairs)
             for repairs in candidates
             if repairs not in self.known
         }
-        for repairs, own in futures.items():
-            self.known[repairs] = math.prod(self._value(future) for future in own) ** (1 / len(own))
+        shares = self._finished(futures)
+        self.known.update({repairs: _mean(shares.get(repairs, [[]])) for repairs in futures})
         return [self.known[repairs] for repairs in candidates]
 
     def harms_none(self, repairs: tuple[str, ...], instead_of: tuple[str, ...]) -> bool:
@@ -132,13 +133,14 @@ class _Trier:
 
     def _score_all(self, candidates: Sequence[tuple[str, ...]]) -> None:
         """Score all models of several, side by side."""
-        new = [(repairs, nodes) for repairs in candidates if repairs not in self.scores for nodes in self.stand_ins]
-        built = self._finished({one: self._submit_build(*one) for one in new})
-        scored = self._finished({one: self._submit_scoring(reply.sha256) for one, reply in built.items()})
+        new = [repairs for repairs in dict.fromkeys(candidates) if repairs not in self.scores]
+        replies = self._finished({repairs: self._submit_builds(repairs) for repairs in new})
+        built = {(repairs, place): one for repairs in replies for place, one in enumerate(replies[repairs]) if one}
+        scored = self._finished({at: self._submit_scoring(reply.sha256) for at, reply in built.items()})
         sign = 1.0 if self.direction == "maximize" else -1.0
-        found = {one: _Score(sign * reply.value, built[one].sha256) for one, reply in scored.items()}
-        for repairs in dict.fromkeys(repairs for repairs, _ in new):
-            self.scores[repairs] = [found.get((repairs, nodes), _FAILED) for nodes in self.stand_ins]
+        found = {at: _Score(sign * reply.value, built[at].sha256) for at, reply in scored.items()}
+        for repairs in new:
+            self.scores[repairs] = [found.get((repairs, place), _FAILED) for place in range(len(self.stand_ins))]
 
     def _noise(self, after: _Score, before: _Score) -> float:
         """Standard error of what two models' scores differ by; 0 where the samples' own scores are not known."""
@@ -149,16 +151,21 @@ class _Trier:
         except TrialError:
             return 0.0
 
-    def _submit_build(self, repairs: tuple[str, ...], nodes: frozenset[str]) -> Future[build_jobs.BuildReply]:
-        template = self.settings.template
-        recipe = replace(template, repairs=repairs, denylisted_nodes=template.denylisted_nodes | nodes)
-        return self._submit(build_jobs.build, recipe.to_json())
+    def _submit_builds(self, repairs: tuple[str, ...]) -> Future[list[build_jobs.BuildReply | None]]:
+        template = replace(self.settings.template, repairs=repairs)
+        denied = (template.denylisted_nodes | nodes for nodes in self.stand_ins)
+        recipes = [replace(template, denylisted_nodes=nodes).to_json() for nodes in denied]
+        return self._submit_for_each(build_jobs.build_each, recipes)
 
     def _submit_scoring(self, sha256: str) -> Future[score_jobs.ScoreReply]:
         return self._submit(score_jobs.score, sha256, "search", False)
 
-    def _submit(self, job: Callable[..., T], *arguments: object) -> Future[T]:
-        root, limit = self.case.files.root, self.settings.trial_timeout
+    def _submit_for_each(self, job: Callable[..., T], *arguments: object) -> Future[T]:
+        """What is done for all models in one job has as long as if each had a job of its own."""
+        return self._submit(job, *arguments, models=len(self.stand_ins))
+
+    def _submit(self, job: Callable[..., T], *arguments: object, models: int = 1) -> Future[T]:
+        root, limit = self.case.files.root, models * self.settings.trial_timeout
         return self.pool.submit(job, root, *arguments, timeout_seconds=limit)
 
     def _finished(self, running: Mapping[K, Future[T]]) -> dict[K, T]:
@@ -169,12 +176,12 @@ class _Trier:
                 found[key] = result_of(future)
         return found
 
-    def _value(self, future: Future[list[float]]) -> float:
-        try:
-            shares = result_of(future)
-        except TrialError:
-            return math.inf
-        return math.exp(fmean(math.log(max(share, _NOTHING)) for share in shares)) if shares else math.inf
+
+def _mean(shares: Sequence[Sequence[float]]) -> float:
+    """The geometric mean over models of that over samples; infinite where nothing is known of a model."""
+    if not all(shares):
+        return math.inf
+    return math.exp(fmean(fmean(math.log(max(share, _NOTHING)) for share in own) for own in shares))
 
 
 def with_repairs(
