@@ -16,7 +16,7 @@ from autoselect.domain.layers import COLUMNS
 from autoselect.domain.objectives import Objective
 from autoselect.domain.quantities import objectives_of
 from autoselect.domain.search_space import BoundSpace
-from autoselect.errors import PreparationError, RunFolderError, StorageError, TrialError
+from autoselect.errors import PreparationError, StorageError, TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import WorkerPool, is_shared, open_pool
 from autoselect.quantize.preparing import converter
@@ -35,9 +35,10 @@ from autoselect.study.recording.folder_lock import locked
 from autoselect.study.recording.manifest import (
     changed_code,
     manifest,
+    refuse_lost_states,
     refuse_other_ingredients,
     refuse_other_metric,
-    space_hash,
+    refuse_other_space,
 )
 from autoselect.study.recording.optuna_study import SearchStudy
 from autoselect.study.recording.samplers import PROPOSERS, check_sampler, make_sampler
@@ -91,10 +92,17 @@ def opened(
 
 
 def _bound(
-    request: Request, case: Case, space_file: SearchSpaceFile, pool: Workers, listener: Listener
+    request: Request,
+    case: Case,
+    space_file: SearchSpaceFile,
+    pool: Workers,
+    listener: Listener,
+    begun: RunFolder | None = None,
 ) -> tuple[Request, Case, BoundSpace]:
-    """Settle which states units may have in this case, and bind the space to it."""
+    """Settle which states units may have in this case, all that they had in a run that is ``begun``; bind the space."""
     settings, remarks = settled_int16(case, request.settings, pool)
+    if begun is not None:
+        refuse_lost_states(begun, request.settings.states, settings.states, remarks)
     for message in remarks:
         listener(Warned(message=message))
     space, case = bind_case(space_file, replace(case, warnings=(*case.warnings, *remarks)), settings, listener)
@@ -116,12 +124,8 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
         try:
             case = _prepare(request, folder, pool, clock)
             refuse_other_ingredients(folder, manifest, case)
-            request, case, space = _bound(request, case, space_file, pool, clock)
-            if manifest["search_space"] != space_hash(space):
-                raise RunFolderError(
-                    f"{folder.root} was made with another search space: the file {request.settings.search_space!r} has "
-                    "changed since. Bring the old one back, or start a new run in another folder."
-                )
+            request, case, space = _bound(request, case, space_file, pool, clock, folder)
+            refuse_other_space(folder, manifest, request, space)
             for message in (changed := changed_code(manifest, request)):
                 clock(Warned(message=message))
             case = _repeating(replace(case, warnings=(*case.warnings, *changed)), request.settings, pool, clock)

@@ -13,8 +13,9 @@ import pump
 import pytest
 
 import autoselect
-from autoselect.errors import UsageError
+from autoselect.errors import RunFolderError, UsageError
 from autoselect.report.tables.frames import reference_rows
+from autoselect.study import run as study_run
 
 TARGETS = Path(__file__).resolve().parents[2] / "search_spaces" / "targets"
 
@@ -51,6 +52,19 @@ def test_16_bits_are_tried_where_integers_run(found: autoselect.Run) -> None:
     assert f"{len(nodes)} nodes have 16-bit activations" in found.summary["verdict"]
     assert "all 16-bit" in [row.label for row in reference_rows(found.summary)]
     assert not [warning for warning in found.summary["warnings"] if "16-bit nodes are not proved" in warning]
+
+
+def test_without_16_bits_it_is_not_resumed(found: autoselect.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where memory runs out in the proof, candidates that were made in 16 bits would be taken for others."""
+    before, why = pump.tree(found.directory), ("No unit has 16-bit activations. It crashed.",)
+
+    def lost(_case: Any, settings: Any, _pool: Any) -> Any:
+        return settings.model_copy(update={"int16": False}), why
+
+    monkeypatch.setattr(study_run, "settled_int16", lost)
+    with pytest.raises(RunFolderError, match=r"int16 units, which cannot be made now\..* It crashed\."):
+        autoselect.resume(found.directory, trials=10)
+    assert pump.tree(found.directory) == before
 
 
 def test_it_resumes(found: autoselect.Run) -> None:

@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 
 from autoselect.cases.versions import versions
+from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder
-from autoselect.study.recording.manifest import refuse_other_ingredients
+from autoselect.study.recording.manifest import (
+    refuse_lost_states,
+    refuse_other_ingredients,
+    refuse_other_space,
+    space_hash,
+)
 
 
 def refused(tmp_path: Path, settings: dict[str, Any], **hashes: str) -> None:
@@ -28,3 +34,20 @@ def test_samples_that_are_split_alike_are_not_refused(tmp_path: Path) -> None:
     refused(tmp_path, {"seed": 1, "split_seed": 0}, evaluation="e")
     refused(tmp_path, {"seed": 1}, evaluation="e", heldout="h")
     refused(tmp_path, {"seed": 1})
+
+
+def test_candidates_in_16_bits_that_cannot_be_made_any_more_are_refused_with_the_reason(tmp_path: Path) -> None:
+    why = ("No unit has 16-bit activations. It crashed.",)
+    with pytest.raises(RunFolderError, match=r"with int16 units, which cannot be made now\. No unit .* It crashed\."):
+        refuse_lost_states(RunFolder(tmp_path), ("hybrid", "int16", "float"), ("hybrid", "float"), why)
+    refuse_lost_states(RunFolder(tmp_path), ("hybrid", "float"), ("hybrid", "float"), ())
+
+
+def test_other_pins_are_refused_with_the_files_that_they_may_come_from(tmp_path: Path) -> None:
+    space = BoundSpace(dimensions=())
+    before = {"search_space": space_hash(space)}
+    request: Any = SimpleNamespace(settings=SimpleNamespace(search_space="own.toml", target="board.toml"))
+    refuse_other_space(RunFolder(tmp_path), before, request, space)
+    other = BoundSpace(dimensions=(), keep_float=frozenset("a"))
+    with pytest.raises(RunFolderError, match=r"file 'own.toml' has changed since, or the target 'board.toml'"):
+        refuse_other_space(RunFolder(tmp_path), before, request, other)

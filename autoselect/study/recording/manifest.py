@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from autoselect.cases.prepare import Case
 from autoselect.cases.versions import versions
 from autoselect.domain.search_space import BoundSpace, Toggle
+from autoselect.domain.words import listed
 from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder
 from autoselect.study import references
@@ -91,6 +92,40 @@ def refuse_other_ingredients(folder: RunFolder, manifest: dict[str, Any], case: 
                 f"{folder.root} was made with {name} {manifest['versions'].get(name)}, this is {now.get(name)}. "
                 "Their scores do not compare. Install that version, or start a new run."
             )
+
+
+def refuse_other_space(folder: RunFolder, manifest: Mapping[str, Any], request: Request, space: BoundSpace) -> None:
+    """Refuse to continue a search whose choices or pins were others.
+
+    Raises:
+        RunFolderError: With the files that they come from.
+    """
+    if manifest["search_space"] != space_hash(space):
+        settings = request.settings
+        raise RunFolderError(
+            f"{folder.root} was made with another search space: the file {settings.search_space!r} has changed since, "
+            f"or the target {settings.target!r}, which pins nodes. Bring the old one back, or start a new run in "
+            "another folder."
+        )
+
+
+def refuse_lost_states(folder: RunFolder, before: Sequence[str], now: Sequence[str], remarks: Sequence[str]) -> None:
+    """Refuse to continue a search whose units had states that cannot be made now: its trials would mean others.
+
+    Args:
+        folder: Of the run.
+        before: States of the search.
+        now: Those that can be made.
+        remarks: Why the others cannot.
+
+    Raises:
+        RunFolderError: With the remarks.
+    """
+    if lost := [state for state in before if state not in now]:
+        raise RunFolderError(
+            f"{folder.root} has candidates with {listed(lost)} units, which cannot be made now. {' '.join(remarks)} "
+            "The run is as it was. If memory or time ran out, resume it when there is more; else start a new run."
+        )
 
 
 def changed_code(manifest: Mapping[str, Any], request: Request) -> tuple[str, ...]:
