@@ -15,7 +15,7 @@ from autoselect.domain.findings import ErrorParts, Findings
 from autoselect.domain.graph import OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.verdicts import judge
-from autoselect.quantize.repairing.weighted_ops import WEIGHTED
+from autoselect.tflite.operands import WEIGHTED
 
 SMALL_WEIGHTS, SMALL_ACTIVATIONS = 1e-4, 1e-3
 """Error power over signal power (40 and 30 dB) that needs no cure. Levels of 8 bits over 12 standard deviations of a

@@ -10,9 +10,10 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.operands import WEIGHTED
 
-_OPERANDS = {"CONV_2D": (0, 1, 2), "DEPTHWISE_CONV_2D": (0, 1, 2), "TRANSPOSE_CONV": (2, 1, 3)}
-"""Op types with slow 16-bit kernels, and where they have their activations, weights and bias."""
+_SLOW = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"})
+"""Op types with slow 16-bit kernels."""
 
 WORTH_IT = 1_000_000
 """Multiply-accumulates in 16-bit convolutions from which they are stood in for: LiteRT 2.3 needs about 2 ns for each,
@@ -28,7 +29,7 @@ def slow_macs(content: bytes) -> int:
     if not fb.has_type(content, schema.TensorType.INT16):
         return 0
     graph = reader.read_graph(fb.parse(content))
-    wide = [op for op in graph.ops if op.op_type in _OPERANDS and graph.tensors[op.inputs[-1]].dtype == "int16"]
+    wide = [op for op in graph.ops if op.op_type in _SLOW and graph.tensors[op.inputs[-1]].dtype == "int16"]
     return sum(op.macs for op in wide)
 
 
@@ -49,20 +50,20 @@ def stand_in(content: bytes) -> bytes:
     model.operatorCodes += [editing.conversion_code(name, wide) for name in fb.CONVERSIONS]
     ops: list[fb.Operator] = []
     for op in graph.operators:
-        places = _OPERANDS.get(fb.op_type(model, op))
-        source = -1 if places is None else int(op.inputs[places[0]])
-        if places is None or graph.tensors[source].type != schema.TensorType.INT16:
+        op_type = fb.op_type(model, op)
+        source = int(op.inputs[WEIGHTED[op_type].activation]) if op_type in _SLOW else -1
+        if source < 0 or graph.tensors[source].type != schema.TensorType.INT16:
             ops.append(op)
             continue
-        _, weights, bias = places
+        activation, bias = WEIGHTED[op_type].activation, WEIGHTED[op_type].bias
         if source not in floats:
             floats[source] = _twin(model, source)
             ops.append(editing.conversion_op(codes["DEQUANTIZE"], source, floats[source]))
         operands, (result,) = list(map(int, op.inputs)), map(int, op.outputs)
-        integer = graph.tensors[operands[weights]]
+        integer = graph.tensors[operands[1]]
         scales, axis = np.asarray(fb.scales(integer), np.float32), fb.parameters(integer).quantizedDimension
-        operands[places[0]] = floats[source]
-        operands[weights] = _valued(model, operands[weights], scales, axis)
+        operands[activation] = floats[source]
+        operands[1] = _valued(model, operands[1], scales, axis)
         if len(operands) > bias and operands[bias] >= 0:
             operands[bias] = _valued(model, operands[bias], scales * fb.scales(graph.tensors[source])[0], 0)
         op.inputs, op.outputs = np.array(operands, np.int32), np.array([_twin(model, result)], np.int32)

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoselect.domain.recipe import REPAIRS, Recipe
-from autoselect.quantize.repairing import bias, input_means, weighted_ops
-from autoselect.tflite import editing
+from autoselect.quantize.repairing import bias, input_means
+from autoselect.tflite import editing, operands
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -71,7 +71,7 @@ def parts(content: bytes) -> dict[str, list[Any]]:
     interface = [tensor for row in (graph.inputs, graph.outputs) for tensor in row]
     found["ops"].append([_written(graph.tensors[i]) for i in interface])
     for op in graph.operators:
-        name, kind = fb.op_type(model, op), weighted_ops.WEIGHTED.get(fb.op_type(model, op))
+        name, kind = fb.op_type(model, op), operands.WEIGHTED.get(fb.op_type(model, op))
         found["ops"].append((name, vars(op.builtinOptions) if op.builtinOptions else None))
         for index in op.outputs:
             found["ops"].append(_written(graph.tensors[index]))
@@ -106,7 +106,7 @@ def _data(model: Any, tensor: Any) -> bytes:
 
 def _slot(model: Any, op: Any, position: int) -> str:
     """Which of the parts a constant belongs to."""
-    kind, tensors = weighted_ops.WEIGHTED.get(fb.op_type(model, op)), model.subgraphs[0].tensors
+    kind, tensors = operands.WEIGHTED.get(fb.op_type(model, op)), model.subgraphs[0].tensors
     if kind is None or position not in (1, kind.bias):
         return "constants"
     if tensors[op.inputs[1]].type != schema.TensorType.INT8:

@@ -16,10 +16,10 @@ from autoselect.domain.recipe import REPAIRS, Recipe
 from autoselect.errors import BuildError
 from autoselect.quantize.building.build import Builder, Candidate
 from autoselect.quantize.building.wholes import make_wholes
-from autoselect.quantize.repairing import bias, weight_scales, weighted_ops
+from autoselect.quantize.repairing import bias, weight_scales
 from autoselect.quantize.repairing.built import Built, Shift
 from autoselect.quantize.repairing.repairs import RepairKit
-from autoselect.tflite import editing
+from autoselect.tflite import editing, operands
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -71,7 +71,7 @@ def structure(candidate: Candidate, *, with_bias: bool) -> list[Any]:
     graph = model.subgraphs[0]
     rows: list[Any] = []
     for op in graph.operators:
-        kind = weighted_ops.WEIGHTED.get(fb.op_type(model, op))
+        kind = operands.WEIGHTED.get(fb.op_type(model, op))
         inputs = [i for p, i in enumerate(op.inputs) if with_bias or kind is None or p != kind.bias]
         tensors = [graph.tensors[i] for i in (*inputs, *op.outputs) if i >= 0]
         rows.append((fb.op_type(model, op), [_described(model, t) for t in tensors]))
@@ -89,7 +89,7 @@ def data_of(candidate: Candidate, *, of_bias: bool) -> list[bytes]:
     model = fb.parse(candidate.content)
     graph, found = model.subgraphs[0], []
     for op in graph.operators:
-        kind = weighted_ops.WEIGHTED.get(fb.op_type(model, op))
+        kind = operands.WEIGHTED.get(fb.op_type(model, op))
         for position, index in enumerate(op.inputs):
             if index >= 0 and (kind is not None and position == kind.bias) is of_bias:
                 found.append(fb.buffer_bytes(model.buffers[graph.tensors[index].buffer]))
@@ -196,8 +196,8 @@ def corrected(candidate: Candidate) -> list[Shift]:
 def test_every_op_has_a_bias_afterwards() -> None:
     built = biased().builder.build(Recipe(repairs=("bias",)))
     model = fb.parse(built.content)
-    weighted = [op for op in model.subgraphs[0].operators if fb.op_type(model, op) in weighted_ops.WEIGHTED]
-    positions = [weighted_ops.WEIGHTED[fb.op_type(model, op)].bias for op in weighted]
+    weighted = [op for op in model.subgraphs[0].operators if fb.op_type(model, op) in operands.WEIGHTED]
+    positions = [operands.WEIGHTED[fb.op_type(model, op)].bias for op in weighted]
     assert [len(op.inputs) > p and op.inputs[p] >= 0 for op, p in zip(weighted, positions, strict=True)] == [True] * 5
 
 

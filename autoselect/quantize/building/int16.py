@@ -14,9 +14,10 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.quantize import names
 from autoselect.quantize.building.compositions import compose
 from autoselect.quantize.repairing.built import Built
-from autoselect.quantize.repairing.weighted_ops import WEIGHTED, bias_of, quantized_ops
+from autoselect.quantize.repairing.weighted_ops import bias_of, quantized_ops
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.operands import WEIGHTED
 
 _SPOILT = fb.CONTROL_FLOW | {"UNIDIRECTIONAL_SEQUENCE_LSTM", "SQUARED_DIFFERENCE"}
 """Op types that LiteRT 2.3 does not run in a 16-bit build: a fused LSTM loses its state there, other subgraphs have no

@@ -15,8 +15,8 @@ from autoselect.domain.recipe import Recipe
 from autoselect.quantize import names
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.repairing import ranges
-from autoselect.quantize.repairing.weighted_ops import WEIGHTED
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.operands import WEIGHTED
 
 _NO_END = 2.0**100
 """A range up to there says as much as one up to infinity: even its smallest step is beyond all other values."""

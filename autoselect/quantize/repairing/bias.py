@@ -16,9 +16,10 @@ from autoselect.quantize.repairing import weighted_ops
 from autoselect.quantize.repairing.built import Built, Shift
 from autoselect.quantize.repairing.input_means import Means, taps_of
 from autoselect.quantize.repairing.repairs import RepairKit
-from autoselect.quantize.repairing.weighted_ops import WEIGHTED, SkipError, add, quantized_ops, weights_of
+from autoselect.quantize.repairing.weighted_ops import MEANS, SkipError, add, quantized_ops, weights_of
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.operands import WEIGHTED
 from autoselect.tflite.runner import Runner
 
 
@@ -63,8 +64,8 @@ def correct(model: fb.Model, float_model: fb.Model, places: Mapping[int, int], m
     """
 
     def shift_of(index: int, op: fb.Operator) -> np.ndarray:
-        kind, float_weights, levels = weights_of(model, op, float_model, index)
-        return kind.mean(float_weights - levels, _finite(means, index))
+        _, float_weights, levels = weights_of(model, op, float_model, index)
+        return MEANS[fb.op_type(model, op)](float_weights - levels, _finite(means, index))
 
     return _corrected(model, quantized_ops(model, float_model, places), shift_of)
 
@@ -93,10 +94,11 @@ def correct_in_sequence(
     """
 
     def shift_of(index: int, op: fb.Operator) -> np.ndarray:
-        kind, float_weights, levels = weights_of(model, op, float_model, index)
-        expected = kind.mean(float_weights, _finite(means, index))
+        _, float_weights, levels = weights_of(model, op, float_model, index)
+        mean = MEANS[fb.op_type(model, op)]
+        expected = mean(float_weights, _finite(means, index))
         met = _met_taps(model, op, places[index], samples)
-        return np.asarray(expected - kind.mean(levels, _finite(means, index) if met is None else met))
+        return np.asarray(expected - mean(levels, _finite(means, index) if met is None else met))
 
     in_order = sorted(quantized_ops(model, float_model, places), key=lambda pair: places[pair[0]])
     return _corrected(model, in_order, shift_of)

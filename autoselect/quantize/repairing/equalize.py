@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.quantize.repairing.weighted_ops import WEIGHTED, SkipError, bias_of, is_weighted
+from autoselect.quantize.repairing.weighted_ops import SkipError, bias_of, is_weighted
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.operands import WEIGHTED
 from autoselect.tflite.runner import Runner
 
 _SWEEPS = 20

@@ -8,8 +8,9 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.quantize.repairing import mean_outputs
-from autoselect.quantize.repairing.weighted_ops import WEIGHTED, is_weighted
+from autoselect.quantize.repairing.weighted_ops import is_weighted
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.operands import WEIGHTED
 from autoselect.tflite.runner import Runner
 
 Means = Mapping[int, np.ndarray]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -12,6 +11,7 @@ from autoselect.quantize.names import NameMap
 from autoselect.quantize.repairing import mean_outputs
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.operands import WEIGHTED, Operands
 
 _TOPS = {schema.TensorType.INT32: 2**31 - 1, schema.TensorType.INT64: 2**47 - 1}
 """Largest sum that LiteRT's kernels scale to the output's steps, by type of the bias."""
@@ -28,30 +28,13 @@ _NO_WEIGHTS = "its weights are not constants of the file"
 _CONSTANT_INPUT = "its input is a constant of the file"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weighted:
-    """An op type with weights and a bias.
-
-    Attributes:
-        activation: Position of its input.
-        bias: Position of its bias; the weights are at 1.
-        axis: Of the output channels in the weights.
-        mean: Mean output by channel from weights and taps.
-    """
-
-    activation: int
-    bias: int
-    axis: int
-    mean: Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
-WEIGHTED: dict[str, Weighted] = {
-    "CONV_2D": Weighted(activation=0, bias=2, axis=0, mean=mean_outputs.convolution_mean),
-    "DEPTHWISE_CONV_2D": Weighted(activation=0, bias=2, axis=3, mean=mean_outputs.depthwise_mean),
-    "FULLY_CONNECTED": Weighted(activation=0, bias=2, axis=0, mean=mean_outputs.dense_mean),
-    "TRANSPOSE_CONV": Weighted(activation=2, bias=3, axis=0, mean=mean_outputs.convolution_mean),
+MEANS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "CONV_2D": mean_outputs.convolution_mean,
+    "DEPTHWISE_CONV_2D": mean_outputs.depthwise_mean,
+    "FULLY_CONNECTED": mean_outputs.dense_mean,
+    "TRANSPOSE_CONV": mean_outputs.convolution_mean,
 }
-"""What bias correction knows; a fused recurrent op has gates in its way, and BATCH_MATMUL no bias."""
+"""By op type: the mean output by channel, from weights and taps."""
 
 
 class SkipError(Exception):
@@ -98,8 +81,8 @@ def quantized_ops(model: fb.Model, float_model: fb.Model, places: Mapping[int, i
 
 def weights_of(
     model: fb.Model, op: fb.Operator, float_model: fb.Model, index: int
-) -> tuple[Weighted, np.ndarray, np.ndarray]:
-    """The kind of an op, its float weights and what its quantized weights stand for, float64.
+) -> tuple[Operands, np.ndarray, np.ndarray]:
+    """Where an op has its operands, its float weights and what its quantized weights stand for, float64.
 
     Raises:
         SkipError: If they do not belong together; with the reason.
@@ -145,7 +128,7 @@ def known_scales(tensor: fb.Tensor) -> np.ndarray:
     return scales
 
 
-def bias_of(op: fb.Operator, kind: Weighted) -> int:
+def bias_of(op: fb.Operator, kind: Operands) -> int:
     """The tensor of an op's bias; -1 where it has none."""
     return int(op.inputs[kind.bias]) if len(op.inputs) > kind.bias else -1
 
@@ -217,7 +200,7 @@ def largest_bias(levels: np.ndarray, axis: int, kind: int = schema.TensorType.IN
     return np.asarray(_TOPS[kind] - _WIDEST[kind] * np.abs(levels.astype(np.int64)).sum(axis=others))
 
 
-def _new_bias(model: fb.Model, op: fb.Operator, kind: Weighted, channels: int) -> fb.Tensor:
+def _new_bias(model: fb.Model, op: fb.Operator, kind: Operands, channels: int) -> fb.Tensor:
     """A bias for an op without one: in float where the op's input is float, else at the scale of its products."""
     graph = model.subgraphs[0]
     source, weights = graph.tensors[op.inputs[kind.activation]], graph.tensors[op.inputs[1]]
@@ -254,7 +237,7 @@ def _new_name(tensors: Sequence[fb.Tensor], op: fb.Operator) -> bytes:
     return (tensors[op.outputs[0]].name or b"") + b"/bias"
 
 
-def _connect(model: fb.Model, op: fb.Operator, kind: Weighted, bias: int) -> None:
+def _connect(model: fb.Model, op: fb.Operator, kind: Operands, bias: int) -> None:
     inputs = [int(i) for i in op.inputs]
     inputs += [-1] * (kind.bias + 1 - len(inputs))
     inputs[kind.bias] = bias

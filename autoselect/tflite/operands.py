@@ -1,0 +1,30 @@
+"""Where ops with weights and a bias have their operands: the one table of it. Knows their order, not what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operands:
+    """Positions among the inputs of an op; the weights are at 1.
+
+    Attributes:
+        activation: Of what it computes from.
+        bias: Of its bias, which it may do without.
+        axis: Of the output channels in the weights.
+    """
+
+    activation: int
+    bias: int
+    axis: int
+
+
+WEIGHTED: Mapping[str, Operands] = {
+    "CONV_2D": Operands(activation=0, bias=2, axis=0),
+    "DEPTHWISE_CONV_2D": Operands(activation=0, bias=2, axis=3),
+    "FULLY_CONNECTED": Operands(activation=0, bias=2, axis=0),
+    "TRANSPOSE_CONV": Operands(activation=2, bias=3, axis=0),
+}
+"""By op type. A fused recurrent op has gates with several, and BATCH_MATMUL no bias."""
