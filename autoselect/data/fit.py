@@ -110,7 +110,7 @@ def _batch(value: object, spec: TensorSpec, where: str) -> np.ndarray:
     where = f"{where}, input {spec.key!r}"
     array = numeric_array(value, where)
     rows = _rows(array, spec, where)
-    cast = _cast(rows, spec.dtype, where)
+    cast = _cast(rows, spec, where)
     if spec.dtype.kind in "fc":
         _refuse_non_finite(cast, rows, where)
     return cast
@@ -151,7 +151,8 @@ def _rows(array: np.ndarray, spec: TensorSpec, where: str) -> np.ndarray:
     )
 
 
-def _cast(array: np.ndarray, dtype: np.dtype[np.generic], where: str) -> np.ndarray:
+def _cast(array: np.ndarray, spec: TensorSpec, where: str) -> np.ndarray:
+    dtype = spec.dtype
     if array.dtype == dtype:
         return array
     if array.dtype.kind == "f" and dtype.kind == "f":
@@ -161,6 +162,11 @@ def _cast(array: np.ndarray, dtype: np.dtype[np.generic], where: str) -> np.ndar
         return _cast_integers(array, dtype, where)
     if dtype.kind == "f" and array.dtype.kind in "biu":
         advice = "Convert and normalise the values first, exactly as in training."
+    elif spec.is_quantized:
+        advice = (
+            "The input is quantized: pass the float model as reference (--reference), and the samples are quantized by "
+            f"the input's own scale. Or bring its {dtype} levels."
+        )
     else:
         advice = f"Convert it to {dtype}."
     raise DataError(f"{where}: expected dtype {dtype}, got {array.dtype}. {advice}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,12 +18,14 @@ class TensorSpec:
             the tensor's name elsewhere.
         shape: Full shape with its leading batch axis, all sizes known, batch 1.
         dtype: NumPy dtype, for example ``np.dtype("float32")``.
+        is_quantized: Whether its integers stand for real numbers, by a scale; no difference between two specs.
     """
 
     name: str
     key: str
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
+    is_quantized: bool = field(default=False, compare=False)
 
 
 def in_source_order(outputs: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:

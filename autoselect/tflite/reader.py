@@ -170,7 +170,13 @@ def _specs(model: fb.Model, indices: fb.Indices, side: str) -> tuple[TensorSpec,
         name, dtype = fb.tensor_name(tensor), fb.TENSOR_DTYPES[tensor.type]
         if dtype not in _ITEM_BYTES or dtype == "bool":
             specs.append(
-                TensorSpec(name=name, key=keys.get(index, name), shape=fb.shape_of(tensor), dtype=np.dtype(dtype))
+                TensorSpec(
+                    name=name,
+                    key=keys.get(index, name),
+                    shape=fb.shape_of(tensor),
+                    dtype=np.dtype(dtype),
+                    is_quantized=bool(fb.scales(tensor)),
+                )
             )
         else:
             raise ModelError(f"The model's {side[:-1]} {name!r} is of type {dtype}, which autoselect cannot feed.")

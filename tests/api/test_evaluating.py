@@ -137,6 +137,19 @@ def test_integer_inputs_get_the_float_samples(integer: Path, tmp_path: Path) -> 
     assert values["int8_inputs"] == pytest.approx(values["integer"], abs=0.02)
 
 
+def test_floats_for_integer_inputs_need_the_float_model_and_levels_do_not(tmp_path: Path) -> None:
+    model = built(tmp_path, "int8_inputs", io_type="int8")
+    arguments = ["evaluate", str(model), "--evaluation", "pump:heldout_pairs"]
+    refused = CliRunner().invoke(app, arguments)
+    assert refused.exit_code == DataError.exit_code
+    assert "--reference" in refused.stderr
+    answered = CliRunner().invoke(app, [*arguments, "--reference", str(pump.MODEL_PATH), "--json"])
+    interpreter = Interpreter(str(model))
+    scale, zero_point = interpreter.get_input_details()[0]["quantization"]
+    levels = np.clip(np.rint(X / scale) + zero_point, -128, 127).astype(np.int8)
+    assert json.loads(answered.stdout)["score"] == autoselect.evaluate(model, evaluation=(levels, Y)).score
+
+
 # -------------------------------------------------------------------------------------------- bad input
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ def spec(key: str, shape: tuple[int, ...], dtype: str = "float32", name: str | N
 IMAGE = spec("image", (1, 2, 3))
 FLAG = spec("flag", (1, 1))
 TOKENS = spec("tokens", (1, 2), "int32")
+LEVELS = replace(spec("levels", (1, 2), "int8"), is_quantized=True)
 A = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
 B = np.array([[5.0]], np.float32)
 
@@ -95,6 +97,7 @@ REFUSED = {
     "integers for floats": (A.astype(np.uint8), [IMAGE], "got uint8. Convert and normalise"),
     "bools for floats": (A > 1, [IMAGE], "got bool. Convert and normalise"),
     "floats for integers": ([[1.0, 2.0]], [TOKENS], "expected dtype int32, got float64"),
+    "floats for levels": ([[1.0, 2.0]], [LEVELS], "got float64. The input is quantized: pass the float model as ref"),
     "integers out of range": ([[1, 2**31]], [TOKENS], "got 1 to 2147483648"),
     "nan": (NAN, [IMAGE], "got 1 NaN or infinite of 6"),
     "infinite in a batch": (
