@@ -52,6 +52,11 @@ class Seen:
     elsewhere: bool = False
 
     @property
+    def failed(self) -> bool:
+        """Whether it could not be built or run."""
+        return self.share == 0.0
+
+    @property
     def likely_loss(self) -> float:
         """The loss, or what is known of it; NaN where nothing is."""
         return self.estimated_loss if self.loss is None else self.loss

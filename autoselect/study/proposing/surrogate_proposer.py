@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 from autoselect.domain.pareto import non_dominated
 from autoselect.study.proposing import constants, mutation
 from autoselect.study.proposing.costs import CostModel
+from autoselect.study.proposing.failures import Failures
 from autoselect.study.proposing.hypervolume_gain import FrontVolume, Link, Weight, fit_link, reference_corner
 from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen
@@ -199,7 +200,7 @@ class _Ask:
         self._owner, self._taken, self._keys = owner, taken, keys
         self._problem, self._surrogate = owner._problem, owner._surrogate
         scored = [s for s in seen if s.loss is not None]
-        self._costs = CostModel(owner._problem, seen)
+        self._costs, self._failures = CostModel(owner._problem, seen), Failures(owner._problem, seen)
         # Dropped ones count as well: without them what is scored would look better than what is proposed.
         learned = [s for s in seen if math.isfinite(s.log_divergence) and math.isfinite(s.likely_loss)]
         self._link = fit_link(*np.array([(s.log_divergence, s.likely_loss, s.share) for s in learned]).T)
@@ -316,7 +317,7 @@ class _Ask:
             self._weight.of_spread(spreads, expected) / self._corner[0],
             *(cost / worst for cost, worst in costs),
         )
-        allowed = np.array([self._problem.within_limits(mask) for mask in fresh])
+        allowed = np.array([self._problem.within_limits(mask) for mask in fresh]) & ~self._failures.expected(fresh)
         # Behind all that keep the limits, but in order: where none does, the gain still leads somewhere.
         return fresh, np.where(allowed, gains, gains - _BARRED)
 

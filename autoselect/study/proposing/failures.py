@@ -1,0 +1,55 @@
+"""What failed candidates have in common and no other has. Knows masks and graphs, not why anything fails.
+
+A unit that fails alone is known from its probe. What fails is then most often a unit beside another: a division in
+integers by what was rounded to zero by the op before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+
+from autoselect.study.proposing.mask import Mask, indicator
+from autoselect.study.proposing.observations import Seen
+from autoselect.study.proposing.problem import Problem
+
+_LATEST = 12
+"""So many failed candidates are compared, each with each."""
+
+
+class Failures:
+    """What two failed candidates have in common, by atom and by pair of neighbours, as far as none that ran has it."""
+
+    def __init__(self, problem: Problem, seen: Sequence[Seen]) -> None:
+        """Compare what is seen; without two failures nothing is known."""
+        self._problem = problem
+        self._shared: list[tuple[np.ndarray, np.ndarray]] = []  # of two failures: where they are alike, and how
+        failed = [s.mask for s in seen if s.failed][-_LATEST:]
+        if len(failed) < 2:
+            return
+        states, sound = self._states(failed), self._states([s.mask for s in seen if not s.failed])
+        for one, other in combinations(states, 2):
+            places = np.flatnonzero((one == other) & ~np.any(sound == one, axis=0))
+            if len(places):
+                self._shared.append((places, one[places]))
+
+    def expected(self, masks: Sequence[Mask]) -> np.ndarray:
+        """Whether candidates have all of what two failed ones have in common, bool of shape (n_masks,)."""
+        found = np.zeros(len(masks), dtype=bool)
+        if self._shared:
+            states = self._states(masks)
+            for places, common in self._shared:
+                found |= np.all(states[:, places] == common, axis=1)
+        return found
+
+    def _states(self, masks: Sequence[Mask]) -> np.ndarray:
+        """The states of each atom, and of each two neighbours, as numbers, shape (n_masks, n_atoms + n_pairs)."""
+        count, states = len(self._problem.atoms), len(self._problem.states)
+        own = np.zeros((len(masks), count), dtype=np.int8)
+        for place in range(states):
+            own += (indicator([mask.within(place) for mask in masks], count) * (place + 1)).astype(np.int8)
+        pairs = [(i, j) for i, near in enumerate(self._problem.neighbours) for j in near if i < j]
+        first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        return np.hstack([own, own[:, first] * (states + 1) + own[:, second]])

@@ -1,0 +1,75 @@
+"""What is learned of candidates that fail, on a chain of atoms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from synthetic import Synthetic, chain_of, synthetic
+
+from autoselect.domain.recipe import Recipe
+from autoselect.runs.records import TrialRecord
+from autoselect.study.proposing.failures import Failures
+from autoselect.study.proposing.mask import Mask
+from autoselect.study.proposing.observations import Reader, Seen
+from autoselect.study.proposing.problem import Problem
+from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
+
+CHAIN = chain_of([0.1] * 4, mixed=True)
+
+
+def failure(problem: Problem, mask: Mask) -> Seen:
+    recipe = Recipe(
+        denylisted_nodes=problem.nodes_of(mask), float_nodes=problem.further_of(mask).get("float", frozenset())
+    )
+    found = Reader(problem=problem).seen(TrialRecord(number=0, origin="", recipe=recipe, error="It died."))
+    assert found is not None
+    assert found.mask == mask
+    return found
+
+
+def success(mask: Mask) -> Seen:
+    known = {"loss": 0.1, "log_divergence": -3.0, "share": 1.0, "size_bytes": 100.0, "penalty": 1.0}
+    return Seen(mask=mask, **known)
+
+
+def states(text: str) -> Mask:
+    """``i``, ``h`` and ``f`` for each atom: integers, hybrid and float."""
+    mask = Mask()
+    for i, letter in enumerate(text):
+        mask = mask if letter == "i" else mask.put(1 << i, "hf".index(letter))
+    return mask
+
+
+CASES = {
+    "one failure may be of anything": (["ihii"], [], "ihii", False),
+    "what two have in common": (["ihii", "ihhh"], [], "ihih", True),
+    "what they do not have in common is free": (["ihii", "ihhh"], [], "ihff", True),
+    "only one of two parts": (["ihii", "ihhh"], [], "hhii", False),
+    "another state": (["ihii", "ihhh"], [], "ifii", False),
+    "what ran is no reason": (["ihii", "ihhh"], ["ihff"], "ihih", False),
+    "two neighbours each of which ran with another": (["ihii", "ihhh"], ["iiii", "hhii", "hhhh", "iihh"], "ihff", True),
+    "nothing in common": (["iiii", "hhhh"], [], "iiii", False),
+    "two causes, each seen twice": (["iiff", "iihh", "ffhi", "hhhi"], [], "iifi", True),
+}
+
+
+@pytest.mark.parametrize(("failed", "ran", "asked", "expected"), CASES.values(), ids=CASES)
+def test_what_two_failures_share_and_nothing_that_ran_is_expected_to_fail(
+    failed: Sequence[str], ran: Sequence[str], asked: str, expected: bool
+) -> None:
+    seen = [*(failure(CHAIN, states(text)) for text in failed), *(success(states(text)) for text in ran)]
+    assert Failures(CHAIN, seen).expected([states(asked)]).tolist() == [expected]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_search_leaves_a_pair_that_fails_together(seed: int) -> None:
+    """An atom in integers before one in float dies: far from all that is good has it, but what looks best has."""
+    made: Synthetic = synthetic(24, seed)
+    proposer, seen = SurrogateProposer(made.problem, seed, 50), list[Seen]()
+    for _ in range(50):
+        mask = proposer.propose(seen, [])
+        assert mask is not None
+        dies = not mask.left_out >> 3 & 1 and mask.left_out >> 4 & 1
+        seen.append(failure(made.problem, mask) if dies else made.seen(mask))
+    assert 2 <= sum(s.failed for s in seen) <= 10
