@@ -35,7 +35,7 @@ def labelled_samples(
     Args:
         source: One of
 
-            * the path of a ``.npz`` file: arrays by input name, or ``x`` for a
+            * the path of a ``.npz`` file: arrays by input name, or ``x`` or any name for a
               single input; targets in ``y``, groups in ``groups``;
             * a function without arguments, or an iterable, of ``(inputs, target)`` pairs or ``(inputs, target, group)``
               triples, the inputs in any form that :func:`autoselect.data.fit.fit_sample` takes;
@@ -75,7 +75,8 @@ def labelled_samples(
     found = {name: stacks[name] for name in (_TARGETS, _GROUPS) if name in stacks and name not in taken} | given
     if targets_required and _TARGETS not in found:
         raise DataError(_no_targets([*stacks]))
-    return _pairs_of_stacks(input_stacks(stacks, inputs, where=_PURPOSE), found, inputs)
+    picked = input_stacks(stacks, inputs, where=_PURPOSE, beside=found)
+    return _pairs_of_stacks(picked, found, inputs)
 
 
 def _is_stacked(data: object) -> TypeGuard[tuple[Any, ...]]:

@@ -26,7 +26,7 @@ def representative_samples(source: object, inputs: Sequence[TensorSpec]) -> Iter
             * an iterable of such samples;
             * an array of N samples (shape (N, ...)), or a dict of such arrays by input name;
             * the path of a ``.npz`` file (arrays by input name, or ``x`` for a single input; all other
-              arrays, such as ``y``, are left alone) or of a ``.npy`` file;
+              arrays, such as ``y``, are left alone; one array for one input may have any name) or of a ``.npy`` file;
             * ``"package.module:name"`` of any of these.
         inputs: The model's inputs.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -185,15 +185,20 @@ def _member_rows(path: Path, member: str, name: str) -> Iterator[np.ndarray]:
 
 
 def input_stacks(
-    stacks: Mapping[str, Callable[[], Stack]], inputs: Sequence[TensorSpec], *, where: str
+    stacks: Mapping[str, Callable[[], Stack]],
+    inputs: Sequence[TensorSpec],
+    *,
+    where: str,
+    beside: Collection[str] = (),
 ) -> dict[str, Stack]:
     """Pick the stack of each input and check that all hold equally many samples of the right shape.
 
     Args:
-        stacks: Arrays by input key or tensor name; ``x`` also names the input of a model that has one.
-            Arrays of other names are left unread.
+        stacks: Arrays by input key or tensor name. The input of a model that has one may also be called ``x``, and is
+            the only array whatever its name. Arrays of other names are left unread.
         inputs: The model's inputs.
         where: What messages call these data.
+        beside: Names of arrays that are no inputs, such as the targets.
 
     Returns:
         Input key -> stack, in the order of ``inputs``.
@@ -202,8 +207,9 @@ def input_stacks(
         DataError: If an input is missing, a shape does not fit, or lengths differ.
     """
     found = names_by_key(stacks, inputs)
-    if not found and len(inputs) == 1 and SOLE_INPUT in stacks:
-        found = {inputs[0].key: SOLE_INPUT}
+    others = [name for name in stacks if name not in beside]
+    if not found and len(inputs) == 1 and (SOLE_INPUT in stacks or len(others) == 1):
+        found = {inputs[0].key: SOLE_INPUT if SOLE_INPUT in stacks else others[0]}
     if len(found) < len(inputs):
         sole = f" (or {SOLE_INPUT!r})" if len(inputs) == 1 else ""
         raise DataError(

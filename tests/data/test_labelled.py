@@ -66,7 +66,7 @@ def test_every_form_gives_the_same_pairs(source: object) -> None:
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-@pytest.mark.parametrize("name", ["x", "wave", "serving_wave"])
+@pytest.mark.parametrize("name", ["x", "wave", "serving_wave", "arr_0"])
 def test_files_give_the_same_pairs(save, name: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     save(tmp_path / "data.npz", **{name: X.astype(np.float16), "y": Y})
     check(tmp_path / "data.npz")

@@ -67,6 +67,7 @@ def saved(tmp_path: Path, form: str) -> Path:
         "npz x": lambda: np.savez(path, x=X, y=ys),
         "npz key": lambda: np.savez(path, wave=X, y=ys),
         "npz tensor name": lambda: np.savez(path, **{"serving_wave:0": X}),  # type: ignore[arg-type]
+        "npz of one array": lambda: np.savez(path, X),
         "npz compressed": lambda: np.savez_compressed(path, x=X),
         "npz float16": lambda: np.savez(path, x=X.astype(np.float16)),
         "npz fortran": lambda: np.savez(path, x=np.asfortranarray(X)),
@@ -95,7 +96,7 @@ IN_MEMORY = {
     "spec of an array": f"{__name__}:X",
 }
 IN_FILES = [
-    "npy", "npz x", "npz key", "npz tensor name", "npz compressed", "npz float16", "npz fortran",
+    "npy", "npz x", "npz key", "npz tensor name", "npz of one array", "npz compressed", "npz float16", "npz fortran",
     "npz with batch axis", "npz beside objects",
 ]  # fmt: skip
 
@@ -143,7 +144,7 @@ REFUSED: dict[str, tuple[object, type[AutoselectError], str]] = {
     "number": (7, DataError, "got int"),
     "wrong shape": (X[:, :2], DataError, "expected shape (n_samples, 3) for input 'wave', got (4, 2)"),
     "one sample as array": (X[0], DataError, "got (3,)"),
-    "wrong name": ({"signal": X}, DataError, "got the names 'signal'"),
+    "wrong name": ({"signal": X, "more": X}, DataError, "got the names 'signal', 'more'"),
     "integers": (
         X.astype(int),
         DataError,
