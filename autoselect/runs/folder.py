@@ -141,9 +141,12 @@ class RunFolder:
 
 
 def free_folder(name: str) -> Path:
-    """A folder of this name in the current directory, numbered if the name is taken: ``name``, ``name-2``, ..."""
+    """A folder of this name in the current directory, numbered if the name is taken: ``name``, ``name-2``, ...
+
+    What a search left that was refused, its log, takes no name: so the corrected command writes where it would have.
+    """
     path, number = Path(name), 1
-    while path.exists():
+    while path.exists() and (not path.is_dir() or {*path.iterdir()} - {RunFolder(path).log}):
         number += 1
         path = Path(f"{name}-{number}")
     return path

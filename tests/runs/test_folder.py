@@ -12,7 +12,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.errors import RunFolderError, StorageError
 from autoselect.runs import records
 from autoselect.runs.files import write_json
-from autoselect.runs.folder import RunFolder
+from autoselect.runs.folder import RunFolder, free_folder
 from autoselect.runs.run import load_run
 
 RECIPE = Recipe(denylisted_nodes=frozenset({"a", "b"}))
@@ -50,6 +50,28 @@ def record(
         reused=False,
         error=None if scores else "the worker died",
     )
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        pytest.param(None, "run", id="no folder"),
+        pytest.param([], "run", id="an empty folder"),
+        pytest.param(["worker.log"], "run", id="the log of a search that was refused"),
+        pytest.param(["worker.log", ".autoselect-lock"], "run-2", id="a search that has just begun"),
+        pytest.param(["manifest.json"], "run-2", id="a run"),
+        pytest.param(["notes.txt"], "run-2", id="other content"),
+    ],
+)
+def test_a_new_run_takes_the_first_name_that_is_free(
+    content: list[str] | None, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        Path("run").mkdir()
+        for file in content:
+            (Path("run") / file).touch()
+    assert free_folder("run") == Path(name)
 
 
 @pytest.mark.parametrize(
