@@ -1,8 +1,8 @@
 """Remakes the pictures that the documentation shows of the report, and, on request, those to look at before a release.
 
 `python docs/screenshots.py` searches the demo and writes `docs/images/report_*.png`. With a folder, it writes the pages
-of three runs there (the demo, one that was stopped early, one without a passing model): at three widths, dark and on
-paper. It needs Chromium and Playwright.
+of three runs there (the demo, one that was stopped early, one without a passing model), and of the run folders named
+after it: at three widths, dark and on paper. It needs Chromium and Playwright.
 """
 
 from __future__ import annotations
@@ -74,16 +74,13 @@ def main() -> None:
 
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-        found = (
-            pages(Path(name))
-            if sys.argv[1:]
-            else {"demo": autoselect.demo(output=Path(name) / "demo").directory / "report.html"}
-        )
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         if not sys.argv[1:]:
-            keep(browser, found["demo"])
-        for one, page in found.items() if sys.argv[1:] else ():
-            look(browser, one, page, Path(sys.argv[1]))
+            keep(browser, autoselect.demo(output=Path(name) / "demo").directory / "report.html")
+        else:
+            folder, *runs = map(Path, sys.argv[1:])
+            for one, page in {**pages(Path(name)), **{run.name: run / "report.html" for run in runs}}.items():
+                look(browser, one, page, folder)
         browser.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,18 @@ def meet(one: Box, other: Box, slack: float = 1.0) -> bool:
     )
 
 
+CROSSINGS = """all => {
+    const boxes = all.map(e => e.querySelector('.annotation-text-g .bg').getBoundingClientRect());
+    const inside = (p, b) => p.x > b.left + 1 && p.x < b.right - 1 && p.y > b.top + 1 && p.y < b.bottom - 1;
+    return all.flatMap((e, i) => [...e.querySelectorAll('.annotation-arrow-g path')].slice(0, 1).flatMap(line => {
+        const length = line.getTotalLength(), places = [...Array(60).keys()].map(n => n * length / 59);
+        const points = places.map(at => line.getPointAtLength(at).matrixTransform(line.getScreenCTM()));
+        return boxes.flatMap((b, j) => j !== i && points.some(p => inside(p, b)) ? [[i, j]] : []);
+    }));
+}"""
+"""Which names' lines run through which other names."""
+
+
 @pytest.mark.parametrize("rows", ["front", "all"])
 @pytest.mark.parametrize("seed", range(3))
 def test_names_and_toolbar_cover_no_marker_and_no_name(window: Page, tmp_path: Path, seed: int, rows: str) -> None:
@@ -84,6 +97,7 @@ def test_names_and_toolbar_cover_no_marker_and_no_name(window: Page, tmp_path: P
         assert len(names) >= picked
         assert [(n, m) for n in names for m in markers if meet(n, m)] == []
         assert [pair for pair in combinations(names, 2) if meet(*pair)] == []
+        assert window.locator("#front .annotation").evaluate_all(CROSSINGS) == []
         drawn = (
             "#front .annotation-text-g .bg, #front .scatterlayer .point, #front .colorbar, #front .xtick, #front .ytick"
         )
@@ -114,6 +128,39 @@ def test_nothing_is_cut_or_wider_than_the_window(window: Page, tmp_path: Path) -
             .map(e => `${e.className} ${e.textContent.slice(0, 40)}`)"""
         assert window.locator("th, td, .scroll, .card, .strip .name, .caption, h3, nav, dd").evaluate_all(cut) == []
         assert window.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("media", ["screen", "print"])
+def test_one_member_that_is_every_pick_fits_and_is_seen_beside_the_baselines(
+    window: Page, tmp_path: Path, media: Any
+) -> None:
+    run = whole_run(tmp_path)
+    run = replace(run, front=run.front.head(1).assign(pick="recommended,accurate,balanced,compact,integer"))
+    window.emulate_media(media=media)
+    open_page(window, write_page(run, tmp_path / "report.html"))
+    window.wait_for_timeout(100)
+    if media == "screen" or window.evaluate("innerWidth") > 800:  # paper is wider than a phone
+        assert window.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    outside = """e => e.data.find(t => t.name === 'baseline').x.filter(v => {
+        const [low, high] = e._fullLayout.xaxis.range; return v < low || v > high; })"""
+    assert window.locator("#front").evaluate(outside) == []
+    lines = """e => { const range = document.createRange(), texts = document.createTreeWalker(e, NodeFilter.SHOW_TEXT);
+        const of = (at) => { range.setStart(texts.currentNode, at); range.setEnd(texts.currentNode, at + 6); };
+        while (texts.nextNode()) for (const hit of texts.currentNode.data.matchAll(/--name/g)) of(hit.index);
+        return range.getClientRects().length; }"""
+    assert window.locator(".card .command code").first.evaluate(lines) == 1  # an option is not broken at its dashes
+
+
+def test_names_of_picks_and_commands_in_a_sentence_are_no_backticks(browser: Browser, tmp_path: Path) -> None:
+    run = made.made_run(tmp_path)
+    run.summary["verdict"] = "It loses nothing. An accelerator gains nothing from `accurate` <b>."
+    run.summary["warnings"] = ["`autoselect diagnose` helps <b>."]
+    with browser.new_context() as context:
+        page = context.new_page()
+        open_page(page, write_page(run, tmp_path / "report.html"))
+        assert page.locator(".lead code, .notes li:first-child code").all_inner_texts() == ["accurate", "autoselect diagnose"]
+        assert "<b>" in page.inner_text(".lead")
+        assert "`" not in page.inner_text("main") + page.inner_text("header")
 
 
 @pytest.fixture

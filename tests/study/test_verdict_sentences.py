@@ -124,6 +124,29 @@ FINDINGS = st.builds(
 )
 
 
+def test_a_score_is_said_with_the_interval_that_tables_have() -> None:
+    drops = {"drop": 173.3, "drop_low": 148.0, "drop_high": 174.6}
+    found = verdict.Findings(
+        metric="sqnr_db",
+        wide=0,
+        yardstick=Yardstick(
+            float_score=200.0,
+            float_size_bytes=1000,
+            float_penalty=80.0,
+            direction="maximize",
+            constraints=Constraints(),
+            allowed_drop=180.0,
+        ),
+        references=[],
+        picks={"recommended": scores(173.7, 0, 1, 0.0)},
+        confidence=confidence(True, 174.7, None, 1.0),
+        heldout={"a" * 40: Heldout(score=26.7, low=25.4, high=28.0, **drops)},
+        samples=50,
+        feasible=True,
+    )
+    assert "it has 26.7 dB (95 % interval: 25.4 to 28 dB)" in verdict.sentences(found)
+
+
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(FINDINGS)
 def test_every_verdict_reads_well(found: verdict.Findings) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS, possible
-from autoselect.domain.words import SHARES, lost
+from autoselect.domain.words import CLOSENESS, SHARES, lost
 from autoselect.report.tables.frames import (
     BYTE_COLUMNS,
     ModelRow,
@@ -157,13 +157,13 @@ def _card(
     scale: float | None,
     axis: tuple[float, float],
 ) -> Row:
-    whole = references.get("float")
+    whole, metric = references.get("float"), str(run.summary["metric"])
     integers = member.get("float_macs_share")
     return {
         "id": row.label,
         "picks": list(row.picks),
         "score": spoken(row.score, run.summary, scale),
-        "drop": "" if row.drop is None else lost(row.drop, str(run.summary["metric"])),
+        "drop": "" if row.drop is None or metric == CLOSENESS else lost(row.drop, metric),
         "samples": "search" if row.heldout is None else "held out",
         "interval": _interval(row, run.summary, scale),
         "bar": _bar(row, whole, axis),

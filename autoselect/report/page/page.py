@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from autoselect._version import __version__
 from autoselect.domain.looks import LOOKS, OF_NODES
@@ -55,6 +55,7 @@ def page_of(run: Run) -> str:
     environment = Environment(
         loader=PackageLoader("autoselect.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
+    environment.filters["words"] = _words
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
     return environment.get_template("report.html.j2").render(
         **context(run),
@@ -136,6 +137,11 @@ def context(run: Run) -> dict[str, Any]:
 def _packed(places: Iterable[int]) -> str:
     """Numbers of nodes as the bits of one number, in hexadecimal: of a thousand nodes a trial else has kilobytes."""
     return f"{sum(1 << place for place in places):x}"
+
+
+def _words(text: str) -> Markup:
+    """A sentence as markup; what it has in backticks, names of picks and commands, is code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _unbroken(text: str) -> str:

@@ -125,8 +125,8 @@
   const meets = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
   const around = ([x, y], r) => [x - r, y - r, x + r, y + r];
 
-  // Names each reference and pick beside its marker, where it covers neither a marker nor another name. What finds no
-  // such place is named below the chart instead.
+  // Names each reference and pick beside its marker, where it covers neither a marker nor another name, and where no line
+  // from a name to its marker runs through another name. What finds no such place is named below the chart instead.
   function placeLabels() {
     const { xaxis, yaxis } = $("front")._fullLayout, x = $("x-axis").value, y = $("y-axis").value;
     const third = keys.find((key) => key !== x && key !== y), size = sizeOf(third);
@@ -141,11 +141,11 @@
     const markers = [...references, ...front, ...others].filter((m) => seen(m) && !far(m).includes(true)).map((m) => around(at(m), radius(m)));
     const named = [...front.filter((m) => m.picks.length && accepted(m)).map((m) => [m, m.picks.join(", ")]), ...references.map((m) => [m, m.label])].filter(([m]) => seen(m));
     pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-    const taken = [], homeless = [];
+    const taken = [], lines = [], homeless = [];
     const annotations = named.flatMap(([m, name]) => {
       const beyond = [x, y].filter((_, i) => far(m)[i]).map((key) => objectives[key].text(key === "score" ? m.score : m[key]));
       const text = beyond.length ? `${name}, at ${beyond.join(" and ")}` : name;
-      const found = freePlace(at(m), beyond.length ? 0 : radius(m), pen.measureText(text).width + 8, area, markers, taken);
+      const found = freePlace(at(m), beyond.length ? 0 : radius(m), pen.measureText(text).width + 8, area, markers, taken, lines);
       if (!found) { homeless.push(`${text}: ${objectives[x].label} ${objectives[x].text(x === "score" ? m.score : m[x])}, ${objectives[y].label} ${objectives[y].text(y === "score" ? m.score : m[y])}`); return []; }
       const anchor = beyond.length
         ? { xref: "x domain", yref: "y domain", x: at(m)[0] / area[2], y: 1 - at(m)[1] / area[3], arrowhead: 2, standoff: 0 }
@@ -162,7 +162,7 @@
   }
 
   // The offset of a label's middle from its point, in pixels: the nearest free one, or null.
-  function freePlace(point, radius, width, area, markers, taken) {
+  function freePlace(point, radius, width, area, markers, taken, lines) {
     const half = [width / 2, 10];
     let best = null, least = Infinity;
     for (let distance = radius + 3; distance < 240; distance += 9) {
@@ -172,23 +172,29 @@
         const middle = offset.map((v, i) => point[i] + v);
         const box = [middle[0] - half[0], middle[1] - half[1], middle[0] + half[0], middle[1] + half[1]];
         if (box[0] < area[0] || box[1] < area[1] || box[2] > area[2] || box[3] > area[3] || [...markers, ...taken].some((b) => meets(box, b))) continue;
-        const steps = [0.2, 0.4, 0.6, 0.8].map((s) => around(way.map((w, i) => point[i] + w * (radius + s * distance)), 1));
-        const cost = Math.hypot(...offset) + 60 * steps.filter((s) => [...markers, ...taken].some((b) => meets(s, b))).length;
-        if (cost < least) { best = [offset, box]; least = cost; }
+        const cost = Math.hypot(...offset);
+        if (cost >= least || lines.some((step) => meets(step, box))) continue;
+        const far = Math.ceil(cost / 6);
+        const line = Array.from({ length: far }, (_, n) => around(offset.map((v, i) => point[i] + (v * n) / far), 2)).filter((step) => !meets(step, box));
+        if (line.some((step) => taken.some((b) => meets(step, b)))) continue;
+        const crossed = cost + 60 * markers.filter((b) => !meets(around(point, 1), b) && line.some((step) => meets(step, b))).length;
+        if (crossed < least) { best = [offset, box, line]; least = crossed; }
       }
     }
     if (!best) return null;
     taken.push(best[1]);
+    lines.push(...best[2]);
     return best[0];
   }
   const ends = (values) => [Math.min(...values), Math.max(...values)];
   const inside = (value, [low, high]) => value >= low && value <= high;
 
-  // The front decides what is in view. A baseline far from it stays outside, and is named at the edge: float files are
+  // The front decides what is in view, unless it is a single point or line. A baseline far from it stays outside, and is named at the edge: float files are
   // several times as large, and would squeeze everything else into a corner.
   function view(key) {
     const of = objectives[key].of;
-    const shown = (front.length ? front : references).map(of).filter(isKnown);
+    const known = (rows) => rows.map(of).filter(isKnown);
+    const shown = new Set(known(front)).size > 1 ? known(front) : known([...front, ...references]);
     if (!shown.length) return [0, 1];
     let [low, high] = ends(shown);
     const room = 0.6 * (high - low) || 0.05 * Math.abs(high) || 1;

@@ -7,7 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.objectives import drop_from
-from autoselect.domain.words import amount, asked, between, counted, listed, lost, lost_at_most, said, whole_model
+from autoselect.domain.words import (
+    CLOSENESS,
+    amount,
+    asked,
+    between,
+    counted,
+    listed,
+    lost,
+    lost_at_most,
+    said,
+    whole_model,
+)
 from autoselect.runs.records import Heldout, Scores
 from autoselect.study.finishing.certainty import Confidence, NearMiss
 from autoselect.study.references import Reference
@@ -121,8 +132,8 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
     drop, interval = own.drop, ""
     if measured is not None and measured.drop is not None:
         drop = measured.drop
-        if measured.drop_low is not None and measured.drop_high is not None:
-            interval = f" (95 % interval: {between(measured.drop_low, measured.drop_high, found.metric)})"
+        if ends := _ends(measured, found):
+            interval = f" (95 % interval: {between(*ends, found.metric)})"
     ops = counted(own.float_ops, "float op") if own.float_ops else "all ops in integers"
     if own.float_ops:
         ops += f" and {counted(own.segments, 'accelerator segment') if own.segments else 'nothing on an accelerator'}"
@@ -138,6 +149,15 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
     return (
         f"No candidate meets all limits. Of those that come closest, {confidence.id} is recommended: {outcome}.{alone}"
     )
+
+
+def _ends(measured: Heldout, found: Findings) -> tuple[float, float] | None:
+    """The interval of a drop; where the score is said instead, the score's own, which all tables have."""
+    if found.metric == CLOSENESS and measured.low is not None and measured.high is not None:
+        return found.yardstick.float_score - measured.high, found.yardstick.float_score - measured.low
+    if measured.drop_low is None or measured.drop_high is None:
+        return None
+    return measured.drop_low, measured.drop_high
 
 
 def _sure(found: Findings, confidence: Confidence) -> str:
