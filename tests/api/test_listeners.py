@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import runpy
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -89,6 +90,20 @@ def test_without_tqdm_there_is_the_log(monkeypatch: pytest.MonkeyPatch, caplog: 
     with caplog.at_level(logging.INFO, logger="autoselect"), told_to(lambda _: None, True) as listener:
         listener(TRIAL)
     assert "trial 3, surrogate: score 0.9" in caplog.text
+
+
+def test_a_notebook_without_widgets_is_not_warned_of_them() -> None:
+    notebook = """
+import sys, types
+shell = types.SimpleNamespace(config=["IPKernelApp"])
+sys.modules |= {"ipywidgets": None, "ipykernel.zmqshell": None, "IPython.html": None, "IPython.html.widgets": None}
+sys.modules["IPython"] = types.SimpleNamespace(get_ipython=lambda: shell)
+import autoselect
+autoselect.search
+assert "optuna" in sys.modules and "tqdm.auto" in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", notebook], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_real_bars_take_all_events(capsys: pytest.CaptureFixture[str]) -> None:

@@ -158,7 +158,8 @@ def test_names_of_picks_and_commands_in_a_sentence_are_no_backticks(browser: Bro
     with browser.new_context() as context:
         page = context.new_page()
         open_page(page, write_page(run, tmp_path / "report.html"))
-        assert page.locator(".lead code, .notes li:first-child code").all_inner_texts() == ["accurate", "autoselect diagnose"]
+        words = page.locator(".lead code, .notes li:first-child code").all_inner_texts()
+        assert words == ["accurate", "autoselect diagnose"]
         assert "<b>" in page.inner_text(".lead")
         assert "`" not in page.inner_text("main") + page.inner_text("header")
 
