@@ -16,6 +16,15 @@ the search, as Ctrl-C would: the run folder can be resumed. A ``match`` over :da
 
 from __future__ import annotations
 
-from autoselect.cases.events import EndedEarly, Event, Listener, StageStarted, StepFinished, TrialFinished, Warned
+from autoselect.cases.events import (
+    EndedEarly,
+    Event,
+    Listener,
+    Noted,
+    StageStarted,
+    StepFinished,
+    TrialFinished,
+    Warned,
+)
 
-__all__ = ["EndedEarly", "Event", "Listener", "StageStarted", "StepFinished", "TrialFinished", "Warned"]
+__all__ = ["EndedEarly", "Event", "Listener", "Noted", "StageStarted", "StepFinished", "TrialFinished", "Warned"]

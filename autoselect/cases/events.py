@@ -69,7 +69,14 @@ class Warned:
     message: str
 
 
-Event = StageStarted | TrialFinished | StepFinished | EndedEarly | Warned
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """Something that is good to know and makes nothing worse."""
+
+    message: str
+
+
+Event = StageStarted | TrialFinished | StepFinished | EndedEarly | Warned | Noted
 Listener = Callable[[Event], None]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from autoselect.cases.events import EndedEarly, Event, Listener, StageStarted, TrialFinished, Warned
+from autoselect.cases.events import EndedEarly, Event, Listener, Noted, StageStarted, TrialFinished, Warned
 
 LOGGER = logging.getLogger("autoselect")
 
@@ -15,6 +15,8 @@ def logged(listener: Listener) -> Listener:
     def told(event: Event) -> None:
         if isinstance(event, Warned):
             LOGGER.warning("%s", event.message)
+        elif isinstance(event, Noted):
+            LOGGER.info("%s", event.message)
         elif isinstance(event, StageStarted):
             LOGGER.info("stage %s%s", event.stage, f", {event.total} steps" if event.total else "")
         elif isinstance(event, EndedEarly):

@@ -12,7 +12,7 @@ import cloudpickle
 
 from autoselect.cases.calibrate import start_calibration
 from autoselect.cases.compiling import Compiling
-from autoselect.cases.events import Listener, StageStarted, Warned
+from autoselect.cases.events import Listener, Noted, StageStarted, Warned
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.measuring import Measuring
@@ -46,6 +46,7 @@ class Case:
         hashes: Content hashes of the ingredients, for the manifest.
         has_heldout: False where an evaluator cannot tell the parts apart.
         warnings: What the user should know.
+        notes: What is good to know and makes nothing worse.
     """
 
     files: CaseFiles
@@ -55,6 +56,7 @@ class Case:
     hashes: Mapping[str, str]
     has_heldout: bool
     warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def prepare_case(
@@ -110,6 +112,8 @@ def prepare_case(
     write_scoring(files, ingredients.metric, ingredients.evaluator, settings, cache_root)
     for message in warnings:
         listener(Warned(message=message))
+    for message in prepared.notes:
+        listener(Noted(message=message))
     case = Case(
         files=files,
         graph=prepared.graph,
@@ -118,6 +122,7 @@ def prepare_case(
         hashes=hashes,
         has_heldout=ingredients.metric is not None or takes_split(ingredients.evaluator or len),
         warnings=tuple(warnings),
+        notes=prepared.notes,
     )
     references.wait(listener)
     return case

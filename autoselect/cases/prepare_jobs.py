@@ -86,6 +86,7 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> Non
             layers=table,
             folded=normalised.folded,
             remarks=(*told, *remarks),
+            notes=_respelled(normalised.respelled),
         ),
     )
 
@@ -123,7 +124,7 @@ def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalise
         normalised = normalise.normalise(content)
         samples = _first(store, _COMPARED_SAMPLES)
         if normalise.same_outputs(content, normalised.content, samples, delegates=False):
-            return normalised, _respelled(normalised.respelled)
+            return normalised, ()
         why = "its outputs would not be the same bit for bit"
     except (BuildError, ScoreError) as exc:
         why = str(exc)

@@ -16,8 +16,10 @@ from autoselect.runs.files import write_bytes, write_json
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
-PREPARED_FORMAT = 11
+PREPARED_FORMAT = 12
 """Raised whenever what is written here, or how it is made, changes, so that no older cache entry is read."""
+
+_TOLD = ("folded", "remarks", "notes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,7 @@ class Prepared:
         layers: The layer table.
         folded: Names of the user's model's ops that are no ops here any more.
         remarks: What the user should know of the model, sentences.
+        notes: What is good to know of it and makes nothing worse, likewise.
     """
 
     normalised: bytes
@@ -37,6 +40,7 @@ class Prepared:
     layers: LayerTable
     folded: tuple[str, ...]
     remarks: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def graph(self) -> Graph:
@@ -56,7 +60,8 @@ def write_prepared(folder: Path, prepared: Prepared) -> None:
         write_bytes(folder / "given.tflite", prepared.calibrated.integer)
     write_json(folder / "names.json", asdict(prepared.calibrated.names))
     write_json(folder / "layers.json", prepared.layers.rows())
-    write_json(folder / "remarks.json", {"folded": list(prepared.folded), "remarks": list(prepared.remarks)})
+    told = {name: list(getattr(prepared, name)) for name in _TOLD}
+    write_json(folder / "remarks.json", told)
 
 
 def load_prepared(folder: Path) -> Prepared:
@@ -78,8 +83,7 @@ def load_prepared(folder: Path) -> Prepared:
             integer=given.read_bytes() if given.exists() else None,
         ),
         layers=table_from_rows(_read(folder / "layers.json")),
-        folded=tuple(remarks["folded"]),
-        remarks=tuple(remarks["remarks"]),
+        **{name: tuple(remarks[name]) for name in _TOLD},
     )
 
 

@@ -16,6 +16,7 @@ from autoselect.cases.events import (
     EndedEarly,
     Event,
     Listener,
+    Noted,
     StageStarted,
     StepFinished,
     TrialFinished,
@@ -239,6 +240,8 @@ class Watcher:
             self._advance()
         elif isinstance(event, EndedEarly):
             self._end_early(event)
+        elif isinstance(event, Noted):
+            self._note(event.message)
         else:
             self._count(event)
         self._also(event)
@@ -248,6 +251,10 @@ class Watcher:
             return
         self.warned.add(message)
         _say(self._console, f"Warning: {message}", style="yellow")
+
+    def _note(self, message: str) -> None:
+        if self._progress is not None:
+            _say(self._console, f"Note: {message}")
 
     def _start(self, event: StageStarted) -> None:
         if self._progress is None:

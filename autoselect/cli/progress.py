@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import IO
 
-from autoselect.cases.events import EndedEarly, Event, StageStarted, StepFinished, TrialFinished, Warned
+from autoselect.cases.events import EndedEarly, Event, Noted, StageStarted, StepFinished, TrialFinished, Warned
 from autoselect.report.tables.plain import plain
 
 STAGES: Mapping[str, str] = {
@@ -51,6 +51,7 @@ _NAMES: Mapping[type[Event], str] = {
     TrialFinished: "trial",
     EndedEarly: "ended_early",
     Warned: "warning",
+    Noted: "note",
 }
 
 
@@ -126,6 +127,8 @@ class PlainLog:
         elif isinstance(event, EndedEarly):
             self._tell()
             self._write(f"ended early: {event.reason}")
+        elif isinstance(event, Noted):
+            self._write(f"Note: {event.message}")
 
     def _start(self, event: StageStarted) -> None:
         if self._open:

@@ -15,7 +15,7 @@ import numpy as np
 
 from autoselect.cases.calibrate import Started, start_calibration
 from autoselect.cases.divergence import divergence, error_shares
-from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
+from autoselect.cases.events import Listener, Noted, StageStarted, StepFinished, Warned
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepared import Prepared
 from autoselect.data.representative import representative_samples
@@ -113,6 +113,8 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
         nodes = prepared.layers.nodes
         for remark in prepared.remarks:
             desk.warn(remark)
+        for note in prepared.notes:
+            listener(Noted(message=note))
         node = None if request.settings.node is None else node_named(request.settings.node, [n.name for n in nodes])
         _say_what_is_left(desk, nodes)
         try:

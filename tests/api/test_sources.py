@@ -154,6 +154,36 @@ WAVES = np.random.default_rng(1).normal(size=(40, 12, 4)).astype(np.float32)
 TAKEN = "Free sizes were taken from the representative samples, which agree: wave=1x12x4. Choose others with --shape."
 
 
+def squares() -> bytes:
+    import tensorflow as tf
+
+    kernel = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
+    call = tf.function(lambda x: tf.square(tf.matmul(x, kernel)))
+    function = call.get_concrete_function(tf.TensorSpec([1, 4], tf.float32, name="wave"))
+    return bytes(tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module()).convert())
+
+
+def test_ops_that_are_computed_by_others_are_news_and_no_warning(tmp_path: Path) -> None:
+    from autoselect.cases.events import Noted
+
+    events: list[Any] = []
+    samples = WAVES[:, 0]
+    run = search(
+        squares(),
+        tmp_path / "run",
+        calibration=samples[:10],
+        evaluation=samples[10:],
+        metric="sqnr_db",
+        listener=events.append,
+    )
+    [note] = [event.message for event in events if isinstance(event, Noted)]
+    assert note.startswith("Computed by MUL")
+    assert run.manifest["notes"] == [note]
+    assert not [message for message in [*said(events), *run.summary["warnings"]] if "MUL" in message]
+    page = autoselect.write_report(run.directory).read_text(encoding="utf-8")
+    assert f"<li>{note}</li>" in page
+
+
 @pytest.mark.parametrize(("shapes", "notes"), [(None, [TAKEN]), ({"wave": (1, 12, 4)}, [])], ids=["samples", "shape"])
 def test_free_sizes(shapes: Any, notes: list[str], tmp_path: Path) -> None:
     events: list[Any] = []

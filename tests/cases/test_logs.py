@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from autoselect.cases.events import EndedEarly, Event, StageStarted, StepFinished, TrialFinished, Warned
+from autoselect.cases.events import EndedEarly, Event, Noted, StageStarted, StepFinished, TrialFinished, Warned
 from autoselect.cases.logs import logged
 
 TRIAL = TrialFinished(number=3, origin="tpe", score=0.9, size_bytes=9, penalty=1.5, reused=False, error=None)
@@ -20,6 +20,7 @@ EVENTS: list[Event] = [
     EndedEarly(stage="trials", reason="nothing is left to try"),
     StepFinished(stage="heldout"),
     Warned(message="Be careful."),
+    Noted(message="Good to know."),
 ]
 
 
@@ -38,6 +39,7 @@ def test_each_event_is_a_record_and_goes_on(caplog: pytest.LogCaptureFixture) ->
         ("INFO", "stage trials ends early: nothing is left to try"),
         ("DEBUG", "step of heldout"),
         ("WARNING", "Be careful."),
+        ("INFO", "Good to know."),
     ]
 
 

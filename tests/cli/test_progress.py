@@ -9,7 +9,7 @@ import re
 import pytest
 from rich.console import Console
 
-from autoselect.cases.events import EndedEarly, Event, StageStarted, TrialFinished, Warned
+from autoselect.cases.events import EndedEarly, Event, Noted, StageStarted, TrialFinished, Warned
 from autoselect.cases.logs import logged
 from autoselect.cli.console import Watcher, _bars, watching
 from autoselect.cli.progress import STAGES, WAITS, PlainLog, Tally, clock
@@ -91,6 +91,23 @@ def test_a_log_says_why_trials_end_early() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(0.2, "0:00"), (7, "0:07"), (750, "12:30"), (3723, "1:02:03")])
 def test_a_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text
+
+
+@pytest.mark.parametrize("form", ["lines", "bars", "quiet", "json"])
+def test_what_is_only_news_is_no_warning(
+    form: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = Noted(message="Computed by MUL: 1 SQUARE.")
+    if form == "lines":
+        assert lines_of((0.0, note)) == ["Note: Computed by MUL: 1 SQUARE."]
+    elif form == "bars":
+        assert "Note: Computed by MUL: 1 SQUARE." in bars_after(monkeypatch, StageStarted(stage="calibrate"), note)
+    else:
+        stream = io.StringIO() if form == "quiet" else None
+        with watching(stream, quiet=form == "quiet", as_json=form == "json") as told:
+            told(note)
+        said = '{"event": "note", "message": "Computed by MUL: 1 SQUARE."}\n'
+        assert capsys.readouterr() == ("" if form == "quiet" else said, "")
 
 
 class Terminal(io.StringIO):

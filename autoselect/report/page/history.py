@@ -168,7 +168,11 @@ def warnings_of(run: Run) -> list[str]:
 
 
 def advice(run: Run) -> list[str]:
-    """What to do next, each with the figure that it is given from."""
+    """What the search noted, and what to do next, each with the figure that it is given from."""
+    return [*map(str, run.manifest.get("notes") or ()), *_next_steps(run)]
+
+
+def _next_steps(run: Run) -> list[str]:
     return [text for text in (_unfinished(run), _suspects(run), _noise(run), _infeasible(run)) if text]
 
 

@@ -34,6 +34,7 @@ def manifest(request: Request, case: Case, space: BoundSpace, float_model: refer
         "search_space": space_hash(space),
         "float_model": asdict(float_model),
         "warnings": list(case.warnings),
+        "notes": list(case.notes),
     }
 
 
