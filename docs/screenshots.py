@@ -7,6 +7,7 @@ after it: at three widths, dark and on paper. It needs Chromium and Playwright.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -20,8 +21,8 @@ from autoselect.embedded import calibration, model_path, search_samples
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-IMAGES = Path(__file__).parent / "images"
-KEPT = {"report_graph": "#graph"}
+IMAGES = Path(__file__).resolve().parent / "images"
+KEPT = {"report_picks": "#picks", "report_graph": "#graph"}
 """Sections by the name of their picture."""
 WIDTHS = {"1440": 1440, "820": 820, "390": 390, "dark": 1440, "print": 794}
 STOPPED_AFTER, NEVER = 12, 1e-6
@@ -76,7 +77,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         if not sys.argv[1:]:
-            keep(browser, autoselect.demo(output=Path(name) / "demo").directory / "report.html")
+            os.chdir(name)  # so that the page names no folder of this machine
+            keep(browser, (autoselect.demo(output="autoselect-demo").directory / "report.html").resolve())
         else:
             folder, *runs = map(Path, sys.argv[1:])
             for one, page in {**pages(Path(name)), **{run.name: run / "report.html" for run in runs}}.items():

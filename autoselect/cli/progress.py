@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import IO
 
 from autoselect.cases.events import EndedEarly, Event, Noted, StageStarted, StepFinished, TrialFinished, Warned
+from autoselect.domain.words import counted
 from autoselect.report.tables.plain import plain
 
 STAGES: Mapping[str, str] = {
@@ -93,9 +94,10 @@ class Tally:
         return self.reused + self.dropped
 
     def note(self) -> str:
-        """``best 0.9310, 12 saved, 1 failed``; what is zero is left out."""
+        """``best 0.9310, 12 evaluations saved, 1 failed``; what is zero is left out."""
         parts = [f"best {self._best.score:.4g}"] if self._best is not None and self._best.score is not None else []
-        parts += [f"{count} {what}" for count, what in ((self.saved, "saved"), (self.failed, "failed")) if count]
+        parts += [f"{counted(self.saved, 'evaluation')} saved"] if self.saved else []
+        parts += [f"{self.failed} failed"] if self.failed else []
         return ", ".join(parts)
 
 

@@ -482,7 +482,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *, quiet: bool
 def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", watched(monkeypatch, Terminal()))
-    for text in ("trials", "3/3", "best 0.9, 1 saved, 1 failed", "Trial 2 failed: it [broke]", "1/1"):
+    for text in ("trials", "3/3", "best 0.9, 1 evaluation saved, 1 failed", "Trial 2 failed: it [broke]", "1/1"):
         assert text in shown
     assert "Warning: be careful" in shown
 
@@ -504,7 +504,7 @@ def test_lines_elsewhere(
             "reading the model",
             "trials (3)",
             "Warning: be careful",
-            "trials 3/3, best 0.9, 1 saved, 1 failed",
+            "trials 3/3, best 0.9, 1 evaluation saved, 1 failed",
             "held-out check (1)",
             "writing the run",
         ]
@@ -516,7 +516,7 @@ def test_bars_fit_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", watched(monkeypatch, Terminal()))
     lines = re.split(r"[\r\n]+", shown)
     assert max(map(len, lines)) <= 80
-    assert any(re.search(r"trials\s.*3/3.*best 0\.9, 1 saved, 1 failed", line) for line in lines)
+    assert any(re.search(r"trials\s.*3/3.*best 0\.9, 1 evaluation saved, 1 failed", line) for line in lines)
 
 
 def test_json_lines_tell_each_event(capfd: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,7 @@ def test_what_was_not_needed_and_what_failed_are_counted_apart() -> None:
     ):
         tally.add(finished(number, **changes))
     assert (tally.saved, tally.failed) == (2, 1)
-    assert tally.note() == "best 0.5, 2 saved, 1 failed"
+    assert tally.note() == "best 0.5, 2 evaluations saved, 1 failed"
 
 
 def lines_of(*steps: tuple[float, Event]) -> list[str]:
