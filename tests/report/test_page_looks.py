@@ -144,6 +144,8 @@ def test_one_member_that_is_every_pick_fits_and_is_seen_beside_the_baselines(
     outside = """e => e.data.find(t => t.name === 'baseline').x.filter(v => {
         const [low, high] = e._fullLayout.xaxis.range; return v < low || v > high; })"""
     assert window.locator("#front").evaluate(outside) == []
+    homeless = window.inner_text("#legend").partition("Without room for a name: ")[2]
+    assert "held out" not in homeless  # which is said of all scores before
     lines = """e => { const range = document.createRange(), texts = document.createTreeWalker(e, NodeFilter.SHOW_TEXT);
         const of = (at) => { range.setStart(texts.currentNode, at); range.setEnd(texts.currentNode, at + 6); };
         while (texts.nextNode()) for (const hit of texts.currentNode.data.matchAll(/--name/g)) of(hit.index);

@@ -183,7 +183,7 @@ def _unfinished(run: Run) -> str:
     where = shlex.quote(str(run.directory))
     return (
         f"The search was stopped after {counted(len(run.trials), 'trial')} of {wanted}, before the held-out check. "
-        f"Continue it: autoselect resume {where}"
+        f"Continue it: `autoselect resume {where}`"
     )
 
 

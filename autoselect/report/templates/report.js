@@ -146,7 +146,7 @@
       const beyond = [x, y].filter((_, i) => far(m)[i]).map((key) => objectives[key].text(key === "score" ? m.score : m[key]));
       const text = beyond.length ? `${name}, at ${beyond.join(" and ")}` : name;
       const found = freePlace(at(m), beyond.length ? 0 : radius(m), pen.measureText(text).width + 8, area, markers, taken, lines);
-      if (!found) { homeless.push(`${text}: ${objectives[x].label} ${objectives[x].text(x === "score" ? m.score : m[x])}, ${objectives[y].label} ${objectives[y].text(y === "score" ? m.score : m[y])}`); return []; }
+      if (!found) { homeless.push(`${name}, ${[x, y].map((key) => (key === "score" ? `${metric.label} ${show.score(m.score)}` : `${objectives[key].short} ${objectives[key].text(m[key])}`)).join(", ")}`); return []; }
       const anchor = beyond.length
         ? { xref: "x domain", yref: "y domain", x: at(m)[0] / area[2], y: 1 - at(m)[1] / area[3], arrowhead: 2, standoff: 0 }
         : { x: values(m)[0], y: values(m)[1], arrowhead: 0, standoff: m.reference ? 7 : radius(m) - 3 };
@@ -165,7 +165,7 @@
   function freePlace(point, radius, width, area, markers, taken, lines) {
     const half = [width / 2, 10];
     let best = null, least = Infinity;
-    for (let distance = radius + 3; distance < 240; distance += 9) {
+    for (let distance = radius + 3; distance < 330; distance += 9) {
       for (let turn = 0; turn < 24; turn += 1) {
         const way = [Math.cos((turn * Math.PI) / 12), Math.sin((turn * Math.PI) / 12)];
         const offset = way.map((w, i) => w * (distance + half[i]));
@@ -226,7 +226,7 @@
   }
 
   function drawHypervolume() {
-    if (!data.hypervolume.length) { $("hypervolume").replaceWith(element("p", "empty", "Too few candidates are scored.")); return; }
+    if (!data.hypervolume.length) { $("hypervolume").replaceWith(element("p", "empty", "Too few candidates are scored and meet all limits.")); return; }
     Plotly.react($("hypervolume"), [{
       type: "scatter", mode: "lines", line: { shape: "hv", color: css("--integer"), width: 2.5 }, x: data.hypervolume.map((p) => p[0]), y: data.hypervolume.map((p) => 100 * p[1]),
       hovertemplate: "after %{x} evaluations: %{y:.1f} %<extra></extra>",
