@@ -139,7 +139,7 @@ def test_a_score_is_said_with_the_interval_that_tables_have() -> None:
         ),
         references=[],
         picks={"recommended": scores(173.7, 0, 1, 0.0)},
-        confidence=confidence(True, 174.7, None, 1.0),
+        confidence=confidence(True, 174.7, None, 1.0, 173.7, None),
         heldout={"a" * 40: Heldout(score=26.7, low=25.4, high=28.0, **drops)},
         samples=50,
         feasible=True,
