@@ -14,7 +14,7 @@ from autoselect.diagnosis.rules_error import FIXED_SCALE_OPS
 from autoselect.domain.findings import ErrorParts, Findings
 from autoselect.domain.graph import OpKind
 from autoselect.domain.layers import Node
-from autoselect.domain.verdicts import judge
+from autoselect.domain.verdicts import in_16_bits, judge
 from autoselect.tflite.operands import WEIGHTED
 
 SMALL_WEIGHTS, SMALL_ACTIVATIONS = 1e-4, 1e-3
@@ -77,7 +77,8 @@ def _form(node: Node, findings: Findings) -> tuple[str, str]:
     """The form that costs the target least, the finer integers first if two cost the same; why it is not 16 bits."""
     op, costs, missing = findings.graph.ops[node.index], dict[str, float](), ""
     for form, (kind, name) in (*_FORMS.items(), ("float", (OpKind.FLOAT, "float"))):
-        verdict = judge(replace(findings.graph, ops=(replace(op, kind=kind),)), findings.target)
+        ops = in_16_bits(op) if kind is OpKind.INT16 else (replace(op, kind=kind),)
+        verdict = judge(replace(findings.graph, ops=ops), findings.target)
         is_there = form == "float" or form in findings.forms.get(node.name, frozenset())
         if is_there and not verdict.refused():
             costs[name] = verdict.cost

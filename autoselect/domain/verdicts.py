@@ -109,8 +109,7 @@ def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool) ->
         outside = (OpKind.FLOAT, OpKind.HYBRID) if hybrid else (OpKind.FLOAT,)
         in_float = _refusals(op, graph, target, outside)
         as_integer = _refusals(op, graph, target, (OpKind.INTEGER,)) if i in choosable else ["it has no integer form"]
-        parts = [replace(op, op_type=one) for one in COMPOSED.get(op.op_type, (op.op_type,))]
-        in_int16 = [why for part in parts for why in _refusals(part, graph, target, (OpKind.INT16,))]
+        in_int16 = [why for part in in_16_bits(op) for why in _refusals(part, graph, target, (OpKind.INT16,))]
         if i in choosable and in_int16:
             found[3][i] = in_int16[0]
         if in_float and as_integer:
@@ -120,6 +119,11 @@ def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool) ->
         elif as_integer and i in choosable:
             found[1][i] = as_integer[0]
     return Pins(keep_int=found[0], keep_float=found[1], impossible=found[2], not_int16=found[3])
+
+
+def in_16_bits(op: Op) -> tuple[Op, ...]:
+    """What stands for an op of the float model where it has 16-bit activations: itself, or those that it is made of."""
+    return tuple(replace(op, op_type=one, kind=OpKind.INT16) for one in COMPOSED.get(op.op_type, (op.op_type,)))
 
 
 def _refusals(op: Op, graph: Graph, target: Target, kinds: Iterable[OpKind]) -> list[str]:

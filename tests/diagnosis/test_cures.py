@@ -70,11 +70,12 @@ COARSE = (NONE, NONE, 1e-2, 1e-2)
     ("op_type", "forms", "target", "wanted", "words"),
     [
         ("CONV_2D", ALL, "integer-only", "16 bit", "20.0 dB"),
-        ("PRELU", frozenset(), "integer-only", "float", "it has no 16-bit form"),
+        ("SQRT", frozenset(), "integer-only", "float", "it has no 16-bit form"),
         ("CONV_2D", frozenset({"hybrid"}), "integer-only", "hybrid", "it has no 16-bit form"),
         ("CONV_2D", ALL, "litert-cpu", "hybrid", "16 bits cost this target more"),
         ("CONV_2D", ALL, "ethos-u55-128", "16 bit", ""),
         ("PACK", ALL, "tflm", "float", "the target refuses it with 16 bits"),
+        ("HARD_SWISH", ALL, "tflm", "16 bit", ""),
     ],
 )
 def test_the_form_that_costs_the_target_least(
