@@ -27,7 +27,8 @@ def litert_recipe(ops: Sequence[MemberOp], recipe: Recipe) -> list[dict[str, Any
     """Express a candidate as rules.
 
     8-bit integers are the rule, and what has none in the candidate is an exception: quantized with 16-bit activations
-    or dynamic-range quantized, where the candidate has it so and the package can, else left as it is.
+    or dynamic-range quantized, where the candidate has it so and the package can, else left as it is. The package
+    refuses a rule that names an op type that it cannot quantize so, and passes over such ops where none is named.
 
     Args:
         ops: The ops of the float model, with what the candidate made of them.
@@ -45,7 +46,7 @@ def litert_recipe(ops: Sequence[MemberOp], recipe: Recipe) -> list[dict[str, Any
         if op.kind == "hybrid" and op.op_type in DYNAMIC_OPERATIONS:
             rules.append(_rule(scope, _OPERATIONS.get(op.op_type, op.op_type), _dynamic()))
         if op.kind == "int16":
-            rules.append(_rule(scope, _OPERATIONS.get(op.op_type, op.op_type), _static(_granularity(recipe), bits=16)))
+            rules.append(_rule(scope, "*", _static(_granularity(recipe), bits=16)))
     return rules
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,3 +103,23 @@ RULES = [
 def test_rules_by_hand(ops: list[MemberOp], wanted: list[tuple[str, str, str | None]]) -> None:
     rules = litert_recipe(ops, Recipe(io_type="int8"))
     assert [(r["regex"], r["operation"], r["op_config"].get("compute_precision")) for r in rules] == wanted
+
+
+def test_what_it_cannot_make_16_bit_stays_float_there() -> None:
+    import tensorflow as tf
+
+    def call(x: Any) -> Any:
+        y = tf.matmul(x, zoo.weights(8, 8))
+        return tf.matmul(tf.nn.relu(y) + -zoo.weights(8, seed=2) * tf.nn.relu(-y), zoo.weights(8, 4, seed=1))
+
+    source = zoo.from_function(call, (4, 8))
+    prepared, graph = source.prepared, reader.read_graph(fb.parse(source.float_model))
+    names = [tuple(graph.tensors[i].name for i in op.outputs) for op in graph.ops]
+    recipe = Recipe(int16_nodes=frozenset({"*"}))
+    built = prepared.builder.build(recipe)
+    assert set(built.kinds.values()) == {"int16"}
+    rules = litert_recipe(member_ops(graph, names, prepared.nodes, built.kinds, frozenset()), recipe)
+    tool = quantizer.Quantizer(bytes(source.float_model), rules)
+    content = bytes(tool.quantize(tool.calibrate({"serving_default": [{"x0": zoo.weights(4, 8)}]})).quantized_model)
+    kinds = dict(ops_without_conversions(content))
+    assert kinds == {"FULLY_CONNECTED": "int16", "PRELU": "float"}
