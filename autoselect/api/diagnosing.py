@@ -26,6 +26,7 @@ from autoselect.domain.layers import COLUMNS
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import UsageError
 from autoselect.quantize.diagnosing.statistics import LayerMetrics
+from autoselect.runs.typed_command import TYPED
 from autoselect.scoring.target_file import read_target
 
 
@@ -136,7 +137,7 @@ def _facts(outcome: Outcome, settings: DiagnosisSettings) -> dict[str, Any]:
         "target": findings.target.name,
         "seconds": {stage: round(seconds, 3) for stage, seconds in outcome.seconds.items()},
         "warnings": list(outcome.warnings),
-        "command": settings.command,
+        "command": TYPED.get(),
     }
 
 

@@ -164,8 +164,7 @@ def continued(
             )
     chosen: dict[str, Any] = {name: value if value is not None else known.get(name) for name, value in given.items()}
     kept = {"repairs": (), "int16": False, **manifest["settings"]}  # a run from before these goes on without
-    kept |= {**chosen, "command": manifest.get("command"), "cache": cache}
-    kept |= {**further, "listener": listener}
+    kept |= {**chosen, **further, "cache": cache, "listener": listener}
     settings = preparation.with_limits(make_settings(**kept), trials=trials, workers=workers)
     if metric is None and known.get("metric") == LIVE:
         raise RunFolderError(
@@ -184,7 +183,6 @@ def demo(
     seed: int = 0,
     output: str | Path | None = None,
     workers: int | None = None,
-    command: str | None = None,
     listener: Listener = ignore,
     progress: bool | None = None,
 ) -> Run:
@@ -207,7 +205,6 @@ def demo(
         seed=seed,
         output=output if output is not None else free_folder("autoselect-demo"),
         workers=workers,
-        command=command,
         listener=listener,
         progress=progress,
     )

@@ -118,7 +118,6 @@ class SharedSettings(BaseModel):
         Given[bool],
         _work("Do not use the cache of calibrations and float outputs.", names="--no-cache", turns_off=True),
     ] = True
-    command: Annotated[Given[str | None], _work("Command line to record.", only="python")] = None
     listener: Annotated[
         Given[Listener], _work("Called with each event.", "See :mod:`autoselect.events`.", only="python")
     ] = ignore

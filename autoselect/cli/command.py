@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autoselect.cli.console import reported, watching
-from autoselect.cli.options import AsJsonLines, Debug, Quiet, Verbose
+from autoselect.cli.options import AsJsonLines, Debug, Quiet, Verbose, command_line
+from autoselect.runs.typed_command import TYPED
 
 if TYPE_CHECKING:
     from autoselect.runs.run import Run
@@ -34,8 +35,12 @@ def with_debug(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def command(*, debug: bool, **given: Any) -> None:
-        with reported(debug=debug):
-            function(**given)
+        typed = TYPED.set(command_line())
+        try:
+            with reported(debug=debug):
+                function(**given)
+        finally:
+            TYPED.reset(typed)
 
     return _signed(command, function, last={"debug": Debug})
 

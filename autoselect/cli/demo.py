@@ -8,7 +8,7 @@ import typer
 
 from autoselect.cases.events import Listener
 from autoselect.cli.command import with_run
-from autoselect.cli.options import Workers, command_line, option_of
+from autoselect.cli.options import Workers, option_of
 from autoselect.runs.run import Run
 
 
@@ -27,4 +27,4 @@ def demo(
     """Search on the embedded example: a pump monitor that full-integer quantization harms."""
     from autoselect import demo as run_demo
 
-    return run_demo(trials=trials, seed=seed, output=output, workers=workers, command=command_line(), listener=listener)
+    return run_demo(trials=trials, seed=seed, output=output, workers=workers, listener=listener)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from autoselect.cli.command import with_debug, with_settings
 from autoselect.cli.console import out, print_lines, warn, watching
 from autoselect.cli.help import HelpAll
-from autoselect.cli.options import AsJson, command_line, in_python, parameters_of
+from autoselect.cli.options import AsJson, in_python, parameters_of
 from autoselect.diagnosis.settings import DiagnosisSettings
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def diagnose(*, settings: Mapping[str, Any], as_json: AsJson = False, help_all: 
 
     told = in_python(DiagnosisSettings, settings)
     with watching() as watcher:
-        found = run_diagnose(told.pop("model"), **told, command=command_line(), listener=watcher)
+        found = run_diagnose(told.pop("model"), **told, listener=watcher)
     for message in found.facts.get("warnings") or ():
         if message not in watcher.warned:
             warn(str(message))

@@ -13,7 +13,7 @@ from autoselect.cases.settings import SearchSettings
 from autoselect.cli.command import with_run, with_settings
 from autoselect.cli.config_file import read_config
 from autoselect.cli.help import HelpAll
-from autoselect.cli.options import command_line, in_python, parameters_of
+from autoselect.cli.options import in_python, parameters_of
 from autoselect.runs.run import Run
 
 
@@ -50,4 +50,4 @@ def search(*, settings: Mapping[str, Any], config: Config = None, help_all: Help
     from autoselect import search as run_search
 
     told = told_in_python(settings)
-    return run_search(told.pop("model"), **told, command=command_line(), listener=listener)
+    return run_search(told.pop("model"), **told, listener=listener)

@@ -24,6 +24,7 @@ from autoselect.cli.console import Watcher
 from autoselect.cli.main import app
 from autoselect.embedded import model_path
 from autoselect.runs.run import Run
+from autoselect.runs.typed_command import TYPED
 from autoselect.scoring.metrics import METRIC_NAMES
 
 METRIC = "my_package.scores:a_very_long_metric_name"
@@ -347,7 +348,7 @@ def test_options_of_search(api: FakeApi, args: list[str], changed: dict[str, Any
     assert invoke("search", "m.tflite", *args).exit_code == 0
     ((_, positional, keywords),) = api.calls
     assert positional == ("m.tflite",)
-    told = {key: value for key, value in keywords.items() if key not in ("command", "listener")}
+    told = {key: value for key, value in keywords.items() if key != "listener"}
     assert told == {**SEARCH_DEFAULTS, **changed}
     assert all(type(value) in (str, int, float, bool, tuple, type(None)) for value in told.values())
 
@@ -372,8 +373,11 @@ def test_options_of_the_other_commands(api: FakeApi) -> None:
 
 def test_search_records_its_command(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/autoselect", "search", "my model.tflite", "--keep-int", "a/*"])
+    seen: list[str | None] = []
+    api.noise = lambda: seen.append(TYPED.get())
     invoke("search", "my model.tflite", "--keep-int", "a/*")
-    assert api.calls[0][2]["command"] == "autoselect search 'my model.tflite' --keep-int 'a/*'"
+    assert seen == ["autoselect search 'my model.tflite' --keep-int 'a/*'"]
+    assert TYPED.get() is None
 
 
 @pytest.mark.parametrize("metric", ["accuracy", METRIC])

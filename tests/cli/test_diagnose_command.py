@@ -18,6 +18,7 @@ from autoselect.cases.events import StageStarted, StepFinished, Warned
 from autoselect.cli.main import app
 from autoselect.diagnosis.result import Diagnosis
 from autoselect.domain.findings import Advice
+from autoselect.runs.typed_command import TYPED
 
 ADVICE = Advice(
     rule="suspicious_error",
@@ -149,7 +150,7 @@ def test_options(api: FakeApi, args: list[str], changed: dict[str, Any]) -> None
     assert invoke("m.tflite", *args).exit_code == 0
     ((positional, keywords),) = api.calls
     assert positional == ("m.tflite",)
-    told = {key: value for key, value in keywords.items() if key not in ("command", "listener")}
+    told = {key: value for key, value in keywords.items() if key != "listener"}
     assert told == {**DEFAULTS, **changed}
 
 
@@ -255,8 +256,10 @@ def test_errors_have_their_exit_code(api: FakeApi) -> None:
 
 def test_it_records_its_command(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/autoselect", "diagnose", "my model.tflite"])
+    seen: list[str | None] = []
+    api.noise = lambda _: seen.append(TYPED.get())
     invoke("my model.tflite")
-    assert api.calls[0][1]["command"] == "autoselect diagnose 'my model.tflite'"
+    assert seen == ["autoselect diagnose 'my model.tflite'"]
 
 
 def test_the_stages_have_words_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

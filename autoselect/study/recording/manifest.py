@@ -15,6 +15,7 @@ from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.words import listed
 from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder
+from autoselect.runs.typed_command import TYPED
 from autoselect.study import references
 from autoselect.study.request import Request
 
@@ -23,7 +24,7 @@ def manifest(request: Request, case: Case, space: BoundSpace, float_model: refer
     """What is kept of a new search, as plain values."""
     return {
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "command": request.settings.command,
+        "command": TYPED.get(),
         "versions": versions(),
         "hashes": dict(case.hashes),
         "counts": dict(case.counts),
