@@ -92,7 +92,8 @@ def named_picks(
     * ``balanced``: of those that keep the allowed drop for sure the nearest to no drop, no bytes and no penalty, in
       units of three times the allowed drop and of the float model's size and penalty. A gain counts as no drop.
     * ``compact``: the smallest file of those.
-    * ``integer``: the fewest float ops, whatever is lost; then the least bound on the drop.
+    * ``integer``: of those with the fewest float ops the recommended one; where none of them keeps the drop for sure,
+      the one with the least bound on it.
 
     Args:
         members: The front's.
@@ -114,10 +115,13 @@ def named_picks(
     def least_lost(member: FrontMember) -> tuple[object, ...]:
         return max(member.bound, 0.0), -member.fidelity, member.penalty, member.size_bytes, member.id
 
+    fewest = min(m.float_ops for m in members)
+    integers = [m for m in members if m.float_ops == fewest]
+    proven = [m for m in integers if m.bound <= allowed_drop]
     return {
         "recommended": recommended(members, allowed_drop).id,
         "accurate": min(members, key=least_lost).id,
         "balanced": min(sure, key=lambda m: (distance(m), m.id)).id,
         "compact": min(sure, key=lambda m: (m.size_bytes, m.penalty, m.bound, m.id)).id,
-        "integer": min(members, key=lambda m: (m.float_ops, *least_lost(m))).id,
+        "integer": (recommended(proven, allowed_drop) if proven else min(integers, key=least_lost)).id,
     }

@@ -62,7 +62,11 @@ BY_HAND = {
         [member("small", 0.004, 299, 20.0), member("whole", 0.004, 300, 0.0)],
         ["whole", "whole", "whole", "small", "whole"],
     ),
-    "of several without float ops the best, not the cheapest": (
+    "of several without float ops that keep the drop for sure the cheapest": (
+        [replace(member("wide", 0.001, 260, 8.0), float_ops=0), member("narrow", 0.004, 250, 0.0), MIXED],
+        ["narrow", "wide", "wide", "narrow", "narrow"],
+    ),
+    "of several without float ops that lose more the best, not the cheapest": (
         [member("wide", 0.03, 260, 0.0), member("narrow", 0.05, 250, 0.0), MIXED],
         ["mixed", "mixed", "mixed", "mixed", "wide"],
     ),
