@@ -328,3 +328,13 @@ def test_recommendations_of_few_and_more_samples_are_judged_on_unseen_ones(
     assert list(rows.index) == [20, 60]
     assert rows.loc[20, "bound"] > rows.loc[60, "bound"]
     assert not rows["certified"].any()  # So few windows prove nothing.
+
+
+def test_a_study_grows_is_asked_told_and_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Callable[[Path], ModuleType]
+) -> None:
+    for room in ("study", "report"):
+        monkeypatch.syspath_prepend(str(ROOT / "tests" / room))
+    (row,) = script(ROOT / "experiments" / "scale" / "large.py").grown(tmp_path / "study.journal", 12, [30])
+    assert row[:2] == ("12", "30")
+    assert all(float(figure) > 0.0 for figure in row[2:])

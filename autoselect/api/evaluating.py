@@ -98,7 +98,7 @@ def score_models(
         _write_samples(bench, evaluation, chosen)
         if reference is not None:
             with _preparing("The float model"):
-                bench.pool.call(prepare_jobs.run_reference, bench.files.root, _PART, bench.files.reference(_PART))
+                bench.pool.call(prepare_jobs.run_reference, bench.files.root, _PART)
         base = None
         if bench.reference is not None and not chosen.needs_reference:
             base = _scored(bench, chosen, "the float model", bench.reference).score

@@ -14,7 +14,7 @@ from autoselect.errors import UsageError
 from autoselect.isolation.machine import default_workers
 from autoselect.isolation.pool import WorkerPool, shared
 from autoselect.quantize.preparing import converter
-from autoselect.study import run as study_run
+from autoselect.study.setup.preparing import warm_up_of
 
 
 @contextlib.contextmanager
@@ -73,7 +73,7 @@ def workers_of(settings: SearchSettings) -> Iterator[None]:
         raise UsageError("scheduler: Dask is missing. Install it with: pip install 'autoselect[distributed]'.") from exc
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="autoselect-")))
-        warm_up = study_run.warm_up_of(settings)
+        warm_up = warm_up_of(settings)
         workers = opened(
             settings.scheduler,
             describe=versions,

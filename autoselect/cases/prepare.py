@@ -44,6 +44,7 @@ class Case:
         layers: The layer table.
         counts: Samples by part: ``calibration``, ``search``, ``heldout``.
         hashes: Content hashes of the ingredients, for the manifest.
+        references: The float model's outputs, of which those on the search part are under way.
         has_heldout: False where an evaluator cannot tell the parts apart.
         warnings: What the user should know.
         notes: What is good to know and makes nothing worse.
@@ -54,6 +55,7 @@ class Case:
     layers: LayerTable
     counts: Mapping[str, int]
     hashes: Mapping[str, str]
+    references: References
     has_heldout: bool
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -69,7 +71,7 @@ def prepare_case(
     cache_root: Path | None,
     listener: Listener,
 ) -> Case:
-    """Prepare everything before the first trial.
+    """Prepare everything before the first trial but the float model's outputs, which are then under way.
 
     Args:
         ingredients: What the user brings.
@@ -104,8 +106,8 @@ def prepare_case(
     counts, more_hashes, warnings = prepare_samples(ingredients, settings, files, inputs, outputs, store)
     warnings = [*ingredients.notes, *started.notes, *warnings]
     hashes = {**hashes, **more_hashes, "target": target_hash(settings.target)}
-    # The float model runs meanwhile.
-    references = References(files, ingredients.metric, hashes, settings.trial_timeout, pool, cache_root)
+    references = References(files, ingredients.metric, hashes, settings.trial_timeout, cache_root)
+    references.start("search", pool)  # The float model runs meanwhile.
     listener(StageStarted(stage="calibrate"))
     prepared = started.result()
     warnings += prepared.remarks
@@ -114,18 +116,17 @@ def prepare_case(
         listener(Warned(message=message))
     for message in prepared.notes:
         listener(Noted(message=message))
-    case = Case(
+    return Case(
         files=files,
         graph=prepared.graph,
         layers=prepared.layers,
         counts={"calibration": len(store), **counts},
         hashes=hashes,
+        references=references,
         has_heldout=ingredients.metric is not None or takes_split(ingredients.evaluator or len),
         warnings=tuple(warnings),
         notes=prepared.notes,
     )
-    references.wait(listener)
-    return case
 
 
 def write_scoring(

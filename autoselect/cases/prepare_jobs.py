@@ -145,9 +145,10 @@ def _first(store: SampleStore, count: int) -> list[dict[str, np.ndarray]]:
     return [store.inputs(i) for i in range(min(count, len(store)))]
 
 
-def run_reference(root: Path, part: str, out: Path) -> None:
+def run_reference(root: Path, part: str) -> None:
     """Run the float model over a part and keep its outputs."""
     case = open_case(root)
+    out = case.files.reference(part)
     runner = Runner(case.files.float_model.read_bytes())
     samples = case.part(part)
     with storage_errors(out):

@@ -27,30 +27,35 @@ class References:
         metric: Metric | None,
         hashes: Mapping[str, str],
         timeout_seconds: float,
-        pool: Workers,
         cache_root: Path | None,
     ) -> None:
-        """Start those that the cache does not have."""
-        parts = () if metric is None else PARTS if metric.needs_reference else PARTS[:1]
-        self._running: list[CachedFolder] = []
-        for part in parts:
-            split = json.loads(files.split(part).read_text(encoding="utf-8"))
-            what = {"what": "float outputs", "hashes": dict(hashes), "split": split, "versions": versions()}
-            target, job = files.reference(part), prepare_jobs.run_reference
-            submit = partial(pool.submit, job, files.root, part, target, timeout_seconds=timeout_seconds)
-            self._running.append(CachedFolder(target, what, cache_root, submit))
+        """Run nothing yet."""
+        self._files, self._timeout, self._cache = files, timeout_seconds, cache_root
+        self._hashes = dict(hashes)
+        self._wanted = () if metric is None else PARTS if metric.needs_reference else PARTS[:1]
+        self._running: dict[str, CachedFolder] = {}
 
-    def wait(self, listener: Listener) -> None:
-        """Wait for all of them.
+    def start(self, part: str, pool: Workers) -> None:
+        """Start the run over a part if it is wanted, not under way and not in the cache."""
+        if part not in self._wanted or part in self._running:
+            return
+        split = json.loads(self._files.split(part).read_text(encoding="utf-8"))
+        what = {"what": "float outputs", "hashes": self._hashes, "split": split, "versions": versions()}
+        submit = partial(pool.submit, prepare_jobs.run_reference, self._files.root, part, timeout_seconds=self._timeout)
+        self._running[part] = CachedFolder(self._files.reference(part), what, self._cache, submit)
+
+    def wait(self, part: str, pool: Workers, listener: Listener) -> None:
+        """Wait for a part if it is wanted; it is started if it was not.
 
         Raises:
-            PreparationError: If one failed.
+            PreparationError: If it failed.
         """
-        if self._running:
-            listener(StageStarted(stage="reference", total=len(self._running)))
-        for outputs in self._running:
-            try:
-                outputs.wait()
-            except TrialError as exc:
-                raise PreparationError(f"Running the float model failed. {exc}") from exc
-            listener(StepFinished(stage="reference"))
+        self.start(part, pool)
+        if part not in self._running:
+            return
+        listener(StageStarted(stage="reference", total=1))
+        try:
+            self._running[part].wait()
+        except TrialError as exc:
+            raise PreparationError(f"Running the float model failed. {exc}") from exc
+        listener(StepFinished(stage="reference"))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.events import EndedEarly, Listener, StageStarted, Warned
 from autoselect.cases.files import FLOAT
-from autoselect.cases.prepare import Case, prepare_case
+from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.layers import COLUMNS
 from autoselect.domain.objectives import Objective
@@ -18,9 +18,6 @@ from autoselect.domain.quantities import objectives_of
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import PreparationError, StorageError, TrialError
 from autoselect.isolation.door import Workers
-from autoselect.isolation.pool import WorkerPool, is_shared, open_pool
-from autoselect.quantize.preparing import converter
-from autoselect.runs.cache import cache_directory
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.scoring.target_file import read_target
 from autoselect.study import references
@@ -45,7 +42,8 @@ from autoselect.study.recording.samplers import PROPOSERS, check_sampler, make_s
 from autoselect.study.request import Request
 from autoselect.study.setup.baselines import Baseline, baselines
 from autoselect.study.setup.binding import bind_case
-from autoselect.study.setup.problem import make_problem, settled_int16
+from autoselect.study.setup.preparing import prepared, search_pool
+from autoselect.study.setup.problem import make_problem
 from autoselect.study.setup.repair_choice import with_repairs
 from autoselect.study.setup.repeatability import references_to_check, warn_of_unrepeated
 from autoselect.study.setup.space_file import SearchSpaceFile, read_space
@@ -62,8 +60,8 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
         AutoselectError: If an ingredient does not fit; the folder is then left empty of a run.
     """
     clock = StageClock(listener)
-    with opened(request, folder, clock) as (settled, pool, prepared, space):
-        case = _repeating(prepared, settled.settings, pool, clock)
+    with opened(request, folder, clock) as (settled, pool, ready, space):
+        case = _repeating(ready, settled.settings, pool, clock)
         request = replace(settled, settings=with_repairs(case, settled.settings, settled.direction, pool, clock))
         float_model = _float_reference(case, pool, request.settings.trial_timeout, clock)
         demanded = _demanding(request, float_model)
@@ -85,28 +83,21 @@ def opened(
     check_sampler(request.settings.sampler)
     check_objectives(request.settings, check_target(request.settings))
     folder.create()
-    with locked(folder), _discarded_unless_begun(folder), _pool(request, folder) as pool:
+    with locked(folder), _discarded_unless_begun(folder), search_pool(request, folder) as pool:
         front_files.remove_work(folder.work)  # What a search of other ingredients left that was killed before it began.
-        request, case, space = _bound(request, _prepare(request, folder, pool, clock), space_file, pool, clock)
-        yield request, pool, case, space
+        case, settings, remarks = prepared(request, folder, pool, clock)
+        settled = replace(request, settings=settings)
+        yield settled, pool, *_bound(settled, case, remarks, space_file, clock)
 
 
 def _bound(
-    request: Request,
-    case: Case,
-    space_file: SearchSpaceFile,
-    pool: Workers,
-    listener: Listener,
-    begun: RunFolder | None = None,
-) -> tuple[Request, Case, BoundSpace]:
-    """Settle which states units may have in this case, all that they had in a run that is ``begun``; bind the space."""
-    settings, remarks = settled_int16(case, request.settings, pool)
-    if begun is not None:
-        refuse_lost_states(begun, request.settings.states, settings.states, remarks)
+    request: Request, case: Case, remarks: Sequence[str], space_file: SearchSpaceFile, listener: Listener
+) -> tuple[Case, BoundSpace]:
+    """The case with remarks on its units' states, which the user is told, and the space bound to it."""
     for message in remarks:
         listener(Warned(message=message))
-    space, case = bind_case(space_file, replace(case, warnings=(*case.warnings, *remarks)), settings, listener)
-    return replace(request, settings=settings), case, space
+    space, case = bind_case(space_file, replace(case, warnings=(*case.warnings, *remarks)), request.settings, listener)
+    return case, space
 
 
 def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
@@ -119,12 +110,14 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
     refuse_other_metric(folder, manifest, request)
     space_file = read_space(request.settings.search_space)
     clock = StageClock(listener, before=earlier_seconds(folder))
-    with locked(folder), _pool(request, folder) as pool:
+    with locked(folder), search_pool(request, folder) as pool:
         kept = folder.work.exists()
         try:
-            case = _prepare(request, folder, pool, clock)
+            case, settings, remarks = prepared(request, folder, pool, clock)
             refuse_other_ingredients(folder, manifest, case)
-            request, case, space = _bound(request, case, space_file, pool, clock, folder)
+            refuse_lost_states(folder, request.settings.states, settings.states, remarks)
+            request = replace(request, settings=settings)
+            case, space = _bound(request, case, remarks, space_file, clock)
             refuse_other_space(folder, manifest, request, space)
             for message in (changed := changed_code(manifest, request)):
                 clock(Warned(message=message))
@@ -147,48 +140,6 @@ def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
     finally:
         if not folder.manifest.exists():
             folder.discard()
-
-
-def _pool(request: Request, folder: RunFolder) -> contextlib.AbstractContextManager[Workers]:
-    """Where candidates are built and scored."""
-    return open_pool(request.settings.processes, log=folder.log, warm_up=warm_up_of(request.settings))
-
-
-def warm_up_of(settings: SearchSettings) -> Callable[[], object] | None:
-    """What the processes that build and score do first."""
-    return converter.import_tensorflow if _all_need_tensorflow(settings) else None
-
-
-def _all_need_tensorflow(settings: SearchSettings) -> bool:
-    """Repairs calibrate anew; candidates without them are put together from what is there."""
-    return settings.processes == 1 or settings.repairs is not False
-
-
-def _quantizer(request: Request, folder: RunFolder, pool: Workers) -> contextlib.AbstractContextManager[Workers]:
-    """Where TensorFlow converts, calibrates and quantizes: a process of its own where the others can do without it."""
-    if _all_need_tensorflow(request.settings) or is_shared(pool):
-        return contextlib.nullcontext(pool)
-    return WorkerPool(1, log=folder.log, warm_up=converter.import_tensorflow)
-
-
-def _here(request: Request, folder: RunFolder, pool: Workers) -> contextlib.AbstractContextManager[Workers]:
-    """Where the case is prepared: its model and samples are files of this machine."""
-    if pool.are_here:
-        return contextlib.nullcontext(pool)
-    return WorkerPool(request.settings.processes, log=folder.log, warm_up=warm_up_of(request.settings))
-
-
-def _prepare(request: Request, folder: RunFolder, pool: Workers, listener: Listener) -> Case:
-    with _here(request, folder, pool) as pool, _quantizer(request, folder, pool) as quantizer:
-        return prepare_case(
-            request.ingredients,
-            request.settings,
-            root=folder.work,
-            pool=pool,
-            quantizer=quantizer,
-            cache_root=cache_directory() if request.settings.cache else None,
-            listener=listener,
-        )
 
 
 def _repeating(case: Case, settings: SearchSettings, pool: Workers, listener: Listener) -> Case:

@@ -126,7 +126,7 @@ def grown(path: Path, nodes: int, marks: Sequence[int]) -> list[tuple[str, ...]]
             assert record.scores is not None
             assert record.recipe is not None
             begun = time.process_time()
-            study.tell_scores(asked, record.recipe, record.scores, reused=False, violations={})
+            study.tell(asked, record.recipe, scores=record.scores, reused=False, violations={})
             tells.append(time.process_time() - begun)
         peak, begun = peak_mib(), time.process_time()
         again = opened(path, truth, space)

@@ -15,7 +15,7 @@ import pytest
 import autoselect
 from autoselect.errors import RunFolderError, UsageError
 from autoselect.report.tables.frames import reference_rows
-from autoselect.study import run as study_run
+from autoselect.study.setup import preparing
 
 TARGETS = Path(__file__).resolve().parents[2] / "search_spaces" / "targets"
 
@@ -62,7 +62,7 @@ def test_without_16_bits_it_is_not_resumed(found: autoselect.Run, monkeypatch: p
     def lost(_case: Any, settings: Any, _pool: Any) -> Any:
         return settings.model_copy(update={"int16": False}), why
 
-    monkeypatch.setattr(study_run, "settled_int16", lost)
+    monkeypatch.setattr(preparing, "settled_int16", lost)
     with pytest.raises(RunFolderError, match=r"int16 units, which cannot be made now\..* It crashed\."):
         autoselect.resume(found.directory, trials=10)
     assert pump.tree(found.directory) == before

@@ -17,6 +17,7 @@ from fakes import table
 from autoselect.cases import build_jobs, evidence_jobs, score_jobs
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
+from autoselect.cases.references import References
 from autoselect.cases.settings import make_settings
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
@@ -88,6 +89,7 @@ def case(root: Path, *, search: bool = True, layers: LayerTable | None = None) -
         layers=layers or table(("a", "CONV_2D", 0.3)),
         counts={"calibration": 5, "search": 40},
         hashes={},
+        references=References(files, None, {}, 1.0, None),
         has_heldout=True,
         warnings=(),
     )

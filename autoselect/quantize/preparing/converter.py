@@ -5,6 +5,9 @@ Everything that this module calls is native code and may kill the process, so ca
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -100,6 +103,27 @@ def quantize_to_int16(calibrated: bytes, *, per_channel: bool) -> bytes:
 
 
 def import_tensorflow() -> None:
-    """Warm a worker up, so that its first job does not wait for the import."""
+    """Warm a worker up, so that its first job does not wait for the import.
+
+    Keras is half of the import, and few jobs use it: TensorFlow does without if it is missing. It can be imported
+    afterwards like any module, also as ``tensorflow.keras``.
+    """
+    if "tensorflow" in sys.modules or "keras" in sys.modules or "TF_USE_LEGACY_KERAS" in os.environ:
+        return _import_tensorflow()
+    sys.modules["keras"] = None  # type: ignore[assignment] # How Python marks a module as missing.
+    try:
+        _import_tensorflow()
+    finally:
+        del sys.modules["keras"]
+    import tensorflow
+
+    found = importlib.util.find_spec("keras")
+    folders = () if found is None else found.submodule_search_locations or ()
+    there = [path for path in tensorflow.__path__ if path is not None]
+    tensorflow.__path__ = [*(os.path.join(folder, "_tf_keras") for folder in folders), *there]
+    return None
+
+
+def _import_tensorflow() -> None:
     import tensorflow  # noqa: F401 - the import is the purpose
     from tensorflow.lite.python import convert  # noqa: F401 - as above

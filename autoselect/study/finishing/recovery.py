@@ -7,6 +7,7 @@ from typing import Any
 from autoselect.cases.events import ignore
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
+from autoselect.cases.references import References
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import COLUMNS, LayerTable
@@ -76,12 +77,14 @@ def _finish(
     float_model = _float_model(folder, manifest)
     metric = objectives[0]
     settings = references.with_demanded_score(settings, float_model, metric.name, metric.direction)
+    files = CaseFiles(root=folder.work)
     case = Case(
-        files=CaseFiles(root=folder.work),
+        files=files,
         graph=Graph(tensors=(), ops=(), inputs=(), outputs=()),
         layers=LayerTable(nodes=(), statistics=()),
         counts=manifest["counts"],
         hashes=manifest["hashes"],
+        references=References(files, None, manifest["hashes"], settings.trial_timeout, None),
         has_heldout=False,
         warnings=tuple(manifest.get("warnings", ())),
     )

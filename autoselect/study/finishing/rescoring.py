@@ -13,7 +13,7 @@ from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
 from autoselect.domain.objectives import Direction, drop_from
-from autoselect.errors import AutoselectError, TrialError
+from autoselect.errors import AutoselectError, PreparationError, TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.runs.folder import RunFolder
@@ -45,6 +45,10 @@ def score_heldout(
     if not case.has_heldout:
         return {}, []
     unique = list(dict.fromkeys(shas))
+    try:
+        case.references.wait("heldout", pool, listener)
+    except PreparationError as exc:
+        return {}, [f"No model could be scored on the held-out samples. {exc}"]
     listener(StageStarted(stage="heldout", total=len(unique)))
     running = [
         (sha, pool.submit(score_jobs.score, case.files.root, sha, "heldout", True, timeout_seconds=timeout_seconds))
