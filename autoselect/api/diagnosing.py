@@ -66,7 +66,13 @@ def diagnose(told: DiagnosisSettings) -> Diagnosis:
     loaded = load_source(settings.model, signature=signature, shapes=settings.shapes, calibration=calibration)
     if settings.recipe is None and not loaded.per_channel:
         chosen = replace(chosen, per_channel=False)
-    given = load_integer(settings.integer, signature=signature, per_channel=chosen.per_channel, repairs=chosen.repairs)
+    given = load_integer(
+        settings.integer,
+        signature=signature,
+        per_channel=chosen.per_channel,
+        quantizer=settings.quantizer,
+        repairs=chosen.repairs,
+    )
     request = Request(
         settings=settings,
         model=loaded.model,

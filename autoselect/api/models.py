@@ -43,6 +43,7 @@ def build(
     signature: str | None = None,
     shapes: Shapes | None = None,
     integer: str | Path | bytes | None = None,
+    quantizer: str = "tensorflow",
     output: str | Path,
     cache: bool = True,
 ) -> Built:
@@ -51,6 +52,7 @@ def build(
     Args:
         recipe: A :class:`Recipe`, or the path of a ``.recipe.json``.
         integer: See :func:`search`; needed if the recipe was found with one.
+        quantizer: Likewise.
         output: File to write.
 
     Returns:
@@ -70,7 +72,13 @@ def build(
     """
     chosen = recipe if isinstance(recipe, Recipe) else read_recipe(Path(recipe))
     loaded = load_source(model, signature=signature, shapes=shapes, calibration=calibration)
-    given = load_integer(integer, signature=signature, per_channel=chosen.per_channel, repairs=chosen.repairs)
+    given = load_integer(
+        integer,
+        signature=signature,
+        per_channel=chosen.per_channel,
+        quantizer=quantizer,
+        repairs=chosen.repairs,
+    )
     chosen = replace(chosen, per_channel=given.per_channel)
     samples = calibration_of(loaded, calibration)
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
@@ -88,6 +96,7 @@ def build(
                 signature=loaded.signature,
                 shapes=loaded.shapes,
                 integer=given.content,
+                quantizer=given.quantizer,
             )
             prepared = started.result()
             _refuse_folded(chosen, prepared.folded)

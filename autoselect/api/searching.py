@@ -173,7 +173,12 @@ def continued(
     loaded = load_source(
         settings.model, signature=settings.signature, shapes=settings.shapes, calibration=settings.calibration
     )
-    given_integer = load_integer(settings.integer, signature=settings.signature, per_channel=settings.per_channel)
+    given_integer = load_integer(
+        settings.integer,
+        signature=settings.signature,
+        per_channel=settings.per_channel,
+        quantizer=settings.quantizer,
+    )
     return _request(loaded, given_integer, settings, metric=metric or settings.metric, sources=known)
 
 
@@ -219,10 +224,11 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
         told.integer,
         signature=told.signature,
         per_channel=told.per_channel and loaded.per_channel and profile.per_channel,
+        quantizer=told.quantizer,
         repairs=() if isinstance(repairs, bool) else repairs,
     )
     fallback = told.fallback or ("search" if profile.runs_hybrid else "float")
-    sixteen = profile.favours_int16 and fallback != "drq" and given.content is None
+    sixteen = profile.favours_int16 and fallback != "drq" and not given.is_foreign
     decided = {
         "metric": _metric_name(told.metric, told.evaluator),
         "objectives": chosen_objectives(told.objectives, _own_names(told.metric, told.evaluator)),
@@ -232,7 +238,7 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
         "int16": sixteen if told.int16 is None else told.int16,
         "per_channel": given.per_channel,
         "io_type": told.io_type or loaded.io_type or profile.io_type or "float32",
-        "repairs": repairs if given.content is None else False,
+        "repairs": False if given.is_foreign else repairs,
         "keep_float": tuple(told.keep_float),
         "keep_int": tuple(told.keep_int),
         "workers": told.processes,

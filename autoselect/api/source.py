@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 from autoselect.data.texts import read_text
-from autoselect.domain.recipe import Recipe
+from autoselect.domain.recipe import Quantizer, Recipe
 from autoselect.errors import RecipeError, UsageError
+from autoselect.quantize.preparing import litert
 from autoselect.sources.converter_objects import from_converter, is_converter
 from autoselect.sources.integer_files import integer_model
 from autoselect.sources.keras_models import from_keras, is_keras_model
@@ -119,21 +120,33 @@ def calibration_of(loaded: LoadedSource, given: object) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedInteger:
-    """An integer model of another quantizer, if one is given.
+    """An integer model of another quantizer, if one is given or to be made.
 
     Attributes:
-        content: Its bytes; None where there is none.
-        per_channel: Of its weights; what was asked for where there is none.
+        content: Its bytes; None where none is given.
+        per_channel: Of its weights; what was asked for where none is given.
+        quantizer: Who makes it where none is given.
         notes: What the user should know, sentences.
     """
 
     content: bytes | None
     per_channel: bool
+    quantizer: Quantizer = "tensorflow"
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether candidates have integer ops that TensorFlow's quantizer did not make."""
+        return self.content is not None or self.quantizer != "tensorflow"
 
 
 def load_integer(
-    source: str | Path | bytes | None, *, signature: str | None, per_channel: bool, repairs: Iterable[str] = ()
+    source: str | Path | bytes | None,
+    *,
+    signature: str | None,
+    per_channel: bool,
+    quantizer: str = "tensorflow",
+    repairs: Iterable[str] = (),
 ) -> LoadedInteger:
     """Read the integer model that candidates take their integer ops from.
 
@@ -141,19 +154,28 @@ def load_integer(
         source: A path or bytes; None where autoselect quantizes itself.
         signature: As for :func:`load_source`.
         per_channel: As asked for; a given model has what it has.
+        quantizer: Who makes the integer model where none is given.
         repairs: As asked for by name.
 
     Raises:
         ModelError: If it cannot be taken.
-        UsageError: If repairs are asked for: they would undo what the other quantizer did.
+        UsageError: If repairs are asked for: they would undo what the other quantizer did; or a quantizer beside the
+            model, or one that is not installed.
     """
-    if source is None:
+    if quantizer not in get_args(Quantizer):
+        raise UsageError(f"--quantizer: expected one of {', '.join(get_args(Quantizer))}, got {quantizer!r}.")
+    if source is not None and quantizer != "tensorflow":
+        raise UsageError(f"--integer brings a model, and --quantizer {quantizer} makes one. Leave one of them out.")
+    if source is None and quantizer == "tensorflow":
         return LoadedInteger(content=None, per_channel=per_channel)
     if named := ", ".join(repairs):
         raise UsageError(
-            f"Repairs do not go with an integer model of another quantizer (--integer), got {named}: they would undo "
-            "what it did to weights, biases and ranges. Leave them out, or leave --integer out."
+            "Repairs do not go with an integer model of another quantizer (--integer, --quantizer), got "
+            f"{named}: they would undo what it did to weights, biases and ranges. Leave them out, or leave it out."
         )
+    if source is None:
+        litert.refuse_missing()
+        return LoadedInteger(content=None, per_channel=per_channel, quantizer=cast("Quantizer", quantizer))
     found = integer_model(source, signature)
     has, wants = ("channel", "tensor") if found.per_channel else ("tensor", "channel")
     notes = (f"The integer model's weights have one scale per {has}. The option for one per {wants} does not apply.",)

@@ -15,6 +15,7 @@ from autoselect.cases.prepared import PREPARED_FORMAT, Prepared, load_prepared
 from autoselect.cases.versions import content_hash, versions
 from autoselect.data.representative import representative_samples
 from autoselect.data.samples import SampleStore
+from autoselect.domain.recipe import Quantizer
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import PreparationError, TrialError
 from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers
@@ -61,6 +62,7 @@ def start_calibration(
     signature: str | None = None,
     shapes: Shapes | None = None,
     integer: bytes | None = None,
+    quantizer: Quantizer = "tensorflow",
     listener: Listener = ignore,
 ) -> Started:
     """Read the model and the representative samples, and start calibration, unless the cache has its result.
@@ -78,6 +80,7 @@ def start_calibration(
         shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
         integer: Bytes of an integer model to take integer ops from: nothing is then calibrated, the samples only
             measure.
+        quantizer: Who makes the integer model where none is given.
         listener: Told of the stages ``model`` and ``data``.
 
     Raises:
@@ -104,6 +107,7 @@ def start_calibration(
         cache_root,
         debug_samples=debug_samples,
         per_channel=per_channel,
+        quantizer=quantizer,
         timeout_seconds=timeout_seconds,
     )
     return Started(
@@ -171,6 +175,7 @@ def _submit_prepare(
     *,
     debug_samples: int,
     per_channel: bool,
+    quantizer: Quantizer,
     timeout_seconds: float,
 ) -> Callable[[], Prepared]:
     """Start calibration, unless the cache has its result; what is returned waits for what is prepared.
@@ -184,14 +189,15 @@ def _submit_prepare(
         "integer": hashes.get("integer"),
         "debug_samples": debug_samples,
         "per_channel": per_channel,
+        "quantizer": quantizer,
         "versions": versions(),
     }
 
     def submit() -> Future[None]:
         with storage_errors(files.prepared):
             files.prepared.mkdir(parents=True, exist_ok=True)
-        job = prepare_jobs.prepare
-        return pool.submit(job, files.root, files.prepared, debug_samples, per_channel, timeout_seconds=timeout_seconds)
+        how = (debug_samples, per_channel, quantizer)
+        return pool.submit(prepare_jobs.prepare, files.root, files.prepared, *how, timeout_seconds=timeout_seconds)
 
     prepared = CachedFolder(files.prepared, what, cache_root, submit)
 

@@ -100,6 +100,7 @@ def prepare_case(
         signature=ingredients.signature,
         shapes=ingredients.shapes,
         integer=ingredients.integer,
+        quantizer=settings.quantizer,
         listener=listener,
     )
     inputs, outputs, store, hashes = started.inputs, started.outputs, started.calibration, started.hashes

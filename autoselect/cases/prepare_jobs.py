@@ -17,7 +17,7 @@ from autoselect.cases.open_case import kept_file, open_case
 from autoselect.cases.prepared import Prepared, write_prepared
 from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable
-from autoselect.domain.recipe import Recipe
+from autoselect.domain.recipe import Quantizer, Recipe
 from autoselect.errors import BuildError, ScoreError
 from autoselect.quantize import names
 from autoselect.quantize.building import proof
@@ -26,7 +26,7 @@ from autoselect.quantize.building.build import Builder, CalibratedModel
 from autoselect.quantize.building.nodes import find_nodes
 from autoselect.quantize.building.wholes import integer_model, whole_builds
 from autoselect.quantize.diagnosing.statistics import layer_table
-from autoselect.quantize.preparing import adoption, calibration, normalise
+from autoselect.quantize.preparing import adoption, calibration, litert, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.scoring import evaluate
@@ -47,7 +47,7 @@ def load_float_model(
     return found.notes
 
 
-def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> None:
+def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool, quantizer: Quantizer) -> None:
     """Normalise and calibrate, find the nodes and measure them, unless on no samples; keeps all of it in ``out``."""
     files = CaseFiles(root=root)
     store = SampleStore.open(files.samples("calibration"))
@@ -55,6 +55,10 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool) -> Non
     normalised, told = _normalised(content, store)
     if files.integer_model.exists():
         normalised, calibrated_model = _with_given(content, normalised, files.integer_model.read_bytes())
+    elif quantizer == "litert":
+        samples = (store.inputs(i) for i in range(len(store)))
+        integer = litert.integer_model(content, samples, per_channel=per_channel)
+        normalised, calibrated_model = _with_given(content, normalised, integer)
     else:
         calibrated_model = _calibrated(normalised, store)
     kit = RepairKit(calibrated_model, keep=lambda name, make: kept_file(out / name, make))

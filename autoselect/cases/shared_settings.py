@@ -13,6 +13,7 @@ from pydantic_core.core_schema import any_schema
 from autoselect.cases.events import Listener, ignore
 from autoselect.cases.option import DATA, SEARCH, Option
 from autoselect.data.kinds import Samples
+from autoselect.domain.recipe import Quantizer
 from autoselect.errors import RecipeError, UsageError
 from autoselect.isolation.machine import default_workers
 from autoselect.sources.wishes import Shapes
@@ -95,6 +96,14 @@ class SharedSettings(BaseModel):
             live=True,
         ),
     ] = None
+    quantizer: Annotated[
+        Quantizer,
+        Option(
+            "Who makes the integer model: TensorFlow's quantizer, or litert-quantizer's static recipe.",
+            "litert-quantizer's is taken as with {integer}: no repairs, no 16-bit units. It needs "
+            "``pip install 'autoselect[litert]'``.",
+        ),
+    ] = "tensorflow"
     workers: Annotated[
         Annotated[int, Field(ge=1, le=64)] | None,
         _work(

@@ -15,7 +15,15 @@ _TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-
 def versions() -> dict[str, str]:
     """Versions of all that affects candidates and scores."""
     found = {"python": platform.python_version(), "autoselect": __version__, "builder": BUILDER_VERSION}
-    for name in (*_TENSORFLOW_BUILDS, "ai-edge-litert", "ethos-u-vela", "numpy", "optuna", "scikit-learn"):
+    for name in (
+        *_TENSORFLOW_BUILDS,
+        "ai-edge-litert",
+        "litert-quantizer",
+        "ethos-u-vela",
+        "numpy",
+        "optuna",
+        "scikit-learn",
+    ):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

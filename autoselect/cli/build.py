@@ -10,7 +10,7 @@ import typer
 
 from autoselect.cli.command import with_debug
 from autoselect.cli.console import results_only_on_stdout, warn
-from autoselect.cli.options import AsJson, Calibration, Integer, NoCache, ShapeTexts, Signature
+from autoselect.cli.options import AsJson, Calibration, Integer, NoCache, QuantizerName, ShapeTexts, Signature
 from autoselect.sources.wishes import parse_shapes
 
 
@@ -24,6 +24,7 @@ def build(
     signature: Signature = None,
     shapes: ShapeTexts = None,
     integer: Integer = None,
+    quantizer: QuantizerName = "tensorflow",
     no_cache: NoCache = False,
     as_json: AsJson = False,
 ) -> None:
@@ -39,6 +40,7 @@ def build(
             signature=signature,
             shapes=parse_shapes(shapes),
             integer=integer,
+            quantizer=quantizer,
             output=output,
             cache=not no_cache,
         )

@@ -103,6 +103,7 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
             signature=request.signature,
             shapes=request.shapes,
             integer=request.integer,
+            quantizer=request.settings.quantizer,
             listener=listener,
         )
         for note in (*request.notes, *started.notes):

@@ -31,7 +31,7 @@ class Request:
         notes: What was done to the source already, in sentences.
         signature: Key of the source's signature to take; None for the only one.
         shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
-        integer: Bytes of an integer model that another quantizer made of the source; None has it quantized here.
+        integer: Bytes of an integer model that another quantizer made of the source; None has it made here.
     """
 
     settings: DiagnosisSettings

@@ -17,6 +17,8 @@ from autoselect.errors import RecipeError
 
 Fallback = Literal["drq", "float"]
 IoType = Literal["float32", "int8", "uint8"]
+Quantizer = Literal["tensorflow", "litert"]
+"""Who makes the whole integer model: TensorFlow's quantizer, or litert-quantizer."""
 
 SCHEMA_VERSION = 1
 

@@ -95,6 +95,7 @@ def examine(name: str, amounts: Amounts, sheet: Sheet, chosen: Sequence[str]) ->
         "forecasts": lambda prepared: {"forecasts": forecasts(prepared, amounts.recipes)},
         "mixes": lambda prepared: {"mixes": mixes(prepared, amounts.mixes)},
         "search": lambda _: {"scores": scores(path, model, calibration, evaluation, amounts.trials)},
+        "litert": lambda _: {"litert": litert(path, model, calibration, evaluation)},
     }
     sheet.add(died_at="preparing")
     try:
@@ -268,18 +269,7 @@ def scores(
 ) -> dict[str, Any]:
     """SQNR to float's outputs on held-out samples of the whole builds and of the picks."""
     with tempfile.TemporaryDirectory() as folder:
-        run = autoselect.search(
-            path,
-            calibration=list(calibration),
-            evaluation=list(evaluation),
-            metric="sqnr_db",
-            trials=trials,
-            output=Path(folder) / "run",
-            shapes=model.shapes or None,
-            workers=1,
-            debug_samples=4,
-            early_exit=False,
-        )
+        run = searched(path, model, calibration, evaluation, Path(folder) / "run", trials=trials)
         references = {
             name: {"sqnr_db": _rounded(row["heldout"]), "size_bytes": row["size_bytes"]}
             for name, row in run.summary["references"].items()
@@ -295,6 +285,47 @@ def scores(
         }
         origins = Counter(run.trials["origin"])
         return {"references": references, "picks": picks, "origins": dict(origins), "seconds": run.summary["seconds"]}
+
+
+def litert(
+    path: Path,
+    model: Model,
+    calibration: Sequence[Mapping[str, np.ndarray]],
+    evaluation: Sequence[Mapping[str, np.ndarray]],
+) -> dict[str, Any]:
+    """The same of the all-integer model that litert-quantizer makes, and how many ops it leaves in float."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "run"
+        run = searched(path, model, calibration, evaluation, output, trials=1, quantizer="litert")
+        found = run.summary["references"]["fiq"]
+        return {
+            "sqnr_db": _rounded(found["heldout"]),
+            "size_bytes": found["size_bytes"],
+            "float_ops": int(found["float_ops"]),
+        }
+
+
+def searched(
+    path: Path,
+    model: Model,
+    calibration: Sequence[Mapping[str, np.ndarray]],
+    evaluation: Sequence[Mapping[str, np.ndarray]],
+    output: Path,
+    **options: Any,
+) -> autoselect.Run:
+    """A search by closeness to float."""
+    return autoselect.search(
+        path,
+        calibration=list(calibration),
+        evaluation=list(evaluation),
+        metric="sqnr_db",
+        output=output,
+        shapes=model.shapes or None,
+        workers=1,
+        debug_samples=4,
+        early_exit=False,
+        **options,
+    )
 
 
 def _rounded(value: Any) -> float | None:

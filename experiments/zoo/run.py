@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import tables
 from models import MODELS
 
-STEPS = ("ends", "forecasts", "mixes", "search")
+STEPS = ("ends", "forecasts", "mixes", "search", "litert")
 """What each process does with its model once it is taken in."""
 
 HERE = Path(__file__).resolve().parent
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--evaluation", type=int, default=24)
     options = parser.parse_args()
     if options.quick:
-        options.recipes, options.mixes, options.steps = 3, 4, STEPS[:-1]
+        options.recipes, options.mixes, options.steps = 3, 4, STEPS[:3]
         options.calibration, options.evaluation = 6, 2
     chosen = [
         name

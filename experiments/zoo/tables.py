@@ -20,6 +20,7 @@ COLUMNS = (
     "FIQ dB",
     "recommended dB",
     "bytes DRQ / FIQ / recommended",
+    "FIQ of litert-quantizer, dB (bytes, float ops)",
 )
 RECOMMENDED = "balanced"
 """The pick that stands for what is recommended."""
@@ -40,7 +41,7 @@ def line(name: str, row: Mapping[str, Any]) -> str:
     else:
         cells = [name, _short(str(row.get("intake", "died"))), *map(str, (row.get("ops", ""), row.get("nodes", "")))]
         cells += [_reach(row), _exact(row), _equal(row, "all_float"), _equal(row, "all_int8")]
-        cells += [_mixes(row), _milliseconds(row), *_scores(row)]
+        cells += [_mixes(row), _milliseconds(row), *_scores(row), _litert(row)]
     return f"| {' | '.join(cells)} |"
 
 
@@ -111,3 +112,10 @@ def _scores(row: Mapping[str, Any]) -> list[str]:
     chosen = [references.get("drq"), references.get("fiq"), picks.get(RECOMMENDED)]
     figures = [f"{c['sqnr_db']}" if c else "" for c in chosen]
     return [*figures, " / ".join(str(c["size_bytes"]) if c else "" for c in chosen)]
+
+
+def _litert(row: Mapping[str, Any]) -> str:
+    found = row.get("litert")
+    if found is None:
+        return "refused" if "litert_failed" in row else ""
+    return f"{found['sqnr_db']} ({found['size_bytes']}, {found['float_ops']})"

@@ -15,6 +15,7 @@ import zoo
 
 import autoselect
 from autoselect.errors import ModelError, RunFolderError, UsageError
+from autoselect.quantize.preparing import litert
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
@@ -115,6 +116,62 @@ def test_what_litert_quantizer_made(io_type: str, tmp_path: Path) -> None:
         pairs = zip(ours(sample[np.newaxis]).values(), theirs(sample[np.newaxis]).values(), strict=True)
         for one, other in pairs:  # Levels of the input that lie half-way are rounded by the kernel or by the caller.
             np.testing.assert_allclose(one, other, rtol=0, atol=0 if io_type == "int8" else 1.01 * step)
+
+
+def fingerprints(run: autoselect.Run) -> list[Any]:
+    return list(run.trials[["recipe", "sha256"]].itertuples(index=False, name=None))
+
+
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_litert_quantizer_may_make_it(per_channel: bool, tmp_path: Path) -> None:
+    """As if its model had been given; a build and a resume ask it again."""
+    content = zoo.cnn().float_model
+    run = search(content, None, tmp_path / "run", quantizer="litert", per_channel=per_channel)
+    made = litert.integer_model(content, ({"x0": s[np.newaxis]} for s in CALIBRATION), per_channel=per_channel)
+    assert fingerprints(run) == fingerprints(search(content, made, tmp_path / "given", per_channel=per_channel))
+    assert not run.manifest["warnings"]
+    assert (run.manifest["settings"]["quantizer"], run.manifest["settings"]["int16"]) == ("litert", False)
+    member = run.front["id"].iloc[0]
+    built = autoselect.build(
+        run.directory / "front" / f"{member}.recipe.json",
+        model=content,
+        quantizer="litert",
+        calibration=CALIBRATION,
+        output=tmp_path / "built.tflite",
+    )
+    assert built["sha256"] == pump.sha256(run.model_path(member))
+    again = autoselect.resume(run.directory, trials=8, model=content, calibration=CALIBRATION, evaluation=EVALUATION)
+    assert fingerprints(again)[:6] == fingerprints(run)
+
+
+def test_litert_quantizer_takes_a_file_without_signature(tmp_path: Path) -> None:
+    model = fb.parse(zoo.cnn().float_model)
+    model.signatureDefs = None
+    found = autoselect.diagnose(
+        fb.serialise(model), quantizer="litert", calibration=CALIBRATION, debug_samples=3, figures=False
+    )
+    assert np.isfinite(found.layer_statistics["rmse/scale"]).all()
+
+
+def test_what_does_not_go_with_another_quantizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = zoo.cnn().float_model
+    made = zoo.litert_integer(content)
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"integer": made, "quantizer": "litert"}, "--integer brings a model, and --quantizer litert makes one"),
+        ({"integer": None, "quantizer": "litert", "repairs": ["bias"]}, "Repairs do not go with.*got bias"),
+        ({"integer": None, "quantizer": "onnx"}, "expected one of tensorflow, litert, got 'onnx'"),
+    ]
+    for number, (changes, why) in enumerate(refused):
+        with pytest.raises(UsageError, match=why):
+            search(content, output=tmp_path / str(number), **changes)
+    with pytest.raises(UsageError, match="expected one of tensorflow, litert, got 'onnx'"):
+        autoselect.build(
+            autoselect.Recipe(), model=content, quantizer="onnx", calibration=CALIBRATION, output=tmp_path / "m.tflite"
+        )
+    monkeypatch.setattr(litert, "_PACKAGE", "no_such_package")
+    with pytest.raises(UsageError, match=r"pip install 'autoselect\[litert\]'"):
+        search(content, None, tmp_path / "missing", quantizer="litert")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_diagnosis_compares_every_node_with_the_float_model(tmp_path: Path) -> None:

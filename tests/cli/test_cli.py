@@ -249,6 +249,7 @@ SEARCH_DEFAULTS = {
     "signature": None,
     "shapes": None,
     "integer": None,
+    "quantizer": "tensorflow",
     "evaluation": None,
     "metric": "accuracy",
     "direction": None,
@@ -365,7 +366,13 @@ def test_options_of_the_other_commands(api: FakeApi) -> None:
     resume, build, evaluate, pick = (keywords for _, _, keywords in api.calls)
     assert (resume["trials"], resume["workers"], resume["evaluation"], resume["model"]) == (200, 1, "e.npz", None)
     chosen = {key: value for key, value in build.items() if value is not None}
-    assert chosen == {"model": "m", "calibration": "c.npz", "output": "o", "cache": False}
+    assert chosen == {
+        "model": "m",
+        "calibration": "c.npz",
+        "quantizer": "tensorflow",
+        "output": "o",
+        "cache": False,
+    }
     assert (evaluate["metric"], evaluate["reference"], evaluate["direction"]) == ("agreement", "f.tflite", None)
     assert evaluate["ignore_label"] == -1
     assert pick == {"name": "compact", "output": "o.tflite", "force": False}

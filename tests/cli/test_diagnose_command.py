@@ -93,6 +93,7 @@ DEFAULTS = {
     "signature": None,
     "shapes": None,
     "integer": None,
+    "quantizer": "tensorflow",
     "debug_data": None,
     "output": None,
     "recipe": None,
