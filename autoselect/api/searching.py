@@ -228,7 +228,7 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
         repairs=() if isinstance(repairs, bool) else repairs,
     )
     fallback = told.fallback or ("search" if profile.runs_hybrid else "float")
-    sixteen = profile.favours_int16 and fallback != "drq" and not given.is_foreign
+    sixteen = profile.favours_int16 and fallback != "drq" and given.content is None
     decided = {
         "metric": _metric_name(told.metric, told.evaluator),
         "objectives": chosen_objectives(told.objectives, _own_names(told.metric, told.evaluator)),

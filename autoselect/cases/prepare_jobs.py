@@ -57,8 +57,8 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool, quanti
         normalised, calibrated_model = _with_given(content, normalised, files.integer_model.read_bytes())
     elif quantizer == "litert":
         samples = (store.inputs(i) for i in range(len(store)))
-        integer = litert.integer_model(content, samples, per_channel=per_channel)
-        normalised, calibrated_model = _with_given(content, normalised, integer)
+        made = litert.integer_models(content, samples, per_channel=per_channel)
+        normalised, calibrated_model = _with_given(content, normalised, made.int8, made.int16)
     else:
         calibrated_model = _calibrated(normalised, store)
     kit = RepairKit(calibrated_model, keep=lambda name, make: kept_file(out / name, make))
@@ -101,7 +101,7 @@ def _calibrated(normalised: normalise.Normalised, store: SampleStore) -> Calibra
 
 
 def _with_given(
-    content: bytes, normalised: normalise.Normalised, integer: bytes
+    content: bytes, normalised: normalise.Normalised, integer: bytes, int16: bytes | None = None
 ) -> tuple[normalise.Normalised, CalibratedModel]:
     """The form of the float model that has more of a given integer model's ops, with what that one's integers cover.
 
@@ -109,8 +109,12 @@ def _with_given(
         ModelError: If the integer model was not made from the float model.
     """
     source = fb.parse(content)
-    integer = adoption.ordered(integer, source, names.canonicalise(source))
-    integer = integer_files.settled(integer, source)
+    own_names = names.canonicalise(source)
+
+    def taken(given: bytes) -> bytes:
+        return integer_files.settled(adoption.ordered(given, source, own_names), source)
+
+    integer = taken(integer)
     forms = []
     for form in (normalised, normalise.as_it_is(content)):
         model = fb.parse(form.content)
@@ -119,7 +123,8 @@ def _with_given(
     _, form, model, key = max(forms, key=lambda row: row[0])  # The first of equals.
     adopted, places = adoption.adopt(integer, model, key)
     covered = calibration.with_found_ranges(model, adoption.ranges(adopted, model, places))
-    return form, CalibratedModel(content=covered, names=key, integer=integer)
+    wide = None if int16 is None else taken(int16)
+    return form, CalibratedModel(content=covered, names=key, integer=integer, int16=wide)
 
 
 def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalised, tuple[str, ...]]:

@@ -19,6 +19,7 @@ from autoselect.tflite import reader
 PREPARED_FORMAT = 12
 """Raised whenever what is written here, or how it is made, changes, so that no older cache entry is read."""
 
+_GIVEN, _GIVEN_INT16 = "given.tflite", "given_int16.tflite"
 _TOLD = ("folded", "remarks", "notes")
 
 
@@ -56,8 +57,9 @@ def write_prepared(folder: Path, prepared: Prepared) -> None:
     """
     write_bytes(folder / "normalised.tflite", prepared.normalised)
     write_bytes(folder / "calibrated.tflite", prepared.calibrated.content)
-    if prepared.calibrated.integer is not None:
-        write_bytes(folder / "given.tflite", prepared.calibrated.integer)
+    for name, given in ((_GIVEN, prepared.calibrated.integer), (_GIVEN_INT16, prepared.calibrated.int16)):
+        if given is not None:
+            write_bytes(folder / name, given)
     write_json(folder / "names.json", asdict(prepared.calibrated.names))
     write_json(folder / "layers.json", prepared.layers.rows())
     told = {name: list(getattr(prepared, name)) for name in _TOLD}
@@ -74,13 +76,14 @@ def load_prepared(folder: Path) -> Prepared:
         op_inputs=tuple(tuple(inputs) for inputs in raw["op_inputs"]),
         nodes=tuple(raw["nodes"]),
     )
-    given = folder / "given.tflite"
+    given, int16 = (path.read_bytes() if path.exists() else None for path in (folder / _GIVEN, folder / _GIVEN_INT16))
     return Prepared(
         normalised=(folder / "normalised.tflite").read_bytes(),
         calibrated=CalibratedModel(
             content=(folder / "calibrated.tflite").read_bytes(),
             names=name_map,
-            integer=given.read_bytes() if given.exists() else None,
+            integer=given,
+            int16=int16,
         ),
         layers=table_from_rows(_read(folder / "layers.json")),
         **{name: tuple(remarks[name]) for name in _TOLD},

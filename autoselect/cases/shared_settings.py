@@ -100,7 +100,7 @@ class SharedSettings(BaseModel):
         Quantizer,
         Option(
             "Who makes the integer model: TensorFlow's quantizer, or litert-quantizer's static recipe.",
-            "litert-quantizer's is taken as with {integer}: no repairs, no 16-bit units. It needs "
+            "litert-quantizer's is taken as with {integer}, without repairs, but has 16-bit units. It needs "
             "``pip install 'autoselect[litert]'``.",
         ),
     ] = "tensorflow"

@@ -16,8 +16,10 @@ class CalibratedModel:
         names: The key.
         integer: Bytes of an integer model that another quantizer made of it, to take integer ops from; None where
             TensorFlow's quantizer is to make one.
+        int16: The same with 16-bit activations; None where ``integer`` is, or where there is none.
     """
 
     content: bytes
     names: NameMap
     integer: bytes | None = None
+    int16: bytes | None = None

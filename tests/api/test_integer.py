@@ -122,15 +122,19 @@ def fingerprints(run: autoselect.Run) -> list[Any]:
     return list(run.trials[["recipe", "sha256"]].itertuples(index=False, name=None))
 
 
+def made(content: bytes, *, per_channel: bool = True) -> litert.IntegerModels:
+    return litert.integer_models(content, ({"x0": s[np.newaxis]} for s in CALIBRATION), per_channel=per_channel)
+
+
 @pytest.mark.parametrize("per_channel", [True, False])
 def test_litert_quantizer_may_make_it(per_channel: bool, tmp_path: Path) -> None:
     """As if its model had been given; a build and a resume ask it again."""
-    content = zoo.cnn().float_model
-    run = search(content, None, tmp_path / "run", quantizer="litert", per_channel=per_channel)
-    made = litert.integer_model(content, ({"x0": s[np.newaxis]} for s in CALIBRATION), per_channel=per_channel)
-    assert fingerprints(run) == fingerprints(search(content, made, tmp_path / "given", per_channel=per_channel))
+    content, options = zoo.cnn().float_model, {"per_channel": per_channel, "int16": False}
+    run = search(content, None, tmp_path / "run", quantizer="litert", **options)
+    given = made(content, per_channel=per_channel).int8
+    assert fingerprints(run) == fingerprints(search(content, given, tmp_path / "given", **options))
     assert not run.manifest["warnings"]
-    assert (run.manifest["settings"]["quantizer"], run.manifest["settings"]["int16"]) == ("litert", False)
+    assert run.manifest["settings"]["quantizer"] == "litert"
     member = run.front["id"].iloc[0]
     built = autoselect.build(
         run.directory / "front" / f"{member}.recipe.json",
@@ -144,6 +148,29 @@ def test_litert_quantizer_may_make_it(per_channel: bool, tmp_path: Path) -> None
     assert fingerprints(again)[:6] == fingerprints(run)
 
 
+def test_its_16_bit_model_is_taken_too(tmp_path: Path) -> None:
+    content = zoo.cnn().float_model
+    run = search(content, None, tmp_path / "run", quantizer="litert", trials=12)
+    assert not run.manifest["warnings"]  # All 16-bit is its model bit for bit, or there would be one.
+    wide = run.trials[run.trials["origin"] == "baseline:int16"].iloc[0]
+    assert (wide["state"], wide["float_ops"]) == ("complete", 0)
+    autoselect.build(
+        autoselect.Recipe.from_json(wide["recipe"]),
+        model=content,
+        quantizer="litert",
+        calibration=CALIBRATION,
+        output=tmp_path / "int16.tflite",
+    )
+    theirs = made(content).int16
+    assert theirs is not None
+    ours, their_runner = Runner((tmp_path / "int16.tflite").read_bytes()), Runner(theirs)
+    for sample in EVALUATION[:5]:
+        for one, other in zip(
+            ours(sample[np.newaxis]).values(), their_runner(sample[np.newaxis]).values(), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+
+
 def test_litert_quantizer_takes_a_file_without_signature(tmp_path: Path) -> None:
     model = fb.parse(zoo.cnn().float_model)
     model.signatureDefs = None
@@ -155,9 +182,11 @@ def test_litert_quantizer_takes_a_file_without_signature(tmp_path: Path) -> None
 
 def test_what_does_not_go_with_another_quantizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = zoo.cnn().float_model
-    made = zoo.litert_integer(content)
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"integer": made, "quantizer": "litert"}, "--integer brings a model, and --quantizer litert makes one"),
+        (
+            {"integer": zoo.litert_integer(content), "quantizer": "litert"},
+            "--integer brings a model, and --quantizer litert makes one",
+        ),
         ({"integer": None, "quantizer": "litert", "repairs": ["bias"]}, "Repairs do not go with.*got bias"),
         ({"integer": None, "quantizer": "onnx"}, "expected one of tensorflow, litert, got 'onnx'"),
     ]

@@ -96,7 +96,9 @@ def _with_int16(kit: RepairKit, recipe: Recipe) -> Wholes:
 
 def _int16(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int]]:
     """The 16-bit model, and for each op of the float model the place of its twin."""
-    float_model = kit.float_model(recipe.repairs)
+    float_model, given = kit.float_model(recipe.repairs), kit.calibrated(recipe.repairs).int16
+    if given is not None:
+        return adoption.adopt(given, float_model, kit.names)
     model = fb.parse(int16_model(kit, replace(recipe, per_channel=True)))
     places = _twins(model, float_model)
     if not recipe.per_channel:
@@ -132,7 +134,7 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
 
 
 def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
-    """What TensorFlow makes of the whole model with 16-bit activations, under canonical names, once for all.
+    """The model with 16-bit activations: the given one; else TensorFlow's, under canonical names, made once for all.
 
     With one scale for all weights of an op it refuses DEPTHWISE_CONV_2D. No value that was seen is clipped: with 65,536
     steps the rest gains nothing by it.
@@ -146,8 +148,10 @@ def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
     """
     recipe = replace(recipe, repairs=tuple(r for r in recipe.repairs if split_repair(r)[0] not in _CLIPPING))
     calibrated = kit.calibrated(recipe.repairs)
+    if calibrated.int16 is not None:
+        return calibrated.int16
     if calibrated.integer is not None:
-        raise BuildError("another quantizer made the integer model, and TensorFlow's would not have its weights")
+        raise BuildError("another quantizer made the integer model, and none with 16-bit activations")
 
     def made() -> bytes:
         content = int16.made_ready(calibrated.content, calibrated.names)
@@ -163,7 +167,8 @@ def runnable_int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
     Raises:
         BuildError: If the quantizer refuses the model, or is only given one in which some ops are of other types.
     """
-    if int16.is_spoilt(kit.float_model(recipe.repairs), kit.names):
+    is_given = kit.calibrated(recipe.repairs).int16 is not None
+    if not is_given and int16.is_spoilt(kit.float_model(recipe.repairs), kit.names):
         raise BuildError("TensorFlow's 16-bit quantizer, or LiteRT after it, refuses some of the model's ops")
     return int16_model(kit, recipe)
 

@@ -1,4 +1,4 @@
-"""The seam to litert-quantizer: a whole model in integers of 8 bits, by its static recipe.
+"""The seam to litert-quantizer: a whole model in integers, by its static recipes.
 
 The package is not installed by default: ``pip install 'autoselect[litert]'``. It runs native code, so callers run this
 module in a worker.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -18,6 +20,8 @@ from autoselect.tflite import reader
 
 _PACKAGE = "litert_quantizer"
 _KEY = "main"
+_WEIGHT_BITS = 8
+_REFUSALS = (ValueError, RuntimeError, NotImplementedError)
 
 
 def refuse_missing() -> None:
@@ -33,16 +37,28 @@ def refuse_missing() -> None:
         )
 
 
-def integer_model(float_model: bytes, samples: Iterable[Mapping[str, np.ndarray]], *, per_channel: bool) -> bytes:
-    """Calibrate and quantize a float model; ops that the package cannot quantize stay float.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerModels:
+    """What the package makes of a float model; inputs and outputs are float.
+
+    Attributes:
+        int8: Bytes of the model with 8-bit activations.
+        int16: The same with 16-bit activations, and with 8-bit weights too; None where the package refuses it.
+    """
+
+    int8: bytes
+    int16: bytes | None
+
+
+def integer_models(
+    float_model: bytes, samples: Iterable[Mapping[str, np.ndarray]], *, per_channel: bool
+) -> IntegerModels:
+    """Calibrate a float model once and quantize it; ops that the package cannot quantize stay float.
 
     Args:
         float_model: Bytes of the float model.
         samples: Representative inputs by key, float32, the batch first.
         per_channel: One scale per output channel of the weights, or one per tensor.
-
-    Returns:
-        Bytes of the model, whose inputs and outputs are integers.
 
     Raises:
         BuildError: If the package refuses the model.
@@ -52,15 +68,25 @@ def integer_model(float_model: bytes, samples: Iterable[Mapping[str, np.ndarray]
     model = fb.parse(float_model)
     if not model.signatureDefs:
         model.signatureDefs = [_signature(model)]
-    key = model.signatureDefs[0].signatureKey.decode("utf-8")
+    key, content = model.signatureDefs[0].signatureKey.decode("utf-8"), fb.serialise(model)
     granularity = qtyping.QuantGranularity.CHANNELWISE if per_channel else qtyping.QuantGranularity.TENSORWISE
+
+    def tool(bits: int) -> Any:
+        found = quantizer.Quantizer(content)
+        found.add_static_config(".*", qtyping.TFLOperationName.ALL_SUPPORTED, bits, _WEIGHT_BITS, granularity)
+        for end in (qtyping.TFLOperationName.INPUT, qtyping.TFLOperationName.OUTPUT):
+            found.update_quantization_recipe(".*", end, algorithm_key=quantizer.AlgorithmName.NO_QUANTIZE)
+        return found
+
     try:
-        tool = quantizer.Quantizer(fb.serialise(model))
-        tool.add_static_config(".*", qtyping.TFLOperationName.ALL_SUPPORTED, 8, 8, granularity)
-        ranges = tool.calibrate({key: [dict(sample) for sample in samples]}, num_threads=1)
-        return bytes(tool.quantize(ranges).quantized_model)
-    except (ValueError, RuntimeError, NotImplementedError) as exc:
+        ranges = tool(8).calibrate({key: [dict(sample) for sample in samples]}, num_threads=1)
+        int8 = bytes(tool(8).quantize(ranges).quantized_model)
+    except _REFUSALS as exc:
         raise BuildError(f"litert-quantizer refuses the model: {first_line(exc)}") from exc
+    try:
+        return IntegerModels(int8=int8, int16=bytes(tool(16).quantize(ranges).quantized_model))
+    except _REFUSALS:
+        return IntegerModels(int8=int8, int16=None)
 
 
 def _signature(model: fb.Model) -> fb.SignatureDef:
