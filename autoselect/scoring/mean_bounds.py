@@ -44,22 +44,29 @@ def upper_bound(values: np.ndarray, end: float, tail: float, weights: np.ndarray
     total = float(counts.sum())
     if len(x) == 1:
         return float(x[0] + (end - x[0]) * -math.expm1(math.log(tail) / total))
-    x, counts = np.append(x, end), np.append(counts, 1.0)
+    # From here on all is told by how far it lies below the end: values there may be close to each other.
+    below, counts = np.append(end - x, 0.0), np.append(counts, 1.0)
+    furthest = float(below[0])
 
-    def mean_at(place: float) -> tuple[float, np.ndarray]:
-        """The mean that weights in inverse proportion to the distance from a point above ``end`` give."""
-        distances = end + math.exp(place) * (end - x[0]) - x
-        return float(distances[0] + x[0] - (total + 1.0) / np.sum(counts / distances)), distances
+    def mean_at(place: float) -> tuple[float, np.ndarray, float]:
+        """How far below ``end`` the mean is that weights in inverse proportion to the distance from a point above give.
+
+        And these distances, with their weighted harmonic mean.
+        """
+        beyond = math.exp(place) * furthest
+        distances = below + beyond
+        middle = float((total + 1.0) / np.sum(counts / distances))
+        return middle - beyond, distances, middle
 
     def excess(place: float) -> float:
-        mean, distances = mean_at(place)
-        root = math.sqrt(max(2.0 * float(counts @ np.log(distances / (distances[0] + x[0] - mean))), 0.0))
-        slope = math.sqrt(float(counts @ ((x - mean) / distances) ** 2))
+        mean, distances, middle = mean_at(place)
+        root = math.sqrt(max(2.0 * float(counts @ np.log(distances / middle)), 0.0))
+        slope = math.sqrt(float(counts @ ((below - mean) / distances) ** 2))
         return 1.0 - _NORMAL.cdf(root) + _NORMAL.pdf(root) * (1.0 / slope - 1.0 / root) - tail
 
     if excess(_FURTHEST) <= 0.0:  # A tail of about a half.
-        return mean_at(_FURTHEST)[0]
-    return mean_at(brentq(excess, _NEAREST, _FURTHEST, xtol=1e-9))[0]
+        return end - mean_at(_FURTHEST)[0]
+    return end - mean_at(brentq(excess, _NEAREST, _FURTHEST, xtol=1e-9))[0]
 
 
 def largest_difference(differences: np.ndarray, span: float, tail: float, weights: np.ndarray | None = None) -> float:

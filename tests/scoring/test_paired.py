@@ -56,6 +56,14 @@ def test_of_hits_and_misses_it_is_clopper_and_pearsons(ones: int, count: int) ->
     assert upper_bound(values.astype(float), 1.0, 0.05) == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.parametrize("spread", [1e-12, 1e-6, 1.0])
+def test_a_bound_moves_with_its_values_however_close_they_are(spread: float) -> None:
+    """Close to float, dB of one model differ in the last digits only."""
+    values = spread * np.random.default_rng(0).random(9)
+    apart = upper_bound(200.0 + values, 200.0 + 2.0 * spread, 0.05) - 200.0
+    assert apart == pytest.approx(upper_bound(values, 2.0 * spread, 0.05), rel=1e-6, abs=1e-13)
+
+
 def test_what_was_not_seen_is_further_out_the_less_was_seen() -> None:
     seen = [np.array([0.5] * k + [0.0] * (20 - k)) for k in (0, 1, 2, 10)]
     assert [largest_difference(d, 3.0, 0.05) for d in seen] == pytest.approx(

@@ -21,7 +21,8 @@ from autoselect.tflite import reader
 _PACKAGE = "litert_quantizer"
 _KEY = "main"
 _WEIGHT_BITS = 8
-_REFUSALS = (ValueError, RuntimeError, NotImplementedError)
+_REFUSALS = (ValueError, RuntimeError, NotImplementedError, KeyError, IndexError)
+"""What it ends with on models that it was not made for: KeyError where an op runs other subgraphs."""
 
 
 def refuse_missing() -> None:
