@@ -95,8 +95,7 @@ def build(
                 per_channel=chosen.per_channel,
                 signature=loaded.signature,
                 shapes=loaded.shapes,
-                integer=given.content,
-                quantizer=given.quantizer,
+                integer=given.content or given.quantizer,
             )
             prepared = started.result()
             _refuse_folded(chosen, prepared.folded)

@@ -61,8 +61,7 @@ def start_calibration(
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     signature: str | None = None,
     shapes: Shapes | None = None,
-    integer: bytes | None = None,
-    quantizer: Quantizer = "tensorflow",
+    integer: bytes | Quantizer = "tensorflow",
     listener: Listener = ignore,
 ) -> Started:
     """Read the model and the representative samples, and start calibration, unless the cache has its result.
@@ -78,9 +77,7 @@ def start_calibration(
         timeout_seconds: After which a worker counts as hung.
         signature: Key of the source's signature to take; None for the only one.
         shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
-        integer: Bytes of an integer model to take integer ops from: nothing is then calibrated, the samples only
-            measure.
-        quantizer: Who makes the integer model where none is given.
+        integer: Who makes the integer model; or its bytes: nothing is then calibrated, the samples only measure.
         listener: Told of the stages ``model`` and ``data``.
 
     Raises:
@@ -97,7 +94,7 @@ def start_calibration(
     pairs = ((sample, None) for sample in representative_samples(calibration, inputs))
     store = SampleStore.write(files.samples("calibration"), pairs, inputs)
     hashes = {"model": content_hash(loaded.content), "calibration": store.signature}
-    if integer is not None:
+    if isinstance(integer, bytes):
         write_bytes(files.integer_model, integer)
         hashes["integer"] = content_hash(integer)
     result = _submit_prepare(
@@ -107,7 +104,7 @@ def start_calibration(
         cache_root,
         debug_samples=debug_samples,
         per_channel=per_channel,
-        quantizer=quantizer,
+        quantizer="tensorflow" if isinstance(integer, bytes) else integer,
         timeout_seconds=timeout_seconds,
     )
     return Started(

@@ -99,8 +99,7 @@ def prepare_case(
         timeout_seconds=settings.trial_timeout,
         signature=ingredients.signature,
         shapes=ingredients.shapes,
-        integer=ingredients.integer,
-        quantizer=settings.quantizer,
+        integer=ingredients.integer or settings.quantizer,
         listener=listener,
     )
     inputs, outputs, store, hashes = started.inputs, started.outputs, started.calibration, started.hashes

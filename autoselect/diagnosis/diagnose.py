@@ -102,8 +102,7 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
             timeout_seconds=request.settings.trial_timeout,
             signature=request.signature,
             shapes=request.shapes,
-            integer=request.integer,
-            quantizer=request.settings.quantizer,
+            integer=request.integer or request.settings.quantizer,
             listener=listener,
         )
         for note in (*request.notes, *started.notes):
