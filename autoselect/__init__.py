@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from autoselect._version import __version__
 
 if TYPE_CHECKING:
+    from autoselect.api.benchmarking import benchmark
     from autoselect.api.diagnosing import diagnose
     from autoselect.api.evaluating import classification_report, evaluate
     from autoselect.api.merging import compare, merge
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from autoselect.report.run import Run, load_run
 
 _HOMES = {
+    "benchmark": "autoselect.api.benchmarking",
     "build": "autoselect.api.models",
     "check": "autoselect.api.searching",
     "classification_report": "autoselect.api.evaluating",
@@ -56,6 +58,7 @@ __all__ = [
     "Recipe",
     "Run",
     "__version__",
+    "benchmark",
     "build",
     "check",
     "classification_report",

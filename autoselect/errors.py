@@ -10,7 +10,7 @@
     ├── RecipeError (ValueError)    6   a recipe is malformed or names nodes or ops that do not exist
     ├── RunFolderError              7   a run folder is taken, damaged, or made of other ingredients
     ├── StorageError (OSError)      8   a file could not be written (disk full, no permission)
-    ├── PreparationError            9   native code died, hung or failed before the search could start
+    ├── PreparationError            9   native code or a device died, hung or failed before there was a result
     └── TrialError                  –   one candidate failed; the search goes on
         ├── BuildError              –   the quantizer or the dynamic-range pass refused the recipe
         ├── ScoreError              –   the candidate could not be run or its metric raised
@@ -84,7 +84,7 @@ class StorageError(AutoselectError, OSError):
 
 
 class PreparationError(AutoselectError):
-    """Native code died, hung or failed before the search could start."""
+    """Native code or a device died, hung or failed before there was a result."""
 
     exit_code: ClassVar[int] = 9
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_adb import FakeAdb
 
 import autoselect
 
@@ -32,7 +33,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, share_workers: None) -> Ite
     """A new folder to work in; gives what the first examples came to."""
     before = Path.cwd()
     os.chdir(tmp_path_factory.mktemp("examples"))
-    yield {name: run_examples(getattr(autoselect, name)) for name in FIRST}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(FakeAdb(tmp_path_factory.mktemp("device") / "adb").folder), prepend=os.pathsep)
+        yield {name: run_examples(getattr(autoselect, name)) for name in FIRST}
     os.chdir(before)
 
 

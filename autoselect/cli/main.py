@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from autoselect._version import __version__
+from autoselect.cli.benchmark import benchmark
 from autoselect.cli.build import build
 from autoselect.cli.check import check
 from autoselect.cli.demo import demo
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_RUNS = (demo, init, check, search, resume, show, pick, merge, compare, report, watch)
+_RUNS = (demo, init, check, search, resume, show, pick, merge, compare, benchmark, report, watch)
 _MODELS = (build, evaluate, inspect, diagnose)
 for command in (*_RUNS, *_MODELS):
     app.command(cls=ShortHelp if command in (search, check, diagnose) else Command)(command)

@@ -1,0 +1,153 @@
+"""The models of a run on a device."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autoselect.cases.events import Listener, StageStarted, StepFinished, ignore
+from autoselect.cases.logs import logged
+from autoselect.errors import ModelError, PreparationError, ScoreError, UsageError
+from autoselect.report.run import Run, load_run
+from autoselect.report.tables.frames import first_pick, front_rows
+from autoselect.report.tables.timing import FLOAT, Benchmark, timed, untimed
+from autoselect.runs.files import write_json
+from autoselect.runs.folder import RunFolder
+from autoselect.tflite.device import FEWEST_ROUNDS, ROUNDS, TOOL, Bench, Statistic, find_device
+
+
+def benchmark(
+    directory: str | Path,
+    *,
+    whole: bool = False,
+    also: Iterable[str | Path] = (),
+    reference: str | Path | None = None,
+    serial: str | None = None,
+    tool: str = TOOL,
+    threads: int = 1,
+    flags: str | Sequence[str] = (),
+    rounds: int = ROUNDS,
+    output: str | Path | None = None,
+    force: bool = False,
+    listener: Listener = ignore,
+) -> Benchmark:
+    """Time models of a run on an Android device, with ``adb`` and ``benchmark_model``.
+
+    In each round every model runs once, each time in another order, so that a device that grows warm slows all of them.
+    Ratios are of one round, too.
+
+    Args:
+        directory: The run folder.
+        whole: The whole front; else its picks.
+        also: Further ``.tflite`` files.
+        reference: The float model; by default the one of the run folder, ``calibrated.tflite``.
+        serial: The device, if there are several; by default ``ANDROID_SERIAL``.
+        tool: Path of ``benchmark_model`` on the device.
+        threads: Of the interpreter.
+        flags: Further ones of ``benchmark_model``, such as ``--use_gpu=true``: a list, or a text as for a shell.
+        rounds: How often each model is timed, 6 at least: fewer give no 95 % interval.
+        output: A ``.json`` file for all of it, if any.
+        force: Write over an existing file.
+        listener: See :mod:`autoselect.events`.
+
+    Raises:
+        UsageError: If adb, the device or the tool is missing, several devices are attached, or the file exists already.
+        RunFolderError: If the folder holds no run.
+        ModelError: If a file is missing.
+        PreparationError: If the device goes away, or no model can be timed.
+
+    Examples:
+        From the run of :func:`search`, with a device attached:
+
+        >>> import autoselect
+        >>> found = autoselect.benchmark("pump-run")
+        >>> found.models[0]["name"], found.models[0]["ratio"]
+        ('float', 1.0)
+    """
+    if rounds < FEWEST_ROUNDS:
+        raise UsageError(f"rounds: expected {FEWEST_ROUNDS} or more, got {rounds}. Fewer give no 95 % interval.")
+    if output is not None and Path(output).exists() and not force:
+        raise UsageError(
+            f"{output} exists already. Choose another --output (output=...), or pass --force (force=True)."
+        )
+    models = _models(load_run(directory), reference, also, whole=whole)
+    device = find_device(serial or os.environ.get("ANDROID_SERIAL"))
+    with device.bench(tool, threads=threads, flags=shlex.split(flags) if isinstance(flags, str) else flags) as bench:
+        timings = _Timings(models)
+        timings.measure(bench, rounds, logged(listener))
+        found = Benchmark(
+            device=device.described(),
+            command=bench.command,
+            statistic=timings.statistic,
+            rounds=rounds,
+            models=[*timings.rows()],
+        )
+    if output is not None:
+        write_json(Path(output), found.as_dict())
+    return found
+
+
+def _models(
+    run: Run, reference: str | Path | None, also: Iterable[str | Path], *, whole: bool
+) -> dict[str, tuple[str, Path]]:
+    """Id and file by name, the float model first."""
+    floats = Path(reference) if reference is not None else RunFolder(run.directory).calibrated(())
+    found = {FLOAT: ("", floats)}
+    first = first_pick(run.picks)
+    for row in sorted(front_rows(run.front, run.summary), key=lambda row: first not in row.picks):
+        if whole or row.picks:
+            found[row.picks[0] if row.picks else row.label] = (row.label, run.model_path(row.label))
+    for path in map(Path, also):
+        found[str(path) if path.name in found else path.name] = ("", path)
+    for name, (_, path) in found.items():
+        if not path.is_file():
+            raise ModelError(f"There is no file {path} ({name}). Give the path of a .tflite.")
+    return found
+
+
+class _Timings:
+    """The times of models, and why some have none."""
+
+    def __init__(self, models: Mapping[str, tuple[str, Path]]) -> None:
+        self.statistic: Statistic = "median"
+        self._models = models
+        self._times: dict[str, list[float]] = {name: [] for name in models}
+        self._errors: dict[str, str] = {}
+
+    def measure(self, bench: Bench, rounds: int, listener: Listener) -> None:
+        """Time every model in every round; one that fails is not tried again."""
+        names = list(self._models)
+        for place, name in enumerate(names):
+            bench.push(self._models[name][1], f"{place}.tflite")
+        listener(StageStarted(stage="latency", total=rounds * len(names)))
+        for number in range(rounds):
+            for place in range(len(names)):
+                turn = (place + number) % len(names)
+                self._time(bench, names[turn], f"{turn}.tflite")
+                listener(StepFinished(stage="latency"))
+        if len(self._errors) == len(names):
+            raise PreparationError(f"No model could be timed. {self._errors[names[0]]}")
+
+    def _time(self, bench: Bench, name: str, file: str) -> None:
+        if name in self._errors:
+            return
+        try:
+            timing = bench.time(file)
+        except ScoreError as exc:
+            self._errors[name] = str(exc)
+            return
+        self.statistic = timing.statistic
+        self._times[name].append(timing.milliseconds)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One a model, in their order."""
+        floats = [] if FLOAT in self._errors else self._times[FLOAT]
+        for name, (member, path) in self._models.items():
+            known = {"id": member, "path": str(path)}
+            if name in self._errors:
+                yield untimed(name, self._errors[name], **known)
+            else:
+                yield timed(name, self._times[name], floats, **known)
