@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow coverage lint check format lock audit dist clean
+.PHONY: help venv demo test test-slow coverage lint check format lock audit links dist clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 11
@@ -61,6 +61,9 @@ lock: | $(BIN)/uv ## Write requirements.lock again (LOCK_ARGS=--upgrade takes ne
 # Strict: a package that cannot be looked up, as without network, is a failure.
 audit: | $(BIN)/uv ## Look the locked packages up in PyPI's list of known vulnerabilities
 	$(BIN)/uv tool run --from pip-audit==2.10.1 pip-audit --strict --disable-pip --require-hashes -r requirements.lock
+
+links: $(STAMP) ## Write the address of the repository, from pyproject.toml, into the files that link to it
+	$(BIN)/python docs/repository.py
 
 dist: $(STAMP) | $(BIN)/uv ## Build wheel and sdist, and write what the lock holds as a CycloneDX SBOM
 	$(BIN)/python -m build --no-isolation
