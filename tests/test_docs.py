@@ -20,6 +20,7 @@ from autoselect.cli.search import search
 from autoselect.embedded import calibration, model_bytes, search_samples
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import MEASURED_COLUMNS, front_columns, trial_columns
+from autoselect.study.finishing.cured import CURE_COLUMNS
 from autoselect.study.finishing.explain import ISLAND_COLUMNS, SENSITIVITY_COLUMNS
 
 if sys.version_info >= (3, 11):
@@ -181,6 +182,7 @@ def test_every_column_of_the_tables_is_explained() -> None:
         *front_columns("METRIC", measured),
         *SENSITIVITY_COLUMNS,
         *ISLAND_COLUMNS,
+        *CURE_COLUMNS,
     }
     assert columns - explained == {"METRIC"}
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from autoselect.cases import cure_jobs
 from autoselect.cases.calibrate import Started, start_calibration
 from autoselect.cases.divergence import divergence, error_shares
 from autoselect.cases.events import Listener, Noted, StageStarted, StepFinished, Warned
@@ -41,8 +42,6 @@ T = TypeVar("T")
 
 _INT8_LEVELS = (-128, 127)
 
-_PARTED = 8
-"""Samples at most on which the parts of errors are measured: powers over all values settle soon."""
 _PART = 8
 """Samples of one measuring job, at least: below that, handing them out costs more than it gains."""
 
@@ -192,9 +191,13 @@ def _measure(desk: _Desk, prepared: Prepared, built: _Built) -> _Measured:
         )
     running = _submit_measuring(desk, built.by_layer, request.layer_metrics)
     parting: Future[Mapping[str, ErrorParts]] = desk.submit(
-        jobs.parts, built.diagnosed, desk.samples, desk.rows[:_PARTED]
+        cure_jobs.parts,
+        built.diagnosed.content,
+        dict(built.diagnosed.places),
+        desk.samples,
+        desk.rows[: cure_jobs.MOST_SAMPLES],
     )
-    forming: Future[Mapping[str, frozenset[str]]] = desk.submit(jobs.forms, request.recipe.to_json())
+    forming: Future[Mapping[str, frozenset[str]]] = desk.submit(cure_jobs.forms, request.recipe.to_json())
     in_whole = [] if built.whole is None else _submit_measuring(desk, built.whole, NO_METRICS)
     layers = _layer_table(nodes, built.by_layer, running, request.layer_metrics)
     travelling: Mapping[str, Travel] = {}

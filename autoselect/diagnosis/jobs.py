@@ -13,13 +13,12 @@ import numpy as np
 from autoselect.cases.divergence import divergence, error_shares, samples_of
 from autoselect.cases.open_case import open_case
 from autoselect.diagnosis.activations import activation_statistics
-from autoselect.domain.findings import Ablation, ActivationStatistics, ErrorParts
+from autoselect.domain.findings import Ablation, ActivationStatistics
 from autoselect.domain.recipe import Recipe
 from autoselect.isolation.worker import kept
 from autoselect.quantize.building.build import corrects_biases
 from autoselect.quantize.diagnosing import verification
 from autoselect.quantize.diagnosing.statistics import LayerMetrics, measure, scalar_of
-from autoselect.quantize.diagnosing.twins import error_parts
 from autoselect.quantize.repairing.built import Shift
 from autoselect.runs.files import write_bytes
 from autoselect.tflite.runner import Runner
@@ -99,24 +98,6 @@ def activations(
     case = open_case(root)
     content, nodes = case.prepared.calibrated.content, case.prepared.layers.nodes
     return activation_statistics(content, nodes, samples_of(case, samples, rows), limits)
-
-
-def parts(root: Path, diagnosed: Diagnosed, samples: str, rows: Sequence[int]) -> dict[str, ErrorParts]:
-    """What rounded weights and rounded activations do; see :func:`autoselect.quantize.diagnosing.twins.error_parts`."""
-    case = open_case(root)
-    content, nodes = case.prepared.normalised, case.prepared.layers.nodes
-    return error_parts(content, diagnosed.content, diagnosed.places, nodes, samples_of(case, samples, rows))
-
-
-def forms(root: Path, recipe_json: str) -> dict[str, frozenset[str]]:
-    """Which forms each node has beside int8 and float, by node name."""
-    case, recipe = open_case(root), Recipe.from_json(recipe_json)
-    blueprint, nodes = case.builder.blueprint(recipe, int16=True), case.prepared.layers.nodes
-    hybrid = blueprint.plan(range(len(nodes)), "drq").kinds
-    return {
-        node.name: frozenset([*["int16"] * (i not in blueprint.no_int16), *["hybrid"] * (hybrid[i] == "hybrid")])
-        for i, node in enumerate(nodes)
-    }
 
 
 def model_metrics(

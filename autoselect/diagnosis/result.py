@@ -12,13 +12,13 @@ from typing import Any
 
 import pandas as pd
 
-from autoselect.diagnosis.cures import Cure, cures, decibels
 from autoselect.diagnosis.request import Outcome
 from autoselect.domain.findings import Advice, Findings
 from autoselect.domain.layers import LayerStatistics
 from autoselect.domain.result import html_table
 from autoselect.domain.words import counted
 from autoselect.errors import DataError, RunFolderError
+from autoselect.quantize.diagnosing.cures import Cure, Model, cures, decibels
 from autoselect.runs.files import write_json, write_text
 
 LIST_COLUMNS = ("weight_minima", "weight_maxima", "weight_scales", "weight_zero_points")
@@ -64,7 +64,9 @@ class Diagnosis:
 
 def wide_rows(outcome: Outcome) -> list[dict[str, object]]:
     """The layer table with everything else that was found about each node."""
-    layers, found = outcome.findings.layers, cures(outcome.findings)
+    layers, findings = outcome.findings.layers, outcome.findings
+    model = Model(nodes=layers.nodes, graph=findings.graph, target=findings.target, forms=findings.forms)
+    found = cures(model, findings.parts)
     return [_wide(row, figures, outcome, found) for row, figures in zip(layers.rows(), layers.statistics, strict=True)]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from autoselect.diagnosis.rules_error import FIXED_SCALE_OPS
 from autoselect.diagnosis.sources import (
     KERAS_PREPROCESSING,
     LECUN,
@@ -16,6 +15,7 @@ from autoselect.diagnosis.sources import (
     listed,
 )
 from autoselect.domain.findings import ActivationStatistics, Advice, Findings, InputStatistics
+from autoselect.tflite.operands import FIXED_SCALE_OPS
 
 OFF_CENTRE = 1.0
 """Distance of a channel's mean from 0, in its own standard deviations. Pixels in 0..1 lie at about 1.7."""

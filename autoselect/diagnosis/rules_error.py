@@ -13,6 +13,7 @@ from autoselect.domain.layers import (
     LayerStatistics,
     Node,
 )
+from autoselect.tflite.operands import FIXED_SCALE_OPS
 
 UNHEALTHY_RMSE_PER_SCALE = 0.5
 """The most that rounding alone can be wrong by. Rounding with well-spread int8 weights, which double its error power,
@@ -23,9 +24,6 @@ LOST_SIGNAL_SQNR_DB = 20.0
 """Below, the error holds more than a hundredth of the signal's power. 8 bits over 12 standard deviations give 37 dB."""
 WIDE_RANGE = 255.0
 """Output range at which one int8 step is 1."""
-FIXED_SCALE_OPS = frozenset({"L2_NORMALIZATION", "LOGISTIC", "LOG_SOFTMAX", "SOFTMAX", "TANH"})
-"""Op types whose int8 output has a scale that TensorFlow's 8-bit quantization specification fixes, whatever calibration
-saw."""
 HARMFUL_SHARE = 0.1
 """A node is harmful if leaving it out of integers takes this share of the divergence away, or if it gives it alone."""
 SPREAD_NODES = 0.5

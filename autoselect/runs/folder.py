@@ -36,6 +36,7 @@ class RunFolder:
         """Models and recipes of the front under the names that optuna-dashboard asks for."""
         self.layer_statistics = root / "layer_statistics.csv"
         self.sensitivity = root / "sensitivity.csv"
+        self.cures = root / "cures.csv"
         self.islands = root / "islands.csv"
         self.heldout_classes = root / "heldout_classes.csv"
         self.heldout_samples = root / "heldout_samples.csv"

@@ -1,4 +1,4 @@
-"""Where ops with weights and a bias have their operands: the one table of it. Knows their order, not what they do."""
+"""What op types have: the one table of where weights and bias are, and whose scales are fixed. Knows no model."""
 
 from __future__ import annotations
 
@@ -28,3 +28,7 @@ WEIGHTED: Mapping[str, Operands] = {
     "TRANSPOSE_CONV": Operands(activation=2, bias=3, axis=0),
 }
 """By op type. A fused recurrent op has gates with several, and BATCH_MATMUL no bias."""
+
+FIXED_SCALE_OPS = frozenset({"L2_NORMALIZATION", "LOGISTIC", "LOG_SOFTMAX", "SOFTMAX", "TANH"})
+"""Op types whose int8 output has a scale that TensorFlow's 8-bit quantization specification fixes, whatever calibration
+saw."""

@@ -51,12 +51,18 @@ def distance(real: list[np.ndarray], quantized: list[np.ndarray]) -> float:
 
 def test_one_row_a_node_with_what_the_search_measures(whole: autoselect.Diagnosis, tmp_path: Path) -> None:
     # The search measures on calibration samples, so this is compared with a diagnosis on these.
-    run = pump.search(tmp_path / "run", trials=1, debug_samples=pump.CALIBRATION_COUNT)
+    run = pump.search(tmp_path / "run", trials=1, debug_samples=pump.CALIBRATION_COUNT, int16=True)
     ours = diagnose(debug_data=None).layer_statistics
     shared = [column for column in run.layer_statistics.columns if not column.endswith("reason")]
     assert {"stddev", "mean_error", "mean_squared_error", "scale", "sqnr_db"} < set(shared)
     pd.testing.assert_frame_equal(ours[shared], run.layer_statistics[shared], check_dtype=False, rtol=1e-6)
     assert len(whole.layer_statistics) == len(run.layer_statistics)
+    cured = ours[ours["cure"] != ""].rename(columns={"cure_reason": "reason"}).reset_index(drop=True)
+    table = pd.read_csv(run.directory / "cures.csv", keep_default_na=False, na_values={"weights_sqnr_db": [""]})
+    same = ["tensor_name", "weights_sqnr_db", "activations_sqnr_db", "cure", "reason"]
+    pd.testing.assert_frame_equal(cured[same], table[same], check_dtype=False, rtol=1e-6)
+    assert {"none", "16 bit"} <= set(table["cure"])
+    assert ((table["broken"] == "") == (table["cure"] == "none")).all()
 
 
 def test_files_read_back_equal(whole: autoselect.Diagnosis) -> None:

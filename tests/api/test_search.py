@@ -56,6 +56,7 @@ def test_a_finished_folder_holds_what_is_promised_and_nothing_else(finished: aut
         "pareto.png",
         "report.html",
         "sensitivity.csv",
+        "cures.csv",
         "islands.csv",
         "heldout_classes.csv",
         "heldout_samples.csv",

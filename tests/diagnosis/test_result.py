@@ -30,6 +30,7 @@ def test_repairs_fill_four_columns_of_each_node() -> None:
         ablations={},
         travel={},
         parts={},
+        **dict.fromkeys(("graph", "target", "forms")),
     )
     outcome: Any = SimpleNamespace(
         findings=findings, kinds=dict.fromkeys("abc", "integer"), shifts=SHIFTS, skipped=SKIPPED

@@ -28,6 +28,7 @@ def made_run(folder: Path, *, nodes: int = 12, trials: int = 40, seed: int = 0, 
     folder.mkdir(parents=True, exist_ok=True)
     _write_sensitivity(folder, rng, names)
     _write_islands(folder, front, table)
+    _write_cures(folder, names)
     return Run(
         directory=folder,
         manifest=_manifest(trials),
@@ -139,6 +140,24 @@ def _write_sensitivity(folder: Path, rng: np.random.Generator, names: list[str])
         writer.writerow(["tensor_name", "unit", "probe", "estimate"])
         for unit, name in enumerate(names):
             writer.writerow([name, unit, 0.1, 0.5 if unit == 0 else rng.uniform(0, 0.5 / len(names))])
+
+
+CURES = (
+    ("none", "", "weights 50.0 dB, activations 40.0 dB"),
+    ("bias", "weights", "weights 31.0 dB, activations 40.0 dB; 80% of the weights' error shifts channels"),
+    ("16 bit", "activations", "weights 50.0 dB, activations -12.5 dB"),
+)
+"""In turn, from the first node on; the last node is not measured."""
+
+
+def _write_cures(folder: Path, names: list[str]) -> None:
+    with (folder / "cures.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["tensor_name", "weights_sqnr_db", "activations_sqnr_db", "broken", "cure", "reason"])
+        for number, name in enumerate(names[:-1]):
+            cure, broken, reason = CURES[number % len(CURES)]
+            parts = (31.0 if broken == "weights" else 50.0, -12.5 if broken == "activations" else 40.0)
+            writer.writerow([name, *parts, broken, cure, reason])
 
 
 def _write_islands(folder: Path, front: pd.DataFrame, table: pd.DataFrame) -> None:

@@ -123,6 +123,28 @@ def test_how_often_and_what_share_of_the_damage(tmp_path: Path) -> None:
     assert [row["front"] for row in rows] == [0, 1 / len(members), 0, 0]
 
 
+def test_each_node_says_what_is_broken_and_its_cheapest_cure(tmp_path: Path) -> None:
+    run = made.made_run(tmp_path, nodes=4)
+    shown = [row["cure"] for row in page_nodes.node_rows(run)]
+    assert [(one["name"], one["broken"]) for one in shown[:3]] == [
+        ("none needed", ""),
+        ("corrected bias", "weights 31.0\N{NO-BREAK SPACE}dB"),
+        ("16-bit activations", "activations −12.5\N{NO-BREAK SPACE}dB"),
+    ]
+    assert shown[3] is None
+    assert "80% of the weights' error shifts channels" in shown[1]["reason"]
+    assert "cheapest cure" in page_of(run)
+    (tmp_path / "cures.csv").unlink()  # as in runs of earlier versions
+    assert {row["cure"] for row in page_nodes.node_rows(run)} == {None}
+    assert "heapest cure" not in page_of(run).partition('<script type="application/json"')[0]
+
+
+def test_every_cure_has_a_word_of_its_own() -> None:
+    told = {"none", "bias", "rounding", "range", "16 bit", "hybrid", "float"}
+    assert set(page_nodes.CURED_BY) == told
+    assert len(set(page_nodes.CURED_BY.values())) == len(told)
+
+
 @pytest.mark.parametrize(
     ("reason", "fallback", "kind"),
     [

@@ -234,7 +234,16 @@ def test_an_op_says_its_figures_by_click_and_by_key(large: tuple[Page, Path]) ->
     page, _ = large
     page.locator("#canvas .op").nth(2).click()
     words = page.inner_text("#op")
-    for text in ("2: CONV_2D", "block_0/node_2/Relu", "DRQ", "100 (0.3 %)", "20 B", "rmse/scale"):
+    for text in (
+        "2: CONV_2D",
+        "block_0/node_2/Relu",
+        "DRQ",
+        "100 (0.3 %)",
+        "20 B",
+        "rmse/scale",
+        "16-bit activations",
+        "−12.5",
+    ):
         assert text in words
     page.keyboard.press("ArrowDown")
     assert page.inner_text("#op h3") == "3: CONV_2D"

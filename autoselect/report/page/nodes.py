@@ -14,6 +14,7 @@ from autoselect.domain.looks import OF_NODES
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.words import amount
 from autoselect.errors import AutoselectError
+from autoselect.quantize.diagnosing.cures import SMALL_ACTIVATIONS, SMALL_WEIGHTS, decibels
 from autoselect.report.page.models import in_int16, left_out
 from autoselect.report.tables.frames import ModelRow, format_size, front_rows, number, reference_rows
 from autoselect.report.tables.layer_rows import ERROR, Record, common_folder, cut_middle, name_of, records
@@ -28,6 +29,7 @@ Row = dict[str, Any]
 
 _NAME_LENGTH = 38
 _SENSITIVITY = frozenset({"tensor_name", "unit", "probe", "estimate"})
+_CURES = frozenset({"tensor_name", "weights_sqnr_db", "activations_sqnr_db", "broken", "cure", "reason"})
 _ISLANDS = frozenset({"id", "nodes", "size_bytes", "penalty", "id_without", "drop_without", "drop_gain"})
 
 
@@ -37,10 +39,11 @@ def node_rows(run: Run) -> list[Row]:
     Returns:
         For each node ``index``, ``name``, ``short``, ``op_type``, ``error`` (rmse/scale), ``front`` (share of the front
         that leaves it out, 0..1, None for an empty front), ``buys`` (share of the damage that leaving its unit out is
-        estimated to take away, 0..1, or None), ``unit`` and ``unit_size``.
+        estimated to take away, 0..1, or None), ``unit`` and ``unit_size``, ``cure`` (None, or ``name``, ``broken`` and
+        ``reason`` in words).
     """
     layers = records(run.layer_statistics)
-    folder, shares = common_folder(layers), _shares(run)
+    folder, shares, cures = common_folder(layers), _shares(run), _cures(run)
     chosen = [set(left_out(row)) for row in _front_trials(run)]
     rows = []
     for place, layer in enumerate(layers):
@@ -59,9 +62,34 @@ def node_rows(run: Run) -> list[Row]:
                 "unit": share.get("unit"),
                 "unit_size": share.get("unit_size", 1),
                 "macs": number(layer.get("macs")),
+                "cure": cures.get(name),
             }
         )
     return rows
+
+
+CURED_BY = {
+    "none": "none needed",
+    "bias": "corrected bias",
+    "rounding": "other rounding",
+    "range": "narrower range",
+    "16 bit": "16-bit activations",
+    "hybrid": "hybrid",
+    "float": "float",
+}
+
+
+def _cures(run: Run) -> dict[str, Row]:
+    """Of each node what is broken in plain 8-bit integers, and the cheapest cure; none for runs that did not ask."""
+    found = {}
+    for row in read_table(RunFolder(run.directory).cures, _CURES):
+        left = number_of(row[f"{row['broken']}_sqnr_db"]) if row["broken"] in LIMITS else None
+        found[row["tensor_name"]] = {
+            "name": CURED_BY.get(row["cure"], row["cure"]),
+            "broken": "" if left is None else f"{row['broken']} {left:.1f}\N{NO-BREAK SPACE}dB".replace("-", "−"),
+            "reason": row["reason"].replace("-", "−"),
+        }
+    return found
 
 
 def short_name(name: str, folder: str) -> str:
@@ -255,3 +283,6 @@ _MOST_STRIPS = 40
 
 THRESHOLDS = {"healthy": HEALTHY_RMSE_PER_SCALE, "suspicious": SUSPICIOUS_RMSE_PER_SCALE}
 """Marks on the bars of rmse/scale."""
+
+LIMITS = {"weights": round(decibels(SMALL_WEIGHTS)), "activations": round(decibels(SMALL_ACTIVATIONS))}
+"""Decibels below which a part of a node's error needs a cure."""

@@ -92,6 +92,8 @@ def context(run: Run) -> dict[str, Any]:
         "nodes": nodes,
         "estimated": page_nodes.has_estimates(run),
         "thresholds": page_nodes.THRESHOLDS,
+        "cured": any(node["cure"] for node in nodes),
+        "limits": page_nodes.LIMITS,
         "strips": page_nodes.shown(strips),
         "more_strips": len(strips) - len(page_nodes.shown(strips)),
         "kinds": {
@@ -124,7 +126,7 @@ def context(run: Run) -> dict[str, Any]:
                 "command": page_models.export_command(run, "{}"),
                 "models": [row | {"nodes": _packed(row["nodes"])} for row in models],
                 "references": references,
-                "nodes": [[node["short"], node["name"], node["error"], node["buys"]] for node in nodes],
+                "nodes": [[node["short"], node["name"], node["error"], node["buys"], node["cure"]] for node in nodes],
                 "kinds": {strip["id"]: [[part["kind"], part["length"]] for part in strip["runs"]] for strip in strips},
                 "words": {kind: look.node_word or look.word for kind, look in LOOKS.items()},
                 "graphs": graphs,

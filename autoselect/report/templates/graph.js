@@ -105,6 +105,8 @@
     if (bytes) rows.push(["constants", bytes < 1000 ? `${bytes} B` : `${(bytes / 1000).toFixed(1)} kB`]);
     if (node && node[2] !== null) rows.push(["error in int8, rmse/scale", node[2].toFixed(3)]);
     if (node && node[3] !== null) rows.push(["share of the damage", `${(100 * node[3]).toFixed(1)} %`]);
+    const cure = node && node[4];
+    if (cure) rows.push([cure.broken ? "broken in int8" : "parts in int8", cure.broken || cure.reason], ["cheapest cure", cure.name]);
     const list = document.createElement("dl");
     for (const [label, value] of rows) {
       const row = document.createElement("div"), term = document.createElement("dt"), text = document.createElement("dd");

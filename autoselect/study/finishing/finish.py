@@ -22,7 +22,7 @@ from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Heldout, Scores, TrialRecord, distinct, scores_of
 from autoselect.scoring.target_file import read_target
 from autoselect.study import references
-from autoselect.study.finishing import certainty, front_files, front_members, rescoring, result, verdict
+from autoselect.study.finishing import certainty, cured, front_files, front_members, rescoring, result, verdict
 from autoselect.study.finishing.explain import write_explanations
 from autoselect.study.finishing.exported import export
 from autoselect.study.proposing.forecast_check import unlike_forecasts, warnings_of
@@ -139,7 +139,7 @@ class Finish:
 
         The third are warnings, which the listener has been told.
         """
-        members = _named(front)
+        members, curing = _named(front), cured.start_cures(self.case, self.settings, pool)
         known = {r.sha256 for r in references if r.name in ("float", "fiq")}
         unknown = {sha: name for sha, name in members.items() if sha not in known}
         warnings = list(warn_of_unrepeated(self.case, unknown, pool, listener))
@@ -154,6 +154,7 @@ class Finish:
         )
         if recommended is not None:
             failures += rescoring.write_effects(recommended.sha256, self.case, self.folder, pool)
+        failures += cured.write_cures(curing, self.folder)
         failures += verdict.far_from_float(recommended)
         for message in failures:
             listener(Warned(message=message))

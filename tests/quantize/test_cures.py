@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from autoselect.diagnosis.cures import cures, decibels
-from autoselect.domain.findings import ErrorParts, Findings
+from autoselect.domain.findings import ErrorParts
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor
-from autoselect.domain.layers import LayerTable, Node
+from autoselect.domain.layers import Node
+from autoselect.quantize.diagnosing.cures import Model, cures, decibels
 from autoselect.scoring.target_file import read_target
 
 NONE, ALL = math.nan, frozenset({"int16", "hybrid"})
@@ -27,22 +27,14 @@ def cure(
     op = Op(op_type=op_type, kind=OpKind.FLOAT, inputs=(0,), constants=(), outputs=(1,), macs=1000)
     node = Node(index=0, name="n", op_type=op_type, outputs=("n",))
     weights, shift, activations, narrowed = parts
-    findings = Findings(
-        layers=LayerTable(nodes=(node,), statistics=(None,)),
+    model = Model(
+        nodes=(node,),
         graph=Graph(tensors=(tensor, replace(tensor, name="n")), ops=(op,), inputs=(0,), outputs=(1,)),
-        kinds={},
-        weights={},
-        activations={},
-        inputs=(),
-        calibration_samples=1,
-        debug_samples=1,
-        debug_data_given=False,
-        per_channel=True,
         target=read_target(target),
-        parts={"n": ErrorParts(weights=weights, shift=shift, activations=activations, narrowed=narrowed)},
         forms={"n": forms},
     )
-    found = cures(findings)["n"]
+    measured = ErrorParts(weights=weights, shift=shift, activations=activations, narrowed=narrowed)
+    found = cures(model, {"n": measured})["n"]
     return found.name, found.reason
 
 

@@ -7,15 +7,15 @@ values, 16 bits take time, hybrid and float leave integers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from autoselect.diagnosis.rules_error import FIXED_SCALE_OPS
-from autoselect.domain.findings import ErrorParts, Findings
-from autoselect.domain.graph import OpKind
+from autoselect.domain.findings import ErrorParts
+from autoselect.domain.graph import Graph, OpKind
 from autoselect.domain.layers import Node
+from autoselect.domain.targets import Target
 from autoselect.domain.verdicts import in_16_bits, judge
-from autoselect.tflite.operands import WEIGHTED
+from autoselect.tflite.operands import FIXED_SCALE_OPS, WEIGHTED
 
 SMALL_WEIGHTS, SMALL_ACTIVATIONS = 1e-4, 1e-3
 """Error power over signal power (40 and 30 dB) that needs no cure. Levels of 8 bits over 12 standard deviations of a
@@ -31,19 +31,39 @@ class Cure:
     Attributes:
         name: ``none``, ``bias``, ``rounding``, ``range``, ``16 bit``, ``hybrid`` or ``float``.
         reason: In a few words.
+        broken: What it is for: ``weights`` or ``activations``; empty where nothing is.
     """
 
     name: str
     reason: str
+    broken: str = ""
 
 
-def cures(findings: Findings) -> dict[str, Cure]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """What cures are for.
+
+    Attributes:
+        nodes: Of the float model; ``node.index`` is the op's index in ``graph``.
+        graph: The float model.
+        target: That pays for what a cure costs.
+        forms: Which forms a node has beside int8 and float: ``int16`` and ``hybrid``, by node name.
+        int16: False where 16 bits are no choice.
+    """
+
+    nodes: Iterable[Node]
+    graph: Graph
+    target: Target
+    forms: Mapping[str, frozenset[str]]
+    int16: bool = True
+
+
+def cures(model: Model, parts: Mapping[str, ErrorParts]) -> dict[str, Cure]:
     """The cure for each node whose parts were measured, by node name."""
-    nodes = {node.name: node for node in findings.layers.nodes}
-    return {name: _cure(nodes[name], parts, findings) for name, parts in findings.parts.items()}
+    return {node.name: _cure(node, parts[node.name], model) for node in model.nodes if node.name in parts}
 
 
-def _cure(node: Node, parts: ErrorParts, findings: Findings) -> Cure:
+def _cure(node: Node, parts: ErrorParts, model: Model) -> Cure:
     told = f"weights {_told(parts.weights)}, activations {_told(parts.activations)}"
     # NaN compares as false: a part that is not there is small.
     weights = parts.weights / SMALL_WEIGHTS if parts.weights > 0.0 else 0.0
@@ -55,8 +75,9 @@ def _cure(node: Node, parts: ErrorParts, findings: Findings) -> Cure:
     elif node.op_type not in FIXED_SCALE_OPS and _is_cured_by_range(parts):
         name, why = "range", f"a narrower range leaves {_told(parts.narrowed)}"
     else:
-        name, why = _form(node, findings)
-    return Cure(name=name, reason=f"{told}; {why}" if why else told)
+        name, why = _form(node, model)
+    broken = "weights" if weights > activations else "activations"
+    return Cure(name=name, reason=f"{told}; {why}" if why else told, broken=broken)
 
 
 def _of_weights(node: Node, parts: ErrorParts) -> tuple[str, str]:
@@ -73,17 +94,18 @@ def _is_cured_by_range(parts: ErrorParts) -> bool:
 _FORMS: Mapping[str, tuple[OpKind, str]] = {"int16": (OpKind.INT16, "16 bit"), "hybrid": (OpKind.HYBRID, "hybrid")}
 
 
-def _form(node: Node, findings: Findings) -> tuple[str, str]:
+def _form(node: Node, model: Model) -> tuple[str, str]:
     """The form that costs the target least, the finer integers first if two cost the same; why it is not 16 bits."""
-    op, costs, missing = findings.graph.ops[node.index], dict[str, float](), ""
+    op, costs, missing = model.graph.ops[node.index], dict[str, float](), ""
     for form, (kind, name) in (*_FORMS.items(), ("float", (OpKind.FLOAT, "float"))):
         ops = in_16_bits(op) if kind is OpKind.INT16 else (replace(op, kind=kind),)
-        verdict = judge(replace(findings.graph, ops=ops), findings.target)
-        is_there = form == "float" or form in findings.forms.get(node.name, frozenset())
+        verdict = judge(replace(model.graph, ops=ops), model.target)
+        is_there = form == "float" or form in model.forms.get(node.name, frozenset())
         if is_there and not verdict.refused():
             costs[name] = verdict.cost
         elif form == "int16":
             missing = "the target refuses it with 16 bits" if is_there else "it has no 16-bit form"
+            missing = missing if model.int16 else "16 bits were left out"
     best = min(costs, key=lambda name: costs[name], default="float")
     return best, missing or ("" if best == "16 bit" else "16 bits cost this target more")
 

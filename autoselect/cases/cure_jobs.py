@@ -1,0 +1,83 @@
+"""What workers do to say what is broken in each node, and its cheapest cure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autoselect.cases.divergence import samples_of
+from autoselect.cases.open_case import OpenCase, open_case
+from autoselect.domain.findings import ErrorParts
+from autoselect.domain.recipe import Recipe
+from autoselect.quantize.diagnosing.cures import Cure, Model, cures
+from autoselect.quantize.diagnosing.twins import error_parts
+
+MOST_SAMPLES = 8
+"""On which the parts of errors are measured: powers over all values settle soon."""
+_MOST_VALUES = 10**8
+"""Of all outputs of all nodes, on all samples: each is rounded some ten times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cured:
+    """A node whose parts were measured."""
+
+    parts: ErrorParts
+    cure: Cure
+
+
+def parts(
+    root: Path, content: bytes, places: Mapping[int, int], samples: str, rows: Sequence[int]
+) -> dict[str, ErrorParts]:
+    """What rounded weights and rounded activations do; see :func:`autoselect.quantize.diagnosing.twins.error_parts`.
+
+    Args:
+        root: Of the case.
+        content: A model that was built.
+        places: Where each op of the float model is in it.
+        samples: Folder of samples.
+        rows: Numbers of those to take.
+    """
+    case = open_case(root)
+    prepared = case.prepared
+    return error_parts(prepared.normalised, content, places, prepared.layers.nodes, samples_of(case, samples, rows))
+
+
+def forms(root: Path, recipe_json: str, *, int16: bool = True) -> dict[str, frozenset[str]]:
+    """Which forms each node has beside int8 and float, by node name; ``int16`` only if that is asked for."""
+    case, recipe = open_case(root), Recipe.from_json(recipe_json)
+    blueprint, nodes = case.builder.blueprint(recipe, int16=int16), case.prepared.layers.nodes
+    hybrid = blueprint.plan(range(len(nodes)), "drq").kinds
+    wide = {i for i in range(len(nodes)) if int16 and i not in blueprint.no_int16}
+    return {
+        node.name: frozenset([*["int16"] * (i in wide), *["hybrid"] * (hybrid[i] == "hybrid")])
+        for i, node in enumerate(nodes)
+    }
+
+
+def cured(root: Path, recipe_json: str, int16: bool) -> dict[str, Cured]:
+    """The parts of every node's error in a recipe's model, on calibration samples, and the cures; by node name.
+
+    Args:
+        root: Of the case.
+        recipe_json: The recipe.
+        int16: Whether 16 bits are a choice.
+    """
+    case = open_case(root)
+    built = case.builder.build(Recipe.from_json(recipe_json))
+    found = parts(root, built.content, dict(built.places), "calibration", range(_sample_count(case)))
+    model = Model(
+        nodes=case.prepared.layers.nodes,
+        graph=case.prepared.graph,
+        target=case.scoring.target,
+        forms=forms(root, recipe_json, int16=int16),
+        int16=int16,
+    )
+    return {name: Cured(parts=found[name], cure=cure) for name, cure in cures(model, found).items()}
+
+
+def _sample_count(case: OpenCase) -> int:
+    graph = case.prepared.graph
+    values = sum(graph.tensors[tensor].size_bytes // 4 for op in graph.ops for tensor in op.outputs)
+    return max(min(MOST_SAMPLES, len(case.samples("calibration")), _MOST_VALUES // max(values, 1)), 1)
