@@ -128,7 +128,7 @@ class SearchSettings(SharedSettings):
             "Candidates to try.", "The baselines count, too.", resume="New total of candidates; as before by default."
         ),
     ] = 100
-    seed: Annotated[int, Field(ge=0), _search("Seed of the sampler and of racing.")] = 0
+    seed: Annotated[int, Field(ge=0), _search("Of the sampler and of racing.")] = 0
     output: Annotated[
         Given[str | Path | None],
         Option(
@@ -212,7 +212,7 @@ class SearchSettings(SharedSettings):
     target: Annotated[
         str,
         _hardware(
-            "What the models will run on: a bundled profile, or a .toml file.",
+            "What the models run on: a profile or .toml file.",
             "It decides the penalty, refuses candidates, and gives the defaults of {fallback} and {io_type}.",
         ),
     ] = "integer-only"
@@ -261,9 +261,10 @@ class SearchSettings(SharedSettings):
     io_type: Annotated[
         IoType | None,
         _hardware(
-            "Type of inputs and outputs; by default what the target expects.",
+            "Of inputs and outputs: float32, int8 or uint8; by default what the target expects.",
             "The type of a converter comes before that. It is ``float32`` if neither says.",
             old="--io",
+            metavar="TYPE",
             example="int8",
         ),
     ] = None
@@ -276,7 +277,7 @@ class SearchSettings(SharedSettings):
     min_score: Annotated[
         float | None,
         _goal(
-            "Least score of a candidate; float must reach it, too.",
+            "Least score; float must reach it, too.",
             "The largest score, if the metric is minimized.",
             example=0.7,
         ),

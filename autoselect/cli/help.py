@@ -20,7 +20,6 @@ class ShortHelp(Command):
         found = super().get_help_option(ctx)
         if found is not None:
             found.rich_help_panel = OUTPUT
-            found.metavar = ""
         return found
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -53,7 +52,6 @@ HelpAll = Annotated[
         "--help-all",
         is_eager=True,
         callback=_print_all,
-        metavar="",
         help="Show the advanced options too, and exit.",
         rich_help_panel=OUTPUT,
     ),

@@ -18,7 +18,7 @@ from autoselect.cli.init import init
 from autoselect.cli.inspect import inspect
 from autoselect.cli.merge import compare, merge
 from autoselect.cli.pick import pick
-from autoselect.cli.renamed import Command
+from autoselect.cli.renamed import Command, Group
 from autoselect.cli.report import report
 from autoselect.cli.resume import resume
 from autoselect.cli.search import search
@@ -27,6 +27,7 @@ from autoselect.cli.watch import watch
 
 app = typer.Typer(
     name="autoselect",
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

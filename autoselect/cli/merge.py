@@ -16,7 +16,7 @@ from autoselect.runs.run import Run
 @with_run
 def merge(
     *,
-    directories: Annotated[list[str], typer.Argument(metavar="RUN RUN...", help="Run folders, two or more.")],
+    directories: Annotated[list[str], typer.Argument(metavar="RUN", help="Run folders, two or more.")],
     output: Annotated[str, typer.Option("--output", "-o", help="New folder for what they found together.")],
     workers: Annotated[
         int | None, typer.Option(min=1, help="Worker processes; as in the first run by default.")

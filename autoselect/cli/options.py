@@ -110,24 +110,23 @@ Workers = Annotated[int | None, option_of("workers")]
 NoCache = Annotated[bool, option_of("cache")]
 
 AsJson = Annotated[
-    bool, typer.Option("--json", metavar="", help="Print one JSON object instead.", rich_help_panel=OUTPUT)
+    bool, typer.Option("--json", help="Print one JSON object instead.", rich_help_panel=OUTPUT)
 ]
 AsJsonLines = Annotated[
     bool,
     typer.Option(
         "--json",
-        metavar="",
-        help="Print lines of JSON instead: each event, and at the end the result.",
+        help="Print lines of JSON: each event, then the result.",
         rich_help_panel=OUTPUT,
     ),
 ]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", metavar="", help="Show no progress, only warnings.", rich_help_panel=OUTPUT)
+    bool, typer.Option("--quiet", "-q", help="Show no progress, only warnings.", rich_help_panel=OUTPUT)
 ]
 Verbose = Annotated[
     bool,
-    typer.Option("--verbose", "-v", metavar="", help="Also tell each trial, as it ends.", rich_help_panel=OUTPUT),
+    typer.Option("--verbose", "-v", help="Also tell each trial, as it ends.", rich_help_panel=OUTPUT),
 ]
 Debug = Annotated[
-    bool, typer.Option("--debug", metavar="", help="Show the traceback of an error.", rich_help_panel=OUTPUT)
+    bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OUTPUT)
 ]

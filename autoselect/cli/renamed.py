@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from autoselect.cases.declared import declared
 from autoselect.cases.settings import SearchSettings
@@ -35,8 +35,30 @@ def renamed(argument: str) -> str:
     return f"{new}{equals}{value}"
 
 
+def plain(parameters: list[Any]) -> list[Any]:
+    """Parameters whose help names no type of a switch, which takes no value, and an argument in capitals."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+        elif parameter.param_type_name == "argument" and parameter.metavar is None:
+            parameter.metavar = parameter.name.upper()
+    return parameters
+
+
+class Group(TyperGroup):
+    """All commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its options."""
+        return plain(super().get_params(ctx))
+
+
 class Command(TyperCommand):
     """A command that takes old names of options too."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its options and arguments."""
+        return plain(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; what follows a lone ``--`` is no option."""

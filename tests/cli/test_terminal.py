@@ -35,7 +35,12 @@ HELP = {
     "help_check": ["check", "--help"],
 }
 WIDTHS = (80, 120)
-CASES = [(name, width) for name in SHOWN for width in WIDTHS] + [(name, 100) for name in HELP]
+SHORT = ("help_search", "help_check")
+CASES = [
+    *((name, width) for name in SHOWN for width in WIDTHS),
+    *((name, 100) for name in HELP),
+    *((name, 80) for name in SHORT),
+]
 
 
 def printed(name: str, width: int, folder: Path) -> str:
@@ -77,9 +82,10 @@ def test_what_is_printed(name: str, width: int, tmp_path: Path, monkeypatch: pyt
     assert max(map(len, text.splitlines())) <= width
 
 
-@pytest.mark.parametrize("name", ["help_search", "help_check"])
-def test_the_short_help_is_short(name: str) -> None:
-    lines = kept(name, 100).read_text(encoding="utf-8").splitlines()
+@pytest.mark.parametrize("width", [80, 100])
+@pytest.mark.parametrize("name", SHORT)
+def test_the_short_help_is_short(name: str, width: int) -> None:
+    lines = kept(name, width).read_text(encoding="utf-8").splitlines()
     assert len(lines) <= MOST_HELP_LINES
     options = [line.split()[1] for line in lines if line.startswith("│ --")]
     assert options[:2] == ["--calibration", "--evaluation"]
