@@ -109,9 +109,7 @@ OutputName = Annotated[str | None, option_of("output_name")]
 Workers = Annotated[int | None, option_of("workers")]
 NoCache = Annotated[bool, option_of("cache")]
 
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object instead.", rich_help_panel=OUTPUT)
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.", rich_help_panel=OUTPUT)]
 AsJsonLines = Annotated[
     bool,
     typer.Option(
@@ -120,13 +118,9 @@ AsJsonLines = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Show no progress, only warnings.", rich_help_panel=OUTPUT)
-]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only warnings.", rich_help_panel=OUTPUT)]
 Verbose = Annotated[
     bool,
     typer.Option("--verbose", "-v", help="Also tell each trial, as it ends.", rich_help_panel=OUTPUT),
 ]
-Debug = Annotated[
-    bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OUTPUT)
-]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=OUTPUT)]

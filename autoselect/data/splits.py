@@ -8,6 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
+from autoselect.domain.words import counted
 from autoselect.errors import DataError, UsageError
 
 _SHOWN = 5
@@ -71,12 +72,12 @@ def _bundles(digests: Sequence[str], labels: Sequence[str]) -> dict[str, list[in
 def _too_few(digests: Sequence[str], groups: Sequence[str] | None) -> str:
     count = len(set(digests if groups is None else groups))
     if groups is None:
-        wanted, got = "different samples", f"{count} content(s)"
+        wanted, got = "different samples", counted(count, "content")
     else:
         wanted = "groups of different samples"
-        got = f"{count} group(s)" + (" that share samples of equal content" if count > 1 else "")
+        got = counted(count, "group") + (" that share samples of equal content" if count > 1 else "")
     return (
-        f"expected at least two {wanted} to split, got {len(digests)} sample(s) of {got}. "
+        f"expected at least two {wanted} to split, got {counted(len(digests), 'sample')} of {got}. "
         "Bring more samples, or held-out data of their own."
     )
 

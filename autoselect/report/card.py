@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from autoselect.domain.words import counted
 from autoselect.report.tables import frames
 from autoselect.report.tables.result_lines import cells
 from autoselect.runs.run import Run
@@ -39,14 +40,13 @@ def card_of(run: Run, member: str, *, title: str) -> str:
     return environment.get_template("card.md.j2").render(
         title=_clean(title),
         member=member,
-        source=_clean(str((run.manifest.get("sources") or {}).get("model"))),
+        source=_clean(Path(str((run.manifest.get("sources") or {}).get("model"))).name),
         sha256=record.get("sha256"),
         heading=table[0],
         rows=table[1:],
         row=chosen,
         size=frames.format_size(chosen.size_bytes),
-        float_ops=frames.number(record.get("float_ops")),
-        segments=frames.number(record.get("segments")),
+        computes=_computes(frames.number(record.get("float_ops")), frames.number(record.get("segments"))),
         recipe=recipe,
         nodes={told: _names(recipe.get(key) or ()) for key, told in _NODES.items()},
         repairs=", ".join(recipe.get("repairs") or ()),
@@ -54,8 +54,17 @@ def card_of(run: Run, member: str, *, title: str) -> str:
         hashes=run.manifest.get("hashes") or {},
         versions=run.manifest.get("versions") or {},
         target=_clean(str(run.summary.get("target") or "integer-only")),
-        created=run.manifest.get("created"),
+        created=str(run.manifest.get("created") or "").partition("T")[0],
         heldout=chosen.heldout is not None,
+    )
+
+
+def _computes(float_ops: float | None, segments: float | None) -> str:
+    """How much is in float and in how many pieces the rest is; empty where that is not known."""
+    if float_ops is None or segments is None:
+        return ""
+    return (
+        f"{counted(round(float_ops), 'op')} in float (hybrid ones too), {counted(round(segments), 'integer segment')}."
     )
 
 

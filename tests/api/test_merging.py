@@ -64,6 +64,9 @@ def test_two_runs_are_compared_within_80_columns(two: tuple[autoselect.Run, auto
     left_out = [pump.recipe_nodes(file.read_text()) for file in files]
     assert left_out[0] ^ left_out[1] <= set(found.nodes)
     assert all(first != second for first, second in found.nodes.values())
+    assert len(repr(found)) < 200
+    assert repr(found).startswith("Comparison(")
+    assert "<td>float</td>" in found._repr_html_()
     same = autoselect.compare(two[0].directory, two[0].directory)
     assert same.lines(80)[-1] == "Both recommend the same model."
     assert not same.nodes

@@ -14,6 +14,7 @@ import pump
 import pytest
 
 import autoselect
+from autoselect.domain.words import counted
 
 LONGEST = 2 * 160
 """Characters of two lines of a notebook."""
@@ -118,13 +119,16 @@ def test_a_card_lies_beside_the_model(finished: autoselect.Run, results: dict[st
     for told in (
         f"`{picked.sha256}`",
         f"{100 * row['heldout_accuracy']:.1f} ({100 * row['heldout_low']:.1f}–{100 * row['heldout_high']:.1f})",
-        f"{int(row['float_ops'])} op(s) compute in float",
+        f"{counted(int(row['float_ops']), 'op')} in float",
+        "quantized from `pump_monitor.tflite`",  # the folder is nobody's business
         f"| calibration | {pump.CALIBRATION_COUNT} |",
         f"- tensorflow {finished.manifest['versions']['tensorflow']}",
         "## Limits of use",
     ):
         assert told in card, told
     tables = [line for line in card.splitlines() if line.startswith("|")]
+    assert "(s)" not in card
+    assert str(Path(pump.MODEL_PATH).parent) not in card
     assert {line.count("|") for line in tables[:5]} == {tables[0].count("|")}
     (tmp_path / "taken.md").write_text("mine", encoding="utf-8")
     with pytest.raises(autoselect.AutoselectError, match=r"taken\.md exists already"):

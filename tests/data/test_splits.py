@@ -136,10 +136,10 @@ def test_groups_do_not_depend_on_the_order_and_the_seed_chooses() -> None:
 
 
 def test_refuses_a_single_group() -> None:
-    with pytest.raises(DataError, match=r"at least two groups .* got 3 sample\(s\) of 1 group\(s\)\. Bring"):
+    with pytest.raises(DataError, match=r"at least two groups .* got 3 samples of 1 group\. Bring"):
         split_by_content(["a", "b", "c"], 0.5, 0, ["g", "g", "g"])
 
 
 def test_refuses_groups_that_share_their_samples() -> None:
-    with pytest.raises(DataError, match=r"of 2 group\(s\) that share samples of equal content"):
+    with pytest.raises(DataError, match=r"of 2 groups that share samples of equal content"):
         split_by_content(["a", "b", "a"], 0.5, 0, ["g", "g", "h"])

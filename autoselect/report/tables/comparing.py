@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.result import Result, html_table
+from autoselect.domain.words import counted
 from autoselect.report.tables.frames import ModelRow, front_rows, reference_rows
-from autoselect.report.tables.result_lines import result_lines
+from autoselect.report.tables.result_lines import cells, result_lines
 from autoselect.runs.run import Run
 
 _NODES_SHOWN = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Comparison(Result):
     """What two runs found.
 
     Attributes:
@@ -41,6 +43,15 @@ class Comparison:
         told = [row if len(row) <= width else f"{row[: width - 3]}..." for row in rows[:_NODES_SHOWN]]
         more = [f"  and {len(rows) - _NODES_SHOWN} more"] if len(rows) > _NODES_SHOWN else []
         return *table, "", f"{len(rows)} nodes differ in the recommended models, in run 1 and run 2:", *told, *more
+
+    def __repr__(self) -> str:
+        models, nodes = counted(len(self.rows), "model"), counted(len(self.nodes), "node")
+        return f"Comparison({models}, {'alike' if self.alike else f'{nodes} of the recommended ones differ'})"
+
+    def _repr_html_(self) -> str:
+        """The table, for notebooks."""
+        heading, *rows = cells(self.rows, self.summary, with_interval=True)
+        return html_table(heading, rows)
 
 
 def compared(first: Run, second: Run, before: Recipe | None, after: Recipe | None) -> Comparison:
