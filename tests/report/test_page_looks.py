@@ -230,6 +230,22 @@ def test_ops_do_not_overlap_and_the_view_can_be_moved(large: tuple[Page, Path]) 
     assert moved[2:] == pytest.approx(nearer[2:])
 
 
+def test_the_graph_opens_with_the_first_op_that_has_figures(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ops: list[list[Any]] = [
+        ["QUANTIZE", "conversion", "x", "int8 1", 0, 0, []],
+        ["ADD", "integer", 2, "int8 1", 0, 0, [0]],
+    ]
+    monkeypatch.setattr(page_graphs, "graphs", lambda run, places: [{"id": "0", "picks": ["pick"], "ops": ops}])
+    with browser.new_context() as context:
+        page = context.new_page()
+        open_page(page, write_page(made.made_run(tmp_path), tmp_path / "report.html"))
+        page.locator("#canvas").scroll_into_view_if_needed()
+        page.wait_for_selector("#canvas svg")
+        assert page.inner_text("#op h3") == "1: ADD"
+
+
 def test_an_op_says_its_figures_by_click_and_by_key(large: tuple[Page, Path]) -> None:
     page, _ = large
     page.locator("#canvas .op").nth(2).click()

@@ -19,7 +19,9 @@
 
   function draw() {
     seen.disconnect();
+    const begins = !graph;
     graph = data.graphs[$("graph-model").value];
+    if (begins) chosen = Math.max(graph.ops.findIndex((op) => typeof op[2] === "number"), 0); // the first with figures
     const layout = new dagre.graphlib.Graph();
     layout.setGraph({ rankdir: "TB", nodesep: 14, ranksep: 26, marginx: 12, marginy: 12 });
     layout.setDefaultEdgeLabel(() => ({}));
