@@ -55,6 +55,17 @@ def test_the_cheapest_cure(parts: tuple[float, float, float, float], op_type: st
     assert cure(parts, op_type)[0] == wanted
 
 
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        pytest.param((NONE, NONE, 1e-5, 1e-5), "activations 50.0 dB", id="no weights"),
+        pytest.param((1e-3, 4e-4, 0.0, 0.0), "weights 30.0 dB, activations exact", id="both"),
+    ],
+)
+def test_the_reason_names_the_parts_that_there_are(parts: tuple[float, float, float, float], reason: str) -> None:
+    assert cure(parts)[1] == reason
+
+
 COARSE = (NONE, NONE, 1e-2, 1e-2)
 
 

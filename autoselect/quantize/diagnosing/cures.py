@@ -64,7 +64,8 @@ def cures(model: Model, parts: Mapping[str, ErrorParts]) -> dict[str, Cure]:
 
 
 def _cure(node: Node, parts: ErrorParts, model: Model) -> Cure:
-    told = f"weights {_told(parts.weights)}, activations {_told(parts.activations)}"
+    shares = {"weights": parts.weights, "activations": parts.activations}
+    told = ", ".join(f"{part} {_told(share)}" for part, share in shares.items() if not math.isnan(share))
     # NaN compares as false: a part that is not there is small.
     weights = parts.weights / SMALL_WEIGHTS if parts.weights > 0.0 else 0.0
     activations = parts.activations / SMALL_ACTIVATIONS if parts.activations > 0.0 else 0.0
@@ -116,6 +117,4 @@ def decibels(share: float) -> float:
 
 
 def _told(share: float) -> str:
-    if math.isnan(share):
-        return "none"
     return f"{round(decibels(share), 1) + 0.0:.1f} dB" if share > 0.0 else "exact"
