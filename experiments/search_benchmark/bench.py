@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cases import BenchmarkCase, chosen_cases
 
@@ -25,12 +26,11 @@ from autoselect.runs.files import write_json
 from autoselect.study.setup.problem import probe_samples
 
 SAMPLERS = ("surrogate", "random", "tpe", "nsga2", "prefix", "greedy", "heuristic", "exhaustive")
-REPAIRED = "+repairs"
-"""Behind a sampler's name: with repairs. Without it no candidate is repaired, so that samplers choose from the same."""
 FALLBACKS = ("drq", "float", "search")
-"""Behind a sampler's name, before the repairs: in place of the case's fallback, as ``surrogate+search+repairs``."""
-INT16 = "+int16"
-"""Behind these: with 16-bit units, as ``surrogate+search+int16+repairs``. Without it there are none."""
+"""Behind a sampler's name: in place of the case's fallback, as ``surrogate+search+repairs``."""
+REPAIRED, INT16, FULL = "repairs", "int16", "full"
+"""Behind it, too: with repairs, with 16-bit units, and without races. Without the first two there are none, so that
+samplers choose from the same candidates."""
 FINISHED = "benchmark.json"
 
 
@@ -76,27 +76,36 @@ class Probes:
             self.samples += (event.total or 0) * self._each
 
 
+def options_of(name: str) -> dict[str, Any]:
+    """What a sampler's name and the words behind it say to a search.
+
+    Raises:
+        SystemExit: If a word means nothing.
+    """
+    sampler, *words = name.split("+")
+    if unknown := sorted(set(words) - {*FALLBACKS, REPAIRED, INT16, FULL}):
+        raise SystemExit(f"{name}: nothing is known of {', '.join(unknown)}.")
+    told = {"sampler": sampler, "repairs": REPAIRED in words, "int16": INT16 in words, "racing": FULL not in words}
+    fallbacks = [word for word in words if word in FALLBACKS]
+    return told | ({"fallback": fallbacks[0]} if fallbacks else {})
+
+
 def perform(task: Task) -> None:
     """Run one search; what a killed run left is removed first."""
     if task.folder.exists():
         shutil.rmtree(task.folder)
     start, probes = time.perf_counter(), Probes(task.case.samples)
-    states = task.sampler.removesuffix(REPAIRED)
-    sampler, *further = states.removesuffix(INT16).split("+")
     run = autoselect.search(
         task.case.model,
         **task.case.sources,
         metric=task.case.metric,
-        sampler=sampler,
-        repairs=task.sampler.endswith(REPAIRED),
-        int16=states.endswith(INT16),
         trials=task.trials,
         seed=task.seed,
         workers=task.workers,
         early_exit=False,  # Samplers are compared, also where there is nothing to find.
         output=task.folder,
         listener=probes,
-        **dict(task.case.options) | ({"fallback": further[0]} if further else {}),
+        **dict(task.case.options) | options_of(task.sampler),
     )
     shutil.rmtree(task.folder / "front", ignore_errors=True)  # Model files of hundreds of runs would fill the disk.
     note = {
@@ -132,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--case", action="append", default=[], help="A case; repeat it. All with a model by default.")
     parser.add_argument("--model", action="append", default=[], help="NAME=PATH of a model trained elsewhere.")
     parser.add_argument(
-        "--sampler", action="append", default=[], help=f"A sampler, or NAME{REPAIRED}; repeat it. All by default."
+        "--sampler", action="append", default=[], help=f"A sampler, or NAME+{REPAIRED}; repeat it. All by default."
     )
     parser.add_argument("--seed", action="append", type=int, default=[], help="A seed; repeat it. 0 to 4 by default.")
     parser.add_argument("--trials", type=int, default=100)

@@ -6,13 +6,15 @@ Reads finished runs of ``bench.py`` and the rows of ``unseen.py``; runs no model
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from bench import FULL
 from cases import BenchmarkCase, all_cases
 from tables import costs, finished_runs
 from unseen import records_of
@@ -33,7 +35,11 @@ ALLOWED = (0.005, 0.01, 0.02)
 VOLUME_DROP = 0.01
 CLIP = 3.0
 """Drops beyond so many allowed ones are no use to anybody."""
-MARKS = (20, 30, 60, 100)
+END = np.inf
+"""Mark of a run's end, whatever it cost."""
+MARKS = (20, 30, 60, 100, END)
+REGRETTED = (30, 60)
+"""Marks at which regret is told."""
 RESAMPLES = 200
 SPLITS = 10
 _LEAST = 1e-3
@@ -119,13 +125,21 @@ def rows_of_run(case: BenchmarkCase, note: Mapping[str, Any], run: Any, unseen: 
             named = recommended(members_of(front, yardstick, link), yardstick.allowed_drop)
             scores = next(r.scores for r in front if r.id == named.id and r.scores)
             limit = share * abs(unseen.float_score)
-            keeping = [unseen.scores[sha].penalty for sha in unseen.losses if unseen.drop(sha) <= limit]
+            keeping = {sha: unseen.scores[sha].penalty for sha in unseen.losses if unseen.drop(sha) <= limit}
+            tried = [keeping[r.scores.sha256] for r in known if r.scores and r.scores.sha256 in keeping]
             row = {"case": case.name, "sampler": note["sampler"], "seed": note["seed"], "evaluations": mark}
             row |= {"allowed": share, "certified": named.bound <= yardstick.allowed_drop}
-            row |= {"penalty": scores.penalty, "least": min(keeping, default=np.nan)}
+            row |= {
+                "penalty": scores.penalty,
+                "size_bytes": scores.size_bytes,
+                "least": min(keeping.values(), default=np.nan),
+            }
+            row |= {"tried": min(tried, default=np.nan)}
             row |= {"drop": unseen.drop(scores.sha256) / abs(unseen.float_score)}
             broken = [unseen.drop(scores.sha256, chosen) > limit for chosen in resamples]
             row |= {"broken": float(np.mean(broken)), "spent": float(done[-1])}
+            row |= {"probes": note["probe_samples"] / note["search_samples"], "trials": note["trials"]}
+            row |= {"seconds": note["seconds"]}
             if share == VOLUME_DROP:
                 row["volume"] = crossed_volume(scores_of(front), unseen, yardstick)
             yield row
@@ -160,38 +174,96 @@ def _costs(scores: Scores, yardstick: Yardstick) -> tuple[float, float]:
 
 
 def table_of(rows: pd.DataFrame) -> str:
-    """Markdown: for each case and sampler the medians over seeds."""
+    """Markdown: for each case and sampler the medians over seeds, and what the regret is made of."""
     lines = [
         "Penalty of the recommended model beyond the least of any candidate that keeps the allowed drop on the unseen "
         "samples, median over seeds (in brackets: how often it breaks that drop, mean over seeds and resamples of the "
-        "unseen samples), after 30 and 60 evaluations; then the cross-fitted volume, %.",
+        "unseen samples), after 30 and 60 evaluations; then the cross-fitted volume, %. The second table has the parts "
+        "of the regret, means over seeds: what the best of the run's own candidates that keep the drop costs beyond "
+        "the least one (not tried), and what the recommended one costs beyond that (not chosen; below 0 where it "
+        "breaks the drop). The third has the recommended model's penalty, size and drop on the unseen samples when all "
+        "trials are spent, and the seconds of the run, medians over seeds.",
         "",
     ]
-    for case, of_case in rows.groupby("case", sort=False):
+    for case, whole in rows.groupby("case", sort=False):
+        of_case = whole[np.isfinite(whole["evaluations"])]
         least = ", ".join(f"{share:.1%}: {part['least'].iloc[0]:.1f}" for share, part in of_case.groupby("allowed"))
         lines += [f"**{case}**; least penalty within {least}", ""]
-        marks = [m for m in MARKS if m in set(of_case["evaluations"])]
-        head = [f"{share:.1%} at {mark}" for share in ALLOWED for mark in (30, 60) if mark in marks]
-        lines += [f"| sampler | seeds | {' | '.join(head)} | {' | '.join(f'volume at {m}' for m in marks)} | spent |"]
-        lines += ["|---" * (len(head) + len(marks) + 3) + "|"]
-        for sampler, own in of_case.groupby("sampler", sort=False):
-            cells = [str(sampler), str(own["seed"].nunique())]
-            for share in ALLOWED:
-                for mark in (30, 60):
-                    part = own[(own["allowed"] == share) & (own["evaluations"] == mark)]
-                    regret = (part["penalty"] - part["least"]).median()
-                    cells.append(f"{regret:.1f} ({part['broken'].mean():.0%})")
-            for mark in marks:
-                part = own[(own["evaluations"] == mark) & own["volume"].notna()]
-                cells.append(f"{100 * part['volume'].median():.1f}" if len(part) else "–")
-            cells.append(f"{own['spent'].median():.1f}")
-            lines.append(f"| {' | '.join(cells)} |")
-        lines.append("")
+        marks = sorted(set(of_case["evaluations"]))
+        head = [f"{share:.1%} at {mark}" for share in ALLOWED for mark in REGRETTED]
+        volumes = [f"volume at {mark:.0f}" for mark in marks]
+        lines += _table(["sampler", "seeds", *head, *volumes, "spent"], of_case, partial(_figures, marks))
+        lines += _table(["sampler", "seeds", *head], of_case, lambda own: list(map(_parts, _regretted(own))))
+        head = [f"{share:.1%} at the end" for share in ALLOWED]
+        lines += _table(["sampler", "seeds", *head, "seconds"], whole[whole["evaluations"] == END], _at_the_end)
     return "\n".join(lines)
 
 
+def _table(head: Sequence[str], rows: pd.DataFrame, cells: Callable[[pd.DataFrame], list[str]]) -> list[str]:
+    """A row for each sampler."""
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for sampler, own in rows.groupby("sampler", sort=False):
+        lines.append(f"| {' | '.join([str(sampler), str(own['seed'].nunique()), *cells(own)])} |")
+    return [*lines, ""]
+
+
+def _regretted(own: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """The rows of each allowed drop and mark."""
+    for share in ALLOWED:
+        for mark in REGRETTED:
+            yield own[(own["allowed"] == share) & (own["evaluations"] == mark)]
+
+
+def _figures(marks: Sequence[float], own: pd.DataFrame) -> list[str]:
+    cells = [_regret(part) for part in _regretted(own)]
+    for mark in marks:
+        part = own[(own["evaluations"] == mark) & own["volume"].notna()]
+        cells.append(f"{100 * part['volume'].median():.1f}" if len(part) else "–")
+    return [*cells, f"{own['spent'].median():.1f}"]
+
+
+def _regret(part: pd.DataFrame) -> str:
+    return f"{(part['penalty'] - part['least']).median():.1f} ({part['broken'].mean():.0%})" if len(part) else "–"
+
+
+def _at_the_end(own: pd.DataFrame) -> list[str]:
+    medians = own.groupby("allowed")[["penalty", "size_bytes", "drop", "seconds"]].median()
+    found = [medians.loc[share] for share in ALLOWED]
+    told = [f"{m['penalty']:.1f}, {m['size_bytes'] / 1000:.1f} kB, {100 * m['drop']:.2f} %" for m in found]
+    return [*told, f"{found[0]['seconds']:.0f}"]
+
+
+def _parts(part: pd.DataFrame) -> str:
+    """Means over seeds add up, medians do not."""
+    untried, unchosen = (part["tried"] - part["least"]).mean(), (part["penalty"] - part["tried"]).mean()
+    return f"{untried:.1f} + {unchosen:.1f}" if np.isfinite(untried) else "–"
+
+
+def races_of(rows: pd.DataFrame) -> str:
+    """Markdown: what candidates cost with races and in full, and what is recommended at the end of the same seeds."""
+    lines = [
+        "Full evaluations that the trials cost, % of their number, median over seeds (in brackets: with the probes); "
+        "regret and breaking of what is recommended at the end, as in regret.md.",
+        "",
+    ]
+    head = ["case", "sampler", "seeds", "trials", "evaluations, %", *(f"{share:.1%}" for share in ALLOWED)]
+    lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    ends = rows[rows["evaluations"] == END]
+    for (case, sampler), raced in ends.groupby(["case", "sampler"], sort=False):
+        full = ends[(ends["case"] == case) & (ends["sampler"] == f"{sampler}+{FULL}")]
+        seeds = set(raced["seed"]) & set(full["seed"])
+        for own in (raced, full) if seeds else ():
+            part = own[own["seed"].isin(seeds)]
+            spent, trials = part["spent"], part["trials"]
+            shares = [f"{100 * (cost / trials).median():.1f}" for cost in (spent - part["probes"], spent)]
+            cells = [case, part["sampler"].iloc[0], len(seeds), trials.iloc[0], f"{shares[0]} ({shares[1]})"]
+            regrets = [_regret(part[part["allowed"] == share]) for share in ALLOWED]
+            lines.append(f"| {' | '.join(map(str, [*cells, *regrets]))} |")
+    return "\n".join([*lines, ""])
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write regret.csv and regret.md."""
+    """Write regret.csv, regret.md and races.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, required=True, help="--output of bench.py.")
     parser.add_argument("--rows", type=Path, required=True, help="--rows of unseen.py.")
@@ -211,9 +283,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = pd.DataFrame(found)
     options.output.mkdir(parents=True, exist_ok=True)
     rows.to_csv(options.output / "regret.csv", index=False)
-    text = table_of(rows)
-    (options.output / "regret.md").write_text(text + "\n", encoding="utf-8")
-    print(text)
+    for name, text in (("regret.md", table_of(rows)), ("races.md", races_of(rows))):
+        (options.output / name).write_text(text, encoding="utf-8")
+        print(text)
 
 
 if __name__ == "__main__":

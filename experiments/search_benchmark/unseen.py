@@ -24,7 +24,7 @@ from autoselect.quantize.preparing import converter
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.study.recording.optuna_study import read_records
 
-MOST = 0.2
+MOST = 0.06
 """Share of float's score, or of 1, beyond which a candidate's drop on the search samples is of no interest."""
 
 

@@ -18,6 +18,8 @@ from autoselect.study.proposing.proposers import Proposer
 
 CORNER = np.array([1.0, 450.0, 3.0])
 """Beyond the worst loss, size and penalty that a chain can have."""
+BOUND = 0.01
+"""How far above a measured loss its bound lies."""
 
 
 def chain_of(
@@ -30,6 +32,7 @@ def chain_of(
     refinable: bool = False,
     constraints: Constraints | None = None,
     idle: frozenset[int] = frozenset(),
+    allowed_loss: float = math.inf,
 ) -> Problem:
     """Atoms ``n0``, ``n1``, … in a row; size 100 to 400 by weight, penalty 0 to 2.5 by count and islands.
 
@@ -58,6 +61,7 @@ def chain_of(
         states=STATES["search" if mixed else "drq" if hybrid else "float"],
         refinable=refinable,
         constraints=constraints or Constraints(),
+        allowed_loss=allowed_loss,
     )
 
 
@@ -83,6 +87,7 @@ class Synthetic:
         return Seen(
             mask=mask,
             loss=loss,
+            bound=loss + BOUND,
             log_divergence=divergence,
             share=1.0,
             size_bytes=found.size_bytes,
@@ -113,6 +118,7 @@ def synthetic(
     redundant: int = 0,
     hybrid: bool = False,
     constraints: Constraints | None = None,
+    allowed_loss: float = math.inf,
 ) -> Synthetic:
     """Draw terms around exp(-5); the first ``redundant`` of a random order each ruin the model alone.
 
@@ -124,13 +130,20 @@ def synthetic(
         redundant: How many atoms have a term of about 2, far beyond all others.
         hybrid: As in a problem.
         constraints: As in a problem.
+        allowed_loss: As in a problem.
     """
     rng = np.random.default_rng(seed)
     terms = np.exp(rng.normal(-5.0, spread, count))
     terms[rng.permutation(count)[:redundant]] = 2.0
     priors = terms * np.exp(rng.normal(0.0, prior_error, count))
     weights = rng.lognormal(0.0, 1.0, count)
-    problem = chain_of([float(p) for p in priors], weights=list(weights), hybrid=hybrid, constraints=constraints)
+    problem = chain_of(
+        [float(p) for p in priors],
+        weights=list(weights),
+        hybrid=hybrid,
+        constraints=constraints,
+        allowed_loss=allowed_loss,
+    )
     left = terms * 0.1 * np.exp(rng.normal(0.0, 0.5, count)) if hybrid else np.zeros(count)
     return Synthetic(problem=problem, terms=terms, left=left)
 

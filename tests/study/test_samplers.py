@@ -175,6 +175,7 @@ def scores(**changed: Any) -> dict[str, Any]:
                 "sqnr_db": 20.0,
                 "divergence": math.nan,
                 "drop_noise": 0.125,
+                "drop_bound": 0.5,
                 "size_bytes": 300,
                 "penalty": 1.5,
                 "samples": 120,
@@ -224,8 +225,9 @@ FROM_SCORES = {
 def test_history_from_scores(attributes: dict[str, Any], expected: Seen) -> None:
     (found,) = told([trial_of("01", user_attrs=attributes)]).seen
     assert found.log_divergence == pytest.approx(expected.log_divergence)
+    evidence: dict[str, float] = {"noise": 0.125, "bound": 0.5}
     assert found == seen(
-        expected.mask.left_out, expected.loss, found.log_divergence, 300, 1.5, feasible=expected.feasible, noise=0.125
+        expected.mask.left_out, expected.loss, found.log_divergence, 300, 1.5, feasible=expected.feasible, **evidence
     )
 
 

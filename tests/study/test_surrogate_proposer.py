@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic import chain_of, synthetic, volume
+from synthetic import Synthetic, chain_of, synthetic, volume
 
 from autoselect.domain.objectives import Constraints
 from autoselect.study.proposing import problem as problem_module
@@ -12,7 +14,8 @@ from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import Proposer, prefix, random_masks
-from autoselect.study.proposing.surrogate import Surrogate, learn
+from autoselect.study.proposing.recommending import Recommending
+from autoselect.study.proposing.surrogate import Belief, Surrogate, learn
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 
 TRIALS = 40
@@ -28,6 +31,53 @@ def test_it_finds_more_than_random_and_more_than_the_prefixes() -> None:
         for name, rival in RIVALS.items():
             won[name] += ours > volume(truth.run(rival(truth.problem, seed), TRIALS))
     assert min(won.values()) >= 4, won
+
+
+ALLOWED = 0.03
+"""So little is lost only by chains that are nearly all left out: there is hardly any volume there."""
+
+
+@pytest.mark.parametrize("redundant", [0, 6])
+def test_what_keeps_the_allowed_loss_for_sure_is_found_early_where_it_is_little_of_the_volume(redundant: int) -> None:
+    for seed in range(3):
+        truth = synthetic(24, seed, redundant=redundant, allowed_loss=ALLOWED)
+        seen = truth.run(SurrogateProposer(truth.problem, seed), 20)
+        exact = truth.problem.forecast(Mask(truth.problem.everything)).penalty
+        sure = [s.penalty for s in seen if s.bound <= ALLOWED]
+        assert min(sure, default=math.inf) < 1.1 * exact, seed
+
+
+def test_where_bounds_are_unknown_nothing_is_proposed_for_them() -> None:
+    class Unbounded(Synthetic):
+        def seen(self, mask: Mask) -> Seen:
+            return replace(super().seen(mask), bound=math.nan)
+
+    known = synthetic(16, 0, allowed_loss=0.1)
+    unknown = Unbounded(problem=known.problem, terms=known.terms, left=known.left)
+    first, second = ([s.mask for s in t.run(SurrogateProposer(t.problem, 0), 16)] for t in (known, unknown))
+    assert first != second
+    nothing = Recommending.of(known.problem, unknown.run(random_masks(known.problem, 0), 9))
+    assert nothing is None
+
+
+def test_only_what_costs_less_than_the_recommended_lowers_its_penalty_and_by_its_chance() -> None:
+    truth = synthetic(16, 0, allowed_loss=0.1)
+    exact = Mask(truth.problem.everything)
+    seen = truth.run(random_masks(truth.problem, 0), 12)
+    unsure = [replace(s, bound=0.2) for s in seen]
+    masks = [exact, Mask(), seen[0].mask]
+    belief = Belief(mean=np.full(3, -30.0), deviation=np.full(3, 1e-6))
+    lowering = Recommending.of(truth.problem, unsure)
+    assert lowering is not None
+    penalties = [truth.problem.forecast(mask).penalty for mask in masks]
+    assert lowering.lowering(masks, belief) == pytest.approx(
+        [max(penalties[0] - penalty, 0.0) / penalties[0] for penalty in penalties], abs=0.02
+    )
+    hopeless = Belief(mean=np.full(3, 3.0), deviation=np.full(3, 1e-6))
+    assert lowering.lowering(masks, hopeless) == pytest.approx([0.0, 0.0, 0.0], abs=1e-3)
+    sure = Recommending.of(truth.problem, [*unsure, replace(truth.seen(Mask()), bound=0.05)])
+    assert sure is not None
+    assert sure.lowering(masks, belief).tolist() == [0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("ahead", [0, 2])

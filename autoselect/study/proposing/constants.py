@@ -81,6 +81,11 @@ LEARNED = 300
 UNDER_WAY = 32
 """For each so many candidates under way an ask chooses one more, for the next asks: of many workers some would wait."""
 
+RECOMMENDING = 4
+"""Each so many asks one is for what lowers the penalty of the recommended candidate, not for what widens the front."""
+LEAST_LOWERED = 1e-3
+"""Less is not worth an ask: by so much it must be expected to lower it, in shares of the exact candidate's penalty."""
+
 # Moves from one proposal to another (mutation).
 CROSSED_SHARE = 0.25
 """Share of the children that are crossed from two parents."""

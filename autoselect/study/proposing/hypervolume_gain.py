@@ -46,6 +46,11 @@ class Link:
         """
         return np.asarray(np.interp(_points(belief), self.grid, self.spreads))
 
+    def chance_within(self, belief: Belief, limit: float) -> np.ndarray:
+        """How likely a measured loss is at most a limit, shape (n,)."""
+        reached = ndtr((limit - self.losses(belief)) / self.deviations(belief))
+        return np.asarray(reached @ _quantile_weights())
+
     def without_noise(
         self, log_divergences: np.ndarray, losses: np.ndarray, noise: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -63,6 +68,10 @@ class Link:
         spread = np.interp(log_divergences, self.grid, self.spreads)
         predicted = np.interp(log_divergences, self.xs, self.ys)
         return shrunk(losses, predicted, spread, np.where(np.isinf(noise), spread, noise)), spread
+
+    def latent(self, log_divergences: np.ndarray, losses: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """As :meth:`without_noise`; the losses of those whose closeness is NaN stay as they are."""
+        return np.where(np.isfinite(log_divergences), self.without_noise(log_divergences, losses, noise)[0], losses)
 
 
 def fit_link(log_divergences: np.ndarray, losses: np.ndarray, weights: np.ndarray | None = None) -> Link:

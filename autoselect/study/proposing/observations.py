@@ -36,6 +36,7 @@ class Seen:
         feasible: False where it breaks one of the user's limits.
         quantities: What was measured of it, by column.
         noise: Standard error of the loss; NaN where unknown.
+        bound: What the loss is at most on other samples, with a confidence of 95 %; NaN where unknown.
         elsewhere: Whether the divergence is of other samples than the loss, as with an evaluator.
     """
 
@@ -49,6 +50,7 @@ class Seen:
     quantities: Mapping[str, float] = field(default_factory=dict)
     estimated_loss: float = math.nan
     noise: float = math.nan
+    bound: float = math.nan
     elsewhere: bool = False
 
     @property
@@ -149,6 +151,7 @@ def _of_scores(mask: Mask, scores: Scores, feasible: bool) -> Seen:
         mask=mask,
         loss=scores.drop,
         noise=scores.drop_noise,
+        bound=scores.drop_bound,
         log_divergence=log_divergence(scores),
         share=1.0,
         elsewhere=not scores.samples,
@@ -213,3 +216,9 @@ def _with_losses(seen: Sequence[Seen]) -> list[Seen]:
         s if s.loss is None else replace(s, log_divergence=math.log((s.loss - low) / width + 0.01) if width else 0.0)
         for s in seen
     ]
+
+
+def noise_of(scored: Sequence[Seen]) -> float:
+    """The usual noise of a loss; 0 where none is known."""
+    known = [s.noise for s in scored if math.isfinite(s.noise)]
+    return float(np.median(known)) if known else 0.0

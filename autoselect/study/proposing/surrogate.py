@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from threadpoolctl import threadpool_limits
 
 from autoselect.study.proposing import constants
 from autoselect.study.proposing.mask import Mask, indicator, sides
@@ -202,6 +203,11 @@ class Surrogate:
     def _paired(self, rows: np.ndarray) -> np.ndarray:
         """1 where neighbours are on different sides, else 0; one column a pair."""
         return np.asarray(np.abs(rows[:, self._pairs[:, 0]] - rows[:, self._pairs[:, 1]]))
+
+
+def one_thread() -> threadpool_limits:
+    """Matrices are small here: further threads would only take the cores from the workers."""
+    return threadpool_limits(limits=1, user_api="blas")
 
 
 def learn(surrogate: Surrogate, seen: Sequence[Seen], most: int | None = None) -> None:

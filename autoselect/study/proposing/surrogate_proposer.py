@@ -1,38 +1,33 @@
 """The default proposer: the candidate that is expected to add most to the hypervolume.
 
 What a proposal costs is known exactly, or learned where it has to be measured; its loss is uncertain. Thousands of
-proposals, made by graph moves from the front and from what the surrogate expects to be one, are weighed by their
-expected gain.
+proposals, made by graph moves, are weighed by their expected gain; at each fourth ask by what may be recommended.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from autoselect.domain.pareto import non_dominated
 from autoselect.study.proposing import constants, mutation
 from autoselect.study.proposing.costs import CostModel
 from autoselect.study.proposing.failures import Failures
-from autoselect.study.proposing.hypervolume_gain import FrontVolume, Link, Weight, fit_link, reference_corner
+from autoselect.study.proposing.hypervolume_gain import FrontVolume, Weight, fit_link, reference_corner
 from autoselect.study.proposing.mask import Atoms, Mask
-from autoselect.study.proposing.observations import Seen
+from autoselect.study.proposing.observations import Seen, noise_of
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import all_masks, by_sensitivity, prefixes
-from autoselect.study.proposing.surrogate import Surrogate, learn
+from autoselect.study.proposing.recommending import Recommending
+from autoselect.study.proposing.surrogate import Surrogate, learn, one_thread
 
+_Weighed = Callable[[Sequence[Mask]], tuple[list[Mask], np.ndarray]]
 _FAR = 1e3
 _BARRED = 2.0
 """More than any gain, in units of the corner's volume."""
-
-
-def _one_thread() -> threadpool_limits:
-    """Matrices are small here: further threads would only take the cores from the workers."""
-    return threadpool_limits(limits=1, user_api="blas")
 
 
 class SurrogateProposer:
@@ -108,7 +103,7 @@ class SurrogateProposer:
 
     def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
         """The proposal of the largest expected gain; None where all sets are known."""
-        with _one_thread():
+        with one_thread():
             return self._propose(seen, pending)
 
     def think_ahead(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> None:
@@ -119,7 +114,7 @@ class SurrogateProposer:
         """
         twin = copy.copy(self)
         twin._pool, twin._rng, twin._surrogate = dict(self._pool), copy.deepcopy(self._rng), copy.copy(self._surrogate)
-        with _one_thread():
+        with one_thread():
             twin._propose(seen, pending)
 
     def _propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
@@ -204,12 +199,13 @@ class _Ask:
         # Dropped ones count as well: without them what is scored would look better than what is proposed.
         learned = [s for s in seen if math.isfinite(s.log_divergence) and math.isfinite(s.likely_loss)]
         self._link = fit_link(*np.array([(s.log_divergence, s.likely_loss, s.share) for s in learned]).T)
-        self._noise = _noise_of(scored)
+        self._noise = noise_of(scored)
         # Below the noise no loss can be told from another. Of an evaluator's, equally close candidates show it.
         unsure = self._noise or float(np.median(self._link.spreads)) * any(s.elsewhere for s in scored)
         self._weight = Weight(max(owner._problem.allowed_loss, unsure))
         points = self._costs.points(scored)
-        points[:, 0] = self._weight.of(_latent(scored, self._link))
+        latent = self._link.latent(*np.array([(s.log_divergence, s.loss, s.noise) for s in scored], float).T)
+        points[:, 0] = self._weight.of(latent)
         self._corner = reference_corner(np.vstack([points, *self._far_end(scored)]))
         points = points[[s.feasible for s in scored]] / self._corner
         self._parents, self._ranked = [s.mask for s in scored], list[Mask]()
@@ -219,6 +215,8 @@ class _Ask:
             self._parents = [mask for mask, on_front in zip(feasible, keep, strict=True) if on_front]
         self._points = np.vstack([points, self._believed(pending)])
         self._volume = FrontVolume(self._points)
+        turn = (len(seen) + len(pending)) % constants.RECOMMENDING == 0
+        self._recommending = Recommending.of(self._problem, scored) if turn else None
 
     def _far_end(self, scored: Sequence[Seen]) -> list[np.ndarray]:
         """The exact state alone, which nobody need have scored: volumes count as far as there.
@@ -243,15 +241,38 @@ class _Ask:
         masks, gains = self._weighed(list(self._owner._pool))
         if not masks:
             return self._owner._anything(self._taken, self._keys)
-        chosen, gain = masks[int(np.argmax(gains))], float(np.max(gains))
-        for _ in range(constants.CLIMBED):
-            near, near_gains = self._weighed(self._flips(chosen))
-            if not near or near_gains.max() <= gain:
-                break
-            chosen, gain = near[int(np.argmax(near_gains))], float(near_gains.max())
+        chosen = self._to_recommend(masks) or self._climbed(masks, gains, self._weighed)[0]
         self._owner._pool.setdefault(chosen)
         self._remember(masks, gains)
         return chosen
+
+    def _climbed(self, masks: Sequence[Mask], gains: np.ndarray, weighed: _Weighed) -> tuple[Mask, float]:
+        """The best of the masks, or a neighbour of it that is better."""
+        chosen, gain = masks[int(np.argmax(gains))], float(np.max(gains))
+        for _ in range(constants.CLIMBED):
+            near, near_gains = weighed(self._flips(chosen))
+            if not near or near_gains.max() <= gain:
+                break
+            chosen, gain = near[int(np.argmax(near_gains))], float(near_gains.max())
+        return chosen, gain
+
+    def _to_recommend(self, masks: Sequence[Mask]) -> Mask | None:
+        """What is expected to lower the penalty of the recommended candidate most; None where little is expected."""
+        if not self._recommending:
+            return None
+        chosen, gain = self._climbed(*self._lowering(masks), self._lowering)
+        return chosen if gain >= constants.LEAST_LOWERED else None
+
+    def _lowering(self, masks: Sequence[Mask]) -> tuple[list[Mask], np.ndarray]:
+        """As :meth:`_weighed`, with what each lowers that penalty by."""
+        fresh = self._fresh(masks)
+        if not (fresh and self._recommending):
+            return [], np.zeros(0)
+        lowered = self._recommending.lowering(fresh, self._surrogate.believe(fresh))
+        return fresh, np.where(self._failures.expected(fresh), 0.0, lowered)
+
+    def _fresh(self, masks: Sequence[Mask]) -> list[Mask]:
+        return [m for m in masks if self._owner._is_new(m, self._taken, self._keys)]
 
     def further(self, chosen: Mask, count: int) -> tuple[Mask, ...]:
         """So many more of the best, each as if those before it were under way."""
@@ -301,7 +322,7 @@ class _Ask:
 
     def _weighed(self, masks: Sequence[Mask]) -> tuple[list[Mask], np.ndarray]:
         """The masks that are not known, nor equal to known ones once built, with their expected gains."""
-        fresh = [m for m in masks if self._owner._is_new(m, self._taken, self._keys)]
+        fresh = self._fresh(masks)
         if not fresh:
             return [], np.zeros(0)
         belief = self._surrogate.believe(fresh)
@@ -327,16 +348,3 @@ class _Ask:
         self._owner._promising = self._ranked[: constants.PARENTS]
         if len(self._owner._pool) > constants.POOL and not self._owner._whole:
             self._owner._pool = dict.fromkeys(self._ranked[: constants.POOL // 2])
-
-
-def _latent(scored: Sequence[Seen], link: Link) -> np.ndarray:
-    """Losses without their noise; what is not known to be close stays as it is."""
-    closeness, own, noise = np.array([(s.log_divergence, s.loss, s.noise) for s in scored], dtype=np.float64).T
-    known = np.isfinite(closeness)
-    return np.where(known, link.without_noise(closeness, own, noise)[0], own)
-
-
-def _noise_of(scored: Sequence[Seen]) -> float:
-    """The usual noise of a loss; 0 where none is known."""
-    known = [s.noise for s in scored if math.isfinite(s.noise)]
-    return float(np.median(known)) if known else 0.0

@@ -1,0 +1,52 @@
+"""How much a candidate is expected to lower the penalty of the recommended one; knows numbers, no models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autoselect.study.proposing.hypervolume_gain import Link, fit_link
+from autoselect.study.proposing.mask import Mask
+from autoselect.study.proposing.observations import Seen
+from autoselect.study.proposing.problem import Problem
+from autoselect.study.proposing.surrogate import Belief
+
+
+@dataclass(frozen=True, slots=True)
+class Recommending:
+    """The recommended candidate so far: of the least penalty among those whose loss is within the allowed one for sure.
+
+    Where there is none, it is as if the exact one were recommended.
+
+    Attributes:
+        problem: With the allowed loss.
+        bounds: How the bound on a loss follows closeness.
+        least: Penalty of the recommended candidate.
+        exact: Of the candidate that is all in the most exact state.
+    """
+
+    problem: Problem
+    bounds: Link
+    least: float
+    exact: float
+
+    @classmethod
+    def of(cls, problem: Problem, scored: Sequence[Seen]) -> Recommending | None:
+        """What is known of it by the scored candidates; None where their bounds are not known."""
+        known = [s for s in scored if math.isfinite(s.bound) and math.isfinite(s.log_divergence)]
+        if len(known) < 2 or not math.isfinite(problem.allowed_loss):
+            return None
+        exact = problem.forecast(problem.in_state(problem.everything, problem.by_cost[-1])).penalty
+        sure = [s.penalty for s in known if s.feasible and s.bound <= problem.allowed_loss]
+        bounds = fit_link(*np.array([(s.log_divergence, s.bound) for s in known]).T)
+        return cls(problem, bounds, min([exact, *sure]), exact)
+
+    def lowering(self, masks: Sequence[Mask], belief: Belief) -> np.ndarray:
+        """By how much each candidate is expected to lower that penalty, in shares of the exact one's, shape (n,)."""
+        penalties = np.array([self.problem.forecast(mask).penalty for mask in masks])
+        within = np.array([self.problem.within_limits(mask) for mask in masks])
+        less = np.maximum(self.least - penalties, 0.0) / max(self.exact, 1e-9)
+        return np.asarray(np.where(within, less * self.bounds.chance_within(belief, self.problem.allowed_loss), 0.0))

@@ -1,0 +1,81 @@
+"""The search benchmark: its samplers' names, and its tables of what is recommended."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+import pytest
+
+BENCHMARK = Path(__file__).resolve().parents[1] / "experiments" / "search_benchmark"
+
+
+@pytest.fixture
+def regret(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """experiments/search_benchmark/regret.py, with its own neighbours: other experiments have files of these names."""
+    monkeypatch.syspath_prepend(str(BENCHMARK))
+    for path in BENCHMARK.glob("*.py"):
+        monkeypatch.setitem(sys.modules, path.stem, None)  # What is imported instead goes with the test.
+        del sys.modules[path.stem]
+    monkeypatch.setenv("AUTOSELECT_REAL_DATA", "nowhere")
+    return importlib.import_module("regret")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("tpe", {"sampler": "tpe", "repairs": False, "int16": False, "racing": True}),
+        ("surrogate+full", {"sampler": "surrogate", "repairs": False, "int16": False, "racing": False}),
+        (
+            "surrogate+search+int16+repairs",
+            {"sampler": "surrogate", "repairs": True, "int16": True, "racing": True, "fallback": "search"},
+        ),
+    ],
+)
+def test_words_behind_a_sampler_are_settings(regret: ModuleType, name: str, told: dict[str, Any]) -> None:
+    assert importlib.import_module("bench").options_of(name) == told
+
+
+def test_a_word_that_means_nothing_is_refused(regret: ModuleType) -> None:
+    with pytest.raises(SystemExit, match=r"nothing is known of repair\.$"):
+        importlib.import_module("bench").options_of("tpe+repair")
+
+
+def row(sampler: str, seed: int, evaluations: float, **figures: float) -> dict[str, Any]:
+    known = {"penalty": 15.0, "least": 10.0, "tried": 12.0, "broken": 0.0, "spent": 42.0, "probes": 2.0, "trials": 100}
+    about = {"case": "made up", "sampler": sampler, "seed": seed, "evaluations": evaluations, "allowed": 0.01}
+    return {**about, **known, "volume": 0.5, "size_bytes": 42_500, "drop": 0.0025, "seconds": 30.0, **figures}
+
+
+def test_regret_is_what_was_not_tried_and_what_was_not_chosen(regret: ModuleType) -> None:
+    seeds = [row("tpe", 0, 30.0), row("tpe", 1, 30.0, tried=10.0, penalty=11.0), row("tpe", 2, 30.0, penalty=20.0)]
+    lines = regret.table_of(pd.DataFrame(seeds)).splitlines()
+    cells = [line.split(" | ") for line in lines if line.startswith("| tpe | 3 |")]
+    assert [found[4] for found in cells] == ["5.0 (0%)", "1.3 + 4.0"]
+
+
+def test_what_is_recommended_at_the_end_is_told_with_its_size_and_drop(regret: ModuleType) -> None:
+    seeds = [row("tpe", seed, regret.END, allowed=share) for seed in (0, 1) for share in regret.ALLOWED]
+    lines = regret.table_of(pd.DataFrame(seeds)).splitlines()
+    assert lines[-1] == f"| tpe | 2 |{3 * ' 15.0, 42.5 kB, 0.25 % |'} 30 |"
+
+
+def test_races_are_compared_with_full_scores_of_the_same_seeds(regret: ModuleType) -> None:
+    raced = [row("surrogate", seed, regret.END, spent=spent) for seed, spent in ((0, 52.0), (1, 62.0), (2, 99.0))]
+    full = [row("surrogate+full", seed, regret.END, spent=102.0, penalty=14.0) for seed in (0, 1)]
+    lines = regret.races_of(pd.DataFrame([*raced, *full, row("tpe", 0, regret.END)])).splitlines()
+    assert lines[-2:] == [
+        "| made up | surrogate | 2 | 100 | 55.0 (57.0) | – | 5.0 (0%) | – |",
+        "| made up | surrogate+full | 2 | 100 | 100.0 (102.0) | – | 4.0 (0%) | – |",
+    ]
+
+
+def test_the_tables_of_regret_are_what_was_measured(regret: ModuleType) -> None:
+    results = BENCHMARK / "results"
+    rows = pd.read_csv(results / "regret.csv")
+    assert regret.table_of(rows) == (results / "regret.md").read_text(encoding="utf-8")
+    assert regret.races_of(rows) == (results / "races.md").read_text(encoding="utf-8")
