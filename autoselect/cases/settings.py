@@ -166,7 +166,7 @@ class SearchSettings(SharedSettings):
             low=0.0,
             high=0.5,
         ),
-    ] = 0.001
+    ] = 0.002
     early_exit: Annotated[
         bool,
         Option(

@@ -267,11 +267,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, required=True, help="--output of bench.py.")
     parser.add_argument("--rows", type=Path, required=True, help="--rows of unseen.py.")
+    parser.add_argument("--earlier", type=Path, help="Runs of another version, which are told as such.")
     parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent / "results")
     options = parser.parse_args(arguments)
     found = []
     for name, case in all_cases({}).items():
         runs = finished_runs(options.runs, name)
+        former = finished_runs(options.earlier, name) if options.earlier else []
+        runs += [(note | {"sampler": f"before: {note['sampler']}"}, run) for note, run in former]
         if not runs or not (options.rows / name).exists():
             continue
         scores = {r.scores.sha256: r.scores for _, run in runs for r in records_of(run.directory) if r.scores}

@@ -272,7 +272,7 @@ SEARCH_DEFAULTS = {
     "sampler": "surrogate",
     "racing": True,
     "confidence": 0.9,
-    "min_gain": 0.001,
+    "min_gain": 0.002,
     "early_exit": True,
     "front_spacing": 1.0,
     "search_space": "default",
