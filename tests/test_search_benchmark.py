@@ -66,11 +66,11 @@ def test_what_is_recommended_at_the_end_is_told_with_its_size_and_drop(regret: M
 
 def test_races_are_compared_with_full_scores_of_the_same_seeds(regret: ModuleType) -> None:
     raced = [row("surrogate", seed, regret.END, spent=spent) for seed, spent in ((0, 52.0), (1, 62.0), (2, 99.0))]
-    full = [row("surrogate+full", seed, regret.END, spent=102.0, penalty=14.0) for seed in (0, 1)]
+    full = [row("before: surrogate+full", seed, regret.END, spent=102.0, penalty=14.0) for seed in (0, 1)]
     lines = regret.races_of(pd.DataFrame([*raced, *full, row("tpe", 0, regret.END)])).splitlines()
     assert lines[-2:] == [
         "| made up | surrogate | 2 | 100 | 55.0 (57.0) | – | 5.0 (0%) | – |",
-        "| made up | surrogate+full | 2 | 100 | 100.0 (102.0) | – | 4.0 (0%) | – |",
+        "| made up | before: surrogate+full | 2 | 100 | 100.0 (102.0) | – | 4.0 (0%) | – |",
     ]
 
 
@@ -79,3 +79,12 @@ def test_the_tables_of_regret_are_what_was_measured(regret: ModuleType) -> None:
     rows = pd.read_csv(results / "regret.csv")
     assert regret.table_of(rows) == (results / "regret.md").read_text(encoding="utf-8")
     assert regret.races_of(rows) == (results / "races.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_comparisons_shows_rows_of_these_tables() -> None:
+    page = (BENCHMARK.parents[1] / "docs" / "comparison.md").read_text(encoding="utf-8")
+    cited = page.split("## Samplers of these tools")[1].splitlines()
+    rows = [line for line in cited if line.startswith("| `")]
+    tables = (BENCHMARK / "results" / "regret.md").read_text(encoding="utf-8").splitlines()
+    assert len(rows) >= 5
+    assert [line for line in rows if line.replace("`", "") not in tables] == []

@@ -42,6 +42,8 @@ REGRETTED = (30, 60)
 """Marks at which regret is told."""
 RESAMPLES = 200
 SPLITS = 10
+BEFORE = "before: "
+"""Ahead of the names of samplers of another version."""
 _LEAST = 1e-3
 """Of the volume there is: with less, nothing that was ever found loses so little, and shares are noise."""
 
@@ -243,21 +245,21 @@ def races_of(rows: pd.DataFrame) -> str:
     """Markdown: what candidates cost with races and in full, and what is recommended at the end of the same seeds."""
     lines = [
         "Full evaluations that the trials cost, % of their number, median over seeds (in brackets: with the probes); "
-        "regret and breaking of what is recommended at the end, as in regret.md.",
+        "regret and breaking of what is recommended at the end, as in regret.md; the same seeds of all rows of a case.",
         "",
     ]
     head = ["case", "sampler", "seeds", "trials", "evaluations, %", *(f"{share:.1%}" for share in ALLOWED)]
     lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     ends = rows[rows["evaluations"] == END]
-    for (case, sampler), raced in ends.groupby(["case", "sampler"], sort=False):
-        full = ends[(ends["case"] == case) & (ends["sampler"] == f"{sampler}+{FULL}")]
-        seeds = set(raced["seed"]) & set(full["seed"])
-        for own in (raced, full) if seeds else ():
-            part = own[own["seed"].isin(seeds)]
-            spent, trials = part["spent"], part["trials"]
-            shares = [f"{100 * (cost / trials).median():.1f}" for cost in (spent - part["probes"], spent)]
-            cells = [case, part["sampler"].iloc[0], len(seeds), trials.iloc[0], f"{shares[0]} ({shares[1]})"]
-            regrets = [_regret(part[part["allowed"] == share]) for share in ALLOWED]
+    bare = ends["sampler"].str.removeprefix(BEFORE).str.removesuffix(f"+{FULL}")
+    for (case, _), versions in ends.groupby(["case", bare], sort=False):
+        seeds = set.intersection(*(set(own["seed"]) for _, own in versions.groupby("sampler")))
+        shown = versions if versions["sampler"].str.endswith(f"+{FULL}").any() else versions[:0]
+        for sampler, own in shown[shown["seed"].isin(seeds)].groupby("sampler", sort=False):
+            spent, trials = own["spent"], own["trials"]
+            shares = [f"{100 * (cost / trials).median():.1f}" for cost in (spent - own["probes"], spent)]
+            cells = [case, sampler, len(seeds), trials.iloc[0], f"{shares[0]} ({shares[1]})"]
+            regrets = [_regret(own[own["allowed"] == share]) for share in ALLOWED]
             lines.append(f"| {' | '.join(map(str, [*cells, *regrets]))} |")
     return "\n".join([*lines, ""])
 
@@ -274,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, case in all_cases({}).items():
         runs = finished_runs(options.runs, name)
         former = finished_runs(options.earlier, name) if options.earlier else []
-        runs += [(note | {"sampler": f"before: {note['sampler']}"}, run) for note, run in former]
+        runs += [(note | {"sampler": f"{BEFORE}{note['sampler']}"}, run) for note, run in former]
         if not runs or not (options.rows / name).exists():
             continue
         scores = {r.scores.sha256: r.scores for _, run in runs for r in records_of(run.directory) if r.scores}
