@@ -13,6 +13,9 @@ from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
+_STABLEHLO_CONSTANTS = b"keep_stablehlo_constant"
+"""Metadata of files that litert-torch wrote. TensorFlow's quantizer then does not know weights as constants, and every
+op that has some stays float."""
 _QUANTIZED_TYPES = (schema.TensorType.INT8, schema.TensorType.UINT8, schema.TensorType.INT16)
 
 
@@ -48,6 +51,9 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     if (taken := signatures.choose(model, wishes.signature)) is not None:
         notes.append(f"Signature {taken!r} was taken; the model's other signatures are left out.")
     _refuse_quantized(model)
+    entries = model.metadata or []
+    kept = [entry for entry in entries if entry.name != _STABLEHLO_CONSTANTS]
+    model.metadata = kept or None
     if count := sparse.densify(model):
         notes.append(f"{count} sparse weights were made dense: the same values, with the zeros written out.")
     if count := halves.widen(model):
@@ -56,6 +62,7 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     notes += _control_flow(model)
     settled, told = _settled(model, wishes)
     is_changed = settled is not None or len(notes) > 0 or model.subgraphs[0] is not first
+    is_changed |= len(kept) < len(entries)
     return FloatModel(
         content=(settled or fb.serialise(model)) if is_changed else content,
         notes=(*notes, *told),
