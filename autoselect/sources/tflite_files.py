@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError
-from autoselect.sources import halves, shapes, signatures, sparse
+from autoselect.sources import custom_ops, halves, shapes, signatures, sparse
 from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -58,6 +58,8 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
         notes.append(f"{count} sparse weights were made dense: the same values, with the zeros written out.")
     if count := halves.widen(model):
         notes.append(f"{count} float16 weights were widened to float32: the same values, in twice the bytes.")
+    if count := custom_ops.as_builtins(model):
+        notes.append(f"{count} Convolution2DTransposeBias became TRANSPOSE_CONV: the same op by another name.")
     _refuse_empty(model)
     notes += _control_flow(model)
     settled, told = _settled(model, wishes)

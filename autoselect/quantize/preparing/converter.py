@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -40,6 +41,11 @@ def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
     except DataError:  # of the samples
         raise
     except (ValueError, RuntimeError) as exc:
+        if unknown := re.search(r"unresolved custom ops: \[(.*?)\]", str(exc)):
+            raise PreparationError(
+                f"The model has custom ops that TensorFlow's calibrator does not know: {unknown[1]}. They need a "
+                "runtime that brings kernels. Convert the model with builtin ops only, or without that part."
+            ) from exc
         raise PreparationError(f"TensorFlow's calibrator refuses the model: {first_line(exc)}") from exc
 
 
