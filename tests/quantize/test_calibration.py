@@ -85,35 +85,7 @@ def test_the_ranges_are_the_calibrators() -> None:
 
 
 def test_a_model_without_control_flow_goes_to_the_calibrator() -> None:
-    calibrated = calibration.calibrate(chain(), samples())
-    assert ranges(calibrated) == ranges(converter.calibrate(chain(), samples()))
-    outputs = [fb.parse(content).subgraphs[0].outputs.tolist() for content in (calibrated, chain())]
-    assert outputs[0] == outputs[1]
-
-
-IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
-    "a MUL over a RELU": lambda tf, x: tf.tanh(tf.nn.relu(x @ zoo.weights(16, 16)) * 50.0),
-    "an ADD over a LOGISTIC": lambda tf, x: tf.tanh(tf.sigmoid(x) + 100.0),
-    "ops behind a RESHAPE": lambda tf, x: tf.tanh(tf.reshape(tf.tanh(x), (4, 4)) * 9.0) * 3.0 - 2.0,
-}
-
-
-@pytest.mark.parametrize("name", IN_PLACE)
-def test_ranges_are_of_what_an_op_wrote_not_of_what_the_next_one_left_there(name: str) -> None:
-    import tensorflow as tf
-
-    content = convert(lambda x: IN_PLACE[name](tf, x), 1, 16)
-    found = ranges(calibration.calibrate(content, samples()))
-    runner = Runner(content, preserve_all_tensors=True)
-    written: dict[str, list[np.ndarray]] = {}
-    for [sample] in samples():
-        runner(sample)
-        for index, tensor in enumerate(fb.parse(content).subgraphs[0].tensors):
-            if fb.tensor_name(tensor) in found:
-                written.setdefault(fb.tensor_name(tensor), []).append(runner.tensor(index).copy())
-    assert written.keys() == found.keys()
-    for key, values in written.items():
-        assert found[key] == pytest.approx((float(np.min(values)), float(np.max(values))), rel=1e-5, abs=1e-6)
+    assert calibration.calibrate(chain(), samples()) == converter.calibrate(chain(), samples())
 
 
 @pytest.mark.parametrize(

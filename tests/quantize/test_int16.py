@@ -75,7 +75,34 @@ def composed() -> zoo.Prepared:
     return zoo.from_function(call, (2, 4, 8)).prepared
 
 
+@functools.cache
+def padded() -> zoo.Prepared:
+    """Pads of PyTorch before a MAX_POOL_2D, and pads of another number than zero."""
+    first, second = zoo.weights(3, 3, 3, 8), zoo.weights(3, 3, 8, 8, seed=1)
+
+    def call(x: Any) -> Any:
+        a = tf().pad(tf().nn.conv2d(x, first, 1, "SAME"), [[0, 0], [1, 1], [1, 1], [0, 0]], constant_values=-np.inf)
+        b = tf().nn.max_pool2d(a, 3, 2, "VALID")
+        return tf().nn.conv2d(tf().pad(b, [[0, 0], [1, 1], [1, 1], [0, 0]], constant_values=0.25), second, 1, "VALID")
+
+    return zoo.from_function(call, (1, 8, 8, 3)).prepared
+
+
+@functools.cache
+def endless() -> zoo.Prepared:
+    """The logarithm of a zero, which is taken out again, between layers."""
+
+    def call(x: Any) -> Any:
+        a = tf().nn.relu(tf().matmul(x, zoo.weights(16, 16)))
+        b = tf().where(a > 0.0, 1.0 - tf().math.log(a), tf().zeros_like(a))
+        return tf().matmul(tf().tanh(b), zoo.weights(16, 16, seed=1))
+
+    return zoo.from_function(call, (1, 16)).prepared
+
+
 MODELS = [
+    pytest.param(padded, set(), id="padded"),
+    pytest.param(endless, {"GREATER", "SELECT_V2"}, id="values without an end"),
     pytest.param(composed, set(), id="composed"),
     pytest.param(lambda: zoo.cnn().prepared, set(), id="CNN"),
     pytest.param(lambda: zoo.two_inputs().prepared, set(), id="several inputs"),

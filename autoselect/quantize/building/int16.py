@@ -14,6 +14,7 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.quantize import names
 from autoselect.quantize.building.compositions import compose
 from autoselect.quantize.repairing.built import Built
+from autoselect.quantize.repairing.ranges import range_of
 from autoselect.quantize.repairing.weighted_ops import bias_of, quantized_ops
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
@@ -34,19 +35,31 @@ def is_spoilt(model: fb.Model, key: names.NameMap) -> bool:
     """Whether the quantizer would refuse the model, or spoil one of its ops, though it is made ready."""
     composed = editing.copied(model)
     compose(composed, key)
+    _range_pads(composed)
     return bool(_spoilt(composed))
 
 
 def _spoilt(model: fb.Model) -> list[fb.Operator]:
-    """Ops of the types above, and those that compute from integers alone: the quantizer wants ranges of these."""
+    """Ops of the types above, those that compute from integers alone, and those at values without a range.
+
+    The quantizer wants a range of all that they read and write.
+    """
     graph = model.subgraphs[0]
     computed = fb.computed(graph)
+    floats = {i for i in computed if graph.tensors[i].type == schema.TensorType.FLOAT32}
+    endless = {i for i in floats if range_of(graph.tensors[i]) is None}
 
     def reads_integers_alone(op: fb.Operator) -> bool:
         types = {graph.tensors[t].type for t in map(int, op.inputs) if t in computed}
         return bool(types) and schema.TensorType.FLOAT32 not in types
 
-    return [op for op in graph.operators if fb.op_type(model, op) in _SPOILT or reads_integers_alone(op)]
+    return [
+        op
+        for op in graph.operators
+        if fb.op_type(model, op) in _SPOILT
+        or reads_integers_alone(op)
+        or not endless.isdisjoint([*fb.indices(op.inputs), *fb.indices(op.outputs)])
+    ]
 
 
 def made_ready(content: bytes, key: names.NameMap) -> bytes:
@@ -59,9 +72,35 @@ def made_ready(content: bytes, key: names.NameMap) -> bytes:
     model = fb.parse(content)
     compose(model, key)
     _part_constants(model)
+    _range_pads(model)
     if _spoilt(model):
         _leave_alone(model)
     return fb.serialise(model)
+
+
+def _range_pads(model: fb.Model) -> None:
+    """Give what pads made infinite the range of what they pad; PyTorch pads so before a MAX_POOL_2D."""
+    tensors = model.subgraphs[0].tensors
+    for op in model.subgraphs[0].operators:
+        source, result = (tensors[int(row[0])] for row in (op.inputs, op.outputs))
+        if fb.op_type(model, op) == "PADV2" and range_of(result) is None:
+            result.quantization = copy(source.quantization)
+
+
+def with_integer_pads(content: bytes) -> bytes:
+    """A 16-bit build whose pads have integer constants: the quantizer leaves these in float, which LiteRT refuses."""
+    model = fb.parse(content)
+    graph = model.subgraphs[0]
+    pads = [op for op in graph.operators if fb.op_type(model, op) == "PADV2"]
+    for op in (op for op in pads if graph.tensors[op.outputs[0]].type == schema.TensorType.INT16):
+        written, given = (graph.tensors[i] for i in (op.outputs[0], op.inputs[2]))
+        if fb.is_constant(model, given) and given.type == schema.TensorType.FLOAT32:
+            levels = np.rint(fb.constant_values(model, given).astype(np.float64) / fb.scales(written)[0])
+            op.inputs = np.array(op.inputs, np.int32)
+            ends = np.iinfo(np.int16)
+            whole = np.clip(levels, ends.min, ends.max).astype(np.int16)
+            _added(model, op, 2, whole, fb.parameters(written)).type = schema.TensorType.INT16
+    return fb.serialise(model) if pads else content
 
 
 def _part_constants(model: fb.Model) -> None:
