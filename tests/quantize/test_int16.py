@@ -100,7 +100,20 @@ def endless() -> zoo.Prepared:
     return zoo.from_function(call, (1, 16)).prepared
 
 
+@functools.cache
+def chosen() -> zoo.Prepared:
+    """A choice between values of two scales, and a number subtracted from zero."""
+
+    def call(x: Any) -> Any:
+        a = tf().matmul(x, zoo.weights(16, 16))
+        b = tf().raw_ops.Select(condition=a > 0.0, x=0.0 - tf().tanh(a), y=3.0 * tf().sigmoid(a))
+        return tf().matmul(b, zoo.weights(16, 16, seed=1))
+
+    return zoo.from_function(call, (1, 16)).prepared
+
+
 MODELS = [
+    pytest.param(chosen, {"GREATER", "SELECT"}, id="choice"),
     pytest.param(padded, set(), id="padded"),
     pytest.param(endless, {"GREATER", "SELECT_V2"}, id="values without an end"),
     pytest.param(composed, set(), id="composed"),
@@ -191,6 +204,17 @@ def test_what_is_composed_is_close_to_float_and_has_the_names_of_its_op() -> Non
         noise = np.sum((ours - floats) ** 2) / np.sum(floats**2)
         # Weights of 8 bits make 40 dB here, activations of 16 bits 80.
         assert 10.0 * np.log10(noise) < (-35.0 if node.op_type in WEIGHTED else -60.0), node.name
+
+
+@pytest.mark.parametrize("make", [chosen, padded, endless])
+def test_what_the_quantizer_leaves_undone_is_near_to_float(make: Callable[[], zoo.Prepared]) -> None:
+    prepared = make()
+    everything = frozenset({"*"})
+    wide, plain = (
+        next(iter(run(prepared.builder.build(recipe).content, prepared).values()))
+        for recipe in (Recipe(int16_nodes=everything), Recipe(denylisted_nodes=everything, fallback="float"))
+    )
+    assert float(np.sum((wide - plain) ** 2)) < 1e-3 * float(np.sum(plain**2))
 
 
 def test_what_lacks_a_range_is_not_composed() -> None:

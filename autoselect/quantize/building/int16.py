@@ -20,9 +20,10 @@ from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED
 
-_SPOILT = fb.CONTROL_FLOW | {"UNIDIRECTIONAL_SEQUENCE_LSTM", "SQUARED_DIFFERENCE"}
+_SPOILT = fb.CONTROL_FLOW | {"UNIDIRECTIONAL_SEQUENCE_LSTM", "SQUARED_DIFFERENCE", "SELECT"}
 """Op types that LiteRT 2.3 does not run in a 16-bit build: a fused LSTM loses its state there, other subgraphs have no
-ranges, and there is no kernel for a SQUARED_DIFFERENCE that is not composed."""
+ranges, and there is no kernel for a SQUARED_DIFFERENCE that is not composed. A SELECT runs, but copies integers of one
+scale to another."""
 
 _LARGEST = 2.0**46
 """Of a bias; LiteRT's kernels scale sums of up to 47 bits."""
@@ -87,20 +88,33 @@ def _range_pads(model: fb.Model) -> None:
             result.quantization = copy(source.quantization)
 
 
-def with_integer_pads(content: bytes) -> bytes:
-    """A 16-bit build whose pads have integer constants: the quantizer leaves these in float, which LiteRT refuses."""
+def finished(content: bytes) -> bytes:
+    """A 16-bit build that LiteRT takes.
+
+    The quantizer leaves the constants of pads in float, which LiteRT refuses, and gives a constant of zeros the
+    scale 0, at which an ADD or a SUB ends the process.
+    """
     model = fb.parse(content)
     graph = model.subgraphs[0]
-    pads = [op for op in graph.operators if fb.op_type(model, op) == "PADV2"]
-    for op in (op for op in pads if graph.tensors[op.outputs[0]].type == schema.TensorType.INT16):
-        written, given = (graph.tensors[i] for i in (op.outputs[0], op.inputs[2]))
-        if fb.is_constant(model, given) and given.type == schema.TensorType.FLOAT32:
-            levels = np.rint(fb.constant_values(model, given).astype(np.float64) / fb.scales(written)[0])
-            op.inputs = np.array(op.inputs, np.int32)
-            ends = np.iinfo(np.int16)
-            whole = np.clip(levels, ends.min, ends.max).astype(np.int16)
-            _added(model, op, 2, whole, fb.parameters(written)).type = schema.TensorType.INT16
-    return fb.serialise(model) if pads else content
+    for op in graph.operators:
+        if fb.op_type(model, op) == "PADV2" and graph.tensors[op.outputs[0]].type == schema.TensorType.INT16:
+            _quantize_pad(model, op)
+        rows = [graph.tensors[i] for i in (*fb.indices(op.inputs), *fb.indices(op.outputs)) if i >= 0]
+        scaled = [tensor for tensor in rows if tensor.type == schema.TensorType.INT16 and fb.scales(tensor)]
+        usable = [fb.scales(tensor)[0] for tensor in scaled if fb.scales(tensor)[0] > 0.0]
+        for tensor in scaled:
+            if fb.scales(tensor)[0] == 0.0:
+                fb.parameters(tensor).scale = np.array([min(usable, default=1.0)], np.float32)
+    return fb.serialise(model)
+
+
+def _quantize_pad(model: fb.Model, op: fb.Operator) -> None:
+    written, given = (model.subgraphs[0].tensors[i] for i in (op.outputs[0], op.inputs[2]))
+    if fb.is_constant(model, given) and given.type == schema.TensorType.FLOAT32:
+        levels = np.rint(fb.constant_values(model, given).astype(np.float64) / fb.scales(written)[0])
+        op.inputs, ends = np.array(op.inputs, np.int32), np.iinfo(np.int16)
+        whole = np.clip(levels, ends.min, ends.max).astype(np.int16)
+        _added(model, op, 2, whole, fb.parameters(written)).type = schema.TensorType.INT16
 
 
 def _part_constants(model: fb.Model) -> None:

@@ -156,7 +156,7 @@ def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
     def made() -> bytes:
         content = int16.made_ready(calibrated.content, calibrated.names)
         content = converter.quantize_to_int16(content, per_channel=recipe.per_channel)
-        return _with_own_outputs(int16.with_integer_pads(content), calibrated.names)
+        return _with_own_outputs(int16.finished(content), calibrated.names)
 
     return kit.keep(_file_name("int16", recipe), made)
 
