@@ -35,7 +35,11 @@ from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
 _COMPARED_SAMPLES = 16
-"""On which the normalised model is compared with the float model, bit for bit."""
+"""On which the normalised model is compared with the float model."""
+_ROUNDED = (
+    "Ops of the float model were folded, as TensorFlow's quantizer does. Its outputs differ by rounding alone: {:.1e} "
+    "of the largest value."
+)
 
 
 def load_float_model(
@@ -52,7 +56,7 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool, quanti
     files = CaseFiles(root=root)
     store = SampleStore.open(files.samples("calibration"))
     content = files.float_model.read_bytes()
-    normalised, told = _normalised(content, store)
+    normalised, told, notes = _normalised(content, store)
     if files.integer_model.exists():
         normalised, calibrated_model = _with_given(content, normalised, files.integer_model.read_bytes())
     elif quantizer == "litert":
@@ -76,7 +80,7 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool, quanti
         Builder(calibrated_model, nodes, kit),
         nodes,
         wholes,
-        float_model=content,
+        float_model=normalised.content,
         integer_model=integer_model(kit, recipe),
         samples=_first(store, proof.PROOF_SAMPLES),
         per_channel=per_channel,
@@ -90,7 +94,7 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool, quanti
             layers=table,
             folded=normalised.folded,
             remarks=(*told, *remarks),
-            notes=_respelled(normalised.respelled),
+            notes=(*notes, *_respelled(normalised.respelled)),
         ),
     )
 
@@ -127,20 +131,26 @@ def _with_given(
     return form, CalibratedModel(content=covered, names=key, integer=integer, int16=wide)
 
 
-def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalised, tuple[str, ...]]:
-    """The float model as the quantizer leaves it; the model itself, and why, where that is another."""
+def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalised, tuple[str, ...], tuple[str, ...]]:
+    """The float model as the quantizer leaves it; the model itself where that computes something else.
+
+    Returns:
+        The model, why it is not folded, and what folding changed.
+    """
     try:
         normalised = normalise.normalise(content)
         samples = _first(store, _COMPARED_SAMPLES)
-        if normalise.same_outputs(content, normalised.content, samples, delegates=False):
-            return normalised, ()
-        why = "its outputs would not be the same bit for bit"
+        apart = normalise.difference(content, normalised.content, samples, delegates=False)
+        if apart <= normalise.MOST_ROUNDING:
+            return normalised, (), (_ROUNDED.format(apart),) if apart else ()
+        why = f"its outputs would differ by {apart:.1e} of the largest value"
     except (BuildError, ScoreError) as exc:
         why = str(exc)
-    return normalise.as_it_is(content), (
+    told = (
         f"The float model is taken as it is, and not folded and merged beforehand: {why.rstrip('.')}. "
         "If the quantizer merges an op into another, the search may not be able to choose for it alone.",
     )
+    return normalise.as_it_is(content), told, ()
 
 
 def _respelled(types: Sequence[str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from autoselect.quantize import names
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.wholes import make_wholes
 from autoselect.quantize.preparing import converter
-from autoselect.quantize.preparing.normalise import normalise, same_outputs
+from autoselect.quantize.preparing.normalise import difference, normalise, same_outputs
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 
@@ -173,6 +173,22 @@ def test_other_outputs_are_seen() -> None:
     tensor.buffer = editing.add_buffer(model, values)
     assert same_outputs(content, content, [{key: sample[0]}])
     assert not same_outputs(content, fb.serialise(model), [{key: sample[0]}])
+    assert 1e-5 < difference(content, fb.serialise(model), [{key: sample[0]}]) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("call", "apart"),
+    [
+        pytest.param(lambda x: x * 2.0, 1.0, id="twice as much"),
+        pytest.param(lambda x: x / 0.0, np.inf, id="not finite"),
+        pytest.param(lambda x: tf().reshape(x, (8, 1)), np.inf, id="another shape"),
+        pytest.param(lambda x: tf().cast(x, tf().int32), np.inf, id="another type"),
+    ],
+)
+def test_how_far_outputs_are_apart(call: Callable[[Any], Any], apart: float) -> None:
+    first, second = (zoo.from_function(one, (1, 8)).float_model for one in (lambda x: x * 1.0, call))
+    sample = {"x0": np.linspace(-1.0, 2.0, 8, dtype=np.float32)[None]}
+    assert difference(first, second, [sample]) == apart
 
 
 def test_a_variable_that_two_ops_read_stays_one_while_a_constant_gets_a_copy() -> None:

@@ -7,6 +7,8 @@ gives a float model whose ops match those of all later builds one to one, by nam
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -24,6 +26,9 @@ from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
 Sample = Mapping[str, np.ndarray]
+
+MOST_ROUNDING = 1e-5
+"""What outputs of equal models are apart at most, see :func:`difference`: sums of float32 in another order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +146,12 @@ def _is_twin(model: fb.Model, place: int, op_type: str, inputs: tuple[str, ...])
 
 
 def same_outputs(first: bytes, second: bytes, samples: Iterable[Sample], *, delegates: bool = True) -> bool:
-    """Whether two models give the same outputs, bit for bit.
+    """Whether two models give the same outputs, bit for bit; arguments and errors as :func:`difference`."""
+    return difference(first, second, samples, delegates=delegates) == 0.0
+
+
+def difference(first: bytes, second: bytes, samples: Iterable[Sample], *, delegates: bool = True) -> float:
+    """How far the outputs of two models are apart.
 
     Args:
         first: Bytes of a model.
@@ -150,15 +160,30 @@ def same_outputs(first: bytes, second: bytes, samples: Iterable[Sample], *, dele
         delegates: On the kernels that users deploy. XNNPACK orders float sums by what it takes of a graph, so that two
             graphs that compute the same may differ in the last bits there. On LiteRT's plain kernels they do not.
 
+    Returns:
+        The largest difference of a value, as a share of the largest value of its output on that sample. 0 where all
+        are equal bit for bit, infinite where outputs have other shapes or types or are not finite numbers.
+
     Raises:
         ScoreError: If the interpreter refuses one.
     """
     ours, theirs = (Runner(content, delegates=delegates) for content in (first, second))
+    largest = 0.0
     for sample in samples:
         pairs = zip(_listed(ours, sample), _listed(theirs, sample), strict=True)
-        if not all(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs):
-            return False
-    return True
+        largest = max([largest, *(_difference(a, b) for a, b in pairs)])
+    return largest
+
+
+def _difference(first: np.ndarray, second: np.ndarray) -> float:
+    if (first.dtype, first.shape) != (second.dtype, second.shape):
+        return math.inf
+    if first.tobytes() == second.tobytes():
+        return 0.0
+    if first.dtype.kind != "f" or not (np.isfinite(first).all() and np.isfinite(second).all()):
+        return math.inf
+    share = float(np.abs(first - second).max()) / max(float(np.abs(first).max()), sys.float_info.min)
+    return share or sys.float_info.min  # Zeros of two signs.
 
 
 def _listed(runner: Runner, sample: Sample) -> list[np.ndarray]:
