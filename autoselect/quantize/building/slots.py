@@ -142,9 +142,10 @@ class Slots:
                     self.of_int16[tensor] = self.slot(value, graph.tensors[tensor])
             elif fb.op_type(whole.model, op) in fb.CONVERSIONS and int(op.inputs[0]) in self.of_int16:
                 source, result = self.of_int16[int(op.inputs[0])], int(op.outputs[0])
-                value = self.value_of[source]
-                self.of_int16[result] = self.slot(value, graph.tensors[result])
-                self.values[value].int16_parents.setdefault(self.of_int16[result], source)
+                value, known = self.value_of[source], set(self.of_int16.values())
+                slot = self.of_int16[result] = self.slot(value, graph.tensors[result])
+                if slot not in known:  # Else it is converted to what it was already, as litert-quantizer does.
+                    self.values[value].int16_parents.setdefault(slot, source)
             elif is_wide(whole.model, op, self.of_int16):
                 self.int16_helpers.append(place)
                 for tensor in map(int, op.outputs):

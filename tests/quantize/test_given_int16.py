@@ -1,0 +1,57 @@
+"""16-bit models that another quantizer made, as a source of candidates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import zoo
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.domain.recipe import Recipe
+from autoselect.quantize.building.build import Builder
+from autoselect.quantize.preparing import litert
+from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.tflite import editing
+from autoselect.tflite import flatbuffer as fb
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors")  # litert-quantizer's own
+
+
+def with_needless_conversion(content: bytes, place: int) -> bytes:
+    """The model with a QUANTIZE of what an op reads to the scale that it has already, as it stands before a PACK."""
+    model = fb.parse(content)
+    graph = model.subgraphs[0]
+    op, conversion = graph.operators[place], schema.OperatorT()
+    graph.tensors.append(replace_name(graph.tensors[op.inputs[0]], "again"))
+    conversion.opcodeIndex = editing.add_code(model, "QUANTIZE")
+    conversion.inputs = np.array(op.inputs[:1], np.int32)
+    conversion.outputs = np.array([len(graph.tensors) - 1], np.int32)
+    op.inputs = np.array([len(graph.tensors) - 1, *op.inputs[1:]], np.int32)
+    graph.operators.insert(place, conversion)
+    return fb.serialise(model)
+
+
+def replace_name(tensor: fb.Tensor, name: str) -> fb.Tensor:
+    twin: fb.Tensor = schema.TensorT()
+    vars(twin).update({**vars(tensor), "name": name.encode(), "buffer": 0})
+    return twin
+
+
+def test_a_value_may_be_converted_to_the_scale_that_it_has() -> None:
+    source = zoo.cnn()
+    prepared = source.prepared
+    samples = [{"x0": sample[0]} for sample in prepared.samples]
+    made = litert.integer_models(source.float_model, samples, per_channel=True)
+    assert made.int16 is not None
+    calibrated = replace(prepared.calibrated, integer=made.int8, int16=with_needless_conversion(made.int16, place=2))
+    builder = Builder(calibrated, prepared.nodes, RepairKit(calibrated))
+    nodes = {node.name for node in prepared.nodes}
+    blueprint = builder.blueprint(Recipe(), int16=True)
+    assert blueprint.int16_nodes
+    for chosen in (nodes, set(list(nodes)[::2])):
+        wide = frozenset(
+            n.name for i, n in enumerate(prepared.nodes) if i in blueprint.int16_nodes and n.name in chosen
+        )
+        assert builder.build(Recipe(int16_nodes=wide)).content
