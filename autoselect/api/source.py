@@ -170,8 +170,8 @@ def load_integer(
         return LoadedInteger(content=None, per_channel=per_channel)
     if named := ", ".join(repairs):
         raise UsageError(
-            "Repairs do not go with an integer model of another quantizer (--integer, --quantizer), got "
-            f"{named}: they would undo what it did to weights, biases and ranges. Leave them out, or leave it out."
+            f"Repairs do not go with an integer model of another quantizer (--integer, --quantizer), got {named}: they "
+            "would undo what it did to weights, biases and ranges. Leave the repairs out, or that option."
         )
     if source is None:
         litert.refuse_missing()

@@ -187,7 +187,7 @@ def _submit_prepare(
         "debug_samples": debug_samples,
         "per_channel": per_channel,
         "quantizer": quantizer,
-        "versions": versions(),
+        "versions": versions(quantizer),
     }
 
     def submit() -> Future[None]:

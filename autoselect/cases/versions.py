@@ -7,23 +7,17 @@ import importlib.metadata
 import platform
 
 from autoselect._version import __version__
+from autoselect.domain.recipe import Quantizer
 from autoselect.quantize.building.build import BUILDER_VERSION
 
 _TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
 
 
-def versions() -> dict[str, str]:
-    """Versions of all that affects candidates and scores."""
+def versions(quantizer: Quantizer = "tensorflow") -> dict[str, str]:
+    """Versions of all that affects candidates and scores; of another quantizer where that makes the integer model."""
     found = {"python": platform.python_version(), "autoselect": __version__, "builder": BUILDER_VERSION}
-    for name in (
-        *_TENSORFLOW_BUILDS,
-        "ai-edge-litert",
-        "litert-quantizer",
-        "ethos-u-vela",
-        "numpy",
-        "optuna",
-        "scikit-learn",
-    ):
+    maker = ("litert-quantizer",) if quantizer == "litert" else ()
+    for name in (*_TENSORFLOW_BUILDS, *maker, "ai-edge-litert", "ethos-u-vela", "numpy", "optuna", "scikit-learn"):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,10 @@ class Amounts:
     evaluation: int
 
 
+Search = Callable[..., autoselect.Run]
+"""A search of one model into a folder, with further options."""
+
+
 class Sheet:
     """What is known of a model so far, on disk."""
 
@@ -90,12 +95,13 @@ def examine(name: str, amounts: Amounts, sheet: Sheet, chosen: Sequence[str]) ->
     given = itertools.islice(model.samples(), amounts.calibration + amounts.evaluation)
     fed = [dict(zip(keys, sample, strict=True)) for sample in given]
     calibration, evaluation = fed[: amounts.calibration], fed[amounts.calibration :]
+    search = partial(searched, path, model, calibration, evaluation)
     steps: dict[str, Callable[[core.Prepared], dict[str, Any]]] = {
         "ends": ends,
         "forecasts": lambda prepared: {"forecasts": forecasts(prepared, amounts.recipes)},
         "mixes": lambda prepared: {"mixes": mixes(prepared, amounts.mixes)},
-        "search": lambda _: {"scores": scores(path, model, calibration, evaluation, amounts.trials)},
-        "litert": lambda _: {"litert": litert(path, model, calibration, evaluation)},
+        "search": lambda _: {"scores": scores(search, amounts.trials)},
+        "litert": lambda _: {"litert": litert(search)},
     }
     sheet.add(died_at="preparing")
     try:
@@ -260,16 +266,10 @@ def _mix(prepared: core.Prepared, denied: Sequence[Node], hybrid: Sequence[Node]
 # ----------------------------------------------------------------------------------------------- search
 
 
-def scores(
-    path: Path,
-    model: Model,
-    calibration: Sequence[Mapping[str, np.ndarray]],
-    evaluation: Sequence[Mapping[str, np.ndarray]],
-    trials: int,
-) -> dict[str, Any]:
+def scores(search: Search, trials: int) -> dict[str, Any]:
     """SQNR to float's outputs on held-out samples of the whole builds and of the picks."""
     with tempfile.TemporaryDirectory() as folder:
-        run = searched(path, model, calibration, evaluation, Path(folder) / "run", trials=trials)
+        run = search(Path(folder) / "run", trials=trials)
         references = {
             name: {"sqnr_db": _rounded(row["heldout"]), "size_bytes": row["size_bytes"]}
             for name, row in run.summary["references"].items()
@@ -287,16 +287,10 @@ def scores(
         return {"references": references, "picks": picks, "origins": dict(origins), "seconds": run.summary["seconds"]}
 
 
-def litert(
-    path: Path,
-    model: Model,
-    calibration: Sequence[Mapping[str, np.ndarray]],
-    evaluation: Sequence[Mapping[str, np.ndarray]],
-) -> dict[str, Any]:
+def litert(search: Search) -> dict[str, Any]:
     """The same of the all-integer model that litert-quantizer makes, and how many ops it leaves in float."""
     with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "run"
-        run = searched(path, model, calibration, evaluation, output, trials=1, quantizer="litert")
+        run = search(Path(folder) / "run", trials=1, quantizer="litert")
         found = run.summary["references"]["fiq"]
         return {
             "sqnr_db": _rounded(found["heldout"]),

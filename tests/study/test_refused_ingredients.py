@@ -36,6 +36,18 @@ def test_samples_that_are_split_alike_are_not_refused(tmp_path: Path) -> None:
     refused(tmp_path, {"seed": 1})
 
 
+def test_another_version_of_the_quantizer_that_made_the_integer_model_is_refused(tmp_path: Path) -> None:
+    """Who does not use litert-quantizer may change it, or do without."""
+    settings = {"seed": 1, "split_seed": 0, "quantizer": "litert"}
+    made = {"settings": settings, "hashes": {}, "versions": versions("litert")}
+    case: Any = SimpleNamespace(hashes={})
+    refuse_other_ingredients(RunFolder(tmp_path), made, case)
+    made["versions"] = {**versions("litert"), "litert-quantizer": "0.0.1"}
+    with pytest.raises(RunFolderError, match=r"made with litert-quantizer 0\.0\.1, this is "):
+        refuse_other_ingredients(RunFolder(tmp_path), made, case)
+    assert "litert-quantizer" not in versions()
+
+
 def test_candidates_in_16_bits_that_cannot_be_made_any_more_are_refused_with_the_reason(tmp_path: Path) -> None:
     why = ("No unit has 16-bit activations. It crashed.",)
     with pytest.raises(RunFolderError, match=r"with int16 units, which cannot be made now\. No unit .* It crashed\."):

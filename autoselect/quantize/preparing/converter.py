@@ -115,7 +115,8 @@ def import_tensorflow() -> None:
     afterwards like any module, also as ``tensorflow.keras``.
     """
     if "tensorflow" in sys.modules or "keras" in sys.modules or "TF_USE_LEGACY_KERAS" in os.environ:
-        return _import_tensorflow()
+        _import_tensorflow()
+        return
     sys.modules["keras"] = None  # type: ignore[assignment] # How Python marks a module as missing.
     try:
         _import_tensorflow()
@@ -127,7 +128,6 @@ def import_tensorflow() -> None:
     folders = () if found is None else found.submodule_search_locations or ()
     there = [path for path in tensorflow.__path__ if path is not None]
     tensorflow.__path__ = [*(os.path.join(folder, "_tf_keras") for folder in folders), *there]
-    return None
 
 
 def _import_tensorflow() -> None:

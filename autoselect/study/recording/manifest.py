@@ -25,7 +25,7 @@ def manifest(request: Request, case: Case, space: BoundSpace, float_model: refer
     return {
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": TYPED.get(),
-        "versions": versions(),
+        "versions": versions(request.settings.quantizer),
         "hashes": dict(case.hashes),
         "counts": dict(case.counts),
         "sources": request.sources,
@@ -80,8 +80,8 @@ def refuse_other_ingredients(folder: RunFolder, manifest: dict[str, Any], case: 
             f"{folder.root} was made by a version that split samples in another way, so it would go on with other "
             "samples. Start a new run; `autoselect report` and `autoselect pick` work on this one."
         )
-    counted = ("tensorflow", "tensorflow-cpu", "ai-edge-litert")
-    now = versions()
+    counted = ("tensorflow", "tensorflow-cpu", "ai-edge-litert", "litert-quantizer")
+    now = versions(manifest["settings"].get("quantizer", "tensorflow"))
     if manifest["versions"].get("builder") != now["builder"]:
         raise RunFolderError(
             f"{folder.root} was made by an older builder. Its recipes still build, but to files of other sizes, so "
