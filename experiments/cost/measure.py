@@ -69,10 +69,13 @@ class PeakMemory(threading.Thread):
             self.peak_bytes = max(self.peak_bytes, total)
 
 
-def search(model: Any, name: str, *, trials: int, workers: int, **options: Any) -> tuple[dict[str, float], Any]:
-    """One search in a new folder; returns its figures and the run."""
+def search(
+    model: Any, name: str, *, trials: int, workers: int, with_memory: bool = True, **options: Any
+) -> tuple[dict[str, float], Any]:
+    """One search in a new folder; returns its figures and the run. Sampling the memory of many processes takes time."""
     clock, memory = Clock(), PeakMemory()
-    memory.start()
+    if with_memory:
+        memory.start()
     with tempfile.TemporaryDirectory() as folder:
         run = autoselect.search(
             model,

@@ -9,7 +9,11 @@ from typing import Any
 import loaders
 import measure
 
-MODEL = loaders.IMAGENET / "mobilenet_v1_025_224_float.tflite"
+MODELS = {
+    "imagenet": loaders.IMAGENET / "mobilenet_v1_025_224_float.tflite",
+    "fsrcnn": loaders.FSRCNN / "fsrcnn_x2_float.tflite",
+}
+METRICS = {"imagenet": "accuracy", "fsrcnn": "psnr"}
 WAYS: dict[str, dict[str, Any]] = {
     "one worker": {"workers": 1},
     "two workers": {"workers": 2},
@@ -18,9 +22,10 @@ WAYS: dict[str, dict[str, Any]] = {
 FIGURES = ("candidates a minute of the trials", "wall time of the trials, s", "wall time of the run, s")
 
 
-def measured(trials: int, **options: Any) -> tuple[float, ...]:
+def measured(case: str, trials: int, **options: Any) -> tuple[float, ...]:
     """The figures of one search whose candidates are all scored in full."""
-    found, _ = measure.search(MODEL, "imagenet", trials=trials, repairs=False, int16=False, racing=False, **options)
+    options |= {"metric": METRICS[case], "repairs": False, "int16": False, "racing": False, "with_memory": False}
+    found, _ = measure.search(MODELS[case], case, trials=trials, **options)
     stage = found["trials stage, s"]
     return found["scored candidates"] * 60 / stage, stage, found["whole run, s"]
 
@@ -28,11 +33,13 @@ def measured(trials: int, **options: Any) -> tuple[float, ...]:
 def main() -> None:
     """Measure in turns and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--case", choices=MODELS, default="imagenet")
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     rounds = [
-        {way: measured(arguments.trials, **options) for way, options in WAYS.items()} for _ in range(arguments.rounds)
+        {way: measured(arguments.case, arguments.trials, **options) for way, options in WAYS.items()}
+        for _ in range(arguments.rounds)
     ]
     print(f"| figure | {' | '.join(WAYS)} | two / one, by round | cluster / two, by round |\n|---|---|---|---|---|---|")
     for place, figure in enumerate(FIGURES):

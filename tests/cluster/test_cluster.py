@@ -161,6 +161,17 @@ def kill_the_dask_worker(marks: str) -> None:
     time.sleep(60)
 
 
+def memory_settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")}
+
+
+def test_jobs_do_not_give_memory_back_after_each_tensor(client: Any, tmp_path: Path) -> None:
+    nannys = client.submit(memory_settings, pure=False).result(timeout=60)
+    with cluster_of(client, tmp_path) as cluster:
+        assert nannys
+        assert not cluster.call(memory_settings)
+
+
 def test_a_job_that_kills_two_workers_fails(client: Any, tmp_path: Path) -> None:
     with cluster_of(client, tmp_path) as cluster:
         with pytest.raises(WorkerDied, match="2 workers of the cluster died while they had this job"):

@@ -13,7 +13,7 @@ from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, 
 from autoselect.domain.recipe import Recipe
 from autoselect.runs.records import Scores, TrialRecord, scores_of
 from autoselect.study.finishing.certainty import link_of
-from autoselect.study.finishing.front_members import front_of
+from autoselect.study.finishing.front_members import front_of, worth_reading
 from autoselect.study.yardstick import Yardstick
 
 OBJECTIVES = objectives_of(chosen_objectives(DEFAULT_OBJECTIVES, set()), "gain", "maximize")
@@ -27,10 +27,13 @@ YARDSTICK = Yardstick(
 )
 
 
-def record(number: int, gain: float, sqnr_db: float, size_bytes: int, penalty: float, samples: int) -> TrialRecord:
+def record(
+    number: int, gain: float, sqnr_db: float, size_bytes: int, penalty: float, samples: int, float_ops: int = 0
+) -> TrialRecord:
     values: dict[str, Any] = dict.fromkeys(Scores.__dataclass_fields__, 0)
     known = {"sha256": f"{number}" * 10, "fallbacks": {}, "compiled": {}, "quantities": {}, "samples": samples}
     own = {
+        "float_ops": float_ops,
         "metric": gain,
         "drop": 8.0 - gain,
         "sqnr_db": sqnr_db,
@@ -102,3 +105,12 @@ def test_what_costs_as_much_as_float_is_a_member_only_where_there_is_nothing_els
     assert numbers([float_again]) == ({0}, True)
     for cheaper in (record(0, 8.0, 99.0, 399, 80.0, 9), record(0, 8.0, 99.0, 400, 79.0, 9)):
         assert numbers([cheaper, whole]) == ({0, 1}, True)
+
+
+def test_a_model_with_float_ops_hides_none_without() -> None:
+    integer, island = record(0, 6.0, 20.0, 100, 8.0, 9), record(1, 7.0, 30.0, 90, 4.0, 9, float_ops=1)
+    worse_island, worse = record(2, 6.5, 25.0, 95, 5.0, 9, float_ops=2), record(3, 5.0, 10.0, 110, 8.0, 9)
+    assert numbers([integer, island, worse_island, worse]) == ({0, 1}, True)
+    front, _ = front_of([integer, island], OBJECTIVES, YARDSTICK, None)
+    steps = {"gain": 5.0, "size_bytes": 100.0, "penalty": 10.0}
+    assert {r.number for r in worth_reading(front, OBJECTIVES, (), steps, None)} == {0, 1}

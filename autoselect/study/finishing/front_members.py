@@ -20,6 +20,7 @@ def front_of(
 ) -> tuple[list[TrialRecord], bool]:
     """The Pareto front of the feasible candidates, best metric first.
 
+    A model with float ops dominates none without: some accelerators have nowhere to run them, whatever they would cost.
     One lucky candidate would dominate all that are closer to float. So those are members too that no other dominates
     once scores have learned of the closeness of outputs: see :func:`autoselect.study.finishing.certainty.link_of`.
 
@@ -36,6 +37,7 @@ def front_of(
         feasible = [r for r, e in zip(candidates, excess, strict=True) if e <= min(excess)]
     feasible = [r for r in feasible if not _is_float_again(r, yardstick)] or feasible
     table = losses(np.array([_values(r, objectives) for r in feasible]), objectives)
+    table = np.column_stack([table, _has_float_ops(feasible)])
     keep = non_dominated(table)
     expected, _ = expected_drops(scores_of(feasible), link)
     keep |= non_dominated(np.column_stack([expected, table[:, 1:]]))
@@ -49,6 +51,10 @@ def _values(record: TrialRecord, objectives: Sequence[Objective]) -> tuple[float
     if scores is None:
         raise ValueError("a failed trial has no values")
     return scores.metric, *(scores.costs[o.name] for o in objectives[1:])
+
+
+def _has_float_ops(records: Sequence[TrialRecord]) -> np.ndarray:
+    return np.array([r.scores is not None and r.scores.float_ops > 0 for r in records])
 
 
 def _is_float_again(record: TrialRecord, yardstick: Yardstick) -> bool:
@@ -90,6 +96,7 @@ def worth_reading(
     table = losses(np.array([_values(r, objectives) for r in front]), objectives)
     table[:, 0] = np.maximum(expected_drops(scores_of(front), link)[0], 0.0)
     table = whole_steps(table, [steps.get(objective.name, 0.0) for objective in objectives])
+    table = np.column_stack([table, _has_float_ops(front)])
     closest: dict[tuple[float, ...], int] = {}
     for place in sorted(range(len(front)), key=lambda i: (-_closeness(front[i]), front[i].id)):
         closest.setdefault(tuple(table[place].tolist()), place)

@@ -189,14 +189,15 @@ def forecaster(
         return sorted(places[name] for name in names)
 
     figures = frozenset(settings.cost_columns) - {*DEFAULT_COSTS}
+    # Where the penalty is one of shares and nothing is refused, where each op runs need not be known.
+    is_unjudged = target.takes_all and target.shares is not None
 
     def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
         chosen = fields_of(nodes, further)
         in_int16 = chosen.get(FIELDS[SIXTEEN], frozenset()) - not_int16
         denied, in_float = (placed(chosen.get(field, ())) for field in ("denylisted_nodes", FIELDS[EXACT]))
         found = blueprint.plan(denied, settings.template.fallback, in_float, placed(in_int16))
-        # Where the penalty is one of shares and nothing is refused, where each op runs need not be known.
-        verdict = None if target.takes_all and target.shares is not None else judge(found.graph, target)
+        verdict = None if is_unjudged else judge(found.graph, target)
         cut = on_target(found.graph, target, verdict)
         return Forecast(
             found.size_bytes,
