@@ -13,6 +13,7 @@ from pydantic_core.core_schema import any_schema
 from autoselect.cases.events import Listener, ignore
 from autoselect.cases.option import DATA, SEARCH, Option
 from autoselect.data.kinds import Samples
+from autoselect.data.texts import first_wrong
 from autoselect.domain.recipe import Quantizer
 from autoselect.errors import RecipeError, UsageError
 from autoselect.isolation.machine import default_workers
@@ -153,6 +154,4 @@ def checked_settings(kind: type[Settings], values: Mapping[str, object]) -> Sett
     try:
         return kind.model_validate(values)
     except ValidationError as exc:
-        first = exc.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{name}: {first['msg']}, got {first.get('input')!r}.") from exc
+        raise UsageError(first_wrong(exc)) from exc

@@ -17,7 +17,7 @@ import typer
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from autoselect.cli.renamed import renamed
-from autoselect.data.texts import toml_of
+from autoselect.data.texts import first_wrong, toml_of
 from autoselect.errors import UsageError
 
 _NO_KEYS = ("config", "help-all")
@@ -104,9 +104,7 @@ def _validated(values: Mapping[str, Any], keys: Mapping[str, Key], path: str) ->
     try:
         model.model_validate(values)
     except ValidationError as exc:
-        first = exc.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise typer.BadParameter(f"{path}: {place}: {first['msg']}, got {first['input']!r}.") from exc
+        raise typer.BadParameter(f"{path}: {first_wrong(exc)}") from exc
     return {key: _parsed(keys[key], value, f"{path}: {key}") for key, value in values.items()}
 
 

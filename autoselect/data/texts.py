@@ -1,10 +1,12 @@
-"""Small text files that a user brings: recipes and settings; knows their size, not what they say."""
+"""Small text files that a user brings: recipes and settings; knows their size and what is wrong, not what they say."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from autoselect.errors import UsageError
 
@@ -42,3 +44,14 @@ def toml_of(path: Path, *, called: str) -> dict[str, Any]:
         raise UsageError(f"{called} cannot be read: {exc}.") from exc
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise UsageError(f"{called} is not TOML: {exc}.") from exc
+
+
+def first_wrong(exc: ValidationError) -> str:
+    """Of the first wrong value of a pydantic model, its place, what was expected, and what came.
+
+    The alternatives of a union are no places, and the last of them is meant.
+    """
+    first = exc.errors()[-1] if exc.errors()[0]["type"] == "literal_error" else exc.errors()[0]
+    place = [str(part) for part in first["loc"] if not str(part).startswith(("literal[", "list[", "function-"))]
+    came = "" if first["type"] == "missing" else f", got {first.get('input')!r}"
+    return f"{'.'.join(place)}: {first['msg'].removeprefix('Value error, ')}{came}."

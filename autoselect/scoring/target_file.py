@@ -52,6 +52,7 @@ from pydantic import (
 )
 
 from autoselect.data.bundled import read_toml
+from autoselect.data.texts import first_wrong
 from autoselect.domain.recipe import IoType
 from autoselect.domain.targets import (
     Compiler,
@@ -157,7 +158,7 @@ def read_target(name_or_path: str = DEFAULT_TARGET) -> Target:
     try:
         profile = _Profile.model_validate(content)
     except ValidationError as exc:
-        raise UsageError(f"Target {name_or_path!r}, {_first_error(exc)}") from exc
+        raise UsageError(f"Target {name_or_path!r}, {first_wrong(exc)}") from exc
     if (profile.accelerator is None) != (profile.segments == "none"):
         raise UsageError(
             f"Target {name_or_path!r}, segments: expected 'none' without an accelerator and another rule with one, got "
@@ -170,15 +171,6 @@ def target_hash(name_or_path: str) -> str:
     """SHA-256 of what a profile says, so that a run does not go on with another one."""
     content = json.dumps(read_toml(name_or_path, folder="targets", kind="target"), sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
-
-
-def _first_error(exc: ValidationError) -> str:
-    """Key path and message of the first error; the alternatives of a union are no keys."""
-    first = exc.errors()[-1] if exc.errors()[0]["type"] == "literal_error" else exc.errors()[0]
-    path = [str(part) for part in first["loc"] if not str(part).startswith(("literal[", "list[", "function-"))]
-    message = first["msg"].removeprefix("Value error, ")
-    got = "" if first["type"] == "missing" else f", got {first.get('input')!r}"
-    return f"{'.'.join(path)}: {message}{got}."
 
 
 def _target(profile: _Profile) -> Target:

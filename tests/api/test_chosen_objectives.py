@@ -20,9 +20,12 @@ def losses_of(table: Any, columns: list[str]) -> np.ndarray:
 
 
 def assert_front(run: autoselect.Run, columns: list[str]) -> None:
-    """Nothing that was scored dominates a member in the columns of the objectives and in closeness to float."""
+    """Nothing dominates a member in objectives and closeness; what has float ops dominates none without."""
     scored = run.trials[run.trials["state"] == "complete"]
-    rivals, members = (np.column_stack([losses_of(rows, columns), -rows["sqnr_db"]]) for rows in (scored, run.front))
+    rivals, members = (
+        np.column_stack([losses_of(rows, columns), -rows["sqnr_db"], rows["float_ops"] > 0])
+        for rows in (scored, run.front)
+    )
     for member in members:
         assert not any(pump.dominates(tuple(other), tuple(member)) for other in rivals)
 

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from autoselect.data.bundled import read_toml
+from autoselect.data.texts import first_wrong
 from autoselect.domain.layers import STATISTICS, LayerTable, Node
 from autoselect.domain.search_space import BoundSpace, Cut, Dimension, Toggle, ranked_cut
 from autoselect.errors import UsageError
@@ -158,9 +159,7 @@ def read_space(name_or_path: str) -> SearchSpaceFile:
     try:
         return SearchSpaceFile.model_validate(read_toml(name_or_path))
     except ValidationError as exc:
-        first = exc.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"Search space {name_or_path!r}, {key}: {first['msg']}.") from exc
+        raise UsageError(f"Search space {name_or_path!r}, {first_wrong(exc)}") from exc
 
 
 def bind(
