@@ -11,10 +11,10 @@ from autoselect.diagnosis.sources import (
     OWN,
     POST_TRAINING_GUIDE,
     WU,
-    counted,
     listed,
 )
 from autoselect.domain.findings import ActivationStatistics, Advice, Findings, InputStatistics
+from autoselect.domain.words import counted
 from autoselect.tflite.operands import FIXED_SCALE_OPS
 
 OFF_CENTRE = 1.0
