@@ -73,18 +73,18 @@ def wide_rows(outcome: Outcome) -> list[dict[str, object]]:
 def _wide(
     row: Mapping[str, object], figures: LayerStatistics | None, outcome: Outcome, found: Mapping[str, Cure]
 ) -> dict[str, object]:
-    name, findings = str(row["tensor_name"]), outcome.findings
-    parts, cure, shift = findings.parts.get(name), found.get(name), outcome.shifts[name]
+    name, findings, diagnosed = str(row["tensor_name"]), outcome.findings, outcome.diagnosed
+    parts, cure, shift = findings.parts.get(name), found.get(name), diagnosed.shifts[name]
     return {
         **{key: math.nan if value == "" and key not in _TEXTS else value for key, value in row.items()},
-        "kind": outcome.kinds[name],
+        "kind": diagnosed.kinds.get(int(str(row["index"])), "folded"),
         **{f"{part}_sqnr_db": decibels(getattr(parts, part)) if parts else math.nan for part in _PARTS},
         "cure": cure.name if cure else "",
         "cure_reason": cure.reason if cure else "",
         **_figures(findings.weights.get(name), _WEIGHTS),
         **_figures(shift, _SHIFT),
         "bias_reason": shift.reason or "",
-        "repairs_skipped": "; ".join(f"{repair}: {reason}" for repair, reason in outcome.skipped[name].items()),
+        "repairs_skipped": "; ".join(f"{repair}: {reason}" for repair, reason in diagnosed.skipped[name].items()),
         **_figures(findings.activations.get(name), _ACTIVATIONS),
         **(_figures(findings.ablations.get(name), _ABLATION) if findings.ablations else {}),
         **(_figures(findings.travel.get(name), _TRAVEL) if findings.travel else {}),
