@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +274,7 @@ def _report(
             "disagreements": classification.disagreements(entry.answers, other) if other else [],
         }
         for table, rows in tables.items():
-            found[table] += [{"model": entry.name, **asdict(row)} for row in rows]
+            found[table] += [{"model": entry.name, **row} for row in rows]
     models = [{"model": e.name, "path": e.path, "size_bytes": e.size_bytes, "error": e.error} for e in entries]
     reference = entries[0].name if has_reference else None
     return ClassificationReport(
