@@ -18,6 +18,7 @@ from autoselect.report.figures.drawing import (
     GREY,
     ORANGE,
     VERMILION,
+    dots,
     drawable,
     headline,
     sheet,
@@ -93,10 +94,9 @@ def measures_figure(report: Report) -> Figure:
 def _draw_marks(axes: Axes, name: str, place: int, rows: Sequence[Mapping[str, Any]], ys: Sequence[float]) -> None:
     color = _COLORS[place % len(_COLORS)]
     axes.hlines(ys, [r["low"] for r in rows], [r["high"] for r in rows], color=color, linewidth=2.0, alpha=0.55)
-    axes.plot(
-        [row["value"] for row in rows],
-        list(ys),
-        linestyle="none",
+    dots(
+        axes,
+        zip([row["value"] for row in rows], ys, strict=True),
         marker=_MARKERS[place % len(_MARKERS)],
         color=color,
         markersize=8,

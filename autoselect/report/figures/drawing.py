@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -109,6 +109,12 @@ def tidy(axes: Axes, *, grid: str = "y") -> None:
     axes.grid(color="#E6E6E6", linewidth=0.8, axis=grid)  # type: ignore[arg-type]
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def dots(axes: Axes, points: Iterable[tuple[float, float]], **style: Any) -> None:
+    """Draw marks without a line between them."""
+    xs, ys = np.array(list(points), dtype=np.float64).reshape(-1, 2).T
+    axes.plot(xs, ys, linestyle="none", **style)
 
 
 def set_values(axes: Axes, values: np.ndarray, marks: Sequence[float] = (), *, along: str = "y") -> None:

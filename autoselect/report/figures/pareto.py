@@ -125,9 +125,7 @@ def _draw_panel(axes: Axes, shown: _Shown, column: str) -> tuple[list[Annotation
         texts.append(text)
         markers.append(marker)
     axes.set_xlabel(f"{name}   (← less is better)", fontsize=11)
-    axes.grid(color="#E6E6E6", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    drawing.tidy(axes, grid="both")
     return texts, markers
 
 
@@ -143,10 +141,9 @@ def _set_view(axes: Axes, shown: _Shown, column: str, unit: float) -> None:
 def _draw_trials(axes: Axes, shown: _Shown, column: str, unit: float) -> None:
     for feasible, marker in ((True, "o"), (False, "x")):
         rows = [row for row in shown.trials if row.feasible is feasible]
-        axes.plot(
-            [_x(row, column, unit) for row in rows],
-            [row.score for row in rows],
-            linestyle="none",
+        drawing.dots(
+            axes,
+            ((_x(row, column, unit), row.score) for row in rows),
             marker=marker,
             markersize=5,
             markeredgewidth=1.0 if marker == "x" else 0.0,
@@ -183,11 +180,9 @@ def _draw_front(
 
 def _draw_members(axes: Axes, points: Sequence[tuple[float, float]], picked: Sequence[bool]) -> None:
     for wanted, edge, size, gid in ((False, "white", 7.5, "front"), (True, _PICK, 10.0, "picks")):
-        kept = [point for point, is_pick in zip(points, picked, strict=True) if is_pick is wanted]
-        axes.plot(
-            [x for x, _ in kept],
-            [y for _, y in kept],
-            linestyle="none",
+        drawing.dots(
+            axes,
+            (point for point, is_pick in zip(points, picked, strict=True) if is_pick is wanted),
             marker="o",
             markersize=size,
             markerfacecolor=_FRONT,
@@ -205,10 +200,9 @@ def _draw_reference(axes: Axes, row: ModelRow, column: str, unit: float) -> tupl
     value = _x(row, column, unit)
     low, high = axes.get_xlim()
     point = (min(max(value, low), high), row.score)
-    axes.plot(
-        [point[0]],
-        [point[1]],
-        linestyle="none",
+    drawing.dots(
+        axes,
+        [point],
         marker=marker,
         color=color,
         markersize=size,

@@ -100,10 +100,9 @@ def _set_names(axes: Axes, rows: Table, suspects: Sequence[Suspect]) -> None:
 def _draw_ablation(axes: Axes, suspects: Sequence[Suspect], name: str) -> None:
     values = column([s.row for s in suspects], name)
     _set_view(axes, values)
-    axes.plot(
-        values,
-        np.arange(len(suspects)),
-        linestyle="none",
+    drawing.dots(
+        axes,
+        zip(values, range(len(suspects)), strict=True),
         marker="o",
         markersize=7,
         color=drawing.BLACK,

@@ -78,10 +78,9 @@ def _draw_line(axes: Axes, values: np.ndarray, what: str, places: list[int]) -> 
     marker = "o" if len(values) <= drawing.MANY_NODES else ""
     xs = np.arange(len(values))
     axes.plot(xs, values, color=drawing.BLUE, linewidth=1.3, marker=marker, markersize=3.5, gid=what, zorder=2)
-    axes.plot(
-        places,
-        values[places],
-        linestyle="none",
+    drawing.dots(
+        axes,
+        zip(places, values[places], strict=True),
         marker="o",
         markersize=7,
         color=drawing.VERMILION,
