@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -34,9 +35,6 @@ from autoselect.report.tables.class_tables import (
     ran,
     short_name,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _COLORS = (BLACK, BLUE, VERMILION, GREEN, ORANGE, "#CC79A7", "#56B4E9", GREY)
 _MARKERS = "*osD^vP"

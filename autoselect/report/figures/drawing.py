@@ -6,10 +6,11 @@ import io
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
@@ -18,9 +19,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from autoselect.report.tables.layer_rows import Table, common_folder, cut_middle, name_of, node_number
 from autoselect.runs.files import write_bytes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # Okabe and Ito's colours, which readers with any common colour vision tell apart.
 BLUE, ORANGE, VERMILION, GREEN, BLACK, GREY = "#0072B2", "#E69F00", "#D55E00", "#009E73", "#000000", "#8C8C8C"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from autoselect.report.figures import drawing
 from autoselect.report.tables.volumes import volume_by_trial
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _HEIGHT = 4.2
 

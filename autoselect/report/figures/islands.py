@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
@@ -14,9 +15,6 @@ from autoselect.domain.graph import OpKind
 from autoselect.domain.looks import LOOKS, OF_NODES
 from autoselect.report.figures.drawing import drawable, sheet
 from autoselect.report.tables.model_tables import labels
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _PER_ROW = 80
 _SHORTEST_ROW = 20

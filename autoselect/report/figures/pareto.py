@@ -6,11 +6,14 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Annotation
 
 from autoselect.domain.quantities import BY_COLUMN, possible
 from autoselect.domain.words import label
@@ -28,11 +31,6 @@ from autoselect.report.tables.frames import (
     trial_rows,
 )
 from autoselect.runs.files import write_bytes
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.text import Annotation
 
 _NAME_SIZE = 10.0
 _TRIAL, _FRONT, _PICK = drawing.GREY, drawing.BLUE, drawing.ORANGE

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from autoselect.report.figures import drawing
 from autoselect.report.figures.layout import name_point, place_labels
 from autoselect.report.tables.layer_rows import Table, column, records
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
 
 _MARKED = 3
 _NAME = 30

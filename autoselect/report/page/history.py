@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autoselect.cases.declared import declared
 from autoselect.domain.words import amount, counted, listed
@@ -11,9 +11,7 @@ from autoselect.report.page.nodes import THRESHOLDS
 from autoselect.report.tables.frames import first_pick, front_rows, number, reference_rows
 from autoselect.report.tables.layer_rows import ERROR, column, name_of, records
 from autoselect.report.tables.volumes import volume_by_trial
-
-if TYPE_CHECKING:
-    from autoselect.runs.run import Run
+from autoselect.runs.run import Run
 
 Row = dict[str, Any]
 

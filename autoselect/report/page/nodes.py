@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autoselect.domain.layers import HEALTHY_RMSE_PER_SCALE, SUSPICIOUS_RMSE_PER_SCALE
 from autoselect.domain.looks import OF_NODES
@@ -19,11 +19,9 @@ from autoselect.report.page.models import in_int16, left_out
 from autoselect.report.tables.frames import ModelRow, format_size, front_rows, number, reference_rows
 from autoselect.report.tables.layer_rows import ERROR, Record, common_folder, cut_middle, name_of, records
 from autoselect.runs.folder import RunFolder
+from autoselect.runs.run import Run
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
-
-if TYPE_CHECKING:
-    from autoselect.runs.run import Run
 
 Row = dict[str, Any]
 
