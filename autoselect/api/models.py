@@ -251,7 +251,7 @@ def _inspect_one(model: str | Path | bytes, target: Target) -> Inspection:
     content = file_content(model)
     try:
         parsed = fb.parse(content)
-        found = analyse(parsed, len(content)).as_dict()
+        found = analyse(parsed, len(content))
     except ModelError as exc:
         raise ModelError(f"{name}: {exc}") from exc
     graph = reader.read_graph(parsed)

@@ -144,7 +144,7 @@ class Inspection(Result):
         tensors_by_dtype: Counts.
         ops_by_type: Counts.
         ops_by_kind: Counts.
-        subgraphs: With their ops and tensors, see :mod:`autoselect.tflite.analysis`.
+        subgraphs: With their ops and tensors, see :func:`autoselect.tflite.analysis.analyse`.
         signatures: With their inputs and outputs.
         metadata: Names and sizes.
         fragmentation: Of the main subgraph.

@@ -65,7 +65,7 @@ class Run(tables.Run):
         penalty = float(self.front.set_index("id").loc[path.stem, "penalty"])  # type: ignore[arg-type]
         return {
             "path": path.stem,
-            **analyse(fb.parse(content), len(content)).as_dict(),
+            **analyse(fb.parse(content), len(content)),
             "fragmentation": {"penalty": penalty},
         }
 
