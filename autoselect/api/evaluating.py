@@ -319,7 +319,7 @@ def _write_samples(bench: _Bench, evaluation: object, metric: Metric) -> None:
     inputs = next((spec for spec in specs if all(one.dtype.kind == "f" for one in spec)), specs[0])
     outputs = reader.output_specs(bench.parsed[-1])
     scoring_samples.write_labelled(evaluation, bench.files.samples("evaluation"), inputs, outputs, metric)
-    scoring_samples.write_whole_split(bench.files)
+    scoring_samples.write_split(bench.files, "heldout", "evaluation")  # There is nothing to choose.
     preparation.write_scoring(bench.files, metric, None)
 
 

@@ -68,7 +68,8 @@ class RunFolder:
                 f"{self.root} holds another run. Continue it with `autoselect resume {self.root}`, "
                 "or choose another --output."
             )
-        if self.root.exists() and (not self.root.is_dir() or self._foreign_content()):
+        leftovers = {self.log, self.work, self.lock}  # of a search that never began
+        if self.root.exists() and (not self.root.is_dir() or {*self.root.iterdir()} - leftovers):
             raise RunFolderError(f"{self.root} is not empty. Choose a new or an empty folder for --output.")
 
     def create(self) -> None:
@@ -90,10 +91,6 @@ class RunFolder:
                 self.log.unlink()
             self.lock.unlink(missing_ok=True)
             self.root.rmdir()
-
-    def _foreign_content(self) -> list[str]:
-        """What lies in the folder beside the leftovers of a search that never began."""
-        return [entry.name for entry in self.root.iterdir() if entry not in (self.log, self.work, self.lock)]
 
     def read_manifest(self, *tables: str) -> dict[str, Any]:
         """Read the manifest of an existing run.

@@ -50,10 +50,16 @@ class LabelMetric(Metric):
             )
         return int(whole_labels(array, max(class_count, 2), self.name).item())
 
+    def _scores(self, outputs: Outputs) -> np.ndarray:
+        """Return shape (n_classes,)."""
+        values = self.scored(outputs)
+        count_classes(values.shape, self.name)
+        return values.ravel()
+
     def _pair(self, outputs: Outputs, target: object | None) -> tuple[int, int]:
         """Return the true and the predicted label."""
-        scores = _class_scores(self.scored(outputs), self.name)
-        return self._label(target, scores.size), _winner(scores)
+        scores = self._scores(outputs)
+        return self._label(target, scores.size), int(_winners(scores[np.newaxis])[0])
 
 
 class Accuracy(LabelMetric, MeanMetric):
@@ -83,7 +89,7 @@ class Top5Accuracy(LabelMetric, MeanMetric):
     counts_hits = True
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
-        scores = _class_scores(self.scored(outputs), self.name)
+        scores = self._scores(outputs)
         if scores.size <= _TOP:
             raise MetricError(
                 f"metric {self.name!r}: expected more than {_TOP} classes, got {scores.size}. Use 'accuracy'."
@@ -267,16 +273,6 @@ def count_classes(output_shape: Sequence[int], name: str) -> int:
             "Choose another output, or a metric of dense outputs such as mean_iou, mse or sqnr_db."
         )
     return sizes[0] if sizes else 1
-
-
-def _class_scores(values: np.ndarray, name: str) -> np.ndarray:
-    """Return shape (n_classes,)."""
-    count_classes(values.shape, name)
-    return values.ravel()
-
-
-def _winner(scores: np.ndarray) -> int:
-    return int(scores[0] > _BINARY_THRESHOLD) if scores.size == 1 else int(np.argmax(scores))
 
 
 def _winners(table: np.ndarray) -> np.ndarray:

@@ -79,7 +79,7 @@ def paired_drop(
     return PairedDrop(
         drop=float(evidence.differences.mean()),
         error=evidence.error(),
-        low=-evidence.negated().bound(tail),
+        low=-replace(evidence, differences=-evidence.differences).bound(tail),
         high=evidence.bound(tail),
         bound=evidence.bound(1.0 - level),
     )
@@ -196,9 +196,6 @@ class _Evidence:
         counts = np.full(len(self.differences), self.weight * times)
         end = largest_difference(self.differences, self.span, tail, counts)
         return upper_bound(self.differences, end, tail, counts)
-
-    def negated(self) -> _Evidence:
-        return replace(self, differences=-self.differences)
 
     def balanced(self) -> _Evidence:
         """Half of each loss turned round."""

@@ -128,11 +128,8 @@ def warnings_of(run: Run) -> list[str]:
 
 def advice(run: Run) -> list[str]:
     """What the search noted, and what to do next, each with the figure that it is given from."""
-    return [*map(str, run.manifest.get("notes") or ()), *_next_steps(run)]
-
-
-def _next_steps(run: Run) -> list[str]:
-    return [text for text in (_unfinished(run), _suspects(run), _noise(run), _infeasible(run)) if text]
+    next_steps = (_unfinished(run), _suspects(run), _noise(run), _infeasible(run))
+    return [*map(str, run.manifest.get("notes") or ()), *filter(None, next_steps)]
 
 
 def _unfinished(run: Run) -> str:
