@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
-import io
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from autoselect.domain.recipe import split_repair
 from autoselect.errors import RunFolderError
-from autoselect.runs.files import storage_errors, write_json, write_text
+from autoselect.runs.files import storage_errors, write_json
 
 MANIFEST_VERSION = 1
 
@@ -128,14 +126,6 @@ class RunFolder:
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest."""
         write_json(self.manifest, {**manifest, "manifest_version": MANIFEST_VERSION})
-
-    def write_table(self, path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
-        """Write a CSV file with these columns."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_text(path, text.getvalue())
 
 
 def free_folder(name: str) -> Path:

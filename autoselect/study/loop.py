@@ -160,13 +160,13 @@ class SearchLoop:
             self._racing = self._wanted_racing
 
     def _start(self, asked: Asked) -> None:
-        recipe = self._recipe_of(asked)
+        recipe = self._recipe_of(asked.candidate)
         if recipe.fingerprint in self._bytes_of:
             self._tell_known(asked, recipe, self._bytes_of[recipe.fingerprint])
         else:
             self._pipeline.add(asked, recipe, known=len(self._known))
 
-    def _recipe_of(self, one: Asked | Baseline) -> Recipe:
+    def _recipe_of(self, one: Baseline) -> Recipe:
         return one.recipe or recipe_for(one.nodes, self._template, one.fallback, one.repairs, one.further)
 
     def _tell_oldest(self) -> None:

@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 from autoselect.cases.declared import declared
+from autoselect.cases.events import STAGES
 from autoselect.domain.words import amount, counted, listed
 from autoselect.report.page.nodes import THRESHOLDS
 from autoselect.report.tables.frames import first_pick, front_rows, number, reference_rows
@@ -15,22 +16,6 @@ from autoselect.runs.run import Run
 
 Row = dict[str, Any]
 
-_STAGES = {
-    "model": "read the model",
-    "data": "read the samples",
-    "calibrate": "calibrate and measure layers",
-    "reference": "float model",
-    "repairs": "try repairs",
-    "float": "score the float model",
-    "probes": "try units alone",
-    "plan": "plan the candidates",
-    "trials": "trials",
-    "picks": "choose the picks",
-    "repeats": "check that outputs repeat",
-    "heldout": "held-out check",
-    "latency": "time the front",
-    "write": "write the result",
-}
 _NAMED = 3
 _FEW_SAMPLES = 500
 
@@ -52,10 +37,10 @@ def stages(run: Run) -> list[Row]:
     """Seconds by stage, in order, and as a share of the longest; none for a run that was killed."""
     spent = {str(k): number(v) or 0.0 for k, v in (run.summary.get("seconds") or {}).items()}
     longest = max(spent.values(), default=0.0)
-    order = [name for name in _STAGES if name in spent] + [name for name in spent if name not in _STAGES]
+    order = [name for name in STAGES if name in spent] + [name for name in spent if name not in STAGES]
     return [
         {
-            "name": _STAGES.get(name, name),
+            "name": STAGES.get(name, name),
             "text": duration(spent[name]),
             "share": spent[name] / longest if longest else 0,
         }

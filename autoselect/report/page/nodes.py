@@ -184,12 +184,8 @@ def _runs(kinds: Sequence[str], nodes: Sequence[Row]) -> Iterator[Row]:
     start = 0
     for kind, group in groupby(kinds):
         length = len(list(group))
-        first, last = nodes[start], nodes[start + length - 1]
-        where = f"{first['index']}: {first['short']}"
-        if length > 1:
-            where = f"{first['index']} to {last['index']}: {first['short']} … {last['short']}"
         look = OF_NODES[kind]
-        text = f"{look.node_word}, {where}"
+        text = f"{look.node_word}, {_where(nodes[start : start + length])}"
         yield {"kind": kind, "start": start, "length": length, "height": look.height, "text": text}
         start += length
 
