@@ -22,6 +22,7 @@ from autoselect.report.figures.drawing import (
     dots,
     drawable,
     headline,
+    panel,
     sheet,
     tidy,
 )
@@ -150,7 +151,7 @@ def confusion_figure(report: Report) -> Figure:
     for place, name in enumerate(names):
         line, column = divmod(place, columns)
         left, top = 0.85 + column * (side + _ROOM), 0.75 + line * (side + 0.45 + below) + 0.45
-        axes = figure.add_axes(_inches(figure, left, top, side))
+        axes = panel(figure, left=left, top=top, width=side, height=side)
         draw = _draw_cells if has_cells else _draw_points
         draw(axes, report, name, side)
         axes.set_title(drawable(short_name(name, int(side * 10))), loc="left", fontsize=11, parse_math=False)
@@ -158,11 +159,6 @@ def confusion_figure(report: Report) -> Figure:
         axes.set_ylabel("label", fontsize=10)
     headline(figure, _confusion_title(report, has_cells))
     return figure
-
-
-def _inches(figure: Figure, left: float, top: float, side: float) -> tuple[float, float, float, float]:
-    width, height = figure.get_size_inches()
-    return left / width, 1.0 - (top + side) / height, side / width, side / height
 
 
 def _confusion_title(report: Report, has_cells: bool) -> str:

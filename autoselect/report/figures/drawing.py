@@ -24,7 +24,7 @@ from autoselect.runs.files import write_bytes
 BLUE, ORANGE, VERMILION, GREEN, BLACK, GREY = "#0072B2", "#E69F00", "#D55E00", "#009E73", "#000000", "#8C8C8C"
 
 DOTS_PER_INCH = 100
-_INCHES_WIDE = 12.0
+INCHES_WIDE = 12.0
 _FLAT = 20.0
 """A linear axis whose median bar would be lower than this part of the highest shows nothing: draw it in decades."""
 _DECADES = 6
@@ -40,11 +40,17 @@ _AXIS_LABEL = 0.35
 """Inches for the words below the ticks."""
 
 
-def sheet(height: float) -> Figure:
-    """An empty figure of 1200 dots by ``height`` inches, ready to be measured."""
-    figure = Figure(figsize=(_INCHES_WIDE, height), dpi=DOTS_PER_INCH)
+def sheet(height: float, width: float = INCHES_WIDE) -> Figure:
+    """An empty figure of so many inches, 1200 dots wide by default, ready to be measured."""
+    figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH)
     FigureCanvasAgg(figure)
     return figure
+
+
+def panel(figure: Figure, *, left: float, top: float, width: float, height: float) -> Axes:
+    """A panel of this size, so many inches from the left and from the top of the figure."""
+    across, down = figure.get_size_inches()
+    return figure.add_axes((left / across, 1.0 - (top + height) / down, width / across, height / down))
 
 
 def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
@@ -253,8 +259,8 @@ def frame(figure: Figure, *, left: float, right: float, top: float, bottom: floa
     """Leave margins around the panels, all in inches."""
     height = figure.get_figheight()
     figure.subplots_adjust(
-        left=left / _INCHES_WIDE,
-        right=1.0 - right / _INCHES_WIDE,
+        left=left / INCHES_WIDE,
+        right=1.0 - right / INCHES_WIDE,
         top=1.0 - top / height,
         bottom=bottom / height,
         hspace=0.12,

@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
@@ -41,7 +40,7 @@ _REFERENCES: Mapping[str, tuple[str, str, float]] = {
     "int16": ("v", "#CC79A7", 9.0),
     "drq": ("^", drawing.GREEN, 9.0),
 }
-_PANEL_INCHES, _FEWEST_INCHES, _DOTS_PER_INCH = 6.0, 12.0, 100
+_PANEL_INCHES = 6.0
 _DEEP = 0.25
 """Trials further below or above the front than this share of its height are out of view."""
 _WIDE = 1.0
@@ -78,7 +77,7 @@ def draw_pareto(trials: pd.DataFrame, front: pd.DataFrame, summary: Mapping[str,
     """
     figure = pareto_figure(trials, front, summary)
     image = io.BytesIO()
-    figure.savefig(image, format="png", dpi=_DOTS_PER_INCH)
+    figure.savefig(image, format="png", dpi=drawing.DOTS_PER_INCH)
     write_bytes(path, image.getvalue())
 
 
@@ -96,9 +95,8 @@ def pareto_figure(trials: pd.DataFrame, front: pd.DataFrame, summary: Mapping[st
         summary=summary,
     )
     columns = cost_columns(summary)
-    width = max(_FEWEST_INCHES, _PANEL_INCHES * len(columns))
-    figure = Figure(figsize=(width, _PANEL_INCHES), dpi=_DOTS_PER_INCH)
-    FigureCanvasAgg(figure)
+    width = max(drawing.INCHES_WIDE, _PANEL_INCHES * len(columns))
+    figure = drawing.sheet(_PANEL_INCHES, width)
     panels = list(figure.subplots(1, len(columns), sharey=True, squeeze=False)[0])
     figure.subplots_adjust(left=0.075, right=0.965, top=0.87, bottom=0.2, wspace=0.07)
     figure.suptitle(_title(shown), x=0.075, y=0.965, ha="left", fontsize=13)
@@ -106,7 +104,7 @@ def pareto_figure(trials: pd.DataFrame, front: pd.DataFrame, summary: Mapping[st
     panels[0].set_ylabel(_score_axis(shown), fontsize=11)
     _draw_legend(figure, shown)
     for axes, (texts, markers) in zip(panels, labels, strict=True):
-        place_labels(axes, texts, markers, dots=_DOTS_PER_INCH / 72)
+        place_labels(axes, texts, markers, dots=drawing.DOTS_PER_INCH / 72)
     return figure
 
 
