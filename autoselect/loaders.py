@@ -80,7 +80,9 @@ def image_folder(
         paths = [path for path in paths if path.parent != root]
     if not paths:
         where = "in one subfolder for each class" if labelled else "in it"
-        raise DataError(f"expected images {where}, got none in {str(root)!r}. Known endings: {_known_endings()}.")
+        raise DataError(
+            f"expected images {where}, got none in {str(root)!r}. Known endings: {', '.join(sorted(IMAGE_SUFFIXES))}."
+        )
 
     def samples() -> Iterator[Any]:
         for path in paths:
@@ -171,7 +173,3 @@ def _array(value: Any, preprocess: Preprocess | None) -> np.ndarray:
 def _is_hidden(path: Path) -> bool:
     """Whether a part of its name begins with a dot, as in ``.ipynb_checkpoints``."""
     return any(part.startswith(".") for part in path.parts)
-
-
-def _known_endings() -> str:
-    return ", ".join(sorted(IMAGE_SUFFIXES))

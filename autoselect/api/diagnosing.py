@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from autoselect.api.progress import told_to
-from autoselect.api.source import calibration_of, describe, load_integer, load_source, read_recipe
+from autoselect.api.source import describe, ingredients_of, load_integer, load_source, read_recipe
 from autoselect.api.told import takes
 from autoselect.cases.events import StageStarted
 from autoselect.cases.shared_settings import checked_settings
@@ -75,8 +75,7 @@ def diagnose(told: DiagnosisSettings) -> Diagnosis:
     )
     request = Request(
         settings=settings,
-        model=loaded.model,
-        calibration=calibration_of(loaded, calibration),
+        ingredients=ingredients_of(loaded, given, calibration),
         recipe=replace(chosen, per_channel=given.per_channel),
         layer_metrics=LayerMetrics(
             debug=_functions(settings.layer_debug_metrics, "layer_debug_metrics"),
@@ -84,10 +83,6 @@ def diagnose(told: DiagnosisSettings) -> Diagnosis:
         ),
         model_metrics=_functions(settings.model_debug_metrics, "model_debug_metrics"),
         target=profile,
-        notes=(*loaded.notes, *given.notes),
-        signature=loaded.signature,
-        shapes=loaded.shapes,
-        integer=given.content,
     )
     with (
         tempfile.TemporaryDirectory(prefix="autoselect-") as name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +274,7 @@ def _report(
             "disagreements": classification.disagreements(entry.answers, other) if other else [],
         }
         for table, rows in tables.items():
-            found[table] += [{"model": entry.name, **asdict(row)} for row in rows]
+            found[table] += [{"model": entry.name, **row} for row in rows]
     models = [{"model": e.name, "path": e.path, "size_bytes": e.size_bytes, "error": e.error} for e in entries]
     reference = entries[0].name if has_reference else None
     return ClassificationReport(
@@ -319,7 +319,7 @@ def _write_samples(bench: _Bench, evaluation: object, metric: Metric) -> None:
     inputs = next((spec for spec in specs if all(one.dtype.kind == "f" for one in spec)), specs[0])
     outputs = reader.output_specs(bench.parsed[-1])
     scoring_samples.write_labelled(evaluation, bench.files.samples("evaluation"), inputs, outputs, metric)
-    scoring_samples.write_whole_split(bench.files)
+    scoring_samples.write_split(bench.files, "heldout", "evaluation")  # There is nothing to choose.
     preparation.write_scoring(bench.files, metric, None)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from autoselect.api.evaluating import score_models
 from autoselect.api.looking import file_content
 from autoselect.api.results import Built, Inspection, Picked
-from autoselect.api.source import LIVE, Source, calibration_of, load_integer, load_source, read_recipe
+from autoselect.api.source import LIVE, Source, ingredients_of, load_integer, load_source, read_recipe
 from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs
 from autoselect.cases import prepare as preparation
@@ -80,22 +80,13 @@ def build(
         repairs=chosen.repairs,
     )
     chosen = replace(chosen, per_channel=given.per_channel)
-    samples = calibration_of(loaded, calibration)
+    ingredients = ingredients_of(loaded, given, calibration)
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         files = CaseFiles(root=Path(name))
         with open_pool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
             root = cache_directory() if cache else None
             started = calibrate.start_calibration(
-                loaded.model,
-                samples,
-                files,
-                pool,
-                root,
-                debug_samples=0,
-                per_channel=chosen.per_channel,
-                signature=loaded.signature,
-                shapes=loaded.shapes,
-                integer=given.content or given.quantizer,
+                ingredients, files, pool, root, debug_samples=0, per_channel=chosen.per_channel
             )
             prepared = started.result()
             _refuse_folded(chosen, prepared.folded)
@@ -114,7 +105,7 @@ def build(
         size_bytes=reply.size_bytes,
         kinds=reply.kinds,
         fallbacks=reply.fallbacks,
-        warnings=[*loaded.notes, *given.notes, *started.notes, *prepared.remarks, *wide],
+        warnings=[*started.notes, *prepared.remarks, *wide],
     )
 
 
@@ -260,7 +251,7 @@ def _inspect_one(model: str | Path | bytes, target: Target) -> Inspection:
     content = file_content(model)
     try:
         parsed = fb.parse(content)
-        found = analyse(parsed, len(content)).as_dict()
+        found = analyse(parsed, len(content))
     except ModelError as exc:
         raise ModelError(f"{name}: {exc}") from exc
     graph = reader.read_graph(parsed)

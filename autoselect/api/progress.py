@@ -20,7 +20,7 @@ def told_to(listener: Listener, progress: bool | None) -> Iterator[Listener]:
         listener: The caller's.
         progress: Whether bars are shown; None shows them in notebooks. Without tqdm there are none.
     """
-    bars = _bars() if progress or (progress is None and _in_notebook()) else None
+    bars = _bars() if progress or (progress is None and "ipykernel" in sys.modules) else None
     if bars is None:
         yield logged(listener)
         return
@@ -31,10 +31,6 @@ def told_to(listener: Listener, progress: bool | None) -> Iterator[Listener]:
 
     with contextlib.closing(bars):
         yield logged(both)
-
-
-def _in_notebook() -> bool:
-    return "ipykernel" in sys.modules
 
 
 def _bars() -> Bars | None:

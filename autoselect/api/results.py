@@ -144,7 +144,7 @@ class Inspection(Result):
         tensors_by_dtype: Counts.
         ops_by_type: Counts.
         ops_by_kind: Counts.
-        subgraphs: With their ops and tensors, see :mod:`autoselect.tflite.analysis`.
+        subgraphs: With their ops and tensors, see :func:`autoselect.tflite.analysis.analyse`.
         signatures: With their inputs and outputs.
         metadata: Names and sizes.
         fragmentation: Of the main subgraph.
@@ -179,9 +179,9 @@ class ClassificationReport(Result):
         reference: Name of the float model; None without one.
         models: ``path``, ``size_bytes``, ``error`` (None if it ran).
         measures: ``metric``, ``value``, ``low``, ``high`` (95 % interval); with a reference, also ``agreement``.
-        per_class: See :class:`autoselect.scoring.classification.ClassRow`.
+        per_class: See :func:`autoselect.scoring.classification.class_rows`.
         confusion: ``label``, ``answer``, ``count``, for the cells that are not 0.
-        disagreements: See :class:`autoselect.scoring.classification.Disagreement`; empty without a reference.
+        disagreements: See :func:`autoselect.scoring.classification.disagreements`; empty without a reference.
         warnings: What was done to the reference, in sentences.
     """
 

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.api.progress import told_to
-from autoselect.api.source import LIVE, LoadedInteger, LoadedSource, calibration_of, describe, load_integer, load_source
+from autoselect.api.source import LIVE, LoadedInteger, LoadedSource, describe, ingredients_of, load_integer, load_source
 from autoselect.api.told import takes, with_live
 from autoselect.api.workers import workers_of
 from autoselect.cases import prepare as preparation
 from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener, ignore
-from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.data.bundled import lasting
 from autoselect.data.specs import load_object
@@ -279,8 +278,7 @@ def _request(
     """Load what the settings name; ``metric`` is the function where they have but its name."""
     chosen: Metric | None = None
     run: Callable[..., float] | None = None
-    calibration, evaluator = calibration_of(loaded, settings.calibration), settings.evaluator
-    if evaluator is not None:
+    if (evaluator := settings.evaluator) is not None:
         run = load_object(evaluator, purpose="evaluator") if isinstance(evaluator, str) else evaluator
         if not callable(run):
             raise MetricError(f"The evaluator must be a function, got {type(run).__name__}.")
@@ -294,17 +292,14 @@ def _request(
         )
         name, direction = chosen.name, chosen.direction
     return request.Request(
-        ingredients=Ingredients(
-            model=loaded.model,
-            calibration=calibration,
+        ingredients=ingredients_of(
+            loaded,
+            given,
+            settings.calibration,
             evaluation=settings.evaluation,
             heldout=settings.heldout,
             metric=chosen,
             evaluator=run,
-            notes=(*loaded.notes, *given.notes),
-            signature=loaded.signature,
-            shapes=loaded.shapes,
-            integer=given.content,
         ),
         settings=settings,
         sources=sources,

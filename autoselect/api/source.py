@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from autoselect.cases.ingredients import Ingredients
 from autoselect.data.texts import read_text
 from autoselect.domain.recipe import Quantizer, Recipe
 from autoselect.errors import RecipeError, UsageError
@@ -103,21 +104,6 @@ def _load_converter(converter: Any, signature: str | None, shapes: Shapes | None
     )
 
 
-def calibration_of(loaded: LoadedSource, given: object) -> object:
-    """Representative data: the given ones, else those that the source brings.
-
-    Raises:
-        UsageError: If there are none.
-    """
-    calibration = given if given is not None else loaded.calibration
-    if calibration is None:
-        raise UsageError(
-            "Full-integer quantization needs representative data: pass --calibration (or calibration=...), "
-            "an .npz or .npy file, or package.module:function."
-        )
-    return calibration
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedInteger:
     """An integer model of another quantizer, if one is given or to be made.
@@ -181,6 +167,29 @@ def load_integer(
     notes = (f"The integer model's weights have one scale per {has}. The option for one per {wants} does not apply.",)
     same = found.per_channel == per_channel
     return LoadedInteger(content=found.content, per_channel=found.per_channel, notes=() if same else notes)
+
+
+def ingredients_of(loaded: LoadedSource, integer: LoadedInteger, calibration: object, **scoring: Any) -> Ingredients:
+    """What the user brings; representative data are the given ones, else those that the source brings.
+
+    Raises:
+        UsageError: If there are none, or nothing to score on.
+    """
+    calibration = calibration if calibration is not None else loaded.calibration
+    if calibration is None:
+        raise UsageError(
+            "Full-integer quantization needs representative data: pass --calibration (or calibration=...), "
+            "an .npz or .npy file, or package.module:function."
+        )
+    return Ingredients(
+        model=loaded.model,
+        calibration=calibration,
+        notes=(*loaded.notes, *integer.notes),
+        signature=loaded.signature,
+        shapes=loaded.shapes,
+        integer=integer.content or integer.quantizer,
+        **scoring,
+    )
 
 
 def read_recipe(path: Path) -> Recipe:

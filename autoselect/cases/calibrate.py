@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoselect.cases import prepare_jobs
-from autoselect.cases.cached import CachedFolder
+from autoselect.cases.cached import cached_folder
 from autoselect.cases.events import Listener, StageStarted, ignore
 from autoselect.cases.files import CaseFiles
+from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.prepared import PREPARED_FORMAT, Prepared, load_prepared
 from autoselect.cases.versions import content_hash, versions
 from autoselect.data.representative import representative_samples
@@ -50,8 +51,7 @@ class Started:
 
 
 def start_calibration(
-    model: Path | bytes,
-    calibration: object,
+    ingredients: Ingredients,
     files: CaseFiles,
     pool: Workers,
     cache_root: Path | None,
@@ -59,25 +59,18 @@ def start_calibration(
     debug_samples: int,
     per_channel: bool,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-    signature: str | None = None,
-    shapes: Shapes | None = None,
-    integer: bytes | Quantizer = "tensorflow",
     listener: Listener = ignore,
 ) -> Started:
     """Read the model and the representative samples, and start calibration, unless the cache has its result.
 
     Args:
-        model: Path or bytes of the source.
-        calibration: Anything that ``representative_samples`` takes.
+        ingredients: What the user brings.
         files: Where the case is written.
         pool: Where native code runs.
         cache_root: Folder of the cache; None does without.
         debug_samples: Representative samples to measure the layers on; 0 leaves that out.
         per_channel: One scale per output channel of the weights, or one per tensor.
         timeout_seconds: After which a worker counts as hung.
-        signature: Key of the source's signature to take; None for the only one.
-        shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
-        integer: Who makes the integer model; or its bytes: nothing is then calibrated, the samples only measure.
         listener: Told of the stages ``model`` and ``data``.
 
     Raises:
@@ -85,13 +78,20 @@ def start_calibration(
         PreparationError: If native code dies on the model.
     """
     listener(StageStarted(stage="model"))
+    integer = ingredients.integer
     loaded = load_float(
-        model, files, pool, timeout_seconds, signature=signature, shapes=shapes, calibration=calibration
+        ingredients.model,
+        files,
+        pool,
+        timeout_seconds,
+        signature=ingredients.signature,
+        shapes=ingredients.shapes,
+        calibration=ingredients.calibration,
     )
     ends = reader.read_interface(loaded.content)
     inputs = ends.inputs
     listener(StageStarted(stage="data"))
-    pairs = ((sample, None) for sample in representative_samples(calibration, inputs))
+    pairs = ((sample, None) for sample in representative_samples(ingredients.calibration, inputs))
     store = SampleStore.write(files.samples("calibration"), pairs, inputs)
     hashes = {"model": content_hash(loaded.content), "calibration": store.signature}
     if isinstance(integer, bytes):
@@ -112,7 +112,7 @@ def start_calibration(
         outputs=ends.outputs,
         calibration=store,
         hashes=hashes,
-        notes=loaded.notes,
+        notes=(*ingredients.notes, *loaded.notes),
         result=result,
     )
 
@@ -196,11 +196,11 @@ def _submit_prepare(
         how = (debug_samples, per_channel, quantizer)
         return pool.submit(prepare_jobs.prepare, files.root, files.prepared, *how, timeout_seconds=timeout_seconds)
 
-    prepared = CachedFolder(files.prepared, what, cache_root, submit)
+    wait = cached_folder(files.prepared, what, cache_root, submit)
 
     def result() -> Prepared:
         try:
-            prepared.wait()
+            wait()
         except TrialError as exc:
             raise PreparationError(_why_calibration_died(files.float_model.read_bytes(), str(exc))) from exc
         return load_prepared(files.prepared)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 
@@ -75,6 +75,29 @@ class Noted:
 
     message: str
 
+
+STAGES: Mapping[str, str] = {
+    "model": "reading the model",
+    "data": "reading the samples",
+    "calibrate": "calibrating",
+    "estimate": "timing one candidate",
+    "build": "building the model to measure",
+    "measure": "measuring the layers",
+    "ablation": "leaving single nodes in and out",
+    "figures": "drawing",
+    "reference": "running the float model",
+    "repairs": "trying repairs",
+    "float": "scoring the float model",
+    "probes": "trying units alone",
+    "plan": "planning the candidates",
+    "trials": "trials",
+    "picks": "choosing the picks",
+    "repeats": "repeating outputs",
+    "heldout": "held-out check",
+    "latency": "timing the front",
+    "write": "writing the run",
+}
+"""What a reader sees for each stage."""
 
 Event = StageStarted | TrialFinished | StepFinished | EndedEarly | Warned | Noted
 Listener = Callable[[Event], None]

@@ -1,4 +1,4 @@
-"""What a user brings to a search, before anything of it is read."""
+"""What a user brings, before anything of it is read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoselect.data.sources import refuse_missing_file
+from autoselect.domain.recipe import Quantizer
 from autoselect.errors import UsageError
 from autoselect.scoring.evaluate import Evaluator
 from autoselect.scoring.metric_base import Metric
@@ -19,26 +20,26 @@ class Ingredients:
     Attributes:
         model: Path or bytes of the source.
         calibration: Anything that ``representative_samples`` takes.
-        evaluation: Anything that ``labelled_samples`` takes; None with an evaluator of one's own.
+        evaluation: Anything that ``labelled_samples`` takes; None where nothing is scored, or an evaluator does it.
         heldout: As ``evaluation``; None to split it off.
-        metric: None with an evaluator.
-        evaluator: None with a metric.
+        metric: None with an evaluator, and where nothing is scored.
+        evaluator: None with a metric, likewise.
         notes: What was done to the source already, in sentences.
         signature: Key of the source's signature to take; None for the only one.
         shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
-        integer: Bytes of an integer model that another quantizer made of the source; None has it made here.
+        integer: Who makes the integer model; or its bytes: nothing is then calibrated, the samples only measure.
     """
 
     model: Path | bytes
     calibration: object
-    evaluation: object | None
-    heldout: object | None
-    metric: Metric | None
-    evaluator: Evaluator | None
+    evaluation: object | None = None
+    heldout: object | None = None
+    metric: Metric | None = None
+    evaluator: Evaluator | None = None
     notes: tuple[str, ...] = ()
     signature: str | None = None
     shapes: Shapes | None = None
-    integer: bytes | None = None
+    integer: bytes | Quantizer = "tensorflow"
 
     def __post_init__(self) -> None:
         """Refuse what is missing, before anything is read.

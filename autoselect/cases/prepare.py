@@ -89,22 +89,18 @@ def prepare_case(
     files = CaseFiles(root=root)
     # Calibration runs in a worker while this process reads the samples to score on.
     started = start_calibration(
-        ingredients.model,
-        ingredients.calibration,
+        ingredients,
         files,
         quantizer,
         cache_root,
         debug_samples=settings.debug_samples,
         per_channel=settings.per_channel,
         timeout_seconds=settings.trial_timeout,
-        signature=ingredients.signature,
-        shapes=ingredients.shapes,
-        integer=ingredients.integer or settings.quantizer,
         listener=listener,
     )
     inputs, outputs, store, hashes = started.inputs, started.outputs, started.calibration, started.hashes
     counts, more_hashes, warnings = prepare_samples(ingredients, settings, files, inputs, outputs, store)
-    warnings = [*ingredients.notes, *started.notes, *warnings]
+    warnings = [*started.notes, *warnings]
     hashes = {**hashes, **more_hashes, "target": target_hash(settings.target)}
     references = References(files, ingredients.metric, hashes, settings.trial_timeout, cache_root)
     references.start("search", pool)  # The float model runs meanwhile.

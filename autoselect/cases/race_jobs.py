@@ -6,7 +6,6 @@ Each job may die without harm to the run.
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +14,11 @@ import numpy as np
 
 from autoselect.cases.divergence import shares_of
 from autoselect.cases.files import CaseFiles
-from autoselect.cases.open_case import OpenCase, open_case
-from autoselect.cases.score_jobs import ScoreReply, metrics_on, score_errors, summary
+from autoselect.cases.open_case import open_case
+from autoselect.cases.score_jobs import Attempt, ScoreReply, score_errors, summary
 from autoselect.errors import UsageError
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate, racing
-from autoselect.scoring.metric_base import Metric
-from autoselect.tflite.runner import Runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,18 +87,21 @@ def race(root: Path, sha256: str, rivals: Sequence[str], goal: float, confidence
         ScoreError, MetricError: As :func:`score`.
         UsageError: If there is no schedule, or the metric is not a mean over samples.
     """
-    case = open_case(root)
-    start = time.perf_counter()
-    metric = case.scoring.metric
+    attempt = Attempt(case=open_case(root), sha256=sha256, part="search")
+    metric = attempt.case.scoring.metric
     if metric is None or not metric.is_mean:
         raise UsageError(
             "expected a metric that is a mean over samples to race by, got another. Score in full instead."
         )
     with score_errors(sha256):
-        runner = case.runner(sha256)
-        schedule = _schedule(case.files)
-        rules = _rules(case, metric, schedule, rivals, goal, confidence)
-        return _race(case, metric, runner, sha256, schedule, rules, start)
+        attempt = attempt.running()
+        schedule = _schedule(attempt.case.files)
+        rows = [found for found in map(attempt.case.rows, rivals) if found is not None]
+        rules: racing.Race | None = None
+        if rows:
+            best = 1.0 if metric.counts_hits else None
+            rules = racing.Race(schedule, rows, metric.direction, goal=goal, confidence=confidence, best=best)
+        return _race(attempt, schedule, rules)
 
 
 def _schedule(files: CaseFiles) -> racing.Schedule:
@@ -111,33 +111,10 @@ def _schedule(files: CaseFiles) -> racing.Schedule:
         return racing.Schedule(order=kept["order"], strata=kept["strata"], looks=tuple(kept["looks"].tolist()))
 
 
-def _rules(
-    case: OpenCase,
-    metric: Metric,
-    schedule: racing.Schedule,
-    rivals: Sequence[str],
-    goal: float,
-    confidence: float,
-) -> racing.Race | None:
-    """What decides at each look; None where nothing is known to decide by."""
-    rows = [found for found in map(case.rows, rivals) if found is not None]
-    if not rows:
-        return None
-    best = 1.0 if metric.counts_hits else None
-    return racing.Race(schedule, rows, metric.direction, goal=goal, confidence=confidence, best=best)
-
-
-def _race(
-    case: OpenCase,
-    metric: Metric,
-    runner: Runner,
-    sha256: str,
-    schedule: racing.Schedule,
-    rules: racing.Race | None,
-    start: float,
-) -> ScoreReply | Dropped:
+def _race(attempt: Attempt, schedule: racing.Schedule, rules: racing.Race | None) -> ScoreReply | Dropped:
+    """Look by look; without rules nothing is known to decide by."""
     last = len(schedule.looks) - 1
-    for look, evidence in enumerate(_evidence_by_look(case, metric, runner, schedule)):
+    for look, evidence in enumerate(_evidence_by_look(attempt, schedule)):
         if look < last and rules is not None and rules.is_lost(evidence[0], look):
             further = [shares_of(decibels) for decibels in evidence[1:]]
             estimates = [racing.stratified_mean(rows, schedule, look) for rows in [*evidence, *further]]
@@ -148,30 +125,19 @@ def _race(
                 estimate=estimate,
                 sqnr_db=sqnr_db,
                 divergence=divergence,
-                seconds=time.perf_counter() - start,
-                inference_seconds=runner.inference_seconds,
+                **attempt.spent(),
             )
-    return summary(
-        case,
-        metric,
-        sha256,
-        "search",
-        evidence,
-        interval=False,
-        seconds=time.perf_counter() - start,
-        inference_seconds=runner.inference_seconds,
-    )
+    return summary(attempt, evidence, interval=False)
 
 
-def _evidence_by_look(
-    case: OpenCase, metric: Metric, runner: Runner, schedule: racing.Schedule
-) -> Iterator[list[np.ndarray]]:
+def _evidence_by_look(attempt: Attempt, schedule: racing.Schedule) -> Iterator[list[np.ndarray]]:
     """What is known at each look, in sample order and NaN where nothing is; the same arrays, filled up."""
-    samples, metrics = case.part("search"), metrics_on(case, metric, "search")
+    case, metrics = attempt.case, attempt.metrics
+    samples = case.part("search")
     evidence = [np.full((len(samples), 1), np.nan) for _ in metrics]
     for look in range(len(schedule.looks)):
         block = schedule.block(look)
-        observed = evaluate.observe(runner, samples, metrics, case.reference("search"), block.tolist())
+        observed = evaluate.observe(attempt.runner, samples, metrics, case.reference("search"), block.tolist())
         for rows, new in zip(evidence, observed, strict=True):
             rows[block] = new
         yield evidence

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 from autoselect.cases import prepare_jobs
-from autoselect.cases.cached import CachedFolder
+from autoselect.cases.cached import cached_folder
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.scoring_samples import PARTS
@@ -33,7 +33,7 @@ class References:
         self._files, self._timeout, self._cache = files, timeout_seconds, cache_root
         self._hashes = dict(hashes)
         self._wanted = () if metric is None else PARTS if metric.needs_reference else PARTS[:1]
-        self._running: dict[str, CachedFolder] = {}
+        self._running: dict[str, Callable[[], None]] = {}
 
     def start(self, part: str, pool: Workers) -> None:
         """Start the run over a part if it is wanted, not under way and not in the cache."""
@@ -42,7 +42,7 @@ class References:
         split = json.loads(self._files.split(part).read_text(encoding="utf-8"))
         what = {"what": "float outputs", "hashes": self._hashes, "split": split, "versions": versions()}
         submit = partial(pool.submit, prepare_jobs.run_reference, self._files.root, part, timeout_seconds=self._timeout)
-        self._running[part] = CachedFolder(self._files.reference(part), what, self._cache, submit)
+        self._running[part] = cached_folder(self._files.reference(part), what, self._cache, submit)
 
     def wait(self, part: str, pool: Workers, listener: Listener) -> None:
         """Wait for a part if it is wanted; it is started if it was not.
@@ -55,7 +55,7 @@ class References:
             return
         listener(StageStarted(stage="reference", total=1))
         try:
-            self._running[part].wait()
+            self._running[part]()
         except TrialError as exc:
             raise PreparationError(f"Running the float model failed. {exc}") from exc
         listener(StepFinished(stage="reference"))

@@ -9,7 +9,7 @@ import contextlib
 import io
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +54,50 @@ class ScoreReply:
     inference_seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A model that is being scored on a part of the samples, from now on.
+
+    Attributes:
+        case: The case.
+        sha256: The candidate (or the float model).
+        part: ``search`` or ``heldout``.
+        runner: Runs it; None where nothing need be run.
+        start: When it began, by :func:`time.perf_counter`.
+    """
+
+    case: OpenCase
+    sha256: str
+    part: str
+    runner: Runner | None = None
+    start: float = field(default_factory=time.perf_counter)
+
+    def spent(self) -> dict[str, float]:
+        """Seconds until now, and those of them in the interpreter."""
+        inference_seconds = self.runner.inference_seconds if self.runner else 0.0
+        return {"seconds": time.perf_counter() - self.start, "inference_seconds": inference_seconds}
+
+    def running(self) -> Attempt:
+        """The same with its model ready to be run.
+
+        Raises:
+            ScoreError: If the interpreter refuses it.
+        """
+        return replace(self, runner=self.case.runner(self.sha256))
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metric, and fidelity where there are float outputs of the part to compare with.
+
+        Raises:
+            ScoreError: If the case has no metric.
+        """
+        scoring = self.case.scoring
+        if scoring.metric is None:
+            raise ScoreError("The case has no metric to observe.")
+        return [scoring.metric] if self.case.reference(self.part) is None else [scoring.metric, scoring.fidelity]
+
+
 @contextlib.contextmanager
 def score_errors(sha256: str) -> Iterator[None]:
     """Make a metric without a value the failure of one candidate, unless it has none for the float model.
@@ -80,14 +124,11 @@ def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:
         ScoreError: If the interpreter cannot run the candidate.
         MetricError: If the metric or evaluator fails on the float model; on a candidate that is a ScoreError.
     """
-    case = open_case(root)
-    start = time.perf_counter()
+    attempt = Attempt(case=open_case(root), sha256=sha256, part=part)
     with score_errors(sha256):
-        if case.scoring.evaluator is not None:
-            runner = case.runner(sha256)
-            rows = evaluate.call_evaluator(case.scoring.evaluator, runner, split=part)
-            return _evaluated(case, runner, sha256, part, rows, interval, start)
-        return _score_metric(case, sha256, part, interval, start)
+        if attempt.case.scoring.evaluator is not None:
+            return _evaluated(attempt.running(), attempt.case.scoring.evaluator, interval)
+        return _score_metric(attempt, interval)
 
 
 def score_float(root: Path) -> ScoreReply:
@@ -100,7 +141,7 @@ def score_float(root: Path) -> ScoreReply:
     if case.scoring.metric is None or case.reference("search") is None:
         return score(root, FLOAT, "search", False)
     with score_errors(FLOAT):
-        return _score_metric(case, FLOAT, "search", False, time.perf_counter(), is_known=True)
+        return _score_metric(Attempt(case=case, sha256=FLOAT, part="search"), False, is_known=True)
 
 
 def observe(root: Path, sha256: str, part: str) -> np.ndarray:
@@ -114,104 +155,66 @@ def observe(root: Path, sha256: str, part: str) -> np.ndarray:
         MetricError: If the metric does not suit the candidate's outputs.
     """
     case = open_case(root)
-    if case.scoring.metric is None:
-        raise ScoreError("The case has no metric to observe.")
-    runner = case.runner(sha256)
-    return evaluate.observe(runner, case.part(part), [case.scoring.metric], case.reference(part))[0]
+    metric = Attempt(case=case, sha256=sha256, part=part).metrics[0]
+    return evaluate.observe(case.runner(sha256), case.part(part), [metric], case.reference(part))[0]
 
 
-def _score_metric(
-    case: OpenCase, sha256: str, part: str, interval: bool, start: float, *, is_known: bool = False
-) -> ScoreReply:
+def _score_metric(attempt: Attempt, interval: bool, *, is_known: bool = False) -> ScoreReply:
     """Score by the metric; a model that ``is_known`` is that of the part's float outputs, and need not run again."""
-    metric = case.scoring.metric
-    if metric is None:
-        raise ScoreError("The case has neither a metric nor an evaluator.")
-    metrics, inference_seconds = metrics_on(case, metric, part), 0.0
-    evidence = _kept_rows(case.files, sha256, len(metrics)) if part == "search" else []
+    case, part, metrics = attempt.case, attempt.part, attempt.metrics
+    evidence = _kept_rows(case.files, attempt.sha256, len(metrics)) if part == "search" else []
     if not evidence:
-        runner = None if is_known else case.runner(sha256)
-        evidence = evaluate.observe(runner, case.part(part), metrics, case.reference(part))
-        inference_seconds = runner.inference_seconds if runner else 0.0
-    return summary(
-        case,
-        metric,
-        sha256,
-        part,
-        evidence,
-        interval=interval,
-        seconds=time.perf_counter() - start,
-        inference_seconds=inference_seconds,
-    )
+        attempt = attempt if is_known else attempt.running()
+        evidence = evaluate.observe(attempt.runner, case.part(part), metrics, case.reference(part))
+    return summary(attempt, evidence, interval=interval)
 
 
-def _evaluated(
-    case: OpenCase, runner: Runner, sha256: str, part: str, rows: np.ndarray, interval: bool, start: float
-) -> ScoreReply:
+def _evaluated(attempt: Attempt, evaluator: evaluate.Evaluator, interval: bool) -> ScoreReply:
     """What an evaluator says, and how sure it is where it gave a score for each sample."""
-    metric = case.scoring.pairs
-    _keep_rows(case.files, sha256, part, rows, [])
-    low, high = intervals.confidence_interval(metric, rows) if interval else (np.nan, np.nan)
-    paired = _paired(case, metric, rows) if part == "search" else {"noise": np.nan, "bound": np.nan}
-    return ScoreReply(
-        value=metric.summarise(rows),
-        noise=float(np.nan_to_num(paired["noise"])),
-        bound=paired["bound"],
-        **_closeness(closeness(case, runner) if part == "search" else _UNKNOWN),
-        low=low,
-        high=high,
-        samples=0,
-        seconds=time.perf_counter() - start,
-        inference_seconds=runner.inference_seconds,
-    )
+    assert attempt.runner is not None
+    rows = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
+    near = closeness(attempt.case, attempt.runner) if attempt.part == "search" else _UNKNOWN
+    found = _reply(attempt, attempt.case.scoring.pairs, rows, near, interval)
+    return replace(found, noise=float(np.nan_to_num(found.noise)), samples=0)
 
 
-def metrics_on(case: OpenCase, metric: Metric, part: str) -> list[Metric]:
-    """The metric, and fidelity where there are float outputs of the part to compare with."""
-    return [metric] if case.reference(part) is None else [metric, case.scoring.fidelity]
-
-
-def summary(
-    case: OpenCase,
-    metric: Metric,
-    sha256: str,
-    part: str,
-    evidence: Sequence[np.ndarray],
-    *,
-    interval: bool,
-    seconds: float,
-    inference_seconds: float,
-) -> ScoreReply:
+def summary(attempt: Attempt, evidence: Sequence[np.ndarray], *, interval: bool) -> ScoreReply:
     """The score from the evidence of a whole part; keeps that of the search.
 
     Args:
-        case: The case.
-        metric: Its metric.
-        sha256: The candidate (or the float model) that was observed.
-        part: On which samples.
-        evidence: That of each metric of :func:`metrics_on`, each of shape (n_samples, row_length).
+        attempt: What was observed.
+        evidence: That of each of its metrics, each of shape (n_samples, row_length).
         interval: Whether to compute ``low`` and ``high``.
-        seconds: Spent until now.
-        inference_seconds: Of these, in the interpreter.
 
     Raises:
         MetricError: If the metric has no value for this evidence.
         StorageError: If the evidence cannot be kept.
     """
     rows, *decibels = evidence
+    near = decibels[0] if decibels else _UNKNOWN
+    return _reply(attempt, attempt.metrics[0], rows, near, interval, kept=decibels)
+
+
+def _reply(
+    attempt: Attempt,
+    metric: Metric,
+    rows: np.ndarray,
+    decibels: np.ndarray,
+    interval: bool,
+    kept: Sequence[np.ndarray] = (),
+) -> ScoreReply:
     value = metric.summarise(rows)
-    _keep_rows(case.files, sha256, part, rows, decibels)
+    _keep_rows(attempt.case.files, attempt.sha256, attempt.part, rows, kept)
     low, high = intervals.confidence_interval(metric, rows) if interval else (np.nan, np.nan)
-    later = not (metric.is_mean and part == "search")
+    now = metric.is_mean and attempt.part == "search"
     return ScoreReply(
         value=value,
-        **({"noise": np.nan, "bound": np.nan} if later else _paired(case, metric, rows)),
-        **_closeness(decibels[0] if decibels else _UNKNOWN),
+        **(_paired(attempt.case, metric, rows) if now else {"noise": np.nan, "bound": np.nan}),
+        **_closeness(decibels),
         low=low,
         high=high,
         samples=len(rows),
-        seconds=seconds,
-        inference_seconds=inference_seconds,
+        **attempt.spent(),
     )
 
 

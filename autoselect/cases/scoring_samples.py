@@ -42,13 +42,13 @@ def prepare_samples(
     if ingredients.heldout is not None:
         heldout = write_labelled(ingredients.heldout, files.samples("heldout"), inputs, outputs, metric)
         hashes["heldout"] = heldout.signature
-        _write_split(files, "search", "evaluation", None)
-        _write_split(files, "heldout", "heldout", None)
+        write_split(files, "search", "evaluation")
+        write_split(files, "heldout", "heldout")
         parts = {"search": store, "heldout": heldout}
     else:
         chosen = split_by_content(store.digests, settings.heldout_fraction, settings.split_seed, store.groups)
         for part, indices in zip(PARTS, chosen, strict=True):
-            _write_split(files, part, "evaluation", indices)
+            write_split(files, part, "evaluation", indices)
         parts = {part: store.subset(indices) for part, indices in zip(PARTS, chosen, strict=True)}
     digests = {
         "calibration": calibration.digests,
@@ -146,11 +146,7 @@ def scored_shape(outputs: tuple[TensorSpec, ...], metric: Metric) -> tuple[int, 
     raise UsageError(f"The model has no output {metric.output!r}. Its outputs: {', '.join(s.key for s in outputs)}.")
 
 
-def write_whole_split(files: CaseFiles) -> None:
-    """Make every evaluation sample held-out: there is nothing to choose."""
-    _write_split(files, "heldout", "evaluation", None)
-
-
-def _write_split(files: CaseFiles, part: str, samples: str, indices: np.ndarray | None) -> None:
+def write_split(files: CaseFiles, part: str, samples: str, indices: np.ndarray | None = None) -> None:
+    """Say which samples of a folder are a part; all of them without indices."""
     chosen = None if indices is None else [int(i) for i in indices]
     write_json(files.split(part), {"samples": samples, "indices": chosen})

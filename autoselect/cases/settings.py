@@ -30,14 +30,6 @@ _hardware = partial(Option, panel=HARDWARE)
 _search = partial(Option, panel=SEARCH)
 
 
-def _known_repairs(told: bool | tuple[str, ...]) -> bool | tuple[str, ...]:
-    return told if isinstance(told, bool) else Recipe(repairs=told).repairs
-
-
-def _bytes(told: object) -> object:
-    return parse_size(told) if isinstance(told, str) else told
-
-
 Texts = Annotated[Iterable[str], checked_as(tuple[str, ...])]
 
 
@@ -248,7 +240,9 @@ class SearchSettings(SharedSettings):
     ] = True
     repairs: Annotated[
         bool | Iterable[str],
-        checked_as(bool | tuple[str, ...], _known_repairs),
+        checked_as(
+            bool | tuple[str, ...], lambda told: told if isinstance(told, bool) else Recipe(repairs=told).repairs
+        ),
         Option(
             "Try repairs that add no float op, such as bias correction.",
             "True lets the search try what helps, False gives plain candidates, and names are taken as they are: "
@@ -287,7 +281,11 @@ class SearchSettings(SharedSettings):
     ] = None
     max_size: Annotated[
         float | str | None,
-        checked_as(Annotated[float, Field(gt=0)] | None, _bytes, first=True),
+        checked_as(
+            Annotated[float, Field(gt=0)] | None,
+            lambda told: parse_size(told) if isinstance(told, str) else told,
+            first=True,
+        ),
         _goal("Largest file: bytes, 48kB, 1.5MB.", "A number, or a text with a unit.", kind=Bytes, example="400kB"),
     ] = None
     max_penalty: Annotated[

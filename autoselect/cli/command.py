@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autoselect.cli.console import reported, watching
 from autoselect.cli.options import AsJsonLines, Debug, Quiet, Verbose, command_line
+from autoselect.runs.run import Run
 from autoselect.runs.typed_command import TYPED
-
-if TYPE_CHECKING:
-    from autoselect.runs.run import Run
 
 _NONE: Mapping[str, Any] = {}
 

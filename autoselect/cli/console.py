@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 import typer
 
 from autoselect.cases.events import (
+    STAGES,
     EndedEarly,
     Event,
     Listener,
@@ -23,7 +24,7 @@ from autoselect.cases.events import (
     Warned,
     ignore,
 )
-from autoselect.cli.progress import STAGES, WAITS, JsonLines, PlainLog, Tally
+from autoselect.cli.progress import WAITS, JsonLines, PlainLog, Tally
 from autoselect.domain.words import counted
 from autoselect.errors import EXIT_INTERRUPTED, AutoselectError
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,11 +19,13 @@ _REPORT = "Report on classifiers"
 _LIMITS = "Limits: the exit code is 10 where one is missed"
 
 
-def _limit(name: str) -> inspect.Parameter:
-    return parameter_of(declared()[name], option_of(name, rich_help_panel=_LIMITS), None)
+_LIMITING = [
+    parameter_of(declared()[name], option_of(name, rich_help_panel=_LIMITS), None)
+    for name in ("max_drop", "min_score", "max_size")
+]
 
 
-@with_settings([_limit(name) for name in ("max_drop", "min_score", "max_size")])
+@with_settings(_LIMITING)
 @with_debug
 def evaluate(
     *,

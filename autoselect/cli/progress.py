@@ -8,32 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import IO
 
-from autoselect.cases.events import EndedEarly, Event, Noted, StageStarted, StepFinished, TrialFinished, Warned
+from autoselect.cases.events import STAGES, EndedEarly, Event, Noted, StageStarted, StepFinished, TrialFinished, Warned
 from autoselect.domain.words import counted
 from autoselect.report.tables.plain import plain
-
-STAGES: Mapping[str, str] = {
-    "model": "reading the model",
-    "data": "reading the samples",
-    "calibrate": "calibrating",
-    "estimate": "timing one candidate",
-    "build": "building the model to measure",
-    "measure": "measuring the layers",
-    "ablation": "leaving single nodes in and out",
-    "figures": "drawing",
-    "reference": "running the float model",
-    "repairs": "trying repairs",
-    "float": "scoring the float model",
-    "probes": "trying units alone",
-    "plan": "planning the candidates",
-    "trials": "trials",
-    "picks": "choosing the picks",
-    "repeats": "repeating outputs",
-    "heldout": "held-out check",
-    "latency": "timing the front",
-    "write": "writing the run",
-}
-"""What a reader sees for each stage."""
 
 WAITS: Mapping[str, str] = {
     "model": "TensorFlow is loaded where it has to convert",

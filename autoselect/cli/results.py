@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -14,9 +14,7 @@ from autoselect.errors import EXIT_INTERRUPTED, EXIT_NOTHING_FEASIBLE
 from autoselect.report.tables import frames as tables
 from autoselect.report.tables import result_lines
 from autoselect.report.tables.plain import plain
-
-if TYPE_CHECKING:
-    from autoselect.runs.run import Run
+from autoselect.runs.run import Run
 
 _LATENCY_NOTE = "* ms on this host, noisy: median of repetitions; quartiles are in front.csv"
 _EXIT_CODES = {"complete": 0, "nothing_feasible": EXIT_NOTHING_FEASIBLE, "interrupted": EXIT_INTERRUPTED}

@@ -75,7 +75,7 @@ def _imported(module_name: str, spec: str, purpose: str) -> ModuleType:
     try:
         return importlib.import_module(module_name)
     except (Exception, SystemExit) as exc:  # The user's module may raise anything.
-        if isinstance(exc, ModuleNotFoundError) and _is_part_of(exc.name, module_name):
+        if isinstance(exc, ModuleNotFoundError) and f"{module_name}.".startswith(f"{exc.name}."):
             raise UsageError(_no_module(module_name, spec, purpose)) from exc
         raise DataError(
             f"{purpose}: expected module {module_name!r} to import, but it raised "
@@ -87,10 +87,6 @@ def _make_current_directory_importable() -> None:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
-
-
-def _is_part_of(missing: str | None, module_name: str) -> bool:
-    return missing is not None and f"{module_name}.".startswith(f"{missing}.")
 
 
 def _no_module(module_name: str, spec: str, purpose: str) -> str:

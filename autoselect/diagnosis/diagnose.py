@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -91,20 +91,16 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
     with open_pool(request.settings.processes, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
         desk = _Desk(request, files, pool, listener)
         started = start_calibration(
-            request.model,
-            request.calibration,
+            request.ingredients,
             files,
             pool,
             cache_directory() if request.settings.cache else None,
             debug_samples=0,
             per_channel=request.recipe.per_channel,
             timeout_seconds=request.settings.trial_timeout,
-            signature=request.signature,
-            shapes=request.shapes,
-            integer=request.integer or request.settings.quantizer,
             listener=listener,
         )
-        for note in (*request.notes, *started.notes):
+        for note in started.notes:
             desk.warn(note)
         _choose_samples(desk, started)
         with desk.stage("calibrate"):
@@ -120,11 +116,18 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
             with desk.stage("build"):
                 built = _build(desk)
             with desk.stage("measure"):
-                measured = _measure(desk, prepared, built)
-            ablated = _ablate(desk, nodes)
+                findings, model_metrics = _measure(desk, started, prepared, built)
+            findings = _ablated(desk, findings)
         except TrialError as exc:
             raise PreparationError(f"The diagnosis failed. {exc}") from exc
-    return _outcome(desk, started, prepared, built.diagnosed, measured, ablated, node)
+    return Outcome(
+        findings=findings,
+        diagnosed=built.diagnosed,
+        model_metrics=model_metrics,
+        node=node,
+        seconds=dict(desk.seconds),
+        warnings=tuple(desk.warnings),
+    )
 
 
 def _choose_samples(desk: _Desk, started: Started) -> None:
@@ -169,31 +172,22 @@ def _build(desk: _Desk) -> _Built:
     return _Built(diagnosed=result_of(building), by_layer=by_layer, whole=whole[0] if whole else None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Measured:
-    layers: LayerTable
-    travel: Mapping[str, Travel]
-    activations: Mapping[str, ActivationStatistics]
-    model_metrics: Mapping[str, float]
-    parts: Mapping[str, ErrorParts]
-    forms: Mapping[str, frozenset[str]]
-
-
-def _measure(desk: _Desk, prepared: Prepared, built: _Built) -> _Measured:
-    request, nodes = desk.request, prepared.layers.nodes
+def _measure(desk: _Desk, started: Started, prepared: Prepared, built: _Built) -> tuple[Findings, Mapping[str, float]]:
+    """All that is found but by leaving nodes in and out, and the user's metrics of the outputs."""
+    request, nodes, diagnosed = desk.request, prepared.layers.nodes, built.diagnosed
     describing: Future[Mapping[str, ActivationStatistics]] = desk.submit(
         jobs.activations, desk.samples, desk.rows, _limits(jobs.read_plan(built.by_layer))
     )
     scoring: Future[Mapping[str, float]] | None = None
     if request.model_metrics:
         scoring = desk.submit(
-            jobs.model_metrics, built.diagnosed.content, desk.samples, desk.rows, dict(request.model_metrics)
+            jobs.model_metrics, diagnosed.content, desk.samples, desk.rows, dict(request.model_metrics)
         )
     running = _submit_measuring(desk, built.by_layer, request.layer_metrics)
     parting: Future[Mapping[str, ErrorParts]] = desk.submit(
         cure_jobs.parts,
-        built.diagnosed.content,
-        dict(built.diagnosed.places),
+        diagnosed.content,
+        dict(diagnosed.places),
         desk.samples,
         desk.rows[: cure_jobs.MOST_SAMPLES],
     )
@@ -202,16 +196,25 @@ def _measure(desk: _Desk, prepared: Prepared, built: _Built) -> _Measured:
     layers = _layer_table(nodes, built.by_layer, running, request.layer_metrics)
     travelling: Mapping[str, Travel] = {}
     if built.whole is not None:
-        accumulated = _layer_table(nodes, built.whole, in_whole, NO_METRICS)
-        travelling = travel(prepared.graph, accumulated)
-    return _Measured(
+        travelling = travel(prepared.graph, _layer_table(nodes, built.whole, in_whole, NO_METRICS))
+    store = SampleStore.open(desk.files.samples(desk.samples))
+    findings = Findings(
         layers=layers,
-        travel=travelling,
+        graph=prepared.graph,
+        kinds=diagnosed.kinds,
+        weights=weight_statistics(prepared.normalised, diagnosed.content, diagnosed.places, nodes),
         activations=result_of(describing),
-        model_metrics={} if scoring is None else result_of(scoring),
+        inputs=input_statistics((store.inputs(i) for i in desk.rows), started.inputs),
+        calibration_samples=len(started.calibration),
+        debug_samples=len(desk.rows),
+        debug_data_given=request.settings.debug_data is not None,
+        per_channel=request.recipe.per_channel,
+        target=request.target,
+        travel=travelling,
         parts=result_of(parting),
         forms=result_of(forming),
     )
+    return findings, {} if scoring is None else result_of(scoring)
 
 
 def _submit_measuring(desk: _Desk, path: Path, metrics: LayerMetrics) -> list[Future[np.ndarray]]:
@@ -239,18 +242,13 @@ def _limits(plan: Plan) -> dict[str, tuple[float, float]]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ablated:
-    nodes: Mapping[str, Ablation] = field(default_factory=dict)
-    divergence: float = math.nan
-
-
-def _ablate(desk: _Desk, nodes: Sequence[Node]) -> _Ablated:
-    """Leave every node in and out; one whose job dies has no figures."""
+def _ablated(desk: _Desk, findings: Findings) -> Findings:
+    """What is found with every node left in and out; one whose job dies has no figures."""
     if not desk.request.settings.ablate:
-        return _Ablated()
+        return findings
     found: dict[str, Ablation] = {}
     arguments = desk.samples, list(desk.rows[: desk.request.settings.ablate]), desk.request.recipe.per_channel
+    nodes = findings.layers.nodes
     with desk.stage("ablation", len(nodes)):
         whole: Future[list[float]] = desk.submit(error_shares, frozenset(), *arguments)
         running: list[tuple[str, Future[Ablation]]] = [
@@ -262,45 +260,4 @@ def _ablate(desk: _Desk, nodes: Sequence[Node]) -> _Ablated:
             except TrialError as exc:
                 desk.warn(f"Leaving {name!r} in and out failed: {exc}")
             desk.listener(StepFinished(stage="ablation"))
-        return _Ablated(nodes=found, divergence=divergence(result_of(whole)))
-
-
-def _outcome(
-    desk: _Desk,
-    started: Started,
-    prepared: Prepared,
-    diagnosed: jobs.Diagnosed,
-    measured: _Measured,
-    ablated: _Ablated,
-    node: str | None,
-) -> Outcome:
-    request, layers = desk.request, measured.layers
-    store = SampleStore.open(desk.files.samples(desk.samples))
-    findings = Findings(
-        layers=layers,
-        graph=prepared.graph,
-        kinds=diagnosed.kinds,
-        weights=weight_statistics(prepared.normalised, diagnosed.content, diagnosed.places, layers.nodes),
-        activations=measured.activations,
-        inputs=input_statistics((store.inputs(i) for i in desk.rows), started.inputs),
-        calibration_samples=len(started.calibration),
-        debug_samples=len(desk.rows),
-        debug_data_given=request.settings.debug_data is not None,
-        per_channel=request.recipe.per_channel,
-        target=request.target,
-        ablations=ablated.nodes,
-        divergence=ablated.divergence,
-        travel=measured.travel,
-        parts=measured.parts,
-        forms=measured.forms,
-    )
-    return Outcome(
-        findings=findings,
-        model_metrics=measured.model_metrics,
-        kinds={n.name: diagnosed.kinds.get(n.index, "folded") for n in layers.nodes},
-        node=node,
-        seconds=dict(desk.seconds),
-        warnings=tuple(desk.warnings),
-        shifts=diagnosed.shifts,
-        skipped=diagnosed.skipped,
-    )
+        return replace(findings, ablations=found, divergence=divergence(result_of(whole)))

@@ -38,7 +38,6 @@ class Diagnosed:
         content: Bytes of the candidate.
         kinds: What became of each op of the float model, by its index.
         places: Where that op is in the candidate.
-        fallbacks: Why a denylisted node is not what the recipe says, by node name.
         shifts: Of bias correction, by node name.
         skipped: Why a repair of the recipe left a node alone: by node name, then by name of the repair.
     """
@@ -46,7 +45,6 @@ class Diagnosed:
     content: bytes
     kinds: Mapping[int, str]
     places: Mapping[int, int]
-    fallbacks: Mapping[str, str]
     shifts: Mapping[str, Shift]
     skipped: Mapping[str, Mapping[str, str]]
 
@@ -80,7 +78,6 @@ def build(root: Path, recipe_json: str) -> Diagnosed:
         content=candidate.content,
         kinds={index: str(candidate.graph.ops[place].kind.value) for index, place in places.items()},
         places=places,
-        fallbacks=dict(candidate.fallbacks),
         shifts=dict.fromkeys(corrected.kinds, _AS_GIVEN) if is_given else corrected.shifts,
         skipped=corrected.skipped,
     )

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from autoselect.diagnosis.request import Outcome
-from autoselect.domain.findings import Advice, Findings
+from autoselect.domain.findings import Advice
 from autoselect.domain.layers import LayerStatistics
 from autoselect.domain.result import html_table
 from autoselect.domain.words import counted
@@ -73,100 +73,62 @@ def wide_rows(outcome: Outcome) -> list[dict[str, object]]:
 def _wide(
     row: Mapping[str, object], figures: LayerStatistics | None, outcome: Outcome, found: Mapping[str, Cure]
 ) -> dict[str, object]:
-    name, findings = str(row["tensor_name"]), outcome.findings
+    name, findings, diagnosed = str(row["tensor_name"]), outcome.findings, outcome.diagnosed
+    parts, cure, shift = findings.parts.get(name), found.get(name), diagnosed.shifts[name]
     return {
         **{key: math.nan if value == "" and key not in _TEXTS else value for key, value in row.items()},
-        "kind": outcome.kinds[name],
-        **_of_parts(findings, name, found),
-        **_of_weights(findings, name),
-        **_of_bias(outcome, name),
-        **_of_activations(findings, name),
-        **_of_ablation(findings, name),
-        **_of_travel(findings, name),
+        "kind": diagnosed.kinds.get(int(str(row["index"])), "folded"),
+        **{f"{part}_sqnr_db": decibels(getattr(parts, part)) if parts else math.nan for part in _PARTS},
+        "cure": cure.name if cure else "",
+        "cure_reason": cure.reason if cure else "",
+        **_figures(findings.weights.get(name), _WEIGHTS),
+        **_figures(shift, _SHIFT),
+        "bias_reason": shift.reason or "",
+        "repairs_skipped": "; ".join(f"{repair}: {reason}" for repair, reason in diagnosed.skipped[name].items()),
+        **_figures(findings.activations.get(name), _ACTIVATIONS),
+        **(_figures(findings.ablations.get(name), _ABLATION) if findings.ablations else {}),
+        **(_figures(findings.travel.get(name), _TRAVEL) if findings.travel else {}),
         **({} if figures is None else figures.metrics),
     }
 
 
 _TEXTS = ("op_name", "tensor_name", "cure", "cure_reason", "bias_reason", "repairs_skipped")
+_PARTS = ("weights", "shift", "activations")
+_WEIGHTS = {
+    "weight_range_ratio": "channel_range_ratio",
+    "weight_kurtosis": "kurtosis",
+    "weight_outlier_share": "outlier_share",
+    "weight_minima": "minima",
+    "weight_maxima": "maxima",
+    "weight_scales": "scales",
+    "weight_zero_points": "zero_points",
+}
+_SHIFT = {"bias_shift": "before", "bias_shift_corrected": "after"}
+_ACTIVATIONS = {
+    "activation_minimum": "minimum",
+    "activation_maximum": "maximum",
+    "calibrated_minimum": "calibrated_minimum",
+    "calibrated_maximum": "calibrated_maximum",
+    "activation_kurtosis": "kurtosis",
+    "activation_outlier_share": "outlier_share",
+    "clipped_share": "clipped_share",
+    "range_growth": "range_growth",
+}
+_ABLATION = {"leave_one_in": "leave_one_in", "leave_one_out": "leave_one_out"}
+_TRAVEL = {
+    "travel_mean_squared_error": "mean_squared_error",
+    "travel_rmse/scale": "rmse_per_scale",
+    "travel_nsr": "nsr",
+    "error_growth": "growth",
+}
 
 
-def _of_parts(findings: Findings, name: str, found: Mapping[str, Cure]) -> dict[str, object]:
-    parts, cure = findings.parts.get(name), found.get(name)
-    return {
-        "weights_sqnr_db": decibels(parts.weights) if parts else math.nan,
-        "shift_sqnr_db": decibels(parts.shift) if parts else math.nan,
-        "activations_sqnr_db": decibels(parts.activations) if parts else math.nan,
-        "cure": cure.name if cure else "",
-        "cure_reason": cure.reason if cure else "",
-    }
-
-
-def _of_weights(findings: Findings, name: str) -> dict[str, object]:
-    found = findings.weights.get(name)
+def _figures(found: object, columns: Mapping[str, str]) -> dict[str, object]:
+    """Cells by column, from the attributes that they are named after; NaN, or no numbers, where nothing was found."""
     if found is None:
-        return {
-            "weight_range_ratio": math.nan,
-            "weight_kurtosis": math.nan,
-            "weight_outlier_share": math.nan,
-            **{column: [] for column in LIST_COLUMNS},
-        }
-    return {
-        "weight_range_ratio": found.channel_range_ratio,
-        "weight_kurtosis": found.kurtosis,
-        "weight_outlier_share": found.outlier_share,
-        "weight_minima": list(found.minima),
-        "weight_maxima": list(found.maxima),
-        "weight_scales": list(found.scales),
-        "weight_zero_points": list(found.zero_points),
-    }
-
-
-def _of_bias(outcome: Outcome, name: str) -> dict[str, object]:
-    found = outcome.shifts[name]
-    skipped = outcome.skipped[name]
-    return {
-        "bias_shift": found.before,
-        "bias_shift_corrected": found.after,
-        "bias_reason": found.reason or "",
-        "repairs_skipped": "; ".join(f"{repair}: {reason}" for repair, reason in skipped.items()),
-    }
-
-
-def _of_activations(findings: Findings, name: str) -> dict[str, object]:
-    found = findings.activations.get(name)
-    nothing = math.nan
-    return {
-        "activation_minimum": found.minimum if found else nothing,
-        "activation_maximum": found.maximum if found else nothing,
-        "calibrated_minimum": found.calibrated_minimum if found else nothing,
-        "calibrated_maximum": found.calibrated_maximum if found else nothing,
-        "activation_kurtosis": found.kurtosis if found else nothing,
-        "activation_outlier_share": found.outlier_share if found else nothing,
-        "clipped_share": found.clipped_share if found else nothing,
-        "range_growth": found.range_growth if found else nothing,
-    }
-
-
-def _of_ablation(findings: Findings, name: str) -> dict[str, object]:
-    if not findings.ablations:
-        return {}
-    found = findings.ablations.get(name)
-    return {
-        "leave_one_in": found.leave_one_in if found else math.nan,
-        "leave_one_out": found.leave_one_out if found else math.nan,
-    }
-
-
-def _of_travel(findings: Findings, name: str) -> dict[str, object]:
-    if not findings.travel:
-        return {}
-    found = findings.travel.get(name)
-    return {
-        "travel_mean_squared_error": found.mean_squared_error if found else math.nan,
-        "travel_rmse/scale": found.rmse_per_scale if found else math.nan,
-        "travel_nsr": found.nsr if found else math.nan,
-        "error_growth": found.growth if found else math.nan,
-    }
+        return {column: [] if column in LIST_COLUMNS else math.nan for column in columns}
+    cells = {column: getattr(found, attribute) for column, attribute in columns.items()}
+    return {column: list(cell) if column in LIST_COLUMNS else cell for column, cell in cells.items()}
 
 
 def check_directory(directory: Path) -> None:

@@ -11,10 +11,10 @@ from autoselect.diagnosis.sources import (
     OWN,
     POST_TRAINING_GUIDE,
     WU,
-    counted,
     listed,
 )
 from autoselect.domain.findings import ActivationStatistics, Advice, Findings, InputStatistics
+from autoselect.domain.words import counted
 from autoselect.tflite.operands import FIXED_SCALE_OPS
 
 OFF_CENTRE = 1.0
@@ -109,7 +109,11 @@ def calibration_unlike_data(findings: Findings) -> Advice | None:
         return None
     op_types = findings.layers.op_types
     judged = {n: a for n, a in findings.activations.items() if op_types.get(n) not in FIXED_SCALE_OPS}
-    found = [(name, a) for name, a in judged.items() if _leaves_calibration(a)]
+    found = [
+        (name, a)
+        for name, a in judged.items()
+        if a.range_growth > LARGEST_RANGE_GROWTH or a.clipped_share > LARGEST_CLIPPED_SHARE
+    ]
     if not found:
         return None
     found.sort(key=lambda pair: _severity(pair[1]), reverse=True)
@@ -124,10 +128,6 @@ def calibration_unlike_data(findings: Findings) -> Advice | None:
         action="Values beyond the calibrated range are cut off. Add samples like these to the calibration data; if "
         "they are rare errors of measurement, keep them out of both.",
     )
-
-
-def _leaves_calibration(found: ActivationStatistics) -> bool:
-    return found.range_growth > LARGEST_RANGE_GROWTH or found.clipped_share > LARGEST_CLIPPED_SHARE
 
 
 def _severity(found: ActivationStatistics) -> tuple[float, float]:

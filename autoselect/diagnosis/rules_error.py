@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from autoselect.diagnosis.sources import DEBUGGER_GUIDE, KRISHNAMOORTHI, NAGEL, OWN, counted, listed
+from autoselect.diagnosis.sources import DEBUGGER_GUIDE, KRISHNAMOORTHI, NAGEL, OWN, listed
 from autoselect.domain.findings import Advice, Findings
 from autoselect.domain.layers import (
     HEALTHY_RMSE_PER_SCALE,
@@ -13,6 +13,7 @@ from autoselect.domain.layers import (
     LayerStatistics,
     Node,
 )
+from autoselect.domain.words import counted
 from autoselect.tflite.operands import FIXED_SCALE_OPS
 
 UNHEALTHY_RMSE_PER_SCALE = 0.5

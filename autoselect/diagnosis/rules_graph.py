@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autoselect.diagnosis.sources import KRISHNAMOORTHI, NAGEL, OWN, counted, listed
+from autoselect.diagnosis.sources import KRISHNAMOORTHI, NAGEL, OWN, listed
 from autoselect.domain.findings import Advice, Findings, WeightStatistics
 from autoselect.domain.graph import IN_INTEGERS, Graph, Op, OpKind
 from autoselect.domain.target_islands import computing_in
 from autoselect.domain.targets import Place, Target
 from autoselect.domain.verdicts import Placement, judge
+from autoselect.domain.words import counted
 
 WEIGHT_OPS = frozenset({"CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"})
 """Op types into whose weights a batch normalization behind them folds."""

@@ -18,8 +18,3 @@ def listed(items: Sequence[str], shown: int = 5) -> str:
     """The first few, and how many more there are."""
     rest = len(items) - shown
     return ", ".join(items[:shown]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 node``, ``2 nodes``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -55,7 +55,7 @@ class Run(tables.Run):
         return islands_figure([self._described(path) for path in paths]) if paths else note(sheet(2.0), "No models.")
 
     def plot_history(self) -> Figure:
-        """Draw how much the models scored so far dominate, after each trial."""
+        """Draw how much of its last hypervolume the front had after each trial."""
         from autoselect.report.figures.growth import history_figure
 
         return history_figure(self.trials, self.summary)
@@ -65,7 +65,7 @@ class Run(tables.Run):
         penalty = float(self.front.set_index("id").loc[path.stem, "penalty"])  # type: ignore[arg-type]
         return {
             "path": path.stem,
-            **analyse(fb.parse(content), len(content)).as_dict(),
+            **analyse(fb.parse(content), len(content)),
             "fragmentation": {"penalty": penalty},
         }
 

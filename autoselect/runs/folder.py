@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
-import io
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from autoselect.domain.recipe import split_repair
 from autoselect.errors import RunFolderError
-from autoselect.runs.files import storage_errors, write_json, write_text
+from autoselect.runs.files import storage_errors, write_json
 
 MANIFEST_VERSION = 1
 
@@ -68,7 +66,8 @@ class RunFolder:
                 f"{self.root} holds another run. Continue it with `autoselect resume {self.root}`, "
                 "or choose another --output."
             )
-        if self.root.exists() and (not self.root.is_dir() or self._foreign_content()):
+        leftovers = {self.log, self.work, self.lock}  # of a search that never began
+        if self.root.exists() and (not self.root.is_dir() or {*self.root.iterdir()} - leftovers):
             raise RunFolderError(f"{self.root} is not empty. Choose a new or an empty folder for --output.")
 
     def create(self) -> None:
@@ -90,10 +89,6 @@ class RunFolder:
                 self.log.unlink()
             self.lock.unlink(missing_ok=True)
             self.root.rmdir()
-
-    def _foreign_content(self) -> list[str]:
-        """What lies in the folder beside the leftovers of a search that never began."""
-        return [entry.name for entry in self.root.iterdir() if entry not in (self.log, self.work, self.lock)]
 
     def read_manifest(self, *tables: str) -> dict[str, Any]:
         """Read the manifest of an existing run.
@@ -131,14 +126,6 @@ class RunFolder:
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest."""
         write_json(self.manifest, {**manifest, "manifest_version": MANIFEST_VERSION})
-
-    def write_table(self, path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
-        """Write a CSV file with these columns."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_text(path, text.getvalue())
 
 
 def free_folder(name: str) -> Path:

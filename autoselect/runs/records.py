@@ -22,47 +22,61 @@ _COST_COLUMNS = ("size_bytes", "penalty", "segments", "float_ops", "crossing_byt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scores:
-    """Everything measured of one distinct candidate.
+class _Measured:
+    """What is measured of a candidate, on all samples or on part of them.
 
     Attributes:
         sha256: Of the candidate's bytes.
-        metric: Score on the search samples.
-        drop: Loss against the float model, in the metric's units.
-        drop_noise: Standard error of ``drop``, from paired samples; NaN where it is measured for the front alone.
+        samples: How many were run; 0 for an evaluator of one's own.
         sqnr_db: How close the outputs are to the float model's, a mean of decibels; NaN where that is unknown.
-        float_macs_share: 0..1.
-        samples: How many were run for the score; 0 for an evaluator of one's own.
-        fallbacks: For denylisted nodes that are not what the recipe's fallback says, why.
-        compiled: What the target's compiler made of it, and what was predicted; empty where nothing was compiled.
+        size_bytes: Of the file.
+        penalty: Fragmentation penalty.
+        build_seconds: Spent building.
+        score_seconds: Spent scoring.
+        inference_seconds: Of that, in the interpreter.
         quantities: What some objectives measure, by column: ``arena_bytes``, ``npu_cycles``, ``latency_ms`` with
             ``latency_low`` and ``latency_high``; only what the run's objectives ask for.
         divergence: Mean over the samples of the outputs' error power over signal power; NaN where unknown, and in
             records of earlier versions.
+    """
+
+    sha256: str
+    samples: int
+    sqnr_db: float
+    size_bytes: int
+    penalty: float
+    build_seconds: float
+    score_seconds: float
+    inference_seconds: float
+    quantities: dict[str, float] = field(default_factory=dict)
+    divergence: float = math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores(_Measured):
+    """Everything measured of one distinct candidate.
+
+    Attributes:
+        metric: Score on the search samples.
+        drop: Loss against the float model, in the metric's units.
+        drop_noise: Standard error of ``drop``, from paired samples; NaN where it is measured for the front alone.
+        float_macs_share: 0..1.
+        fallbacks: For denylisted nodes that are not what the recipe's fallback says, why.
+        compiled: What the target's compiler made of it, and what was predicted; empty where nothing was compiled.
         drop_bound: What ``drop`` is at most on other samples, with a confidence of 95 %, from paired samples; NaN like
             ``drop_noise``, with an evaluator that returns one number, and in records of earlier versions.
     """
 
-    sha256: str
     metric: float
     drop: float
     drop_noise: float
-    sqnr_db: float
-    size_bytes: int
-    penalty: float
     segments: int
     float_ops: int
     crossing_tensors: int
     crossing_bytes: int
     float_macs_share: float
-    samples: int
-    build_seconds: float
-    score_seconds: float
-    inference_seconds: float
     fallbacks: dict[str, str] = field(default_factory=dict)
     compiled: dict[str, Any] = field(default_factory=dict)
-    quantities: dict[str, float] = field(default_factory=dict)
-    divergence: float = math.nan
     drop_bound: float = math.nan
 
     @property
@@ -73,38 +87,18 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partial:
+class Partial(_Measured):
     """What is known, from part of the samples, of a candidate that was dropped: it adds too little to the front.
 
     Attributes:
-        sha256: Of the candidate's bytes.
-        samples: How many were run.
-        total: How many there are.
+        total: How many samples there are; means over them are estimates.
         estimate: Of the metric over all samples; never a score.
-        sqnr_db: Of the outputs, estimated likewise; NaN where unknown.
-        size_bytes: Of the file.
-        penalty: Fragmentation penalty.
-        build_seconds: Spent building.
-        score_seconds: Spent scoring.
-        inference_seconds: Of that, in the interpreter.
-        quantities: As in :class:`Scores`.
         drop: Loss against float that the estimate stands for; NaN in records of earlier versions.
-        divergence: As in :class:`Scores`, estimated likewise.
     """
 
-    sha256: str
-    samples: int
     total: int
     estimate: float
-    sqnr_db: float
-    size_bytes: int
-    penalty: float
-    build_seconds: float
-    score_seconds: float
-    inference_seconds: float
-    quantities: dict[str, float] = field(default_factory=dict)
     drop: float = math.nan
-    divergence: float = math.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,22 +209,18 @@ def trial_row(record: TrialRecord, metric: str, front: Collection[str], costs: S
         "fingerprint": recipe.fingerprint if recipe else "",
         "recipe": " ".join(recipe.to_json().split()) if recipe else "",
     }
-    row |= _measured(scores or record.partial, costs)
-    if record.partial:
+    if found := scores or record.partial:
         known = ("sqnr_db", "size_bytes", "penalty", "samples", "sha256", *_TIME_COLUMNS)
-        row |= {column: getattr(record.partial, column) for column in known}
+        row |= {**_measured(found, costs), **{column: getattr(found, column) for column in known}}
     if scores:
-        row |= {column: getattr(scores, column) for column in (*_SCORE_COLUMNS, "samples")}
-        row |= {metric: scores.metric, "sha256": scores.sha256}
+        row |= {metric: scores.metric, **{column: getattr(scores, column) for column in _SCORE_COLUMNS}}
         row["fallbacks"] = json.dumps(scores.fallbacks, sort_keys=True)
         row["compiled"] = json.dumps(scores.compiled, sort_keys=True) if scores.compiled else ""
-        row |= {column: getattr(scores, column) for column in _TIME_COLUMNS}
     return row
 
 
-def _measured(found: Scores | Partial | None, costs: Sequence[str]) -> dict[str, object]:
-    known = found.quantities if found else {}
-    return {column: known.get(column, "") for column in measured_columns(costs)}
+def _measured(found: _Measured, costs: Sequence[str]) -> dict[str, object]:
+    return {column: found.quantities.get(column, "") for column in measured_columns(costs)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

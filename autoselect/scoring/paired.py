@@ -21,6 +21,10 @@ from autoselect.scoring.metric_base import Metric, Row, as_matrix
 
 Rows = Sequence[Row] | np.ndarray
 
+_TAIL = 0.05
+"""Intervals and bounds hold with a confidence of 95 %."""
+_SEED = 0
+"""Of groups and resamples."""
 _GROUPS = 200
 """At most so many pseudo-values, each of a group of samples, since each takes a score."""
 _ROUNDING = 1e-9
@@ -48,9 +52,7 @@ class PairedDrop:
     bound: float
 
 
-def paired_drop(
-    metric: Metric, rows: Rows, reference_rows: Rows, *, level: float = 0.95, comparisons: int = 1, seed: int = 0
-) -> PairedDrop:
+def paired_drop(metric: Metric, rows: Rows, reference_rows: Rows, *, comparisons: int = 1) -> PairedDrop:
     """Say how much worse than a reference a model scores on samples of this kind.
 
     The bounds are those of :mod:`autoselect.scoring.mean_bounds` on the differences of the rows, or of the
@@ -60,35 +62,31 @@ def paired_drop(
         metric: The metric that made both.
         rows: Shape (n_samples, row_length), float64.
         reference_rows: Rows of the same samples, in the same order.
-        level: Coverage of the interval, and of the bound; at least 0.5, below 1.
         comparisons: So many models whose intervals hold together with this coverage (Bonferroni).
-        seed: Of the groups, for a metric that is no mean and more than 200 samples.
 
     Returns:
         The drop; NaN for fewer than two samples, or where the metric is undefined on all samples or without some.
 
     Raises:
-        ValueError: If the two differ in length, or the level or the number of comparisons is none.
+        ValueError: If the two differ in length, or the number of comparisons is none.
     """
     if comparisons < 1:
         raise ValueError(f"expected at least one comparison, got {comparisons}")
-    evidence = _evidence(metric, rows, reference_rows, level, seed)
+    evidence = _evidence(metric, rows, reference_rows)
     if evidence is None:
         return PairedDrop(drop=math.nan, error=math.nan, low=math.nan, high=math.nan, bound=math.nan)
-    tail = (1.0 - level) / (2.0 * comparisons)
+    tail = _TAIL / (2.0 * comparisons)
     return PairedDrop(
         drop=float(evidence.differences.mean()),
         error=evidence.error(),
-        low=-evidence.negated().bound(tail),
+        low=-replace(evidence, differences=-evidence.differences).bound(tail),
         high=evidence.bound(tail),
-        bound=evidence.bound(1.0 - level),
+        bound=evidence.bound(_TAIL),
     )
 
 
-def resampled_drops(
-    metric: Metric, rows: Rows, reference_rows: Rows, *, resamples: int, level: float = 0.95, seed: int = 0
-) -> np.ndarray:
-    """What :func:`paired_drop` finds on resamples, which are the same for all models of one seed and reference.
+def resampled_drops(metric: Metric, rows: Rows, reference_rows: Rows, *, resamples: int) -> np.ndarray:
+    """What :func:`paired_drop` finds on resamples, which are the same for all models of one reference.
 
     A score that is no mean is resampled by its pseudo-values.
 
@@ -97,8 +95,6 @@ def resampled_drops(
         rows: Shape (n_samples, row_length), float64.
         reference_rows: Rows of the same samples, in the same order.
         resamples: How many.
-        level: Coverage of the bound.
-        seed: Of the resamples, and as for :func:`paired_drop`.
 
     Returns:
         Drop, error and bound of each resample, shape (n_resamples, 3); no rows where :func:`paired_drop` is NaN.
@@ -106,14 +102,14 @@ def resampled_drops(
     Raises:
         ValueError: As :func:`paired_drop`.
     """
-    evidence = _evidence(metric, rows, reference_rows, level, seed)
+    evidence = _evidence(metric, rows, reference_rows)
     if evidence is None:
         return np.zeros((0, 3))
-    rng, count = np.random.default_rng(seed), len(evidence.differences)
+    rng, count = np.random.default_rng(_SEED), len(evidence.differences)
     drawn = (
         replace(evidence, differences=evidence.differences[rng.integers(count, size=count)]) for _ in range(resamples)
     )
-    return np.array([(one.differences.mean(), one.error(), one.bound(1.0 - level)) for one in drawn]).reshape(-1, 3)
+    return np.array([(one.differences.mean(), one.error(), one.bound(_TAIL)) for one in drawn]).reshape(-1, 3)
 
 
 def samples_needed(
@@ -122,9 +118,7 @@ def samples_needed(
     reference_rows: Rows | None = None,
     *,
     allowed: float,
-    level: float = 0.95,
     balanced: bool = False,
-    seed: int = 0,
 ) -> float:
     """How many samples would bound the drop of a model like this one by what is allowed.
 
@@ -133,23 +127,21 @@ def samples_needed(
         rows: Shape (n_samples, row_length), float64.
         reference_rows: Rows of the same samples; where None, the model differs on none.
         allowed: Drop, in the metric's units.
-        level: Coverage of the bound.
         balanced: Whether the model counts as one that differs as much as this one but loses nothing.
-        seed: As for :func:`paired_drop`.
 
     Returns:
         A whole number; infinite where the drop itself is not below what is allowed, NaN as for :func:`paired_drop`.
     """
     from scipy.optimize import brentq
 
-    evidence = _evidence(metric, rows, rows if reference_rows is None else reference_rows, level, seed)
+    evidence = _evidence(metric, rows, rows if reference_rows is None else reference_rows)
     if evidence is None:
         return math.nan
     evidence = evidence.balanced() if balanced else evidence
     count = len(rows)
 
     def excess(logarithm: float) -> float:
-        return evidence.bound(1.0 - level, math.exp(logarithm) / count) - allowed
+        return evidence.bound(_TAIL, math.exp(logarithm) / count) - allowed
 
     most = math.log(_MOST_SAMPLES)
     if float(np.average(evidence.differences)) >= allowed or excess(most) > 0.0:
@@ -197,19 +189,14 @@ class _Evidence:
         end = largest_difference(self.differences, self.span, tail, counts)
         return upper_bound(self.differences, end, tail, counts)
 
-    def negated(self) -> _Evidence:
-        return replace(self, differences=-self.differences)
-
     def balanced(self) -> _Evidence:
         """Half of each loss turned round."""
         both = np.concatenate([self.differences, -self.differences])
         return replace(self, differences=both, weight=self.weight / 2.0)
 
 
-def _evidence(metric: Metric, rows: Rows, reference_rows: Rows, level: float, seed: int) -> _Evidence | None:
+def _evidence(metric: Metric, rows: Rows, reference_rows: Rows) -> _Evidence | None:
     """None where nothing can be said."""
-    if not 0.5 <= level < 1.0:
-        raise ValueError(f"expected a level from 0.5 to below 1, got {level}; give for example 0.95")
     if len(rows) != len(reference_rows):
         raise ValueError(
             f"expected rows of the same samples, got {len(rows)} and {len(reference_rows)}; pair them first"
@@ -219,7 +206,7 @@ def _evidence(metric: Metric, rows: Rows, reference_rows: Rows, level: float, se
     ours, theirs = as_matrix(rows, metric.name), as_matrix(reference_rows, metric.name)
     if metric.is_mean:
         return _of_means(metric, ours[:, 0], theirs[:, 0])
-    order = np.random.default_rng(seed).permutation(len(ours))
+    order = np.random.default_rng(_SEED).permutation(len(ours))
     groups = np.array_split(order, min(len(ours), _GROUPS))
     try:
         evidence = _of_means(metric, *(pseudo_values(metric, side, groups) for side in (ours, theirs)))

@@ -33,7 +33,7 @@ def layers_of(model: Any, *, is_tf_keras: bool) -> list[Any]:
         import tf_keras as keras
     else:
         import keras
-    found = [layer for layer in _all_layers(model) if isinstance(layer, keras.layers.RNN)]
+    found = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.RNN)]
     return [layer for layer in found if not layer.unroll and not layer.stateful]
 
 
@@ -93,10 +93,6 @@ def _attempt(model: Any, convert: Callable[[], bytes], layers: Sequence[Any]) ->
             "(TF_USE_LEGACY_KERAS=1), or convert it to a float .tflite yourself and pass that."
         ) from exc
     return FloatModel(content=content, notes=(f"Recurrent layers could not be unrolled: {names}: {why}.",))
-
-
-def _all_layers(model: Any) -> Iterator[Any]:
-    yield from model._flatten_layers()
 
 
 def _steps(layer: Any) -> int | None:

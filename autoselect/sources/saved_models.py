@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ def from_saved_model(folder: Path, wishes: Wishes = NO_WISHES) -> FloatModel:
     found = dict(loaded.signatures)
     key = _chosen(tuple(found), wishes.signature, folder)
     content = _converted(loaded, found[key], str(folder), key, wishes)
-    others = _others(found, key)
+    # Keras's ``serve`` is the same call under another name.
+    others = [other for other in found if other != key and {other, key} != {"serve", _DEFAULT_SIGNATURE}]
     notes = (f"Signature {key!r} was taken; the SavedModel also has {', '.join(others)}.",) if others else ()
     return FloatModel(content=content, notes=notes)
 
@@ -46,11 +47,6 @@ def _chosen(keys: Sequence[str], wanted: str | None, folder: Path) -> str:
     if wanted is None and len(keys) > 1 and _DEFAULT_SIGNATURE not in keys:
         raise ModelError(signatures.several(keys))
     return wanted or (_DEFAULT_SIGNATURE if _DEFAULT_SIGNATURE in keys else keys[0])
-
-
-def _others(found: Mapping[str, Any], key: str) -> list[str]:
-    """Keys of signatures that are not the same call under another name, as Keras's ``serve`` is."""
-    return [other for other in found if other != key and {other, key} != {"serve", _DEFAULT_SIGNATURE}]
 
 
 def _converted(loaded: Any, signature: Any, folder: str, key: str, wishes: Wishes) -> bytes:

@@ -160,13 +160,13 @@ class SearchLoop:
             self._racing = self._wanted_racing
 
     def _start(self, asked: Asked) -> None:
-        recipe = self._recipe_of(asked)
+        recipe = self._recipe_of(asked.candidate)
         if recipe.fingerprint in self._bytes_of:
             self._tell_known(asked, recipe, self._bytes_of[recipe.fingerprint])
         else:
             self._pipeline.add(asked, recipe, known=len(self._known))
 
-    def _recipe_of(self, one: Asked | Baseline) -> Recipe:
+    def _recipe_of(self, one: Baseline) -> Recipe:
         return one.recipe or recipe_for(one.nodes, self._template, one.fallback, one.repairs, one.further)
 
     def _tell_oldest(self) -> None:
@@ -237,39 +237,23 @@ class SearchLoop:
 
     def _drop(self, done: Candidate, built: build_jobs.BuildReply, reply: race_jobs.Dropped) -> None:
         partial = Partial(
-            sha256=built.sha256,
-            samples=reply.samples,
+            **_measured(built, reply),
             total=reply.total,
             estimate=reply.estimate,
             drop=self._yardstick.drop(reply.estimate),
-            sqnr_db=reply.sqnr_db,
-            divergence=reply.divergence,
-            size_bytes=built.size_bytes,
             penalty=float(built.fragmentation["penalty"]),
-            build_seconds=built.seconds,
-            score_seconds=reply.seconds,
-            inference_seconds=reply.inference_seconds,
-            quantities=built.quantities,
         )
         self._tell(done.asked, done.recipe, partial)
 
     def _scored(self, done: Candidate, built: build_jobs.BuildReply, reply: score_jobs.ScoreReply) -> None:
         scores = Scores(
-            sha256=built.sha256,
+            **_measured(built, reply),
             metric=reply.value,
             drop=self._yardstick.drop(reply.value),
             drop_noise=reply.noise,
             drop_bound=reply.bound,
-            sqnr_db=reply.sqnr_db,
-            divergence=reply.divergence,
-            size_bytes=built.size_bytes,
-            samples=reply.samples,
-            build_seconds=built.seconds,
-            score_seconds=reply.seconds,
-            inference_seconds=reply.inference_seconds,
             fallbacks=built.fallbacks,
             compiled=built.compiled,
-            quantities=built.quantities,
             **built.fragmentation,
         )
         self._tell(done.asked, done.recipe, scores)
@@ -311,3 +295,18 @@ class SearchLoop:
         for asked in self._pipeline.abandon():
             self._study.drop(asked)
         self._study.close_abandoned()
+
+
+def _measured(built: build_jobs.BuildReply, reply: score_jobs.ScoreReply | race_jobs.Dropped) -> dict[str, Any]:
+    """What scores have in common with what is known of a dropped candidate."""
+    return {
+        "sha256": built.sha256,
+        "size_bytes": built.size_bytes,
+        "samples": reply.samples,
+        "sqnr_db": reply.sqnr_db,
+        "divergence": reply.divergence,
+        "build_seconds": built.seconds,
+        "score_seconds": reply.seconds,
+        "inference_seconds": reply.inference_seconds,
+        "quantities": built.quantities,
+    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.events import Listener, StageStarted
@@ -86,6 +85,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
         probe = probe_samples(samples) / samples if samples else 0.0
         held_out = _MEMBERS * case.counts.get("heldout", 0) / samples if samples else 0.0
         units = len(units_of(case))
+        kept = sum(path.stat().st_size for path in folder.root.rglob("*") if path.is_file())
         probes = units * (1 + len({*settings.states} - {EXACT}))  # alone in integers, and in each state that errs
         work = settings.trials * (build + score) + probes * (build + probe * score) + held_out * score
         return Outlook(
@@ -104,7 +104,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             search_seconds=prepared + work / settings.processes,
             trials=settings.trials,
             workers=settings.processes,
-            disk_bytes=_bytes_in(folder.root) + settings.trials * size,
+            disk_bytes=kept + settings.trials * size,
         )
 
 
@@ -120,7 +120,3 @@ def _measured(case: Case, settings: SearchSettings, pool: Workers) -> tuple[floa
         return unknown, unknown, unknown, 0, str(exc)
     one = scored.inference_seconds / scored.samples if scored.samples else unknown
     return built.seconds, scored.seconds, one, built.size_bytes, ""
-
-
-def _bytes_in(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

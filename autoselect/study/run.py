@@ -18,6 +18,7 @@ from autoselect.domain.quantities import objectives_of
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import PreparationError, StorageError, TrialError
 from autoselect.isolation.door import Workers
+from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.scoring.target_file import read_target
 from autoselect.study import references
@@ -158,7 +159,7 @@ def _search(
     listener: StageClock,
 ) -> str:
     settings = request.settings
-    folder.write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
+    write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
     objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
     yardstick = references.yardstick_of(float_model, request.metric_name, request.direction, settings)
     problem: Problem | None = None

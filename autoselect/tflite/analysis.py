@@ -3,179 +3,55 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from enum import Enum
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from autoselect.domain.graph import Graph, Op, OpKind, Tensor
+from autoselect.domain.graph import Graph, Op, Tensor
 from autoselect.errors import ModelError
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantization:
-    """How a tensor's integers become real numbers.
-
-    Attributes:
-        scale_count: 1 for per-tensor quantization, else one scale a channel.
-        scale: The first scale.
-        zero_point: The first zero point.
-        axis: Dimension of the channels; None for per-tensor quantization.
-    """
-
-    scale_count: int
-    scale: float
-    zero_point: int
-    axis: int | None
+Analysis = dict[str, Any]
+"""Plain values by name, see :func:`analyse`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorAnalysis:
-    """One tensor.
-
-    Attributes:
-        index: Its number in the subgraph.
-        name: Empty where it has none.
-        dtype: ``float32``, ``int8``...
-        shape: Free dimensions count as 1, as in the file.
-        shape_signature: The shape with -1 for free dimensions; None where the file has none.
-        size_bytes: Of a constant its bytes in the file, else those of its values at run time.
-        is_constant: True where its values lie in the file.
-        is_variable: True where its values live from one inference to the next.
-        buffer: Number of its buffer; an activation's is empty.
-        quantization: None for a tensor without scales.
-    """
-
-    index: int
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    shape_signature: tuple[int, ...] | None
-    size_bytes: int
-    is_constant: bool
-    is_variable: bool
-    buffer: int
-    quantization: Quantization | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpAnalysis:
-    """One op.
-
-    Attributes:
-        index: Its number in the subgraph, in order of execution.
-        op_type: Name of the builtin (``CONV_2D``) or of the custom op.
-        kind: How it computes.
-        inputs: Tensor numbers, constants included, in the op's order; -1 for an optional one that is absent.
-        outputs: Tensor numbers.
-        macs: Multiply-accumulates per inference; 0 where the op has none.
-    """
-
-    index: int
-    op_type: str
-    kind: OpKind
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    macs: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubgraphAnalysis:
-    """One subgraph; the first is the main one, the others belong to control flow or to signatures."""
-
-    index: int
-    name: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    tensors: tuple[TensorAnalysis, ...]
-    ops: tuple[OpAnalysis, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignatureAnalysis:
-    """One signature; ``inputs`` and ``outputs`` map the caller's names to tensor numbers."""
-
-    key: str
-    subgraph: int
-    inputs: dict[str, int]
-    outputs: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataAnalysis:
-    """One entry of the model's metadata."""
-
-    name: str
-    buffer: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """The file in four parts, which add up to its size exactly. A buffer that several tensors share counts once.
-
-    Attributes:
-        weights_bytes: Data of the buffers that a tensor points at: the constants.
-        metadata_bytes: Data of the buffers that only metadata point at.
-        unused_bytes: Data of the buffers that nothing points at.
-        rest_bytes: Ops, tensors, names, quantization parameters, tables and padding.
-    """
-
-    weights_bytes: int
-    metadata_bytes: int
-    unused_bytes: int
-    rest_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buffers:
-    """The model's buffers.
-
-    Attributes:
-        count: All of them, the empty ones of activations included.
-        data_bytes: Data of all buffers together.
-        unused: Numbers of those that no tensor and no metadata entry points at. Buffer 0, which the format wants
-            to be there and empty, is not counted.
-        zero: Numbers of those that have data, all of it zero.
-        zero_bytes: Data of those.
-    """
-
-    count: int
-    data_bytes: int
-    unused: tuple[int, ...]
-    zero: tuple[int, ...]
-    zero_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelAnalysis:
-    """One model file. The counts go over all subgraphs, the most frequent first, ties by name."""
-
-    size_bytes: int
-    sizes: Sizes
-    buffers: Buffers
-    tensors_by_dtype: dict[str, int]
-    ops_by_type: dict[str, int]
-    ops_by_kind: dict[str, int]
-    subgraphs: tuple[SubgraphAnalysis, ...]
-    signatures: tuple[SignatureAnalysis, ...]
-    metadata: tuple[MetadataAnalysis, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """The same as plain dicts, tuples, strings and numbers."""
-        return asdict(self, dict_factory=_plain_dict)
-
-
-def analyse(model: fb.Model, size_bytes: int) -> ModelAnalysis:
+def analyse(model: fb.Model, size_bytes: int) -> Analysis:
     """Analyse a parsed model.
 
     Args:
         model: From :func:`autoselect.tflite.flatbuffer.parse`.
         size_bytes: Size of the file that it was parsed from.
+
+    Returns:
+        * ``size_bytes``, as given.
+        * ``sizes``: the file in four parts, which add up to its size exactly; a buffer that several tensors share
+          counts once. ``weights_bytes``: data of the buffers that a tensor points at, the constants;
+          ``metadata_bytes``: of those that only metadata point at; ``unused_bytes``: of those that nothing points at;
+          ``rest_bytes``: ops, tensors, names, quantization parameters, tables and padding.
+        * ``buffers``: ``count``, the empty ones of activations included; ``data_bytes`` of all together; ``unused``,
+          numbers of those that no tensor and no metadata entry points at, without buffer 0, which the format wants to
+          be there and empty; ``zero``, numbers of those that have data, all of it zero, and their ``zero_bytes``.
+        * ``tensors_by_dtype``, ``ops_by_type``, ``ops_by_kind``: counts over all subgraphs, the most frequent first,
+          ties by name.
+        * ``subgraphs``: ``index``, ``name``, ``inputs`` and ``outputs``, both as tensor numbers, ``tensors`` and
+          ``ops``. The first is the main one, the others belong to control flow or to signatures.
+
+          A tensor has ``index``; ``name``, empty where it has none; ``dtype``; ``shape``, where free dimensions count
+          as 1, as in the file; ``shape_signature``, the same with -1 for these, None where the file has none;
+          ``size_bytes``, of a constant its bytes in the file, else those of its values at run time; ``is_constant``,
+          whether its values lie in the file; ``is_variable``, whether they live from one inference to the next;
+          ``buffer``, its number, an activation's is empty; ``quantization``, None without scales.
+
+          Quantization has ``scale_count``, 1 per tensor, else one a channel; the first ``scale`` and ``zero_point``;
+          ``axis`` of the channels, None per tensor.
+
+          An op has ``index``, in order of execution; ``op_type``, name of the builtin or of the custom op; ``kind``,
+          how it computes; ``inputs``, tensor numbers in the op's order, constants included, -1 for an optional one that
+          is absent; ``outputs``; ``macs``, multiply-accumulates per inference, 0 where it has none.
+        * ``signatures``: ``key``, ``subgraph``, ``inputs`` and ``outputs``, tensor numbers by the caller's names.
+        * ``metadata``: ``name``, ``buffer``, ``size_bytes``.
 
     Raises:
         ModelError: If ops, tensors and buffers do not fit together.
@@ -193,9 +69,9 @@ def _damaged(why: str) -> ModelError:
     )
 
 
-def _analyse(model: fb.Model, size_bytes: int) -> ModelAnalysis:
+def _analyse(model: fb.Model, size_bytes: int) -> Analysis:
     subgraphs = tuple(_subgraph(model, i) for i in range(len(model.subgraphs)))
-    ops = [op for graph in subgraphs for op in graph.ops]
+    ops = [op for graph in subgraphs for op in graph["ops"]]
     lengths = [_length(buffer) for buffer in model.buffers]
     of_tensors, of_metadata = _referenced(model)
     used = of_tensors | of_metadata
@@ -203,31 +79,31 @@ def _analyse(model: fb.Model, size_bytes: int) -> ModelAnalysis:
     metadata = sum(lengths[i] for i in of_metadata - of_tensors)
     data = sum(lengths)
     zero = tuple(i for i, buffer in enumerate(model.buffers) if lengths[i] and not np.any(buffer.data))
-    return ModelAnalysis(
-        size_bytes=size_bytes,
-        sizes=Sizes(
-            weights_bytes=weights,
-            metadata_bytes=metadata,
-            unused_bytes=data - weights - metadata,
-            rest_bytes=size_bytes - data,
-        ),
-        buffers=Buffers(
-            count=len(lengths),
-            data_bytes=data,
-            unused=tuple(i for i in range(1, len(lengths)) if i not in used),
-            zero=zero,
-            zero_bytes=sum(lengths[i] for i in zero),
-        ),
-        tensors_by_dtype=_histogram(tensor.dtype for graph in subgraphs for tensor in graph.tensors),
-        ops_by_type=_histogram(op.op_type for op in ops),
-        ops_by_kind=_histogram(op.kind.value for op in ops),
-        subgraphs=subgraphs,
-        signatures=tuple(_signature(entry, subgraphs) for entry in model.signatureDefs or []),
-        metadata=tuple(
-            MetadataAnalysis(name=_text(entry.name), buffer=entry.buffer, size_bytes=lengths[entry.buffer])
+    return {
+        "size_bytes": size_bytes,
+        "sizes": {
+            "weights_bytes": weights,
+            "metadata_bytes": metadata,
+            "unused_bytes": data - weights - metadata,
+            "rest_bytes": size_bytes - data,
+        },
+        "buffers": {
+            "count": len(lengths),
+            "data_bytes": data,
+            "unused": tuple(i for i in range(1, len(lengths)) if i not in used),
+            "zero": zero,
+            "zero_bytes": sum(lengths[i] for i in zero),
+        },
+        "tensors_by_dtype": _histogram(tensor["dtype"] for graph in subgraphs for tensor in graph["tensors"]),
+        "ops_by_type": _histogram(op["op_type"] for op in ops),
+        "ops_by_kind": _histogram(op["kind"] for op in ops),
+        "subgraphs": subgraphs,
+        "signatures": tuple(_signature(entry, subgraphs) for entry in model.signatureDefs or []),
+        "metadata": tuple(
+            {"name": _text(entry.name), "buffer": entry.buffer, "size_bytes": lengths[entry.buffer]}
             for entry in model.metadata or []
         ),
-    )
+    }
 
 
 def _length(buffer: fb.Buffer) -> int:
@@ -246,22 +122,19 @@ def _histogram(values: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(values).items(), key=lambda item: (-item[1], item[0])))
 
 
-def _subgraph(model: fb.Model, index: int) -> SubgraphAnalysis:
+def _subgraph(model: fb.Model, index: int) -> Analysis:
     source, graph = model.subgraphs[index], reader.read_graph(model, index)
     _check(graph)
-    return SubgraphAnalysis(
-        index=index,
-        name=_text(source.name),
-        inputs=graph.inputs,
-        outputs=graph.outputs,
-        tensors=tuple(
-            _tensor(model, i, raw, known)
-            for i, (raw, known) in enumerate(zip(source.tensors or [], graph.tensors, strict=True))
-        ),
-        ops=tuple(
-            _op(i, raw, known) for i, (raw, known) in enumerate(zip(source.operators or [], graph.ops, strict=True))
-        ),
-    )
+    tensors = zip(source.tensors or [], graph.tensors, strict=True)
+    ops = zip(source.operators or [], graph.ops, strict=True)
+    return {
+        "index": index,
+        "name": _text(source.name),
+        "inputs": graph.inputs,
+        "outputs": graph.outputs,
+        "tensors": tuple({"index": i, **_tensor(model, raw, known)} for i, (raw, known) in enumerate(tensors)),
+        "ops": tuple({"index": i, **_op(raw, known)} for i, (raw, known) in enumerate(ops)),
+    }
 
 
 def _check(graph: Graph) -> None:
@@ -274,57 +147,50 @@ def _check(graph: Graph) -> None:
             raise _damaged(f"op {i} reads a tensor that is not written yet")
 
 
-def _tensor(model: fb.Model, index: int, raw: fb.Tensor, known: Tensor) -> TensorAnalysis:
-    return TensorAnalysis(
-        index=index,
-        name=known.name,
-        dtype=known.dtype,
-        shape=known.shape,
-        shape_signature=None if raw.shapeSignature is None else fb.indices(raw.shapeSignature),
-        size_bytes=_length(model.buffers[raw.buffer]) if known.is_constant else known.size_bytes,
-        is_constant=known.is_constant,
-        is_variable=bool(raw.isVariable),
-        buffer=int(raw.buffer),
-        quantization=_quantization(raw.quantization),
-    )
+def _tensor(model: fb.Model, raw: fb.Tensor, known: Tensor) -> Analysis:
+    return {
+        "name": known.name,
+        "dtype": known.dtype,
+        "shape": known.shape,
+        "shape_signature": None if raw.shapeSignature is None else fb.indices(raw.shapeSignature),
+        "size_bytes": _length(model.buffers[raw.buffer]) if known.is_constant else known.size_bytes,
+        "is_constant": known.is_constant,
+        "is_variable": bool(raw.isVariable),
+        "buffer": int(raw.buffer),
+        "quantization": _quantization(raw),
+    }
 
 
-def _quantization(raw: fb.Quantization | None) -> Quantization | None:
-    if raw is None or raw.scale is None or len(raw.scale) == 0:
+def _quantization(raw: fb.Tensor) -> Analysis | None:
+    if not (scales := fb.scales(raw)):
         return None
-    zero_points = fb.indices(raw.zeroPoint)
-    return Quantization(
-        scale_count=len(raw.scale),
-        scale=float(raw.scale[0]),
-        zero_point=zero_points[0] if zero_points else 0,
-        axis=int(raw.quantizedDimension) if len(raw.scale) > 1 else None,
-    )
+    return {
+        "scale_count": len(scales),
+        "scale": scales[0],
+        "zero_point": next(iter(fb.zero_points_of(raw)), 0),
+        "axis": int(fb.parameters(raw).quantizedDimension) if len(scales) > 1 else None,
+    }
 
 
-def _op(index: int, raw: fb.Operator, known: Op) -> OpAnalysis:
-    return OpAnalysis(
-        index=index,
-        op_type=known.op_type,
-        kind=known.kind,
-        inputs=tuple(max(tensor, -1) for tensor in fb.indices(raw.inputs)),
-        outputs=known.outputs,
-        macs=known.macs,
-    )
+def _op(raw: fb.Operator, known: Op) -> Analysis:
+    return {
+        "op_type": known.op_type,
+        "kind": known.kind.value,
+        "inputs": tuple(max(tensor, -1) for tensor in fb.indices(raw.inputs)),
+        "outputs": known.outputs,
+        "macs": known.macs,
+    }
 
 
-def _signature(raw: fb.SignatureDef, subgraphs: tuple[SubgraphAnalysis, ...]) -> SignatureAnalysis:
+def _signature(raw: fb.SignatureDef, subgraphs: Sequence[Analysis]) -> Analysis:
     graph = subgraphs[raw.subgraphIndex or 0]
-    return SignatureAnalysis(
-        key=_text(raw.signatureKey),
-        subgraph=graph.index,
-        inputs={_text(entry.name): graph.tensors[entry.tensorIndex].index for entry in raw.inputs or []},
-        outputs={_text(entry.name): graph.tensors[entry.tensorIndex].index for entry in raw.outputs or []},
-    )
+    return {
+        "key": _text(raw.signatureKey),
+        "subgraph": graph["index"],
+        "inputs": {_text(entry.name): graph["tensors"][entry.tensorIndex]["index"] for entry in raw.inputs or []},
+        "outputs": {_text(entry.name): graph["tensors"][entry.tensorIndex]["index"] for entry in raw.outputs or []},
+    }
 
 
 def _text(raw: bytes | None) -> str:
     return (raw or b"").decode("utf-8", "replace")
-
-
-def _plain_dict(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {key: value.value if isinstance(value, Enum) else value for key, value in items}

@@ -41,6 +41,8 @@ CONTROL_FLOW = frozenset({"WHILE", "IF", "CALL_ONCE", "CALL", "STABLEHLO_WHILE",
 """Ops that run other subgraphs."""
 
 _PLACEHOLDER_FOR_GREATER_OP_CODE = 127
+_DAMAGE = (struct.error, ValueError, TypeError, AttributeError, IndexError, OverflowError, MemoryError)
+"""What reading raises of bytes that nobody wrote as they are."""
 
 TENSOR_LISTS = ("inputs", "outputs", "intermediates")
 
@@ -169,7 +171,7 @@ def parse(content: bytes) -> Model:
         model: Model = schema.ModelT.InitFromObj(raw)
         _bring_in(model, content)
         check_sound(model)
-    except (struct.error, ValueError, TypeError, AttributeError, IndexError, OverflowError, MemoryError) as exc:
+    except _DAMAGE as exc:
         raise _damaged(len(content), exc) from exc
     for code in model.operatorCodes:
         code.builtinCode = max(code.builtinCode, code.deprecatedBuiltinCode)
@@ -202,7 +204,7 @@ def parse_interface(content: bytes) -> Model:
         model.signatureDefs = [
             schema.SignatureDefT.InitFromObj(raw.SignatureDefs(i)) for i in range(raw.SignatureDefsLength())
         ]
-    except (struct.error, ValueError, TypeError, AttributeError, IndexError, OverflowError, MemoryError) as exc:
+    except _DAMAGE as exc:
         raise _damaged(len(content), exc) from exc
     return model
 

@@ -20,6 +20,7 @@ import train
 import autoselect
 from autoselect.cases import calibrate
 from autoselect.cases.files import CaseFiles
+from autoselect.cases.ingredients import Ingredients
 from autoselect.domain.recipe import Recipe
 from autoselect.isolation.pool import WorkerPool
 from autoselect.quantize.diagnosing import verification
@@ -66,7 +67,12 @@ def main() -> None:
         files = CaseFiles(root=Path(folder))
         with WorkerPool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
             started = calibrate.start_calibration(
-                arguments.model, samples, files, pool, None, debug_samples=0, per_channel=True
+                Ingredients(model=arguments.model, calibration=samples),
+                files,
+                pool,
+                None,
+                debug_samples=0,
+                per_channel=True,
             )
             prepared = started.result()
     calibrated, layers = prepared.calibrated, prepared.layers

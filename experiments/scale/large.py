@@ -121,7 +121,7 @@ def grown(path: Path, nodes: int, marks: Sequence[int]) -> list[tuple[str, ...]]
             asked = study.ask(space, origin="surrogate")
             asks.append(time.process_time() - begun)
             assert asked is not None
-            masks.append(truth.problem.mask_of(asked.nodes))
+            masks.append(truth.problem.mask_of(asked.candidate.nodes))
             record = record_of(asked.number, masks[-1], truth)
             assert record.scores is not None
             assert record.recipe is not None

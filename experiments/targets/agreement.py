@@ -20,6 +20,7 @@ import loaders
 from autoselect.api.source import load_source
 from autoselect.cases import calibrate
 from autoselect.cases.files import CaseFiles
+from autoselect.cases.ingredients import Ingredients
 from autoselect.domain.graph import Graph, OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Fallback, Recipe
@@ -90,7 +91,12 @@ def measure(name: str, model: Path, calibration: str, target: Target) -> list[Ro
         with WorkerPool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
             loaded = load_source(model)
             prepared = calibrate.start_calibration(
-                loaded.model, calibration, files, pool, cache_directory(), debug_samples=0, per_channel=True
+                Ingredients(model=loaded.model, calibration=calibration),
+                files,
+                pool,
+                cache_directory(),
+                debug_samples=0,
+                per_channel=True,
             ).result()
     nodes = prepared.layers.nodes
     builder, rows = Builder(prepared.calibrated, nodes), []

@@ -9,10 +9,10 @@ import re
 import pytest
 from rich.console import Console
 
-from autoselect.cases.events import EndedEarly, Event, Noted, StageStarted, TrialFinished, Warned
+from autoselect.cases.events import STAGES, EndedEarly, Event, Noted, StageStarted, TrialFinished, Warned
 from autoselect.cases.logs import logged
 from autoselect.cli.console import Watcher, _bars, watching
-from autoselect.cli.progress import STAGES, WAITS, PlainLog, Tally, clock
+from autoselect.cli.progress import WAITS, PlainLog, Tally, clock
 
 
 def finished(number: int, **changes: object) -> TrialFinished:

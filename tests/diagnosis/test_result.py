@@ -32,9 +32,8 @@ def test_repairs_fill_four_columns_of_each_node() -> None:
         parts={},
         **dict.fromkeys(("graph", "target", "forms")),
     )
-    outcome: Any = SimpleNamespace(
-        findings=findings, kinds=dict.fromkeys("abc", "integer"), shifts=SHIFTS, skipped=SKIPPED
-    )
+    diagnosed = SimpleNamespace(kinds=dict.fromkeys(range(3), "integer"), shifts=SHIFTS, skipped=SKIPPED)
+    outcome: Any = SimpleNamespace(findings=findings, diagnosed=diagnosed)
     columns = ("bias_shift", "bias_shift_corrected", "bias_reason", "repairs_skipped")
     rows = [[str(row[column]) for column in columns] for row in wide_rows(outcome)]
     assert rows == [

@@ -10,7 +10,6 @@ import made_run as made
 import pandas as pd
 import pytest
 
-from autoselect.report.figures.growth import volume_by_trial
 from autoselect.report.figures.pareto import pareto_figure
 from autoselect.report.page import history as page_history
 from autoselect.report.page import models as page_models
@@ -120,7 +119,7 @@ def test_a_page_of_a_run_from_before_there_were_objectives(tmp_path: Path) -> No
 
 
 def test_volumes_of_other_objectives_by_hand(tmp_path: Path) -> None:
-    """Two trials: drop 0 at 4 segments, then drop 0.1, the worst, at 1 segment; 4 segments are the worst."""
+    """Accuracy and segments, in units of their spread: (0, 1), (1/2, 1/3) and (1, 0), below the corner at 1.1."""
     rows: list[dict[str, Any]] = [
         {"drop": 0.0, "accuracy": 0.9, "segments": 4, "state": "complete", "feasible": True, "reused": False},
         {"drop": 0.05, "accuracy": 0.85, "segments": 2, "state": "complete", "feasible": True, "reused": False},
@@ -128,8 +127,7 @@ def test_volumes_of_other_objectives_by_hand(tmp_path: Path) -> None:
     ]
     trials = pd.DataFrame(rows)
     run = run_with(tmp_path, "segments")
-    # Of the box of 0.1 by 4 the second leaves 0.05 x 2 below itself: a quarter, and the edges add nothing.
-    assert volume_by_trial(trials, run.summary) == pytest.approx([0.0, 0.25, 0.25], abs=1e-6)
     found = page_history.hypervolumes(dataclasses.replace(run, trials=trials))
     assert [count for count, _ in found] == [1, 2, 3]
-    assert found[-1][1] == 1.0
+    volumes = [1.1 * 0.1, 1.1 * 0.1 + 0.6 * (2 / 3), 1.1 * 0.1 + 0.6 * (2 / 3) + 0.1 * (1 / 3)]
+    assert [share for _, share in found] == pytest.approx([volume / volumes[-1] for volume in volumes])

@@ -7,8 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from autoselect.report.figures.growth import history_figure, volume_by_trial
+from autoselect.report.figures.growth import history_figure
 from autoselect.report.run import Run
+from autoselect.report.tables.volumes import volume_by_trial
 
 SUMMARY = {
     "status": "complete",
@@ -24,7 +25,7 @@ TRIALS = pd.DataFrame(
         "origin": ["baseline:fiq", "surrogate", "surrogate", "surrogate", "surrogate"],
         "state": ["complete", "dropped", "complete", "complete", "complete"],
         "feasible": [True, None, True, False, True],
-        "drop": [0.5, float("nan"), 0.25, -0.1, -0.1],
+        "accuracy": [0.5, float("nan"), 0.75, 1.1, 1.0],
         "size_bytes": [25, 30, 50, 10, 75],
         "penalty": [0.0, 0.0, 40.0, 0.0, 60.0],
     }
@@ -32,11 +33,12 @@ TRIALS = pd.DataFrame(
 
 
 def test_volume_by_hand() -> None:
-    """In shares of the box the trials are (1, 1/4, 0), (1/2, 1/2, 1/2) and (0, 3/4, 3/4)."""
-    first = 0.0  # on the edge: its drop is the worst
-    second = first + 1 / 2 * 1 / 2 * 1 / 2
-    third = second + 1 / 2 * 1 / 4 * 1 / 4  # what it adds beside the second
-    assert volume_by_trial(TRIALS, SUMMARY).tolist() == pytest.approx([first, first, second, second, third], abs=1e-6)
+    """In units of the spread the trials are (1, 0, 0), (1/2, 1/2, 2/3) and (0, 1, 1) below the corner at 1.1."""
+    first = 0.1 * 1.1 * 1.1
+    second = first + (0.6 - 0.1) * 0.6 * (1.1 - 2 / 3)
+    third = second + 0.1 * 0.1 * 0.5  # what it adds beside the second
+    expected = [value / third for value in (first, first, second, second, third)]
+    assert volume_by_trial(TRIALS, SUMMARY).tolist() == pytest.approx(expected)
 
 
 def test_no_score_is_no_volume() -> None:

@@ -11,7 +11,7 @@ from autoselect.domain.picks import FrontMember
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RunFolderError, StorageError
 from autoselect.runs import records
-from autoselect.runs.files import write_json
+from autoselect.runs.files import write_json, write_table
 from autoselect.runs.folder import RunFolder, free_folder
 from autoselect.runs.run import load_run
 
@@ -146,7 +146,7 @@ def write_run(root: Path, *, front: bool = True) -> RunFolder:
     folder.write_manifest({"seed": 7})
     trials = [record(0), record(1, scores=None, recipe=None)]
     ids = [trials[0].id] if front else []
-    folder.write_table(
+    write_table(
         folder.trials,
         records.trial_columns("accuracy"),
         [records.trial_row(t, "accuracy", ids) for t in trials],
@@ -164,8 +164,8 @@ def write_run(root: Path, *, front: bool = True) -> RunFolder:
         if front
         else []
     )
-    folder.write_table(folder.front_table, records.front_columns("accuracy"), rows)
-    folder.write_table(folder.layer_statistics, ("index", "tensor_name"), [{"index": 0, "tensor_name": "a,b"}])
+    write_table(folder.front_table, records.front_columns("accuracy"), rows)
+    write_table(folder.layer_statistics, ("index", "tensor_name"), [{"index": 0, "tensor_name": "a,b"}])
     picks = {"accurate": trials[0].id, "compact": trials[0].id} if front else {}
     write_json(folder.summary, {"status": "complete" if front else "nothing_feasible", "picks": picks})
     return folder
@@ -253,10 +253,10 @@ def test_calibrated_models_of_other_repairs_have_other_names(tmp_path: Path) -> 
 def test_a_name_that_looks_like_a_missing_value_or_a_number_is_a_name(name: str, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     rows = [{"index": 0, "tensor_name": name, "op_name": "ADD", "stddev": math.nan}]
-    folder.write_table(folder.layer_statistics, ("index", "tensor_name", "op_name", "stddev"), rows)
+    write_table(folder.layer_statistics, ("index", "tensor_name", "op_name", "stddev"), rows)
     failed = replace(record(0, scores=None, recipe=None), error=name, origin=name)
     unlike = replace(SCORES, sqnr_db=math.nan)
-    folder.write_table(
+    write_table(
         folder.trials,
         records.trial_columns("accuracy"),
         [records.trial_row(t, "accuracy", []) for t in (failed, record(1, scores=unlike))],

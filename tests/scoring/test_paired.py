@@ -293,7 +293,6 @@ def test_fewer_than_two_samples_tell_nothing(rows: np.ndarray) -> None:
 
 REFUSED = {
     "rows of different samples": ((column([0, 1]), column([0, 1, 1])), {}, "got 2 and 3"),
-    "a level that is none": (hits(9, 0, 0), {"level": 95.0}, "from 0.5 to below 1"),
     "no comparison": (hits(9, 0, 0), {"comparisons": 0}, "at least one comparison"),
 }
 

@@ -65,7 +65,7 @@ def scores(value: float) -> Scores:
 
 def told(study: SearchStudy, value: float, violations: dict[str, float] = MET) -> tuple[Asked, TrialRecord]:
     asked = study.ask(SPACE, origin="random")
-    recipe = Recipe(denylisted_nodes=asked.nodes)
+    recipe = Recipe(denylisted_nodes=asked.candidate.nodes)
     return asked, study.tell(asked, recipe, scores=scores(value), violations=violations)
 
 
@@ -79,7 +79,7 @@ def test_what_is_told_is_read_back_by_another_process(path: Path) -> None:
     _, first = told(study, 0.9)
     _, second = told(study, 0.8, MET | {"max_size": 0.5})
     asked = study.ask(SPACE, origin="random")
-    third = study.tell(asked, Recipe(denylisted_nodes=asked.nodes), error="it broke")
+    third = study.tell(asked, Recipe(denylisted_nodes=asked.candidate.nodes), error="it broke")
     assert [r.feasible for r in (first, second, third)] == [True, False, False]
     assert (third.error, third.scores) == ("it broke", None)
     assert study.records() == open_study(path).records() == [first, second, third]
@@ -89,7 +89,7 @@ def test_a_baseline_is_what_it_is_even_where_the_space_cannot_say_it(path: Path)
     study = open_study(path)
     within = study.open_baseline(SPACE, Baseline(name="leading_2", nodes=frozenset("ab")))
     outside = study.open_baseline(SPACE, Baseline(name="op_X", nodes=frozenset("c")))
-    assert (within.nodes, outside.nodes) == (frozenset("ab"), frozenset("c"))
+    assert (within.candidate.nodes, outside.candidate.nodes) == (frozenset("ab"), frozenset("c"))
     assert (within.origin, outside.origin) == ("baseline:leading_2", "baseline:op_X")
     assert SPACE.decode(within.trial.params) == frozenset("ab")
     assert outside.trial.params == {}
@@ -99,8 +99,8 @@ def test_asked_nodes_are_those_of_the_parameters(path: Path) -> None:
     study = open_study(path)
     for _ in range(20):
         asked = study.ask(SPACE, origin="random")
-        assert asked.nodes == SPACE.decode(asked.trial.params)
-        assert asked.nodes <= set("abc")
+        assert asked.candidate.nodes == SPACE.decode(asked.trial.params)
+        assert asked.candidate.nodes <= set("abc")
 
 
 def test_what_a_killed_process_left_is_closed(path: Path) -> None:

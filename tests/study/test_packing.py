@@ -57,8 +57,8 @@ def test_trials_of_many_nodes_mean_the_nodes_that_were_asked(tmp_path: Path, sam
     for one in [baseline, *asked]:
         assert one is not None
         setting = packing.unpack(one.trial.params)
-        assert space.decode(setting) == one.nodes
-        assert space.decode_further(setting) == {"float": frozenset(), **one.further}
+        assert space.decode(setting) == one.candidate.nodes
+        assert space.decode_further(setting) == {"float": frozenset(), **one.candidate.further}
         assert 0 < len(one.trial.params) <= most
     read = optuna.load_study(study_name="autoselect", storage=study._study._storage).trials
     assert [t.params for t in read] == [one.trial.params for one in [baseline, *asked] if one is not None]

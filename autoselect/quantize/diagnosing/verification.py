@@ -142,13 +142,9 @@ def _compared_places(
             continue
         output = int(graph.operators[where[node.index]].outputs[0])
         twin = int(float_graph.operators[node.index].outputs[0])
-        if _is_comparable(graph.tensors[output]):
+        if fb.TENSOR_DTYPES[graph.tensors[output].type] == "float32" or fb.scales(graph.tensors[output]):
             found.append(_place(node, graph, output, twin, None))
     return found
-
-
-def _is_comparable(tensor: fb.Tensor) -> bool:
-    return fb.TENSOR_DTYPES[tensor.type] == "float32" or bool(fb.scales(tensor))
 
 
 def _place(node: Node, graph: fb.SubGraph, quantized: int, reference: int, error: int | None) -> Place:

@@ -20,7 +20,7 @@ def keep_dimensions(model: fb.Model, float_model: fb.Model) -> None:
         model: An integer model with true shapes.
         float_model: What it was made from.
     """
-    if not any(map(_keeps, _layers(float_model))):
+    if not any(getattr(op.builtinOptions, "keepNumDims", False) for op in _layers(float_model)):
         return
     graph = model.subgraphs[0]
     writers = {int(t): op for op in graph.operators for t in op.outputs}
@@ -47,10 +47,6 @@ def keep_dimensions(model: fb.Model, float_model: fb.Model) -> None:
 
 def _layers(model: fb.Model) -> list[fb.Operator]:
     return [op for op in model.subgraphs[0].operators if fb.op_type(model, op) == "FULLY_CONNECTED"]
-
-
-def _keeps(op: fb.Operator) -> bool:
-    return bool(getattr(op.builtinOptions, "keepNumDims", False))
 
 
 def _reshapes(model: fb.Model, op: fb.Operator) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -18,8 +19,10 @@ from autoselect.report.figures.drawing import (
     GREY,
     ORANGE,
     VERMILION,
+    dots,
     drawable,
     headline,
+    panel,
     sheet,
     tidy,
 )
@@ -33,9 +36,6 @@ from autoselect.report.tables.class_tables import (
     ran,
     short_name,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _COLORS = (BLACK, BLUE, VERMILION, GREEN, ORANGE, "#CC79A7", "#56B4E9", GREY)
 _MARKERS = "*osD^vP"
@@ -93,10 +93,9 @@ def measures_figure(report: Report) -> Figure:
 def _draw_marks(axes: Axes, name: str, place: int, rows: Sequence[Mapping[str, Any]], ys: Sequence[float]) -> None:
     color = _COLORS[place % len(_COLORS)]
     axes.hlines(ys, [r["low"] for r in rows], [r["high"] for r in rows], color=color, linewidth=2.0, alpha=0.55)
-    axes.plot(
-        [row["value"] for row in rows],
-        list(ys),
-        linestyle="none",
+    dots(
+        axes,
+        zip([row["value"] for row in rows], ys, strict=True),
         marker=_MARKERS[place % len(_MARKERS)],
         color=color,
         markersize=8,
@@ -152,7 +151,7 @@ def confusion_figure(report: Report) -> Figure:
     for place, name in enumerate(names):
         line, column = divmod(place, columns)
         left, top = 0.85 + column * (side + _ROOM), 0.75 + line * (side + 0.45 + below) + 0.45
-        axes = figure.add_axes(_inches(figure, left, top, side))
+        axes = panel(figure, left=left, top=top, width=side, height=side)
         draw = _draw_cells if has_cells else _draw_points
         draw(axes, report, name, side)
         axes.set_title(drawable(short_name(name, int(side * 10))), loc="left", fontsize=11, parse_math=False)
@@ -160,11 +159,6 @@ def confusion_figure(report: Report) -> Figure:
         axes.set_ylabel("label", fontsize=10)
     headline(figure, _confusion_title(report, has_cells))
     return figure
-
-
-def _inches(figure: Figure, left: float, top: float, side: float) -> tuple[float, float, float, float]:
-    width, height = figure.get_size_inches()
-    return left / width, 1.0 - (top + side) / height, side / width, side / height
 
 
 def _confusion_title(report: Report, has_cells: bool) -> str:

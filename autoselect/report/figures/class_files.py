@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 from autoselect.report.figures.class_figures import confusion_figure, measures_figure
 from autoselect.report.figures.drawing import save
 from autoselect.report.tables.plain import plain
-from autoselect.runs.files import write_json, write_text
+from autoselect.runs.files import write_json, write_table
 
 TABLES: Mapping[str, tuple[str, ...]] = {
     "measures": ("model", "metric", "value", "low", "high"),
@@ -35,10 +33,6 @@ def write_class_report(report: Mapping[str, Any], folder: Path) -> None:
     content = plain(report)
     write_json(folder / "report.json", content)
     for name, columns in TABLES.items():
-        text = io.StringIO()
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(content[name])
-        write_text(folder / f"{name}.csv", text.getvalue())
+        write_table(folder / f"{name}.csv", columns, content[name])
     save(measures_figure(report), folder / "measures")
     save(confusion_figure(report), folder / "confusion")

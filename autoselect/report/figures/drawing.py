@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
@@ -19,14 +20,11 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from autoselect.report.tables.layer_rows import Table, common_folder, cut_middle, name_of, node_number
 from autoselect.runs.files import write_bytes
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 # Okabe and Ito's colours, which readers with any common colour vision tell apart.
 BLUE, ORANGE, VERMILION, GREEN, BLACK, GREY = "#0072B2", "#E69F00", "#D55E00", "#009E73", "#000000", "#8C8C8C"
 
 DOTS_PER_INCH = 100
-_INCHES_WIDE = 12.0
+INCHES_WIDE = 12.0
 _FLAT = 20.0
 """A linear axis whose median bar would be lower than this part of the highest shows nothing: draw it in decades."""
 _DECADES = 6
@@ -42,11 +40,17 @@ _AXIS_LABEL = 0.35
 """Inches for the words below the ticks."""
 
 
-def sheet(height: float) -> Figure:
-    """An empty figure of 1200 dots by ``height`` inches, ready to be measured."""
-    figure = Figure(figsize=(_INCHES_WIDE, height), dpi=DOTS_PER_INCH)
+def sheet(height: float, width: float = INCHES_WIDE) -> Figure:
+    """An empty figure of so many inches, 1200 dots wide by default, ready to be measured."""
+    figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH)
     FigureCanvasAgg(figure)
     return figure
+
+
+def panel(figure: Figure, *, left: float, top: float, width: float, height: float) -> Axes:
+    """A panel of this size, so many inches from the left and from the top of the figure."""
+    across, down = figure.get_size_inches()
+    return figure.add_axes((left / across, 1.0 - (top + height) / down, width / across, height / down))
 
 
 def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
@@ -109,6 +113,12 @@ def tidy(axes: Axes, *, grid: str = "y") -> None:
     axes.grid(color="#E6E6E6", linewidth=0.8, axis=grid)  # type: ignore[arg-type]
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def dots(axes: Axes, points: Iterable[tuple[float, float]], **style: Any) -> None:
+    """Draw marks without a line between them."""
+    xs, ys = np.array(list(points), dtype=np.float64).reshape(-1, 2).T
+    axes.plot(xs, ys, linestyle="none", **style)
 
 
 def set_values(axes: Axes, values: np.ndarray, marks: Sequence[float] = (), *, along: str = "y") -> None:
@@ -249,8 +259,8 @@ def frame(figure: Figure, *, left: float, right: float, top: float, bottom: floa
     """Leave margins around the panels, all in inches."""
     height = figure.get_figheight()
     figure.subplots_adjust(
-        left=left / _INCHES_WIDE,
-        right=1.0 - right / _INCHES_WIDE,
+        left=left / INCHES_WIDE,
+        right=1.0 - right / INCHES_WIDE,
         top=1.0 - top / height,
         bottom=bottom / height,
         hspace=0.12,

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.looks import LOOKS, OF_NODES
-from autoselect.report.figures.drawing import drawable, sheet
+from autoselect.report.figures.drawing import INCHES_WIDE, drawable, panel, sheet
 from autoselect.report.tables.model_tables import labels
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _PER_ROW = 80
 _SHORTEST_ROW = 20
@@ -41,21 +39,19 @@ def islands_figure(models: Sequence[Mapping[str, Any]]) -> Figure:
     figure = sheet(_TOP + _BOTTOM + sum(_TITLE_INCHES + _ROW_INCHES * count for count in rows))
     top = _TOP
     for model, name, one, count in zip(models, labels([str(m["path"]) for m in models]), kinds, rows, strict=True):
-        axes = _panel(figure, top + _TITLE_INCHES, _ROW_INCHES * count)
+        axes = panel(
+            figure,
+            left=_LEFT,
+            top=top + _TITLE_INCHES,
+            width=INCHES_WIDE - _LEFT - _RIGHT,
+            height=_ROW_INCHES * count,
+        )
         _draw_strip(axes, one, per_row, count)
         title = f"{name}: {_counts(one)}; penalty {model['fragmentation']['penalty']:.4g}"
         axes.set_title(drawable(title), loc="left", fontsize=10.5, parse_math=False)
         top += _TITLE_INCHES + _ROW_INCHES * count
     _draw_heading(figure, {kind for one in kinds for kind in one})
     return figure
-
-
-def _panel(figure: Figure, top: float, height: float) -> Axes:
-    """A panel whose upper edge is so many inches below the figure's."""
-    width, whole = figure.get_size_inches()
-    return figure.add_axes(
-        (_LEFT / width, 1.0 - (top + height) / whole, 1.0 - (_LEFT + _RIGHT) / width, height / whole)
-    )
 
 
 def _draw_strip(axes: Axes, kinds: Sequence[str], per_row: int, rows: int) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
 from autoselect.domain.layers import HEALTHY_RMSE_PER_SCALE, SUSPICIOUS_RMSE_PER_SCALE
 from autoselect.report.figures import drawing
 from autoselect.report.figures.layout import name_point, place_labels
 from autoselect.report.tables.layer_rows import ERROR, Record, Suspect, Table, column, is_accumulated, records, worst
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.container import BarContainer
 
 WIDE_RANGE = 255.0
 """The range of an int8 tensor of step 1: the line that the range is held against."""

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.text import Text
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.text import Annotation
+from matplotlib.axes import Axes
+from matplotlib.text import Annotation, Text
 
 _RADII = (16.0, 26.0, 38.0, 52.0, 70.0, 92.0, 118.0)
 _ANGLES = np.radians(np.arange(16) * 22.5)

@@ -6,11 +6,13 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Annotation
 
 from autoselect.domain.quantities import BY_COLUMN, possible
 from autoselect.domain.words import label
@@ -29,11 +31,6 @@ from autoselect.report.tables.frames import (
 )
 from autoselect.runs.files import write_bytes
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.text import Annotation
-
 _NAME_SIZE = 10.0
 _TRIAL, _FRONT, _PICK = drawing.GREY, drawing.BLUE, drawing.ORANGE
 _REFERENCES: Mapping[str, tuple[str, str, float]] = {
@@ -43,7 +40,7 @@ _REFERENCES: Mapping[str, tuple[str, str, float]] = {
     "int16": ("v", "#CC79A7", 9.0),
     "drq": ("^", drawing.GREEN, 9.0),
 }
-_PANEL_INCHES, _FEWEST_INCHES, _DOTS_PER_INCH = 6.0, 12.0, 100
+_PANEL_INCHES = 6.0
 _DEEP = 0.25
 """Trials further below or above the front than this share of its height are out of view."""
 _WIDE = 1.0
@@ -80,7 +77,7 @@ def draw_pareto(trials: pd.DataFrame, front: pd.DataFrame, summary: Mapping[str,
     """
     figure = pareto_figure(trials, front, summary)
     image = io.BytesIO()
-    figure.savefig(image, format="png", dpi=_DOTS_PER_INCH)
+    figure.savefig(image, format="png", dpi=drawing.DOTS_PER_INCH)
     write_bytes(path, image.getvalue())
 
 
@@ -98,9 +95,8 @@ def pareto_figure(trials: pd.DataFrame, front: pd.DataFrame, summary: Mapping[st
         summary=summary,
     )
     columns = cost_columns(summary)
-    width = max(_FEWEST_INCHES, _PANEL_INCHES * len(columns))
-    figure = Figure(figsize=(width, _PANEL_INCHES), dpi=_DOTS_PER_INCH)
-    FigureCanvasAgg(figure)
+    width = max(drawing.INCHES_WIDE, _PANEL_INCHES * len(columns))
+    figure = drawing.sheet(_PANEL_INCHES, width)
     panels = list(figure.subplots(1, len(columns), sharey=True, squeeze=False)[0])
     figure.subplots_adjust(left=0.075, right=0.965, top=0.87, bottom=0.2, wspace=0.07)
     figure.suptitle(_title(shown), x=0.075, y=0.965, ha="left", fontsize=13)
@@ -108,7 +104,7 @@ def pareto_figure(trials: pd.DataFrame, front: pd.DataFrame, summary: Mapping[st
     panels[0].set_ylabel(_score_axis(shown), fontsize=11)
     _draw_legend(figure, shown)
     for axes, (texts, markers) in zip(panels, labels, strict=True):
-        place_labels(axes, texts, markers, dots=_DOTS_PER_INCH / 72)
+        place_labels(axes, texts, markers, dots=drawing.DOTS_PER_INCH / 72)
     return figure
 
 
@@ -125,9 +121,7 @@ def _draw_panel(axes: Axes, shown: _Shown, column: str) -> tuple[list[Annotation
         texts.append(text)
         markers.append(marker)
     axes.set_xlabel(f"{name}   (← less is better)", fontsize=11)
-    axes.grid(color="#E6E6E6", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    drawing.tidy(axes, grid="both")
     return texts, markers
 
 
@@ -143,10 +137,9 @@ def _set_view(axes: Axes, shown: _Shown, column: str, unit: float) -> None:
 def _draw_trials(axes: Axes, shown: _Shown, column: str, unit: float) -> None:
     for feasible, marker in ((True, "o"), (False, "x")):
         rows = [row for row in shown.trials if row.feasible is feasible]
-        axes.plot(
-            [_x(row, column, unit) for row in rows],
-            [row.score for row in rows],
-            linestyle="none",
+        drawing.dots(
+            axes,
+            ((_x(row, column, unit), row.score) for row in rows),
             marker=marker,
             markersize=5,
             markeredgewidth=1.0 if marker == "x" else 0.0,
@@ -183,11 +176,9 @@ def _draw_front(
 
 def _draw_members(axes: Axes, points: Sequence[tuple[float, float]], picked: Sequence[bool]) -> None:
     for wanted, edge, size, gid in ((False, "white", 7.5, "front"), (True, _PICK, 10.0, "picks")):
-        kept = [point for point, is_pick in zip(points, picked, strict=True) if is_pick is wanted]
-        axes.plot(
-            [x for x, _ in kept],
-            [y for _, y in kept],
-            linestyle="none",
+        drawing.dots(
+            axes,
+            (point for point, is_pick in zip(points, picked, strict=True) if is_pick is wanted),
             marker="o",
             markersize=size,
             markerfacecolor=_FRONT,
@@ -205,10 +196,9 @@ def _draw_reference(axes: Axes, row: ModelRow, column: str, unit: float) -> tupl
     value = _x(row, column, unit)
     low, high = axes.get_xlim()
     point = (min(max(value, low), high), row.score)
-    axes.plot(
-        [point[0]],
-        [point[1]],
-        linestyle="none",
+    drawing.dots(
+        axes,
+        [point],
         marker=marker,
         color=color,
         markersize=size,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 
@@ -13,13 +14,7 @@ from autoselect.domain.layers import HEALTHY_RMSE_PER_SCALE, SUSPICIOUS_RMSE_PER
 from autoselect.report.figures import drawing
 from autoselect.report.figures.layer_bars import FAINT, color_of, opacity_of
 from autoselect.report.figures.layout import view
-from autoselect.report.tables.layer_rows import Suspect, column, is_accumulated, op_type, records, worst
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-
-    from autoselect.report.tables.layer_rows import Table
+from autoselect.report.tables.layer_rows import Suspect, Table, column, is_accumulated, op_type, records, worst
 
 _ABLATIONS = {
     "leave_one_in": ("outputs' error with this\nnode alone in integers", "large: it harms by itself"),
@@ -100,10 +95,9 @@ def _set_names(axes: Axes, rows: Table, suspects: Sequence[Suspect]) -> None:
 def _draw_ablation(axes: Axes, suspects: Sequence[Suspect], name: str) -> None:
     values = column([s.row for s in suspects], name)
     _set_view(axes, values)
-    axes.plot(
-        values,
-        np.arange(len(suspects)),
-        linestyle="none",
+    drawing.dots(
+        axes,
+        zip(values, range(len(suspects)), strict=True),
         marker="o",
         markersize=7,
         color=drawing.BLACK,

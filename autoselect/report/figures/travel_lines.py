@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from autoselect.report.figures import drawing
 from autoselect.report.figures.layout import name_point, place_labels
 from autoselect.report.tables.layer_rows import Table, column, records
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
 
 _MARKED = 3
 _NAME = 30
@@ -78,10 +74,9 @@ def _draw_line(axes: Axes, values: np.ndarray, what: str, places: list[int]) -> 
     marker = "o" if len(values) <= drawing.MANY_NODES else ""
     xs = np.arange(len(values))
     axes.plot(xs, values, color=drawing.BLUE, linewidth=1.3, marker=marker, markersize=3.5, gid=what, zorder=2)
-    axes.plot(
-        places,
-        values[places],
-        linestyle="none",
+    drawing.dots(
+        axes,
+        zip(places, values[places], strict=True),
         marker="o",
         markersize=7,
         color=drawing.VERMILION,

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from autoselect.report.figures import drawing
 from autoselect.report.figures.layout import view
 from autoselect.report.tables.frames import number
 from autoselect.report.tables.layer_rows import Record, cell_numbers, name_of, op_type
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _NAME = 60
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autoselect.report.page.nodes import number_of, read_table
 from autoselect.runs.folder import RunFolder
-
-if TYPE_CHECKING:
-    from autoselect.runs.run import Run
+from autoselect.runs.run import Run
 
 Row = dict[str, Any]
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autoselect.domain.graph import Graph
 from autoselect.errors import AutoselectError
 from autoselect.report.tables.frames import front_rows, pick_order
+from autoselect.runs.run import Run
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
-
-if TYPE_CHECKING:
-    from autoselect.runs.run import Run
 
 Row = dict[str, Any]
 

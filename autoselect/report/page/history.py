@@ -3,100 +3,44 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from autoselect.cases.declared import declared
-from autoselect.domain.objectives import Objective, losses
-from autoselect.domain.pareto import hypervolume
+from autoselect.cases.events import STAGES
 from autoselect.domain.words import amount, counted, listed
 from autoselect.report.page.nodes import THRESHOLDS
-from autoselect.report.tables.frames import cost_columns, direction_of, first_pick, front_rows, number, reference_rows
+from autoselect.report.tables.frames import first_pick, front_rows, number, reference_rows
 from autoselect.report.tables.layer_rows import ERROR, column, name_of, records
-
-if TYPE_CHECKING:
-    from autoselect.runs.run import Run
+from autoselect.report.tables.volumes import volume_by_trial
+from autoselect.runs.run import Run
 
 Row = dict[str, Any]
 
-_CORNER = 1.1
-"""The corner of the hypervolume lies this much beyond the worst scored candidate, as a multiple of the spread."""
-_STAGES = {
-    "model": "read the model",
-    "data": "read the samples",
-    "calibrate": "calibrate and measure layers",
-    "reference": "float model",
-    "repairs": "try repairs",
-    "float": "score the float model",
-    "probes": "try units alone",
-    "plan": "plan the candidates",
-    "trials": "trials",
-    "picks": "choose the picks",
-    "repeats": "check that outputs repeat",
-    "heldout": "held-out check",
-    "latency": "time the front",
-    "write": "write the result",
-}
 _NAMED = 3
 _FEW_SAMPLES = 500
 
 
 def hypervolumes(run: Run) -> list[tuple[int, float]]:
-    """The hypervolume after each evaluation, as a share of the last one.
+    """The hypervolume after each evaluation, as :func:`autoselect.report.tables.volumes.volume_by_trial` tells it.
 
-    An evaluation is a candidate that was run, on all samples or on part of them; known ones cost nothing. Objectives
-    are those of the run, each scaled to the spread of the scored candidates.
+    An evaluation is a candidate that was run, on all samples or on part of them; known ones cost nothing.
 
     Returns:
         Pairs of evaluations so far and share 0..1, one for each evaluation; none before two candidates are scored.
     """
-    metric = str(run.summary["metric"])
-    direction = direction_of(run.summary)
-    names = (metric, *cost_columns(run.summary))
-    objectives = [Objective(name=name, direction=direction if name == metric else "minimize") for name in names]
-    told = [row for row in records(run.trials) if str(row.get("reused")) != "True" and row.get("state") != "failed"]
-    known = [[number(row.get(name)) for name in names] if _counts(row) else [None] for row in told]
-    scored = [place for place, values in enumerate(known) if None not in values]
-    if len(scored) < 2:
-        return []
-    table = losses(np.array([known[place] for place in scored], dtype=np.float64), objectives)
-    low, spread = table.min(axis=0), np.ptp(table, axis=0)
-    table = (table - low) / np.where(spread > 0, spread, 1.0)
-    grown = _growing(table)
-    found, value, rows = [], 0.0, dict(zip(scored, grown, strict=True))
-    for place in range(len(told)):
-        value = rows.get(place, value)
-        found.append((place + 1, value / grown[-1] if grown[-1] else 0.0))
-    return found
-
-
-def _counts(row: Mapping[str, Any]) -> bool:
-    return row.get("state") == "complete" and str(row.get("feasible", True)) != "False"
-
-
-def _growing(table: np.ndarray) -> list[float]:
-    """The hypervolume of the first row, of the first two rows, and so on; worked out only where it grows."""
-    corner = np.full(table.shape[1], _CORNER)
-    front, found = np.zeros((0, table.shape[1])), []
-    value = 0.0
-    for row in table:
-        if not np.any(np.all(front <= row, axis=1)):
-            front = np.vstack([front[~np.all(row <= front, axis=1)], row])
-            value = hypervolume(front, corner)
-        found.append(value)
-    return found
+    volumes = volume_by_trial(run.trials, run.summary)
+    told = [str(row.get("reused")) != "True" and row.get("state") != "failed" for row in records(run.trials)]
+    return list(enumerate(volumes[told].tolist(), start=1)) if volumes.any() else []
 
 
 def stages(run: Run) -> list[Row]:
     """Seconds by stage, in order, and as a share of the longest; none for a run that was killed."""
     spent = {str(k): number(v) or 0.0 for k, v in (run.summary.get("seconds") or {}).items()}
     longest = max(spent.values(), default=0.0)
-    order = [name for name in _STAGES if name in spent] + [name for name in spent if name not in _STAGES]
+    order = [name for name in STAGES if name in spent] + [name for name in spent if name not in STAGES]
     return [
         {
-            "name": _STAGES.get(name, name),
+            "name": STAGES.get(name, name),
             "text": duration(spent[name]),
             "share": spent[name] / longest if longest else 0,
         }
@@ -169,11 +113,8 @@ def warnings_of(run: Run) -> list[str]:
 
 def advice(run: Run) -> list[str]:
     """What the search noted, and what to do next, each with the figure that it is given from."""
-    return [*map(str, run.manifest.get("notes") or ()), *_next_steps(run)]
-
-
-def _next_steps(run: Run) -> list[str]:
-    return [text for text in (_unfinished(run), _suspects(run), _noise(run), _infeasible(run)) if text]
+    next_steps = (_unfinished(run), _suspects(run), _noise(run), _infeasible(run))
+    return [*map(str, run.manifest.get("notes") or ()), *filter(None, next_steps)]
 
 
 def _unfinished(run: Run) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS, possible
 from autoselect.domain.words import CLOSENESS, SHARES, lost
@@ -23,9 +23,7 @@ from autoselect.report.tables.frames import (
     reference_rows,
 )
 from autoselect.report.tables.layer_rows import records
-
-if TYPE_CHECKING:
-    from autoselect.runs.run import Run
+from autoselect.runs.run import Run
 
 Row = dict[str, Any]
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autoselect.domain.layers import HEALTHY_RMSE_PER_SCALE, SUSPICIOUS_RMSE_PER_SCALE
 from autoselect.domain.looks import OF_NODES
@@ -19,11 +19,9 @@ from autoselect.report.page.models import in_int16, left_out
 from autoselect.report.tables.frames import ModelRow, format_size, front_rows, number, reference_rows
 from autoselect.report.tables.layer_rows import ERROR, Record, common_folder, cut_middle, name_of, records
 from autoselect.runs.folder import RunFolder
+from autoselect.runs.run import Run
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
-
-if TYPE_CHECKING:
-    from autoselect.runs.run import Run
 
 Row = dict[str, Any]
 
@@ -186,12 +184,8 @@ def _runs(kinds: Sequence[str], nodes: Sequence[Row]) -> Iterator[Row]:
     start = 0
     for kind, group in groupby(kinds):
         length = len(list(group))
-        first, last = nodes[start], nodes[start + length - 1]
-        where = f"{first['index']}: {first['short']}"
-        if length > 1:
-            where = f"{first['index']} to {last['index']}: {first['short']} … {last['short']}"
         look = OF_NODES[kind]
-        text = f"{look.node_word}, {where}"
+        text = f"{look.node_word}, {_where(nodes[start : start + length])}"
         yield {"kind": kind, "start": start, "length": length, "height": look.height, "text": text}
         start += length
 

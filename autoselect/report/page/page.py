@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -22,9 +22,7 @@ from autoselect.report.page import models as page_models
 from autoselect.report.page import nodes as page_nodes
 from autoselect.report.tables.plain import plain
 from autoselect.runs.files import write_text
-
-if TYPE_CHECKING:
-    from autoselect.runs.run import Run
+from autoselect.runs.run import Run
 
 _STATUS = {
     "complete": "complete",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from autoselect.domain.findings import Advice
 from autoselect.report.tables.frames import MISSING, format_score, number
 from autoselect.report.tables.layer_rows import (
     ERROR,
-    Record,
     Table,
     column,
     cut_middle,
@@ -36,28 +34,18 @@ _SUBJECTS = 4
 _ACCUMULATED = "~"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Column:
-    heading: str
-    cell: Callable[[Record], str]
-
-
-def _figures(name: str, heading: str) -> _Column:
-    return _Column(heading=heading, cell=lambda row: _short(number(row.get(name))))
-
-
-_OPTIONAL = (
-    ("leave_one_in", _figures("leave_one_in", "alone in")),
-    ("leave_one_out", _figures("leave_one_out", "alone out")),
-    ("bias_shift", _figures("bias_shift", "bias shift")),
-    ("range", _figures("range", "range")),
-    ("sqnr_db", _figures("sqnr_db", "SQNR dB")),
-    ("max_abs_error", _figures("max_abs_error", "max error")),
-    ("clipped_share", _figures("clipped_share", "clipped")),
-    ("weight_range_ratio", _figures("weight_range_ratio", "weights ratio")),
-    ("error_growth", _figures("error_growth", "growth")),
-    ("mean_error", _figures("mean_error", "mean error")),
-)
+_OPTIONAL = {
+    "leave_one_in": "alone in",
+    "leave_one_out": "alone out",
+    "bias_shift": "bias shift",
+    "range": "range",
+    "sqnr_db": "SQNR dB",
+    "max_abs_error": "max error",
+    "clipped_share": "clipped",
+    "weight_range_ratio": "weights ratio",
+    "error_growth": "growth",
+    "mean_error": "mean error",
+}
 """Further columns, in the order in which they get the room that names leave."""
 
 
@@ -86,8 +74,7 @@ def suspect_lines(table: pd.DataFrame | Table, *, count: int = 10, width: int = 
     names = [name_of(row) for row in listed]
     wished = min(max(map(len, names)), _NAME_ROOM if width < 100 else 2 * _NAME_ROOM)
     chosen = _chosen(listed, width - _needed(fixed) - wished)
-    cells = [(c.heading, *map(c.cell, listed)) for c in chosen]
-    figures = [(*row, *more) for row, *more in zip(fixed, *cells, strict=True)]
+    figures = [(*row, *more) for row, *more in zip(fixed, *chosen, strict=True)]
     room = width - _needed(figures)
     lines = aligned(
         [(*row, name) for row, name in zip(figures, ("node", *(cut_middle(n, room) for n in names)), strict=True)],
@@ -126,16 +113,17 @@ def _needed(rows: Sequence[Row]) -> int:
     return sum(max(map(len, cells)) + _GAP for cells in zip(*rows, strict=True))
 
 
-def _chosen(rows: Table, room: int) -> list[_Column]:
-    """The further columns that hold a figure and fit."""
+def _chosen(rows: Table, room: int) -> list[Row]:
+    """The further columns that hold a figure and fit, each with its heading."""
     chosen = []
-    for name, optional in _OPTIONAL:
+    for name, heading in _OPTIONAL.items():
         if not np.isfinite(column(rows, name)).any():
             continue
-        room -= _GAP + max(len(optional.heading), *(len(optional.cell(row)) for row in rows))
+        cells = (heading, *(_short(number(row.get(name))) for row in rows))
+        room -= _GAP + max(map(len, cells))
         if room < 0:
             break
-        chosen.append(optional)
+        chosen.append(cells)
     return chosen
 
 

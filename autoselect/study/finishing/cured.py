@@ -13,6 +13,7 @@ from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.quantize.diagnosing.cures import decibels
+from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder
 
 CURE_COLUMNS = ("tensor_name", "weights_sqnr_db", "activations_sqnr_db", "broken", "cure", "reason")
@@ -48,7 +49,7 @@ def write_cures(running: Future[Cures], folder: RunFolder) -> list[str]:
         }
         for name, one in found.items()
     ]
-    folder.write_table(folder.cures, CURE_COLUMNS, rows)
+    write_table(folder.cures, CURE_COLUMNS, rows)
     return []
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import left_out_of
+from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import TrialRecord
 from autoselect.study.proposing.hypervolume_gain import Link, fit_link
@@ -65,8 +66,8 @@ def write_explanations(
     if len(learned) >= _FEWEST:
         surrogate = Surrogate(problem)
         learn(surrogate, learned)
-    folder.write_table(folder.sensitivity, SENSITIVITY_COLUMNS, sensitivity_rows(problem, surrogate))
-    folder.write_table(folder.islands, ISLAND_COLUMNS, island_rows(problem, surrogate, told, set(picks.values())))
+    write_table(folder.sensitivity, SENSITIVITY_COLUMNS, sensitivity_rows(problem, surrogate))
+    write_table(folder.islands, ISLAND_COLUMNS, island_rows(problem, surrogate, told, set(picks.values())))
 
 
 def sensitivity_rows(problem: Problem, surrogate: Surrogate | None) -> Iterator[dict[str, object]]:

@@ -14,6 +14,7 @@ from autoselect.domain.layers import COLUMNS, LayerTable
 from autoselect.domain.objectives import Objective
 from autoselect.domain.quantities import objectives_of
 from autoselect.errors import RunFolderError
+from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.study import references
 from autoselect.study.finishing.finish import Finish
@@ -45,7 +46,7 @@ def recover(folder: RunFolder) -> bool:
         objectives = objectives_of(tuple(settings.objectives), metric["name"], metric["direction"])
         records = SearchStudy(folder.study, objectives).records()
         if not folder.layer_statistics.exists():
-            folder.write_table(folder.layer_statistics, COLUMNS, ())
+            write_table(folder.layer_statistics, COLUMNS, ())
         _finish(folder, manifest, settings, objectives).write(records, _float_model(folder, manifest), None, ignore)
     return True
 

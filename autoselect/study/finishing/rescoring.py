@@ -16,6 +16,7 @@ from autoselect.domain.objectives import Direction, drop_from
 from autoselect.errors import AutoselectError, PreparationError, TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
+from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Heldout, TrialRecord
 from autoselect.scoring.paired import PairedDrop
@@ -88,7 +89,7 @@ def write_effects(sha256: str, case: Case, folder: RunFolder, pool: Workers) -> 
         return []
     for path, rows in ((folder.heldout_classes, found.classes), (folder.heldout_samples, found.samples)):
         if rows:
-            folder.write_table(path, [f.name for f in fields(rows[0])], [asdict(row) for row in rows])
+            write_table(path, [f.name for f in fields(rows[0])], [asdict(row) for row in rows])
     return []
 
 

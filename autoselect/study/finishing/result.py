@@ -7,6 +7,7 @@ from typing import Any
 
 from autoselect.domain.picks import FrontMember
 from autoselect.domain.quantities import DEFAULT_COSTS
+from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import (
     NOT_HELD_OUT,
@@ -47,13 +48,13 @@ def write_tables(
         costs: Columns of the run's objectives but the metric.
     """
     rows_of_trials = (trial_row(r, metric, whole_front, costs) for r in records)
-    folder.write_table(folder.trials, trial_columns(metric, costs), rows_of_trials)
+    write_table(folder.trials, trial_columns(metric, costs), rows_of_trials)
     rows = []
     for record in front:
         names = [name for name, member in picks.items() if member == record.id]
         sha = record.scores.sha256 if record.scores else ""
         rows.append(front_row(record, metric, heldout.get(sha), names, expected[record.id], costs))
-    folder.write_table(folder.front_table, front_columns(metric, costs), rows)
+    write_table(folder.front_table, front_columns(metric, costs), rows)
 
 
 def reference_summary(

@@ -31,8 +31,8 @@ class Seen:
         estimated_loss: Of a dropped one, what the samples that were run say of its loss; NaN where unknown.
         log_divergence: Natural log of error power over signal power of the outputs; NaN where unknown.
         share: Share of the samples that were run, 0..1.
-        size_bytes: As built.
-        penalty: As built.
+        size_bytes: As built; NaN where it could not be.
+        penalty: As built; NaN where it could not be.
         feasible: False where it breaks one of the user's limits.
         quantities: What was measured of it, by column.
         noise: Standard error of the loss; NaN where unknown.
@@ -41,11 +41,11 @@ class Seen:
     """
 
     mask: Mask
-    loss: float | None
-    log_divergence: float
+    loss: float | None = None
+    log_divergence: float = math.nan
     share: float
-    size_bytes: float
-    penalty: float
+    size_bytes: float = math.nan
+    penalty: float = math.nan
     feasible: bool = True
     quantities: Mapping[str, float] = field(default_factory=dict)
     estimated_loss: float = math.nan
@@ -94,7 +94,7 @@ class Reader:
         if recipe is None or not (record.scores or record.partial or record.error):
             return None
         if record.scores is None and record.partial is None:
-            return _of_failure(self._mask(recipe))
+            return Seen(mask=self._mask(recipe), share=0.0, feasible=False)
         if not self._is_ours(recipe):
             return None
         if record.scores is not None:
@@ -124,25 +124,10 @@ def of_losses(mask: Mask, loss: float, costs: Mapping[str, float], problem: Prob
     return Seen(
         mask=mask,
         loss=loss,
-        log_divergence=math.nan,
         share=1.0,
         size_bytes=costs.get("size_bytes", known.size_bytes),
         penalty=costs.get("penalty", known.penalty),
-        feasible=True,
         quantities={column: cost for column, cost in costs.items() if not BY_COLUMN[column].from_graph},
-    )
-
-
-def _of_failure(mask: Mask) -> Seen:
-    """Nothing is known of it but that it need not be tried again."""
-    return Seen(
-        mask=mask,
-        loss=None,
-        log_divergence=math.nan,
-        share=0.0,
-        size_bytes=math.nan,
-        penalty=math.nan,
-        feasible=False,
     )
 
 
@@ -166,7 +151,6 @@ def _of_scores(mask: Mask, scores: Scores, feasible: bool) -> Seen:
 def _of_partial(mask: Mask, partial: Partial) -> Seen:
     return Seen(
         mask=mask,
-        loss=None,
         estimated_loss=partial.drop,
         log_divergence=log_divergence(partial),
         share=partial.samples / partial.total,

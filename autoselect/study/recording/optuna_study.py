@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from optuna.storages import JournalStorage
 from optuna.trial import TrialState
 
 from autoselect.domain.objectives import Direction, Objective
-from autoselect.domain.recipe import Fallback, Recipe
+from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle, Value
 from autoselect.errors import RecipeError, RunFolderError
 from autoselect.isolation.interrupts import held_back
@@ -49,15 +49,11 @@ _DAMAGE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A trial under way."""
+    """A trial under way: of a baseline, or of what a sampler proposed, which then is named after it."""
 
     trial: optuna.Trial
     origin: str
-    nodes: frozenset[str]
-    fallback: Fallback | None = None
-    repairs: tuple[str, ...] | None = None
-    recipe: Recipe | None = None
-    further: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    candidate: Baseline
 
     @property
     def number(self) -> int:
@@ -122,7 +118,8 @@ class SearchStudy:
                 values = _suggest(trial, space, self._packing)
                 repairs = sampler.suggest_repairs(trial) if isinstance(sampler, ProposerSampler) else None
         nodes, further = space.decode(values), space.decode_further(values)
-        return Asked(trial=trial, origin=origin, nodes=nodes, further=further, repairs=repairs)
+        candidate = Baseline(name=origin, nodes=nodes, further=further, repairs=repairs)
+        return Asked(trial=trial, origin=origin, candidate=candidate)
 
     @property
     def _packing(self) -> Packing:
@@ -149,15 +146,7 @@ class SearchStudy:
             if setting is not None:
                 with self._journal.together():
                     _suggest(trial, space, self._packing)
-        return Asked(
-            trial=trial,
-            origin=f"baseline:{baseline.name}",
-            nodes=baseline.nodes,
-            further=baseline.further,
-            fallback=baseline.fallback,
-            repairs=baseline.repairs,
-            recipe=baseline.recipe,
-        )
+        return Asked(trial=trial, origin=f"baseline:{baseline.name}", candidate=baseline)
 
     def tell(self, asked: Asked, recipe: Recipe, **known: Any) -> TrialRecord:
         """Finish a trial with what came of it, as :class:`TrialRecord` has it: scores, part of one, or an error."""

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from itertools import takewhile
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from autoselect.data.bundled import read_toml
 from autoselect.data.texts import first_wrong
@@ -24,6 +24,28 @@ FUSED = ";"
 """Stands between the names of the ops that one fused op was made of."""
 
 
+def _known_statistic(value: str) -> str:
+    if value not in STATISTICS:
+        raise ValueError(f"unknown statistic {value!r}; known: {', '.join(STATISTICS)}")
+    return value
+
+
+def _of_one_group(value: str) -> str:
+    try:
+        groups = re.compile(value).groups
+    except re.error as exc:
+        raise ValueError(f"{value!r} is not a regular expression: {exc}") from exc
+    if groups != 1:
+        raise ValueError(
+            f"{value!r} must have exactly one group, the block's name, but has {groups}; "
+            "(?:...) groups without counting"
+        )
+    return value
+
+
+Statistic = Annotated[str, AfterValidator(_known_statistic)]
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,14 +53,9 @@ class _Strict(BaseModel):
 class Where(_Strict):
     """Nodes whose statistic lies above (or below) a value; nodes without the statistic are left out."""
 
-    statistic: str
+    statistic: Statistic
     above: float = -math.inf
     below: float = math.inf
-
-    @field_validator("statistic")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return _known_statistic(value)
 
 
 class Position(_Strict):
@@ -88,25 +105,15 @@ class BlocksChoice(Selection):
     kind: Literal["blocks"]
     separator: Annotated[str, Field(min_length=1)] = "/"
     depth: Annotated[int, Field(ge=1, strict=True)] = 1
-    pattern: str | None = None
-
-    @field_validator("pattern")
-    @classmethod
-    def _names_a_block(cls, value: str | None) -> str | None:
-        return value if value is None else _of_one_group(value)
+    pattern: Annotated[str, AfterValidator(_of_one_group)] | None = None
 
 
 class WorstChoice(Selection):
     """How many of the selected nodes to leave out, the worst by a statistic first."""
 
     kind: Literal["worst"]
-    by: str
+    by: Statistic
     at_most: Amount = 0.5
-
-    @field_validator("by")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return _known_statistic(value)
 
 
 class EdgeChoice(Selection):
@@ -129,25 +136,6 @@ class SearchSpaceFile(_Strict):
     why: Annotated[str, Field(min_length=1)]
     combine: Literal["all", "one"] = "all"
     choices: Annotated[tuple[Choice, ...], Field(min_length=1)]
-
-
-def _known_statistic(value: str) -> str:
-    if value not in STATISTICS:
-        raise ValueError(f"unknown statistic {value!r}; known: {', '.join(STATISTICS)}")
-    return value
-
-
-def _of_one_group(value: str) -> str:
-    try:
-        groups = re.compile(value).groups
-    except re.error as exc:
-        raise ValueError(f"{value!r} is not a regular expression: {exc}") from exc
-    if groups != 1:
-        raise ValueError(
-            f"{value!r} must have exactly one group, the block's name, but has {groups}; "
-            "(?:...) groups without counting"
-        )
-    return value
 
 
 def read_space(name_or_path: str) -> SearchSpaceFile:
