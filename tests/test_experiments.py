@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Collection
@@ -20,8 +21,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import autoselect
 from autoselect import embedded
 from autoselect.study.proposing import constants
+from autoselect.tflite.runner import Runner
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "repairs.md"
@@ -204,7 +207,7 @@ def test_coverage_is_simulated_again_by_its_command(tmp_path: Path) -> None:
     assert {len(table) for table in again.values()} == {4, 24}
 
 
-STUDIES = {"mlperf_tiny": "mlperf_tiny.csv", "ranking": "ranking.csv", "sample_sizes": "sample_sizes.csv"}
+STUDIES = {name: f"{name}.csv" for name in ("mlperf_tiny", "qat", "ranking", "sample_sizes")}
 
 
 @pytest.fixture
@@ -328,6 +331,64 @@ def test_recommendations_of_few_and_more_samples_are_judged_on_unseen_ones(
     assert list(rows.index) == [20, 60]
     assert rows.loc[20, "bound"] > rows.loc[60, "bound"]
     assert not rows["certified"].any()  # So few windows prove nothing.
+
+
+def test_trained_nets_are_compared_with_searches_and_searched_themselves(
+    study: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As if training had changed nothing, so that what it made is what quantizing after it makes."""
+    run = study("qat")
+    windows, labels = embedded.make_windows(np.random.default_rng(1), 200)
+    parts = {
+        name: lambda i=i: (windows[i : i + 50], labels[i : i + 50])
+        for name, i in (("training", 0), ("search", 50), ("heldout", 100))
+    }
+    case = run.Case(title="pump", epochs=1, rate=0.1, **parts)
+    trained = tmp_path / "runs" / "pump" / "trained"
+    trained.mkdir(parents=True)
+    autoselect.build(
+        autoselect.Recipe(), model=embedded.model_path(), calibration=case.calibration, output=trained / "qat_0.tflite"
+    )
+    for name in ("float", "further_0", "twin_0"):
+        (trained / f"{name}.tflite").write_bytes(embedded.model_bytes())
+    shutil.copy(trained / "qat_0.tflite", trained / "qat_partly_0.tflite")
+    (trained / "seconds_0.json").write_text('{"further": 1.0, "qat": 2.0}', encoding="utf-8")
+    monkeypatch.setitem(run.CASES, "pump", case)
+    sizes = ["--case", "pump", "--seeds", "1", "--trials", "4"]
+    run.main([*sizes, "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
+    rows = pd.read_csv(tmp_path / "qat.csv").set_index("model")
+    assert rows.loc["tfmot, all int8", "int8_gain"] == 0.0
+    assert rows.loc["tfmot, all int8", "float_gain"] < 0.0
+    assert rows.loc["tfmot, then search: recommended", "seconds"] > 2.0
+    assert rows.loc["tfmot, then search: recommended", "heldout"] > rows.loc[run.INT8, "heldout"]
+    assert (tmp_path / "qat.png").stat().st_size > 0
+
+
+def test_the_simulated_net_is_trained_and_its_twin_in_float_computes_the_same_but_for_rounding(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a process of its own, since this Keras is the one of tfmot."""
+    pytest.importorskip("tensorflow_model_optimization")
+    lines = (
+        "import dataclasses, pathlib, sys",
+        f"sys.path.insert(0, {str(ROOT / 'experiments' / 'qat')!r})",
+        "import tune",
+        "case = tune.qat_cases.CASES['pump']",
+        "few = dataclasses.replace(case, training=lambda: [part[:256] for part in case.training()], epochs=1)",
+        "tune.pump_net.EPOCHS, tune.qat_cases.CASES['pump'] = 1, few",
+        f"tune.main(['--case', 'pump', '--seeds', '1', '--folder', {str(tmp_path)!r}])",
+    )
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    windows, _ = embedded.make_windows(np.random.default_rng(1), 20)
+    answers = {
+        name: np.stack(
+            [next(iter(Runner((tmp_path / f"{name}.tflite").read_bytes())(x[None]).values())) for x in windows]
+        )
+        for name in ("float", "twin_0", "qat_0", "qat_partly_0")
+    }
+    assert np.abs(answers["twin_0"] - answers["float"]).max() > 0.01
+    for name in ("qat_0", "qat_partly_0"):
+        assert np.abs(answers[name] - answers["twin_0"]).mean() < 0.05
 
 
 def test_a_study_grows_is_asked_told_and_read_again(
