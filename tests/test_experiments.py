@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -23,6 +23,7 @@ import pytest
 
 import autoselect
 from autoselect import embedded
+from autoselect.scoring.metrics import make_metric
 from autoselect.study.proposing import constants
 from autoselect.tflite.runner import Runner
 
@@ -207,7 +208,7 @@ def test_coverage_is_simulated_again_by_its_command(tmp_path: Path) -> None:
     assert {len(table) for table in again.values()} == {4, 24}
 
 
-STUDIES = {name: f"{name}.csv" for name in ("mlperf_tiny", "qat", "ranking", "sample_sizes")}
+STUDIES = {name: f"{name}.csv" for name in ("mlperf_tiny", "qat", "ranking", "regression", "sample_sizes")}
 
 
 @pytest.fixture
@@ -364,31 +365,68 @@ def test_trained_nets_are_compared_with_searches_and_searched_themselves(
     assert (tmp_path / "qat.png").stat().st_size > 0
 
 
-def test_the_simulated_net_is_trained_and_its_twin_in_float_computes_the_same_but_for_rounding(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """In a process of its own, since this Keras is the one of tfmot."""
+def test_what_training_with_simulated_quantization_made_is_searched_over_its_twin_in_float(tmp_path: Path) -> None:
+    """In a process of its own, since its Keras is the one of tfmot."""
     pytest.importorskip("tensorflow_model_optimization")
     lines = (
-        "import dataclasses, pathlib, sys",
+        "import dataclasses, sys",
         f"sys.path.insert(0, {str(ROOT / 'experiments' / 'qat')!r})",
         "import tune",
         "case = tune.qat_cases.CASES['pump']",
-        "few = dataclasses.replace(case, training=lambda: [part[:256] for part in case.training()], epochs=1)",
-        "tune.pump_net.EPOCHS, tune.qat_cases.CASES['pump'] = 1, few",
+        "few = [part[:256] for part in case.training()]",
+        "tune.qat_cases.CASES['pump'] = dataclasses.replace(case, training=lambda: few, epochs=1)",
+        "tune.pump_net.EPOCHS = 1",
         f"tune.main(['--case', 'pump', '--seeds', '1', '--folder', {str(tmp_path)!r}])",
     )
     subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    windows, _ = embedded.make_windows(np.random.default_rng(1), 20)
-    answers = {
-        name: np.stack(
-            [next(iter(Runner((tmp_path / f"{name}.tflite").read_bytes())(x[None]).values())) for x in windows]
+    assert (tmp_path / "twin_0.tflite").read_bytes() != (tmp_path / "float.tflite").read_bytes()
+    for name, integers in (("qat_0", 22), ("qat_partly_0", 18)):
+        made = autoselect.build(
+            autoselect.Recipe(),
+            model=tmp_path / "twin_0.tflite",
+            integer=tmp_path / f"{name}.tflite",
+            calibration=embedded.calibration,
+            output=tmp_path / "made.tflite",
         )
-        for name in ("float", "twin_0", "qat_0", "qat_partly_0")
-    }
-    assert np.abs(answers["twin_0"] - answers["float"]).max() > 0.01
-    for name in ("qat_0", "qat_partly_0"):
-        assert np.abs(answers[name] - answers["twin_0"]).mean() < 0.05
+        assert list(made.kinds.values()) == ["integer"] * integers
+
+
+def test_single_suspects_and_searches_are_scored_where_answers_are_numbers(
+    study: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = study("regression")
+    windows, _ = embedded.make_windows(np.random.default_rng(1), 40)
+    exact = [outputs(embedded.model_bytes(), window) for window in windows]
+    metric = make_metric("sqnr_db")
+
+    def score(content: bytes) -> np.ndarray:
+        pairs = zip(windows, exact, strict=True)
+        return np.concatenate([metric.observe(outputs(content, one), None, theirs) for one, theirs in pairs])
+
+    case = run.Case(
+        title="pump",
+        unit="dB",
+        model=embedded.model_path(),
+        calibration=embedded.calibration,
+        score=score,
+        search={"evaluation": windows[:20], "heldout": windows[20:], "metric": "sqnr_db", "trials": 4},
+    )
+    monkeypatch.setattr(run, "SAMPLES", 2)
+    monkeypatch.setattr(run, "CASES", {"pump": case})
+    monkeypatch.setattr(run, "WITHOUT_MODEL", {"pump": ("nothing", lambda: np.zeros(40))})
+    monkeypatch.setattr(run, "ALSO", {"pump": len})
+    run.main(["--seeds", "1", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
+    rows = pd.read_csv(tmp_path / "regression.csv").set_index("model")
+    assert rows.loc["float", "heldout"] == 200.0
+    assert rows.loc["nothing", "heldout"] == 0.0
+    assert math.isnan(rows.loc["all int8", "int8_gain"])
+    assert rows.loc["the first by rmse/scale (debugger) left out", "float_ops"] == 1
+    assert (tmp_path / "regression.png").stat().st_size > 0
+    assert "px from float" in (tmp_path / "table.md").read_text(encoding="utf-8")
+
+
+def outputs(content: bytes, window: np.ndarray) -> Mapping[str, np.ndarray]:
+    return Runner(content)(window[None])
 
 
 def test_a_study_grows_is_asked_told_and_read_again(
