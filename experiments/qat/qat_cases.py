@@ -89,7 +89,7 @@ CASES = {
         training=lambda: keywords("training"),
         search=lambda: keywords("search"),
         heldout=lambda: keywords("heldout"),
-        epochs=20,
+        epochs=10,
         rate=1e-4,
     ),
 }

@@ -113,15 +113,18 @@ def models_of(case: Case, trained: Path, runs: Path, seeds: int, trials: int, fo
     yield Made(name="trained further, then int8", files=further, seconds=seconds["further"])
     yield Made(name="tfmot, without calibration", files=partly, seconds=seconds["qat"])
     yield Made(name="tfmot, all int8", files=files["qat"], seconds=seconds["qat"])
+    taken = [_built(case, twin, folder / f"taken_{i}.tflite", integer=qat) for i, twin, qat in pairs]
+    yield Made(name="tfmot, all int8, as the search takes it in", files=taken, seconds=seconds["qat"])
     yield Made(name="tfmot's weights in float", files=files["twin"], seconds=seconds["qat"])
     yield recommended(RECOMMENDED, plain[8])
     yield recommended("search, 8 and 16 bits: recommended", plain[16])
     yield recommended("tfmot, then search: recommended", after, seconds["qat"])
 
 
-def _built(case: Case, model: Path, output: Path) -> Path:
+def _built(case: Case, model: Path, output: Path, integer: Path | None = None) -> Path:
     """All int8, per channel, without repairs."""
-    autoselect.build(autoselect.Recipe(), model=model, calibration=case.calibration, output=output)
+    options = {} if integer is None else {"integer": integer}
+    autoselect.build(autoselect.Recipe(), model=model, calibration=case.calibration, output=output, **options)
     return output
 
 
