@@ -112,7 +112,7 @@ CASES = {
             "heldout": parts.fsrcnn_heldout,
             "metric": "psnr",
             "max_drop": 0.1,
-            "trials": 16,
+            "trials": 8,
         },
     ),
     "denoiser": Case(
@@ -121,7 +121,7 @@ CASES = {
         model=denoiser.MODEL,
         calibration=denoiser.calibration,
         score=denoiser_score,
-        search={**RANKED["denoiser"].search, "max_drop": 0.5, "trials": 40},
+        search={**RANKED["denoiser"].search, "max_drop": 0.5, "trials": 24},
     ),
     "face": Case(
         title="face landmarks",
@@ -134,7 +134,7 @@ CASES = {
             "heldout": partial(face_inputs, "heldout"),
             "metric": "sqnr_db",
             "max_drop": 200.0 - CLOSE_DB,
-            "trials": 24,
+            "trials": 12,
         },
     ),
 }
