@@ -223,7 +223,7 @@ def study(monkeypatch: pytest.MonkeyPatch, script: Callable[[Path], ModuleType])
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_table_of_a_study_is_what_its_command_wrote(study: Callable[[str], ModuleType], name: str) -> None:
     results = ROOT / "experiments" / name / "results"
-    texts = ("seeds", "refusal", "each")
+    texts = ("seeds", "refusal", "each", "float_ops")
     rows = pd.read_csv(results / STUDIES[name], dtype=dict.fromkeys(texts, str)).fillna(dict.fromkeys(texts, ""))
     assert study(name).table_of(rows) == (results / "table.md").read_text(encoding="utf-8")
 

@@ -35,6 +35,9 @@ FIRST = {1: "the first", 5: "the first five"}
 SAMPLES = 16
 """That leaving one node in or out is measured on."""
 
+TEXTS = {"each": str, "float_ops": str}
+"""Columns that hold the figures of several seeds."""
+
 
 def _study_of_rankings() -> ModuleType:
     """``run.py`` of the study that ranks nodes, which has the name of this one."""
@@ -181,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with autoselect.keep_workers(1):
                 rows = pd.DataFrame(rows_of(name, CASES[name], options.seeds, options.runs / name))
             rows.to_csv(kept, index=False, lineterminator="\n")
-    found = pd.concat(pd.read_csv(options.runs / name / "rows.csv", dtype={"each": str}) for name in chosen)
+    found = pd.concat(pd.read_csv(options.runs / name / "rows.csv", dtype=TEXTS) for name in chosen)
     found.to_csv(options.output / "regression.csv", index=False, lineterminator="\n")
     (options.output / "table.md").write_text(table_of(found), encoding="utf-8")
     draw(found, options.output / "regression.png")
