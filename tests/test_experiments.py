@@ -10,9 +10,10 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -20,8 +21,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import autoselect
 from autoselect import embedded
+from autoselect.scoring.metrics import make_metric
 from autoselect.study.proposing import constants
+from autoselect.tflite.runner import Runner
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "repairs.md"
@@ -204,7 +208,7 @@ def test_coverage_is_simulated_again_by_its_command(tmp_path: Path) -> None:
     assert {len(table) for table in again.values()} == {4, 24}
 
 
-STUDIES = {"mlperf_tiny": "mlperf_tiny.csv", "ranking": "ranking.csv", "sample_sizes": "sample_sizes.csv"}
+STUDIES = {name: f"{name}.csv" for name in ("mlperf_tiny", "qat", "ranking", "regression", "sample_sizes")}
 
 
 @pytest.fixture
@@ -219,7 +223,7 @@ def study(monkeypatch: pytest.MonkeyPatch, script: Callable[[Path], ModuleType])
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_table_of_a_study_is_what_its_command_wrote(study: Callable[[str], ModuleType], name: str) -> None:
     results = ROOT / "experiments" / name / "results"
-    texts = ("seeds", "refusal")
+    texts = ("seeds", "refusal", "each", "float_ops")
     rows = pd.read_csv(results / STUDIES[name], dtype=dict.fromkeys(texts, str)).fillna(dict.fromkeys(texts, ""))
     assert study(name).table_of(rows) == (results / "table.md").read_text(encoding="utf-8")
 
@@ -328,6 +332,101 @@ def test_recommendations_of_few_and_more_samples_are_judged_on_unseen_ones(
     assert list(rows.index) == [20, 60]
     assert rows.loc[20, "bound"] > rows.loc[60, "bound"]
     assert not rows["certified"].any()  # So few windows prove nothing.
+
+
+def test_trained_nets_are_compared_with_searches_and_searched_themselves(
+    study: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As if training had changed nothing, so that what it made is what quantizing after it makes."""
+    run = study("qat")
+    windows, labels = embedded.make_windows(np.random.default_rng(1), 200)
+    parts = {
+        name: lambda i=i: (windows[i : i + 50], labels[i : i + 50])
+        for name, i in (("training", 0), ("search", 50), ("heldout", 100))
+    }
+    case = run.Case(title="pump", epochs=1, rate=0.1, **parts)
+    trained = tmp_path / "runs" / "pump" / "trained"
+    trained.mkdir(parents=True)
+    autoselect.build(
+        autoselect.Recipe(), model=embedded.model_path(), calibration=case.calibration, output=trained / "qat_0.tflite"
+    )
+    for name in ("float", "further_0", "twin_0"):
+        (trained / f"{name}.tflite").write_bytes(embedded.model_bytes())
+    shutil.copy(trained / "qat_0.tflite", trained / "qat_partly_0.tflite")
+    (trained / "seconds_0.json").write_text('{"further": 1.0, "qat": 2.0}', encoding="utf-8")
+    monkeypatch.setitem(run.CASES, "pump", case)
+    sizes = ["--case", "pump", "--seeds", "1", "--trials", "4"]
+    run.main([*sizes, "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
+    rows = pd.read_csv(tmp_path / "qat.csv").set_index("model")
+    assert rows.loc["tfmot, all int8", "int8_gain"] == 0.0
+    assert rows.loc["tfmot, all int8", "float_gain"] < 0.0
+    assert rows.loc["tfmot, then search: recommended", "seconds"] > 2.0
+    assert rows.loc["tfmot, then search: recommended", "heldout"] > rows.loc[run.INT8, "heldout"]
+    assert (tmp_path / "qat.png").stat().st_size > 0
+
+
+def test_what_training_with_simulated_quantization_made_is_searched_over_its_twin_in_float(tmp_path: Path) -> None:
+    """In a process of its own, since its Keras is the one of tfmot."""
+    pytest.importorskip("tensorflow_model_optimization")
+    lines = (
+        "import dataclasses, sys",
+        f"sys.path.insert(0, {str(ROOT / 'experiments' / 'qat')!r})",
+        "import tune",
+        "case = tune.qat_cases.CASES['pump']",
+        "few = [part[:256] for part in case.training()]",
+        "tune.qat_cases.CASES['pump'] = dataclasses.replace(case, training=lambda: few, epochs=1)",
+        "tune.pump_net.EPOCHS = 1",
+        f"tune.main(['--case', 'pump', '--seeds', '1', '--folder', {str(tmp_path)!r}])",
+    )
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert (tmp_path / "twin_0.tflite").read_bytes() != (tmp_path / "float.tflite").read_bytes()
+    for name, integers in (("qat_0", 22), ("qat_partly_0", 18)):
+        made = autoselect.build(
+            autoselect.Recipe(),
+            model=tmp_path / "twin_0.tflite",
+            integer=tmp_path / f"{name}.tflite",
+            calibration=embedded.calibration,
+            output=tmp_path / "made.tflite",
+        )
+        assert list(made.kinds.values()) == ["integer"] * integers
+
+
+def test_single_suspects_and_searches_are_scored_where_answers_are_numbers(
+    study: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = study("regression")
+    windows, _ = embedded.make_windows(np.random.default_rng(1), 40)
+    exact = [outputs(embedded.model_bytes(), window) for window in windows]
+    metric = make_metric("sqnr_db")
+
+    def score(content: bytes) -> np.ndarray:
+        pairs = zip(windows, exact, strict=True)
+        return np.concatenate([metric.observe(outputs(content, one), None, theirs) for one, theirs in pairs])
+
+    case = run.Case(
+        title="pump",
+        unit="dB",
+        model=embedded.model_path(),
+        calibration=embedded.calibration,
+        score=score,
+        search={"evaluation": windows[:20], "heldout": windows[20:], "metric": "sqnr_db", "trials": 4},
+    )
+    monkeypatch.setattr(run, "SAMPLES", 2)
+    monkeypatch.setattr(run, "CASES", {"pump": case})
+    monkeypatch.setattr(run, "WITHOUT_MODEL", {"pump": ("nothing", lambda: np.zeros(40))})
+    monkeypatch.setattr(run, "ALSO", {"pump": len})
+    run.main(["--seeds", "1", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
+    rows = pd.read_csv(tmp_path / "regression.csv").set_index("model")
+    assert rows.loc["float", "heldout"] == 200.0
+    assert rows.loc["nothing", "heldout"] == 0.0
+    assert math.isnan(rows.loc["all int8", "int8_gain"])
+    assert rows.loc["the first by rmse/scale (debugger) left out", "float_ops"] == 1
+    assert (tmp_path / "regression.png").stat().st_size > 0
+    assert "px from float" in (tmp_path / "table.md").read_text(encoding="utf-8")
+
+
+def outputs(content: bytes, window: np.ndarray) -> Mapping[str, np.ndarray]:
+    return Runner(content)(window[None])
 
 
 def test_a_study_grows_is_asked_told_and_read_again(

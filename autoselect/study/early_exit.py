@@ -15,6 +15,7 @@ from autoselect.domain.words import asked, lost_at_most, whole_model
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.runs.records import Scores
+from autoselect.study.finishing.certainty import expected_drops, link_of
 from autoselect.study.loop import Stop, never
 from autoselect.study.proposing.cheaper import cheaper_than_integers
 from autoselect.study.proposing.problem import Problem
@@ -28,6 +29,7 @@ def stop_of(
 ) -> Stop:
     """The search has nothing to do where the all-integer model of 8 bits is sure to be as good as is asked for.
 
+    It must be so by its own score, and by what picks go by: else another model would be recommended.
     Ops without an integer kernel may be float in it, where no candidate costs less; without a problem nobody knows.
     """
     if request.members:
@@ -42,7 +44,9 @@ def stop_of(
         integer = min(integers, key=lambda s: (s.drop, s.sha256), default=None)
         if integer is None or max(yardstick.violations(integer).values()) > 0.0:
             return None
-        bound = _bound(integer, root, pool)
+        drops, widths = expected_drops(scored, link_of(scored))
+        place = next(i for i, s in enumerate(scored) if s is integer)
+        bound = max(_bound(integer, root, pool), float(drops[place] + widths[place]))  # NaN, if nobody knows.
         if not bound <= yardstick.allowed_drop:
             return None
         good = (

@@ -4,12 +4,14 @@ The model takes raw physical units: its normalization is its first layer. One br
 the other at the energy in a bank of learned filters; a small convolutional trunk joins them.
 """
 
+from __future__ import annotations
+
 import argparse
 from pathlib import Path
 
-import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow import keras  # That of Keras 2, if TF_USE_LEGACY_KERAS says so.
 
 from autoselect.embedded import CHANNEL_NAMES, CLASS_NAMES, heldout_samples, training_windows
 from autoselect.embedded.data import WINDOW_LENGTH

@@ -115,6 +115,28 @@ def free_batch() -> zoo.Source:
     return _Free(model)
 
 
+def pooled(*, trained: bool) -> zoo.Source:
+    """A pool whose output has two scales in training, and after it an op whose output has none yet."""
+    import tensorflow as tf
+
+    kernel, factors = zoo.weights(3, 3, 2, 8), zoo.weights(8, seed=1)
+
+    def rounded(x: Any, limit: float) -> Any:
+        return tf.quantization.fake_quant_with_min_max_args(x, -limit, limit) if trained else x
+
+    def call(x: Any) -> Any:
+        y = rounded(tf.nn.conv2d(rounded(x, 3.0), rounded(kernel, 1.0), 1, "SAME"), 9.0)
+        y = rounded(tf.nn.avg_pool2d(y, 2, 2, "VALID"), 6.0)
+        return rounded(tf.reduce_mean(y * factors + 0.5, [1, 2]), 4.0)
+
+    return zoo.from_function(call, (1, 8, 8, 2))
+
+
+def trained(source: zoo.Source) -> bytes:
+    """With quantization simulated, and with ranges of calibration where that has none."""
+    return pooled(trained=True).fiq(zoo.random_samples(source.float_model))
+
+
 class _Free(zoo.Source):
     def __init__(self, model: Any) -> None:
         super().__init__(None, model)
@@ -161,6 +183,7 @@ def rows() -> list[Any]:
         "scales brought together, uint8": (joined, lambda s: tensorflow(s, "uint8")),
         "scales brought together, litert-quantizer": (joined, litert),
         "Keras with a free batch": (free_batch, tensorflow),
+        "quantization-aware training": (functools.partial(pooled, trained=False), trained),
     }
     return [pytest.param(source, make, id=name) for name, (source, make) in made.items()]
 
@@ -200,6 +223,17 @@ def test_candidates_are_stitched_of_a_given_integer_model(
             found = {str(spec.dtype) for spec in reader.input_specs(fb.parse(candidate.content))}
             assert found <= {io_type, "float32"}
             assert all(np.isfinite(value).all() for value in Runner(candidate.content)(samples[0]).values())
+
+
+def test_integers_that_pass_through_float_on_their_way_to_integers_are_converted_at_once() -> None:
+    """Converters write so what training and calibration gave different scales."""
+    source = pooled(trained=False)
+    integer = trained(source)
+    calibrated, wholes = given(source.float_model, integer)
+    candidate = Builder(calibrated, find_nodes(wholes)).build(Recipe())
+    before, after = ([op.op_type for op in reader.read_graph(fb.parse(c)).ops] for c in (integer, candidate.content))
+    assert before[3:6] == ["QUANTIZE", "DEQUANTIZE", "QUANTIZE"]
+    assert after == [*before[:4], *before[5:]]
 
 
 def test_layers_of_one_shape_are_told_apart_by_their_weights() -> None:

@@ -170,6 +170,9 @@ class Slots:
         parent = self.of_integer[source]
         value = self.values[self.value_of[parent]]
         slot = self._note(result, self.value_of[parent], own=False)
+        if not fb.scales(self.tensors[parent]) and self.tensors[slot].type == schema.TensorType.INT8:
+            before = value.parents.get(parent, parent)  # From integers to integers not by way of float.
+            parent = before if self.tensors[before].type == schema.TensorType.INT8 else parent
         if slot not in (value.in_integer, parent):
             value.parents.setdefault(slot, parent)
 
