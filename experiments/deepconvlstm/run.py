@@ -1,0 +1,161 @@
+"""Searches a DeepConvLSTM in several units, and compares what is found with leaving both LSTMs out of integers."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent / "real_models"))
+import har_data
+import side_by_side
+
+import autoselect
+
+RESULTS = HERE / "results"
+LSTM = "UNIDIRECTIONAL_SEQUENCE_LSTM"
+BOTH = "both LSTMs DRQ"
+"""What all models are compared with."""
+BUILT = {"fiq": "all int8", "drq": "all DRQ", "heuristic": "the debugger guide's denylist"}
+WAYS: dict[str, dict[str, Any]] = {
+    "recommended": {},
+    "recommended, denylist alone": {"repairs": False, "int16": False},
+}
+"""By what is recommended, the options of its search."""
+
+
+def model_of(units: str, epochs: int, folder: Path) -> Path:
+    """The float model; what was trained before is used again."""
+    path = folder / "model.tflite"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        told = ["--units", units, "--epochs", str(epochs), "--output", str(path)]
+        subprocess.run([sys.executable, str(HERE / "train.py"), *told], check=True)
+    return path
+
+
+def recipes_of(run: autoselect.Run) -> dict[str, autoselect.Recipe]:
+    """By name, what is built beside the recommended models."""
+    table, recipe = run.layer_statistics, autoselect.Recipe
+    lstms = frozenset(table.loc[table["op_name"] == LSTM, "tensor_name"])
+    first, second = (frozenset({name}) for name in table["tensor_name"] if name in lstms)
+    return {
+        **side_by_side.baselines_of(run, BUILT),
+        BOTH: recipe(denylisted_nodes=lstms),
+        "both LSTMs float": recipe(denylisted_nodes=lstms, fallback="float"),
+        "first LSTM DRQ": recipe(denylisted_nodes=first),
+        "second LSTM DRQ": recipe(denylisted_nodes=second),
+    }
+
+
+def tensor_rows(units: str, table: pd.DataFrame) -> pd.DataFrame:
+    """What the debugger says of each node."""
+    found = table[["tensor_name", "op_name", "range", "rmse/scale"]].copy()
+    found.columns = pd.Index(["node", "op", "range", "rmse_per_scale"])
+    found.insert(0, "units", units)
+    return found
+
+
+def measured(units: str, options: argparse.Namespace) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of models and of nodes in these units."""
+    folder = options.runs / units
+    model = model_of(units, options.epochs, folder)
+    x, y, subjects = har_data.heldout(units)
+    runs = {
+        (way, seed): side_by_side.searched(
+            model,
+            folder / f"{'_'.join(way.replace(',', '').split())}_{seed}",
+            calibration=lambda: har_data.calibration(units),
+            evaluation=lambda: har_data.search(units),
+            heldout=(x, y),
+            trials=options.trials,
+            seed=seed,
+            **settings,
+        )
+        for way, settings in WAYS.items()
+        for seed in range(options.seeds)
+    }
+    run = next(iter(runs.values()))
+    with tempfile.TemporaryDirectory() as temporary, autoselect.keep_workers(1):
+        others = side_by_side.built(recipes_of(run), model, lambda: har_data.calibration(units), Path(temporary))
+        models = [("float", "", model), *others, *side_by_side.recommended(runs)]
+        rows = pd.DataFrame(side_by_side.rows_of(models, x, y, BOTH, subjects))
+    rows.insert(0, "units", units)
+    return rows, tensor_rows(units, run.layer_statistics)
+
+
+def table_of(rows: pd.DataFrame) -> str:
+    """The models as Markdown."""
+    return "\n".join(
+        f"**{units}**; held out: {part['samples'].iloc[0]:,} windows\n\n{side_by_side.table_of(part, BOTH)}"
+        for units, part in rows.groupby("units", sort=False)
+    )
+
+
+def tensors_of(tensors: pd.DataFrame) -> str:
+    """The debugger's table as Markdown, the units side by side."""
+    units = list(tensors["units"].unique())
+    heads = ["node", "op", *(f"{one}, {what}" for one in units for what in ("range", "rmse/scale"))]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for names, part in tensors.groupby(["node", "op"], sort=False):
+        found = part.set_index("units")
+        cells = [f"{found.loc[one, 'range']:,.4g} | {found.loc[one, 'rmse_per_scale']:.2f}" for one in units]
+        lines.append(f"| `{names[0]}` | {names[1]} | {' | '.join(cells)} |")  # type: ignore[index]
+    return "\n".join(lines) + "\n"
+
+
+def draw(rows: pd.DataFrame, tensors: pd.DataFrame, path: Path) -> None:
+    """Error of each node in graph order, and the accuracy of each model."""
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    models, names = list(dict.fromkeys(rows["model"])), list(rows["units"].unique())
+    for i, units in enumerate(names):
+        part, one = tensors[tensors["units"] == units], rows[rows["units"] == units].drop_duplicates("model")
+        left.plot(range(len(part)), part["rmse_per_scale"].clip(lower=0.01), marker="o", label=units)
+        places = [models.index(name) + 0.2 * (i - (len(names) - 1) / 2) for name in one["model"]]
+        error = np.abs(one[["accuracy_low", "accuracy_high"]].to_numpy().T - one["accuracy"].to_numpy())
+        right.errorbar(one["accuracy"], places, xerr=error, fmt="o", label=units)
+    left.axhline(0.7, color="grey", linestyle=":")
+    left.set(yscale="log", xlabel="node, in graph order", ylabel="rmse/scale")
+    right.set(yticks=range(len(models)), yticklabels=models, xlabel="accuracy on held-out windows, 95 % interval")
+    right.invert_yaxis()
+    left.legend()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train, search, measure, and write tables and figure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--units", action="append", default=[], choices=list(har_data.GAINS), help="All by default.")
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--trials", type=int, default=40)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--runs", type=Path, default=Path("deepconvlstm-runs"), help="Models and runs; used again.")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    found = [measured(units, options) for units in options.units or har_data.GAINS]
+    rows, tensors = (pd.concat(parts, ignore_index=True) for parts in zip(*found, strict=True))
+    options.output.mkdir(parents=True, exist_ok=True)
+    rows.to_csv(options.output / "deepconvlstm.csv", index=False, lineterminator="\n")
+    tensors.to_csv(options.output / "tensors.csv", index=False, lineterminator="\n")
+    (options.output / "table.md").write_text(table_of(rows), encoding="utf-8")
+    (options.output / "tensors.md").write_text(tensors_of(tensors), encoding="utf-8")
+    draw(rows, tensors, options.output / "deepconvlstm.png")
+    print(table_of(rows) + "\n" + tensors_of(tensors))
+
+
+if __name__ == "__main__":
+    main()
