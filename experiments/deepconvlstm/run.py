@@ -14,14 +14,13 @@ import matplotlib
 import numpy as np
 import pandas as pd
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-sys.path.insert(0, str(HERE.parent / "real_models"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 import har_data
 import side_by_side
 
 import autoselect
 
+HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 LSTM = "UNIDIRECTIONAL_SEQUENCE_LSTM"
 BOTH = "both LSTMs DRQ"
