@@ -45,7 +45,9 @@ def input_not_normalised(findings: Findings) -> Advice | None:
         rule="input_not_normalised",
         title="The input is not normalised",
         subjects=tuple(i.name for i, _ in found),
-        evidence=" ".join(f"{i.name!r}: {listed([_channel_text(i, c) for c in bad])}.{_few_steps(i)}" for i, bad in found),
+        evidence=" ".join(
+            f"{i.name!r}: {listed([_channel_text(i, c) for c in bad])}.{_few_steps(i)}" for i, bad in found
+        ),
         threshold=f"mean of a channel within {OFF_CENTRE:g} standard deviation of 0, largest magnitude "
         f"{SMALLEST_PEAK:g} to {LARGEST_PEAK:g}",
         source=f"{KERAS_PREPROCESSING}; {LECUN}; {OWN}",
