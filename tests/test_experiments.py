@@ -274,6 +274,7 @@ def test_a_recurrent_model_is_compared_with_the_one_whose_lstms_are_left_out(
     data = importlib.import_module("har_data")
     windows = np.random.default_rng(0).normal(size=(40, 128, 6)).astype(np.float32)
     labels, subjects = np.arange(40) % 6, np.arange(40) % 2
+    monkeypatch.setattr(run, "LOST", -1.0)
     monkeypatch.setattr(data, "calibration", lambda _: ([window[None]] for window in windows[:4]))
     monkeypatch.setattr(data, "search", lambda _: (windows[4:16], labels[4:16]))
     monkeypatch.setattr(data, "heldout", lambda _: (windows[16:], labels[16:], subjects[16:]))
