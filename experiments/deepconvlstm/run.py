@@ -127,7 +127,7 @@ def tensors_of(tensors: pd.DataFrame) -> str:
     for names, part in tensors.groupby(["node", "op"], sort=False):
         found = part.set_index("units")
         cells = [f"{found.loc[one, 'range']:,.4g} | {found.loc[one, 'rmse_per_scale']:.2f}" for one in units]
-        lines.append(f"| `{names[0]}` | {names[1]} | {' | '.join(cells)} |")  # type: ignore[index]
+        lines.append(f"| `{str(names[0]).split(';')[0]}` | {names[1]} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -158,8 +158,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--units", action="append", default=[], choices=list(har_data.GAINS), help="All by default.")
     parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--trials", type=int, default=40)
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--trials", type=int, default=24)
+    parser.add_argument("--seeds", type=int, default=1, help="Of the searches.")
     parser.add_argument("--runs", type=Path, default=Path("deepconvlstm-runs"), help="Models and runs; used again.")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)

@@ -105,7 +105,7 @@ def table_of(rows: pd.DataFrame, against: str, metrics: Sequence[str] = METRICS)
         cells = [row["model"], row["seeds"], _share(row, first), *(f"{row[name]:.3f}" for name in rest)]
         cells += [_points(row, "float"), _points(row, "other")]
         if by_subject:
-            cells += [f"{100 * row['worst_subject']:+.1f} to {100 * row['best_subject']:+.1f}"]
+            cells += [" to ".join(f"{100 * row[f'{which}_subject']:+.1f}" for which in ("worst", "best"))]
         cells += [f"{row['size_bytes']:,}", f"{row['penalty']:.1f}", str(row["float_ops"])]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -116,5 +116,5 @@ def _share(row: Mapping[Any, Any], name: str) -> str:
 
 
 def _points(row: Mapping[Any, Any], key: str) -> str:
-    value, low, high = (100 * row[f"over_{key}{end}"] for end in ("", "_low", "_high"))
+    value, low, high = (round(100 * row[f"over_{key}{end}"], 1) + 0.0 for end in ("", "_low", "_high"))
     return f"{value:+.1f} ({low:+.1f} to {high:+.1f})"
