@@ -208,7 +208,9 @@ def test_coverage_is_simulated_again_by_its_command(tmp_path: Path) -> None:
     assert {len(table) for table in again.values()} == {4, 24}
 
 
-STUDIES = {name: f"{name}.csv" for name in ("mlperf_tiny", "qat", "ranking", "regression", "sample_sizes")}
+STUDIES = {
+    name: f"{name}.csv" for name in ("deepconvlstm", "mlperf_tiny", "qat", "ranking", "regression", "sample_sizes")
+}
 
 
 @pytest.fixture
@@ -257,6 +259,37 @@ def test_mlperf_tiny_measures_the_float_the_integer_and_the_recommended_model(
     )
     assert "hybrid" in str(rows.loc["all DRQ", "refusal"])
     assert rows.loc["recommended", "seeds"] == 0
+
+
+@pytest.mark.slow
+def test_a_recurrent_model_is_compared_with_the_one_whose_lstms_are_left_out(
+    study: Callable[[str], ModuleType],
+    script: Callable[[Path], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The model of the study, untrained, on made-up windows."""
+    pytest.importorskip("tf_keras")
+    run = study("deepconvlstm")
+    data = importlib.import_module("har_data")
+    windows = np.random.default_rng(0).normal(size=(40, 128, 6)).astype(np.float32)
+    labels, subjects = np.arange(40) % 6, np.arange(40) % 2
+    monkeypatch.setattr(run, "LOST", -1.0)
+    monkeypatch.setattr(data, "calibration", lambda _: ([window[None]] for window in windows[:4]))
+    monkeypatch.setattr(data, "search", lambda _: (windows[4:16], labels[4:16]))
+    monkeypatch.setattr(data, "heldout", lambda _: (windows[16:], labels[16:], subjects[16:]))
+    train = script(ROOT / "experiments" / "deepconvlstm" / "train.py")
+    folder = tmp_path / "runs" / "raw"
+    folder.mkdir(parents=True)
+    (folder / "model.tflite").write_bytes(train.converted(train.make_model()))
+    sizes = ["--units", "raw", "--trials", "6", "--seeds", "1"]
+    run.main([*sizes, "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
+    rows = pd.read_csv(tmp_path / "deepconvlstm.csv").set_index("model")
+    assert list(rows.loc[["all int8", "both LSTMs DRQ", "first LSTM DRQ"], "float_ops"]) == [0, 2, 1]
+    assert rows.loc["both LSTMs DRQ", ["over_other", "worst_subject", "best_subject"]].eq(0.0).all()
+    assert {*run.WAYS} <= set(rows.index)
+    assert list(pd.read_csv(tmp_path / "tensors.csv")["op"]).count(run.LSTM) == 2
+    assert (tmp_path / "deepconvlstm.png").stat().st_size > 0
 
 
 def test_the_image_model_of_mlperf_tiny_has_the_published_parameters(

@@ -26,6 +26,8 @@ SMALLEST_PEAK = 0.1
 ALIKE = 2.0
 """Channels whose ranges differ by less than this factor are normalised by one constant."""
 _CHANNELS_SHOWN = 16
+FEWEST_STEPS = 25.5
+"""A tenth of the int8 steps of an input, which has one scale for all channels."""
 
 FEWEST_CALIBRATION_SAMPLES = 100
 LARGEST_RANGE_GROWTH = 1.1
@@ -43,7 +45,9 @@ def input_not_normalised(findings: Findings) -> Advice | None:
         rule="input_not_normalised",
         title="The input is not normalised",
         subjects=tuple(i.name for i, _ in found),
-        evidence=" ".join(f"{i.name!r}: {listed([_channel_text(i, c) for c in bad])}." for i, bad in found),
+        evidence=" ".join(
+            f"{i.name!r}: {listed([_channel_text(i, c) for c in bad])}.{_few_steps(i)}" for i, bad in found
+        ),
         threshold=f"mean of a channel within {OFF_CENTRE:g} standard deviation of 0, largest magnitude "
         f"{SMALLEST_PEAK:g} to {LARGEST_PEAK:g}",
         source=f"{KERAS_PREPROCESSING}; {LECUN}; {OWN}",
@@ -71,6 +75,16 @@ def _channel_text(found: InputStatistics, channel: int) -> str:
         f"channel {channel} mean {found.means[channel]:.4g}, standard deviation {found.deviations[channel]:.4g}, "
         f"range {found.minima[channel]:.4g} to {found.maxima[channel]:.4g}"
     )
+
+
+def _few_steps(found: InputStatistics) -> str:
+    """The channels that int8 leaves few steps, in a sentence; channels with NaN are not judged."""
+    pairs = enumerate(zip(found.minima, found.maxima, strict=True))
+    ranges = {c: (low, high) for c, (low, high) in pairs if low < high and math.isfinite(high - low)}
+    width = max([0.0, *(high for _, high in ranges.values())]) - min([0.0, *(low for low, _ in ranges.values())])
+    steps = {c: 255.0 * (high - low) / width for c, (low, high) in ranges.items()}
+    few = [f"channel {c} {count:.2g}" for c, count in steps.items() if count < FEWEST_STEPS]
+    return f" One int8 scale for all channels leaves some few of its 255 steps: {listed(few)}." if few else ""
 
 
 def _remedy(found: InputStatistics) -> str:

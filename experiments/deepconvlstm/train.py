@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import tensorflow as tf
 import tf_keras as keras
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
-import loaders
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import har_data
 
 SEED = 7
 CLASSES = 6
@@ -33,18 +34,29 @@ def make_model() -> Any:
     )
 
 
-def main() -> None:
+def converted(model: Any) -> bytes:
+    """As a float ``.tflite`` of batch 1."""
+    signature = tf.TensorSpec((1, 128, 6), tf.float32)
+    function = tf.function(lambda window: model(window, training=False)).get_concrete_function(signature)
+    return bytes(tf.lite.TFLiteConverter.from_concrete_functions([function], model).convert())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Train and save."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True, help="A .tflite or .keras file.")
+    parser.add_argument("--units", choices=list(har_data.GAINS), default="normalised")
     parser.add_argument("--epochs", type=int, default=4)
-    arguments = parser.parse_args()
+    options = parser.parse_args(arguments)
     keras.utils.set_random_seed(SEED)
     model = make_model()
     model.compile(optimizer=keras.optimizers.Adam(1e-3), loss="sparse_categorical_crossentropy", metrics=["accuracy"])
-    x, y = loaders.har_training()
-    model.fit(x, np.asarray(y), batch_size=64, epochs=arguments.epochs, verbose=2)
-    model.save(arguments.output)
+    x, y = har_data.training(options.units)
+    model.fit(x, y, batch_size=64, epochs=options.epochs, verbose=2)
+    if options.output.suffix == ".tflite":
+        options.output.write_bytes(converted(model))
+    else:
+        model.save(options.output)
 
 
 if __name__ == "__main__":

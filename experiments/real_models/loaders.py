@@ -95,15 +95,11 @@ def kws_evaluation() -> Iterator[tuple[np.ndarray, int]]:
 
 
 def _har(part: str) -> tuple[np.ndarray, np.ndarray]:
+    """All windows (n, 128, 6), total acceleration in g and angular rate in units of 2 rad/s."""
     data = np.load(HAR / f"{part}.npz")
     x = data["x"].astype(np.float32)
     scale = np.array([1.0, 1.0, 1.0, 2.0, 2.0, 2.0], dtype=np.float32)
     return x / scale, data["y"]
-
-
-def har_training() -> tuple[np.ndarray, np.ndarray]:
-    """All training windows (7352, 128, 6), total acceleration in g and angular rate in units of 2 rad/s."""
-    return _har("train")
 
 
 def har_calibration() -> Iterator[list[np.ndarray]]:

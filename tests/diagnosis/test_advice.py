@@ -274,6 +274,25 @@ def test_channels_off_centre_or_off_scale_are_named(
     assert [c for c in range(3) if f"channel {c} mean" in advice.evidence] == list(bad)
 
 
+@pytest.mark.parametrize(
+    ("gains", "coarse"),
+    [
+        pytest.param((9, 9, 9), (), id="alike"),
+        pytest.param((9, 900, 50), (0, 2), id="two channels far smaller than the third"),
+    ],
+)
+def test_channels_with_few_steps_of_the_common_scale_are_named(gains: Sequence[float], coarse: Sequence[int]) -> None:
+    findings = channels((0, 0, 0), gains)
+    advice = given(findings, "input_not_normalised")
+    assert advice is not None
+    [found] = findings.inputs
+    width = max(found.maxima) - min(found.minima)
+    steps = [255.0 * (high - low) / width for low, high in zip(found.minima, found.maxima, strict=True)]
+    told = ", ".join(f"channel {c} {steps[c]:.2g}" for c in coarse)
+    assert ("of its 255 steps" in advice.evidence) is bool(coarse)
+    assert f"of its 255 steps: {told}." in advice.evidence or not coarse
+
+
 def test_channels_of_different_units_are_normalised_one_by_one() -> None:
     findings = channels((0, 300, 0), (1, 50, 0.5))
     advice = given(findings, "input_not_normalised")
