@@ -1,7 +1,8 @@
 """Ranges that kill TensorFlow's quantizer, or that LiteRT refuses, are mended in the calibrated model.
 
 * A range without an end: a LOG of zeros that a SELECT takes out again. The quantizer ends in a segmentation fault, or
-  LiteRT aborts. Such a tensor loses its range, and the ops at it stay float.
+  LiteRT aborts. Such a tensor loses its range, and the ops at it stay float. A mask of -inf before a SOFTMAX keeps a
+  range, since the quantizer sees one that ends near the scores.
 * An output that was zero in all samples: the last steps of a padded sequence. Its smallest step is far below a step of
   the sums that it is scaled from, and XNNPACK refuses the whole model (``requantization scale must be less than 256``).
   The range is widened until it takes them.
@@ -15,6 +16,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.quantize import names
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.repairing import ranges
+from autoselect.quantize.repairing.masked_softmax import far_ranges
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED
 
@@ -34,10 +36,14 @@ def mended(model: fb.Model) -> bytes:
     Raises:
         BuildError: If the quantizer refuses the model.
     """
-    for tensor in model.subgraphs[0].tensors:
+    hidden = far_ranges(model)
+    for index, tensor in enumerate(model.subgraphs[0].tensors):
         if max(map(abs, _range_of(tensor)), default=0.0) < _NO_END:  # False for what is not a number.
             continue
-        tensor.quantization = None
+        if index in hidden:
+            fb.parameters(tensor).min = np.array([-_NO_END / 2.0], dtype=np.float32)
+        else:
+            tensor.quantization = None
     content = fb.serialise(model)
     if not any(_span(model, op) <= _LEAST_SPAN for op in _weighted(model)):
         return content
