@@ -11,6 +11,7 @@ from copy import copy
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.errors import BuildError
 from autoselect.quantize import names
 from autoselect.quantize.building.compositions import compose
 from autoselect.quantize.repairing.built import Built
@@ -30,14 +31,6 @@ _LARGEST = 2.0**46
 
 _NO_FORM = "TensorFlow's 16-bit quantizer does not make it a 16-bit op; it stays int8"
 _REFUSED = "TensorFlow's 16-bit quantizer, or LiteRT after it, refuses it; it stays int8"
-
-
-def is_spoilt(model: fb.Model, key: names.NameMap) -> bool:
-    """Whether the quantizer would refuse the model, or spoil one of its ops, though it is made ready."""
-    composed = editing.copied(model)
-    compose(composed, key)
-    _range_pads(composed)
-    return bool(_spoilt(composed))
 
 
 def _spoilt(model: fb.Model) -> list[fb.Operator]:
@@ -134,6 +127,28 @@ def _leave_alone(model: fb.Model) -> None:
         op.opcodeIndex, op.intermediates = left, None
     model.subgraphs, model.signatureDefs = model.subgraphs[:1], []
     editing.tidy(model)
+
+
+def with_left_ops(content: bytes, source: fb.Model) -> bytes:
+    """A 16-bit build that can be run: what the quantizer was not given is float, as in the float model.
+
+    Args:
+        content: Bytes of the build, under canonical names.
+        source: The float model.
+
+    Raises:
+        BuildError: If it was not given an op that runs other subgraphs, which the build has no more.
+    """
+    model = fb.parse(content)
+    ops, twins = model.subgraphs[0].operators, source.subgraphs[0].operators
+    for index, places in names.op_places(model).items():
+        op_type = fb.op_type(source, twins[index])
+        for op in (ops[place] for place in places if fb.op_type(model, ops[place]) == "COS" != op_type):
+            if op_type in fb.CONTROL_FLOW:
+                raise BuildError(f"The {op_type} runs other parts of the model, which have no 16-bit build")
+            model.operatorCodes.append(copy(source.operatorCodes[twins[index].opcodeIndex]))
+            op.opcodeIndex = len(model.operatorCodes) - 1
+    return fb.serialise(model)
 
 
 def take_weights(
