@@ -69,8 +69,9 @@ class _Masks:
                 self._raise_to(index, least)
             self._ask(op, at, lowest)
         for op in reversed(self._graph.operators):
-            end = self._raised(int(op.outputs[0])) if len(op.outputs) else None
-            for at in () if end is None else _MADE_OF.get(fb.op_type(self._model, op), ()):
+            if not len(op.outputs) or (end := self._raised(int(op.outputs[0]))) is None:
+                continue
+            for at in _MADE_OF.get(fb.op_type(self._model, op), ()):
                 self._ask(op, at, end)
         for index in {int(i) for i in self._graph.inputs}:
             self._raised(index)
