@@ -70,7 +70,8 @@ def composed() -> zoo.Prepared:
         b = b * tf().nn.relu6(b + 3.0) * (1.0 / 6.0)
         a, b = tf().reshape(a, (2, 4, 8)), tf().reshape(b, (2, 4, 8))
         soft = tf().nn.softmax(tf().matmul(a, b, transpose_b=True) + mask)
-        return tf().math.squared_difference(tf().matmul(soft, b), tf().reduce_mean(b, -1, keepdims=True))
+        totals = tf().reduce_sum(b, -1, keepdims=True) - tf().reduce_sum(a, [1, 2], keepdims=True)
+        return tf().math.squared_difference(tf().matmul(soft, b), 0.1 * totals)
 
     return zoo.from_function(call, (2, 4, 8)).prepared
 

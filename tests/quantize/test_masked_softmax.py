@@ -72,8 +72,15 @@ def unmasked(scores: Any, _: Any) -> Any:
     return scores
 
 
+def chosen(scores: Any, x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.where(x[:, None, :, 0] > 0.0, scores, -1e9)
+
+
 @functools.cache
-def attention(mask: Callable[[Any, Any], Any]) -> zoo.Prepared:
+def attention(mask: Callable[[Any, Any], Any], *, hides: bool = True) -> zoo.Prepared:
+    """Masked attention, calibrated on samples in which the masks that look at an input hide something or nothing."""
     import tensorflow as tf
 
     matrix = 15.0 * zoo.weights(8, 8)
@@ -83,7 +90,10 @@ def attention(mask: Callable[[Any, Any], Any]) -> zoo.Prepared:
         return tf.matmul(tf.nn.softmax(mask(tf.matmul(query, x, transpose_b=True), x)), x)
 
     content = zoo.from_function(call, (1, 6, 8)).float_model
-    return zoo.prepare(content, zoo.random_samples(content, 8))
+    samples = zoo.random_samples(content, 8)
+    for [x] in () if hides else samples:
+        x[..., 0] = np.abs(x[..., 0])
+    return zoo.prepare(content, samples)
 
 
 def decibels(prepared: zoo.Prepared, recipe: Recipe) -> float:
@@ -125,6 +135,13 @@ def test_a_float_mask_reaches_an_integer_softmax(mask: Callable[[Any, Any], Any]
     for fallback in ("float", "drq"):
         found = decibels(prepared, Recipe(denylisted_nodes=frozenset(masking), fallback=fallback))
         assert found > decibels(attention(unmasked), Recipe()) - 6.0
+
+
+@pytest.mark.parametrize("mask", [computed, turned_round, chosen, endless_choice])
+def test_what_hid_nothing_in_the_samples_hides_others(mask: Callable[[Any, Any], Any]) -> None:
+    seen = attention(mask, hides=False)
+    prepared = zoo.Prepared(calibrated=seen.calibrated, nodes=seen.nodes, samples=attention(mask).samples)
+    assert decibels(prepared, Recipe()) > 20.0
 
 
 def test_a_model_without_masks_is_the_same() -> None:

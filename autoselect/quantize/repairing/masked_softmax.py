@@ -19,6 +19,8 @@ from autoselect.tflite import flatbuffer as fb
 
 _BELOW = 10.0
 """What lies so far below all scores weighs less than e^-10 of them."""
+_FAR = 8.0
+"""What may lie so many times further below is a mask, even if it hid nothing in the samples."""
 _OPERANDS = {"SELECT": (1, 2), "SELECT_V2": (1, 2), "ADD": (0, 1)}
 _MOVING = frozenset(
     {"BROADCAST_TO", "EXPAND_DIMS", "GATHER", "RESHAPE", "SLICE", "SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE"}
@@ -65,8 +67,9 @@ class _Masks:
         """Shorten all masks; whether there are any."""
         masking = [(op, hidden, found) for op, hidden in self.before_softmax() if (found := self._hiding(op))]
         for op, hidden, (at, least, lowest) in masking:
-            for index in hidden:
-                self._raise_to(index, least)
+            for tensor in (self._graph.tensors[index] for index in hidden):
+                if ranges.range_of(tensor) is not None:
+                    fb.parameters(tensor).min = np.array([least], dtype=np.float32)
             self._ask(op, at, lowest)
         for op in reversed(self._graph.operators):
             if not len(op.outputs) or (end := self._raised(int(op.outputs[0]))) is None:
@@ -105,7 +108,8 @@ class _Masks:
         low, high = known[1 - hiding]
         least = min(low, 0.0) - _BELOW
         lowest = least - (max(high, 0.0) if op_type == "ADD" else 0.0)
-        return (places[hiding], least, lowest) if mixed[0] < least else None
+        is_mask = mixed[0] < least or known[hiding][0] < _FAR * lowest
+        return (places[hiding], least, lowest) if is_mask else None
 
     def _range(self, index: int) -> ranges.Range | None:
         tensor = self._graph.tensors[index]
@@ -136,10 +140,8 @@ class _Masks:
         if not asked or len(asked) < len(self._readers[index]) or index in {int(i) for i in self._graph.outputs}:
             return None
         lowest = min(asked.values())
-        self._raise_to(index, lowest)
+        if (given := ranges.range_of(self._graph.tensors[index])) is not None:
+            ends = np.clip(given, lowest, -lowest).astype(np.float32)
+            parameters = fb.parameters(self._graph.tensors[index])
+            parameters.min, parameters.max = ends[:1], ends[1:]
         return lowest
-
-    def _raise_to(self, index: int, least: float) -> None:
-        given = ranges.range_of(self._graph.tensors[index])
-        if given is not None and given[0] < least:
-            fb.parameters(self._graph.tensors[index]).min = np.array([least], dtype=np.float32)

@@ -27,7 +27,7 @@ _DECAY = 0.9
 """Weight of what was before in ``moving-average``, which begins with the first sample."""
 _TRIALS = 40
 """Clipping points that ``mse`` tries on either side."""
-_LEAST_REACH = 2.0**-100
+LEAST_REACH = 2.0**-100
 """Values below are as good as zeros, and a bin of theirs would be narrower than float32 can tell."""
 
 
@@ -72,7 +72,7 @@ class Histogram:
     def _grow(self, peak: float) -> None:
         """Double the bins' width until they cover ``peak``, and sum the counts of what falls together."""
         if self.reach == 0.0 and peak > 0.0:
-            self.reach = max(float(2.0 ** np.ceil(np.log2(peak))), _LEAST_REACH)
+            self.reach = max(float(2.0 ** np.ceil(np.log2(peak))), LEAST_REACH)
         while self.reach < peak:
             paired = self.counts.reshape(-1, 2).sum(axis=1)
             self.counts = np.concatenate([np.zeros(BINS // 4, np.int64), paired, np.zeros(BINS // 4, np.int64)])
