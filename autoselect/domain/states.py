@@ -19,7 +19,7 @@ COMPOSED: Mapping[str, tuple[str, ...]] = {
     "SQUARED_DIFFERENCE": ("SUB", "MUL"),
     "SUM": ("MEAN", "MUL"),
 }
-"""Op types that LiteRT or the quantizer has no 16-bit form of, or a wrong one, and what each is made of where it has 16 bits."""
+"""Op types without a right 16-bit form in LiteRT or the quantizer, and what each is made of where it has 16 bits."""
 
 STATES: Mapping[str, tuple[str, ...]] = {
     "drq": (OpKind.HYBRID.value,),

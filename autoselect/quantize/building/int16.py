@@ -15,7 +15,7 @@ from autoselect.errors import BuildError
 from autoselect.quantize import names
 from autoselect.quantize.building.compositions import compose
 from autoselect.quantize.repairing.built import Built
-from autoselect.quantize.repairing.ranges import LEAST_REACH, range_of
+from autoselect.quantize.repairing.ranges import LEAST_REACH, range_of, set_range
 from autoselect.quantize.repairing.weighted_ops import bias_of, quantized_ops
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
@@ -104,7 +104,7 @@ def _range_zeros(model: fb.Model) -> None:
     for tensor in model.subgraphs[0].tensors:
         given = range_of(tensor)
         if given is not None and max(map(abs, given)) < LEAST_REACH:
-            fb.parameters(tensor).min, fb.parameters(tensor).max = np.float32([-1.0]), np.float32([1.0])
+            set_range(tensor, -1.0, 1.0)
 
 
 def finished(content: bytes) -> bytes:

@@ -68,7 +68,7 @@ def _range_zeros(model: fb.Model) -> None:
         if zeros and fb.op_type(model, op) not in WEIGHTED:
             reach = max((_reach(_values(model, tensors[i])) for i in op.inputs if i >= 0), default=0.0)
             for tensor in zeros if reach else ():
-                fb.parameters(tensor).min, fb.parameters(tensor).max = np.float32([-reach]), np.float32([reach])
+                ranges.set_range(tensor, -reach, reach)
 
 
 def _reach(values: Iterable[float]) -> float:

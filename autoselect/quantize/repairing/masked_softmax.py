@@ -141,7 +141,5 @@ class _Masks:
             return None
         lowest = min(asked.values())
         if (given := ranges.range_of(self._graph.tensors[index])) is not None:
-            ends = np.clip(given, lowest, -lowest).astype(np.float32)
-            parameters = fb.parameters(self._graph.tensors[index])
-            parameters.min, parameters.max = ends[:1], ends[1:]
+            ranges.set_range(self._graph.tensors[index], max(given[0], lowest), min(given[1], -lowest))
         return lowest

@@ -195,7 +195,11 @@ def with_ranges(content: bytes, chosen: Mapping[int, Range]) -> bytes:
     for index, (low, high) in chosen.items():
         if not low and not high:
             continue
-        quantization = fb.parameters(model.subgraphs[0].tensors[index])
-        quantization.min = np.array([min(low, 0.0)], dtype=np.float32)
-        quantization.max = np.array([max(high, 0.0)], dtype=np.float32)
+        set_range(model.subgraphs[0].tensors[index], min(low, 0.0), max(high, 0.0))
     return fb.serialise(model)
+
+
+def set_range(tensor: fb.Tensor, low: float, high: float) -> None:
+    """Give a tensor that has a range another, in place."""
+    quantization = fb.parameters(tensor)
+    quantization.min, quantization.max = np.array([low], np.float32), np.array([high], np.float32)
