@@ -130,7 +130,7 @@ def _whole_models(found: Findings, named: Sequence[Reference], unseen: bool) -> 
     if "fiq" in drops:
         parts.append(f"the {whole_model(floats['fiq'])} {lost(drops['fiq'], found.metric)}")
     if REPAIRED in drops:
-        parts.append(f"with the repairs, which are chosen for mixed models, it {lost(drops[REPAIRED], found.metric)}")
+        parts.append(f"with the repairs, which all candidates have, it {lost(drops[REPAIRED], found.metric)}")
     return f"{'; '.join(parts)}."
 
 
