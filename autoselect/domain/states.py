@@ -17,8 +17,9 @@ COMPOSED: Mapping[str, tuple[str, ...]] = {
     "HARD_SWISH": ("ADD", "MUL"),
     "PRELU": ("RELU", "SUB", "MUL", "ADD"),
     "SQUARED_DIFFERENCE": ("SUB", "MUL"),
+    "SUM": ("MEAN", "MUL"),
 }
-"""Op types that LiteRT or the quantizer has no 16-bit form of, and what each is made of where it has 16 bits."""
+"""Op types without a right 16-bit form in LiteRT or the quantizer, and what each is made of where it has 16 bits."""
 
 STATES: Mapping[str, tuple[str, ...]] = {
     "drq": (OpKind.HYBRID.value,),

@@ -179,5 +179,10 @@ class Target:
         """Whether 16-bit ops run where integers do: on the accelerator, or on the host where that is all there is."""
         return Precision.INT16 in (self.accelerator or self.host).kernels
 
+    @property
+    def accelerates_integers_alone(self) -> bool:
+        """Whether there is an accelerator, and float ops do not run on it."""
+        return self.accelerator is not None and Precision.FLOAT not in self.accelerator.kernels
+
     def _runs(self, precision: Precision) -> bool:
         return any(p is not None and precision in p.kernels for p in (self.accelerator, self.host))

@@ -63,7 +63,7 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
     clock = StageClock(listener)
     with opened(request, folder, clock) as (settled, pool, ready, space):
         case = _repeating(ready, settled.settings, pool, clock)
-        request = replace(settled, settings=with_repairs(case, settled.settings, settled.direction, pool, clock))
+        request = _repaired(settled, case, space, pool, clock)
         float_model = _float_reference(case, pool, request.settings.trial_timeout, clock)
         demanded = _demanding(request, float_model)
         folder.write_manifest(manifest(request, case, space, float_model))
@@ -123,7 +123,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             for message in (changed := changed_code(manifest, request)):
                 clock(Warned(message=message))
             case = _repeating(replace(case, warnings=(*case.warnings, *changed)), request.settings, pool, clock)
-            request = replace(request, settings=with_repairs(case, request.settings, request.direction, pool, clock))
+            request = _repaired(request, case, space, pool, clock)
             float_model = _float_reference(case, pool, request.settings.trial_timeout, clock)
         except BaseException:
             if not kept:
@@ -141,6 +141,12 @@ def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
     finally:
         if not folder.manifest.exists():
             folder.discard()
+
+
+def _repaired(request: Request, case: Case, space: BoundSpace, pool: Workers, listener: Listener) -> Request:
+    """What is asked for with the repairs that all candidates carry."""
+    settings = with_repairs(case, request.settings, request.direction, pool, listener, pin=space.pin)
+    return replace(request, settings=settings)
 
 
 def _repeating(case: Case, settings: SearchSettings, pool: Workers, listener: Listener) -> Case:

@@ -40,11 +40,24 @@ def padded(x: Any) -> Any:
     return state
 
 
+def unseen(x: Any) -> Any:
+    """A mask that hides nothing in the samples, and a sum that is never above zero."""
+    import tensorflow as tf
+
+    scores = tf.matmul(x, x, transpose_b=True)
+    mask = (1.0 - tf.cast(x[:, None, :, 0] < 100.0, tf.float32)) * -1e9
+    hidden = tf.nn.relu(tf.reduce_min(x, -1, keepdims=True) - 9.0)
+    return tf.matmul(tf.nn.softmax(scores + mask), x) + hidden
+
+
 @functools.cache
 def made(name: str) -> zoo.Prepared:
     rng = np.random.default_rng(0)
     if name == "logarithm":
         content = zoo.from_function(masked_logarithm, (1, 8)).float_model
+        return zoo.prepare(content, zoo.random_samples(content, 4))
+    if name == "unseen":
+        content = zoo.from_function(unseen, (1, 6, 8)).float_model
         return zoo.prepare(content, zoo.random_samples(content, 4))
     content = zoo.from_function(padded, (1, 2, 8)).float_model
     samples = [[rng.normal(size=(1, 2, 8)).astype(np.float32)] for _ in range(4)]
@@ -53,15 +66,16 @@ def made(name: str) -> zoo.Prepared:
     return zoo.prepare(content, samples)
 
 
-@pytest.mark.parametrize("name", ["logarithm", "padded"])
+@pytest.mark.parametrize("name", ["logarithm", "padded", "unseen"])
 @pytest.mark.parametrize("repairs", [(), ("ranges-mse",), ("ranges-percentile",)], ids=["plain", "mse", "percentile"])
 def test_all_integer_runs(name: str, repairs: tuple[str, ...]) -> None:
     prepared = made(name)
     for per_channel in (True, False):
-        built = prepared.builder.build(Recipe(per_channel=per_channel, repairs=repairs))
-        for sample in prepared.fed():
-            [values] = Runner(built.content)(sample).values()
-            assert np.isfinite(values).all()
+        for wide in (frozenset[str](), frozenset({"*"})):
+            built = prepared.builder.build(Recipe(per_channel=per_channel, repairs=repairs, int16_nodes=wide))
+            for sample in prepared.fed():
+                [values] = Runner(built.content)(sample).values()
+                assert np.isfinite(values).all()
 
 
 def test_without_an_end_there_is_no_range() -> None:

@@ -17,6 +17,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError
 from autoselect.runs.records import Heldout, Scores, TrialRecord
 from autoselect.scoring.paired import PairedDrop
+from autoselect.scoring.target_file import read_target
 from autoselect.study.finishing import certainty, front_members, verdict
 from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
@@ -267,6 +268,7 @@ def told(
     *,
     references: Sequence[Reference] = (FLOAT, FIQ),
     feasible: bool = True,
+    accelerated: bool = True,
     **known: Any,
 ) -> str:
     return verdict.sentences(
@@ -281,6 +283,7 @@ def told(
             heldout=heldout,
             samples=250,
             feasible=feasible,
+            accelerated=accelerated,
         )
     )
 
@@ -342,7 +345,7 @@ def test_of_repairs_that_harm_the_all_integer_model_it_is_said_what_they_are_for
     worse = Heldout(score=0.6, low=0.5, high=0.7, drop=0.32)
     repaired = Reference(name=REPAIRED, sha256="repaired", metric=0.6, size_bytes=250, penalty=0.0)
     found = told(SURE, {**HELDOUT, "repaired": worse}, references=[FLOAT, FIQ, repaired])
-    assert "the all-integer model loses 17.0 points; with the repairs, which are " in found
+    assert "the all-integer model loses 17.0 points; with the repairs, which all " in found
     assert "it loses 32.0 points." in found
 
 
@@ -355,6 +358,17 @@ def test_an_integer_model_in_which_ops_stay_float_is_not_called_all_integer() ->
 def test_a_model_that_runs_nothing_on_the_accelerator_is_said_to() -> None:
     assert "An integer-only accelerator gains nothing from `recommended`." in told(SURE, HELDOUT, float_macs_share=1.0)
     assert "gains nothing" not in told(SURE, HELDOUT, float_macs_share=0.9)
+
+
+def test_of_a_target_that_runs_float_ops_as_well_no_accelerator_is_spoken_of() -> None:
+    near = certainty.NearMiss(id="b" * 10, missed_by=0.0002, varies_by=0.003, fewer_float_ops=1, samples_needed=None)
+    for sure in (replace(SURE, near_miss=near), UNSURE):
+        found = told(sure, HELDOUT, float_macs_share=1.0, accelerated=False)
+        assert "accelerator" not in found
+        assert "with 5 float ops." in found
+        assert "costs the target le" in found
+    targets = [path.stem for path in (Path(__file__).parents[2] / "search_spaces" / "targets").glob("*.toml")]
+    assert {t for t in targets if not read_target(t).accelerates_integers_alone} == {"litert-cpu", "tflm"}
 
 
 @pytest.mark.parametrize(("drop", "sqnr_db", "warned"), [(0.0, 12.0, True), (0.0, 30.0, False), (0.1, 12.0, False)])

@@ -35,7 +35,9 @@ class Pool:
         known: Mapping[tuple[str, ...], float | list[float] | Exception],
         scores: Mapping[tuple[str, ...], float | Exception] | None = None,
         noise: float = 0.0,
+        closeness: Mapping[tuple[str, ...], float] | None = None,
     ) -> None:
+        self.closeness = closeness or {}
         self.known, self.scores, self.noise = known, scores or {}, noise
         self.asked: list[tuple[str, ...]] = []
         self.left_out: set[frozenset[str]] = set()
@@ -61,9 +63,14 @@ class Pool:
         if job is evidence_jobs.paired_noise:
             return self.noise
         if job is score_jobs.score:
-            score = self.scores.get(tuple(arguments[0].split("+")) if arguments[0] else (), 0.0)
+            key = tuple(arguments[0].split("+")) if arguments[0] else ()
+            score = self.scores.get(key, 0.0)
             self.scored.append(arguments[0])
-            return score if isinstance(score, Exception) else SimpleNamespace(value=score)
+            return (
+                score
+                if isinstance(score, Exception)
+                else SimpleNamespace(value=score, sqnr_db=self.closeness.get(key, math.nan))
+            )
         models, samples, rows, _, repairs = arguments
         self.rows.append((samples, list(rows)))
         found = [self.shares(nodes, repairs) for nodes in models]
@@ -125,7 +132,10 @@ def test_a_repair_is_kept_where_it_lowers_the_divergence(
     tmp_path: Path, known: dict[tuple[str, ...], Any], expected: tuple[str, ...]
 ) -> None:
     pool: Any = Pool(known)
-    assert with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None).repairs == expected
+    assert (
+        with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None, pin=frozenset).repairs
+        == expected
+    )
 
 
 EQUALIZATION = ("equalization",)
@@ -144,7 +154,10 @@ def test_a_repair_is_kept_where_the_score_is_no_worse(
     tmp_path: Path, direction: Any, scores: dict[tuple[str, ...], Any], expected: tuple[str, ...]
 ) -> None:
     pool: Any = Pool({BIAS: 0.5, BOTH: 0.2, ("equalization",): 0.5}, scores)
-    assert with_repairs(case(tmp_path), make_settings(), direction, pool, lambda _: None).repairs == expected
+    assert (
+        with_repairs(case(tmp_path), make_settings(), direction, pool, lambda _: None, pin=frozenset).repairs
+        == expected
+    )
 
 
 GOING_FURTHER = {
@@ -159,7 +172,7 @@ def test_biases_are_corrected_further_where_all_candidates_have_them_corrected(
     tmp_path: Path, known: Any, scores: Any, repairs: tuple[str, ...], further: bool
 ) -> None:
     pool: Any = Pool(known, scores)
-    decided = with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None)
+    decided = with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None, pin=frozenset)
     assert (decided.repairs, decided.refining) == (repairs, further)
 
 
@@ -178,11 +191,7 @@ JUDGES = {
         {("bad", "mild", "worst", *MSE): -0.1, ("bad", "worst", *MSE): 0.2},
         (),
     ),
-    "only the score of the all-integer model falls, which is tried without repairs too": (
-        {MSE: 0.5},
-        {MSE: -0.1},
-        MSE,
-    ),
+    "only the score of the all-integer model falls": ({MSE: 0.5}, {MSE: -0.1}, ()),
     "the score falls near float only": ({MSE: 0.5}, {("bad", "mild", "worst", *MSE): -0.1}, ()),
     "rounding lowers the score of one that leaves nodes out": (
         {BIAS: 0.5, (*BIAS, ROUNDING): 0.3},
@@ -204,7 +213,9 @@ def test_three_models_stand_for_all_candidates(
 ) -> None:
     """The all-integer one, that without the half with the largest rmse/scale, and that of the best SQNR alone."""
     pool: Any = Pool(known, scores)
-    decided = with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None)
+    decided = with_repairs(
+        case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=frozenset
+    )
     assert pool.left_out == {frozenset(), frozenset({"worst", "bad"}), frozenset({"worst", "bad", "mild"})}
     assert decided.repairs == expected
 
@@ -212,7 +223,9 @@ def test_three_models_stand_for_all_candidates(
 @pytest.mark.parametrize(("noise", "expected"), [(0.09, ()), (0.11, MSE)], ids=["beyond", "within"])
 def test_a_score_may_fall_within_the_noise_of_its_samples(tmp_path: Path, noise: float, expected: Any) -> None:
     pool: Any = Pool({MSE: 0.5}, {("bad", "worst", *MSE): -0.1}, noise)
-    decided = with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None)
+    decided = with_repairs(
+        case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=frozenset
+    )
     assert decided.repairs == expected
 
 
@@ -231,6 +244,17 @@ RAISING = {
         (),
     ),
     "of the all-integer model alone": ({}, {MSE: 0.3}, MSE),
+    "the all-integer model, tried without repairs too, loses less": (
+        {},
+        {("bad", "worst", *MSE): 0.3, MSE: -0.2},
+        MSE,
+    ),
+    "the all-integer model loses more": ({}, {("bad", "worst", *MSE): 0.3, MSE: -0.4}, ()),
+    "the all-integer model loses, and the others gain within the doubt": (
+        {MSE: 0.5},
+        {("bad", "worst", *MSE): 0.19, ("bad", "mild", "worst", *MSE): 0.19, MSE: -0.15},
+        (),
+    ),
 }
 
 
@@ -238,32 +262,66 @@ RAISING = {
 def test_ranges_that_raise_scores_are_kept(tmp_path: Path, known: Any, scores: Any, expected: Any) -> None:
     """Of few samples that are clipped and many that are rounded a mean of divergences does not say which counts."""
     pool: Any = Pool({MSE: 1.02, OBSERVED: 1.02, **known}, scores, noise=0.1)
-    decided = with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None)
+    decided = with_repairs(
+        case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=frozenset
+    )
     assert decided.repairs == expected
+
+
+CLOSER = {
+    "nearer": ({("bad", "worst", *MSE): 32.0}, MSE),
+    "as near": ({}, MSE),
+    "further": ({("bad", "worst", *MSE): 32.0, MSE: 27.0}, ()),
+}
+
+
+@pytest.mark.parametrize(("closeness", "expected"), CLOSER.values(), ids=CLOSER)
+def test_what_a_few_samples_say_must_hold_on_all(tmp_path: Path, closeness: Any, expected: Any) -> None:
+    models = [("bad", "worst", *end) for end in ((), MSE)] + [("bad", "mild", "worst", *end) for end in ((), MSE)]
+    pool: Any = Pool({MSE: 0.5}, closeness={(): 30.0, MSE: 30.0, **dict.fromkeys(models, 30.0), **closeness})
+    decided = with_repairs(
+        case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=frozenset
+    )
+    assert decided.repairs == expected
+
+
+def test_the_models_leave_out_what_the_user_and_the_target_decided(tmp_path: Path) -> None:
+    pool: Any = Pool({MSE: 0.5}, {("good", *MSE): -0.1})
+
+    def pin(nodes: frozenset[str]) -> frozenset[str]:
+        return (nodes | {"good"}) - {"worst"}
+
+    decided = with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=pin)
+    assert pool.left_out == {frozenset({"good"}), frozenset({"good", "bad"}), frozenset({"good", "bad", "mild"})}
+    assert decided.repairs == ()
 
 
 def test_a_score_of_unknown_noise_does_not_raise_beyond_doubt(tmp_path: Path) -> None:
     pool: Any = Pool({MSE: 1.5}, {("bad", "worst", *MSE): 0.3}, noise=0.0)
-    decided = with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None)
+    decided = with_repairs(
+        case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=frozenset
+    )
     assert decided.repairs == ()
 
 
 def test_weights_are_repaired_by_divergence_alone(tmp_path: Path) -> None:
     pool: Any = Pool({BIAS: 1.5}, {("bad", "worst", *BIAS): 0.3}, noise=0.1)
-    decided = with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None)
+    decided = with_repairs(
+        case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=frozenset
+    )
     assert decided.repairs == ()
 
 
 def test_no_combination_is_tried_twice(tmp_path: Path) -> None:
     pool: Any = Pool({BIAS: 0.5, ("bias", "ranges-mse"): 0.3})
-    with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None)
+    with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None, pin=frozenset)
     assert len(pool.asked) == len(set(pool.asked))
     assert sorted(pool.scored) == sorted(["", "bias", *(f"bias+{name}" for name in ranges.METHODS)])
 
 
 def test_what_the_models_of_one_choice_share_is_made_for_one_job(tmp_path: Path) -> None:
     pool: Any = Pool({BIAS: 0.5})
-    with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None)
+    with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=frozenset)
     combinations, scored = len(set(pool.asked)), len({*map(repairs_of, pool.scored)})
     assert len(pool.left_out) == 3
     assert (pool.jobs["error_shares_of_each"], pool.jobs["build_each"]) == (combinations, scored)
@@ -276,7 +334,7 @@ def repairs_of(sha256: str) -> tuple[str, ...]:
 
 def test_it_is_decided_on_search_samples_from_everywhere(tmp_path: Path) -> None:
     pool: Any = Pool({})
-    with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None)
+    with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None, pin=frozenset)
     samples, rows = pool.rows[0]
     assert (samples, len(rows)) == ("evaluation", DECIDING_SAMPLES)
     assert set(rows) <= set(range(0, 80, 2))
@@ -285,7 +343,7 @@ def test_it_is_decided_on_search_samples_from_everywhere(tmp_path: Path) -> None
 
 def test_without_search_samples_it_is_decided_on_calibration_samples(tmp_path: Path) -> None:
     pool: Any = Pool({})
-    with_repairs(case(tmp_path, search=False), make_settings(), "maximize", pool, lambda _: None)
+    with_repairs(case(tmp_path, search=False), make_settings(), "maximize", pool, lambda _: None, pin=frozenset)
     assert pool.rows[0] == ("calibration", list(range(5)))
 
 
@@ -295,7 +353,9 @@ GIVEN = {"none": (False, ()), "by name": (("ranges-mse", "bias"), ("bias", "rang
 @pytest.mark.parametrize(("given", "expected"), GIVEN.values(), ids=GIVEN)
 def test_what_the_user_says_is_not_tried(tmp_path: Path, given: Any, expected: tuple[str, ...]) -> None:
     pool: Any = Pool({BIAS: 0.1})
-    settings = with_repairs(case(tmp_path), make_settings(repairs=given), "maximize", pool, lambda _: None)
+    settings = with_repairs(
+        case(tmp_path), make_settings(repairs=given), "maximize", pool, lambda _: None, pin=frozenset
+    )
     assert (settings.repairs, settings.template.repairs, pool.asked) == (expected, expected, [])
 
 

@@ -79,8 +79,17 @@ class _Writer:
         self._graph.tensors.append(tensor)
         return len(self._graph.tensors) - 1
 
-    def put(self, op_type: str, inputs: list[int], output: int, activation: str = "") -> None:
-        """An op of the main graph."""
+    def reduced(self, op: fb.Operator) -> int:
+        """How many values of an op's first operand one of its output is made of; 0 where only the runtime knows."""
+        source, result = (self._graph.tensors[int(row[0])] for row in (op.inputs, op.outputs))
+        if -1 in fb.indices(source.shapeSignature)[1:]:
+            return 0
+        return int(np.prod(fb.shape_of(source))) // max(int(np.prod(fb.shape_of(result))), 1)
+
+    def put(
+        self, op_type: str, inputs: list[int], output: int, activation: str = "", like: fb.Operator | None = None
+    ) -> None:
+        """An op of the main graph, with the options of another where one is given."""
         op = schema.OperatorT()
         op.opcodeIndex = editing.add_code(self._model, op_type)
         op.inputs, op.outputs = np.array(inputs, np.int32), np.array([output], np.int32)
@@ -89,6 +98,8 @@ class _Writer:
             op.builtinOptionsType, op.builtinOptions = getattr(schema.BuiltinOptions, name), make()
             if activation:
                 op.builtinOptions.fusedActivationFunction = getattr(schema.ActivationFunctionType, activation)
+        if like is not None:
+            op.builtinOptionsType, op.builtinOptions = like.builtinOptionsType, like.builtinOptions
         self.ops.append(op)
 
 
@@ -142,4 +153,16 @@ def _hard_swish(writer: _Writer, op: fb.Operator) -> bool:
     return True
 
 
-_WRITERS = {"PRELU": _prelu, "SQUARED_DIFFERENCE": _squared_difference, "HARD_SWISH": _hard_swish}
+def _sum(writer: _Writer, op: fb.Operator) -> bool:
+    """``mean(x) * count``: the quantizer gives a 16-bit SUM the steps of what it sums up, so that large sums clip."""
+    output, count = int(op.outputs[0]), writer.reduced(op)
+    written = writer.range_of(output)
+    if written is None or not count:
+        return False
+    mean = writer.value("mean", written[0] / count, written[1] / count, output)
+    writer.put("MEAN", [int(i) for i in op.inputs], mean, like=op)
+    writer.put("MUL", [mean, writer.constant("count", float(count))], output)
+    return True
+
+
+_WRITERS = {"PRELU": _prelu, "SQUARED_DIFFERENCE": _squared_difference, "HARD_SWISH": _hard_swish, "SUM": _sum}

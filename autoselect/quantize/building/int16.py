@@ -11,33 +11,30 @@ from copy import copy
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.errors import BuildError
 from autoselect.quantize import names
 from autoselect.quantize.building.compositions import compose
 from autoselect.quantize.repairing.built import Built
-from autoselect.quantize.repairing.ranges import range_of
+from autoselect.quantize.repairing.ranges import LEAST_REACH, range_of, set_range
 from autoselect.quantize.repairing.weighted_ops import bias_of, quantized_ops
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED
 
-_SPOILT = fb.CONTROL_FLOW | {"UNIDIRECTIONAL_SEQUENCE_LSTM", "SQUARED_DIFFERENCE", "SELECT"}
+_COMPARING = {"EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "NOT_EQUAL"}
+_SPOILT = (
+    fb.CONTROL_FLOW | _COMPARING | {"UNIDIRECTIONAL_SEQUENCE_LSTM", "SCATTER_ND", "SELECT", "SQUARED_DIFFERENCE", "SUM"}
+)
 """Op types that LiteRT 2.3 does not run in a 16-bit build: a fused LSTM loses its state there, other subgraphs have no
-ranges, and there is no kernel for a SQUARED_DIFFERENCE that is not composed. A SELECT runs, but copies integers of one
-scale to another."""
+ranges, and there is no kernel for a SCATTER_ND, nor for a SQUARED_DIFFERENCE that is not composed. Some do run: a
+SELECT copies integers of one scale to another, and a SUM that is not composed clips. What compares an input of the
+model reads 16-bit integers beside a float constant."""
 
 _LARGEST = 2.0**46
 """Of a bias; LiteRT's kernels scale sums of up to 47 bits."""
 
 _NO_FORM = "TensorFlow's 16-bit quantizer does not make it a 16-bit op; it stays int8"
 _REFUSED = "TensorFlow's 16-bit quantizer, or LiteRT after it, refuses it; it stays int8"
-
-
-def is_spoilt(model: fb.Model, key: names.NameMap) -> bool:
-    """Whether the quantizer would refuse the model, or spoil one of its ops, though it is made ready."""
-    composed = editing.copied(model)
-    compose(composed, key)
-    _range_pads(composed)
-    return bool(_spoilt(composed))
 
 
 def _spoilt(model: fb.Model) -> list[fb.Operator]:
@@ -74,6 +71,8 @@ def made_ready(content: bytes, key: names.NameMap) -> bytes:
     compose(model, key)
     _part_constants(model)
     _range_pads(model)
+    _near_limits(model)
+    _range_zeros(model)
     if _spoilt(model):
         _leave_alone(model)
     return fb.serialise(model)
@@ -86,6 +85,26 @@ def _range_pads(model: fb.Model) -> None:
         source, result = (tensors[int(row[0])] for row in (op.inputs, op.outputs))
         if fb.op_type(model, op) == "PADV2" and range_of(result) is None:
             result.quantization = copy(source.quantization)
+
+
+def _near_limits(model: fb.Model) -> None:
+    """Let the constants of MINIMUM and MAXIMUM end where the other operand does: beyond, their integers overflow."""
+    tensors = model.subgraphs[0].tensors
+    for op in model.subgraphs[0].operators:
+        op_type = fb.op_type(model, op)
+        for at in (0, 1) if op_type in ("MINIMUM", "MAXIMUM") else ():
+            limit, other = (tensors[int(op.inputs[i])] for i in (at, 1 - at))
+            if fb.is_constant(model, limit) and (given := range_of(other)) is not None:
+                ends = {"MINIMUM": (None, given[1]), "MAXIMUM": (given[0], None)}[op_type]
+                limit.buffer = editing.add_buffer(model, np.clip(fb.constant_values(model, limit), *ends))
+
+
+def _range_zeros(model: fb.Model) -> None:
+    """Give values that were always zero steps of the size of others': a bias in steps of theirs would overflow."""
+    for tensor in model.subgraphs[0].tensors:
+        given = range_of(tensor)
+        if given is not None and max(map(abs, given)) < LEAST_REACH:
+            set_range(tensor, -1.0, 1.0)
 
 
 def finished(content: bytes) -> bytes:
@@ -134,6 +153,28 @@ def _leave_alone(model: fb.Model) -> None:
         op.opcodeIndex, op.intermediates = left, None
     model.subgraphs, model.signatureDefs = model.subgraphs[:1], []
     editing.tidy(model)
+
+
+def with_left_ops(content: bytes, source: fb.Model) -> bytes:
+    """A 16-bit build that can be run: what the quantizer was not given is float, as in the float model.
+
+    Args:
+        content: Bytes of the build, under canonical names.
+        source: The float model.
+
+    Raises:
+        BuildError: If it was not given an op that runs other subgraphs, which the build has no more.
+    """
+    model = fb.parse(content)
+    ops, twins = model.subgraphs[0].operators, source.subgraphs[0].operators
+    for index, places in names.op_places(model).items():
+        op_type = fb.op_type(source, twins[index])
+        for op in (ops[place] for place in places if fb.op_type(model, ops[place]) == "COS" != op_type):
+            if op_type in fb.CONTROL_FLOW:
+                raise BuildError(f"The {op_type} runs other parts of the model, which have no 16-bit build")
+            model.operatorCodes.append(copy(source.operatorCodes[twins[index].opcodeIndex]))
+            op.opcodeIndex = len(model.operatorCodes) - 1
+    return fb.serialise(model)
 
 
 def take_weights(

@@ -65,7 +65,7 @@ def remarks(
         if not same_outputs(integer.content, integer_model, samples):
             found.append(
                 f"With every node in integers, the outputs are not those of {_maker(is_given)} bit for bit "
-                f"({len(samples)} samples). The scores of candidates are right for the files that autoselect writes."
+                f"({len(samples)} samples). {_SCORED}"
             )
     except ScoreError as exc:
         found.append(
@@ -104,13 +104,16 @@ def int16_remarks(
     try:
         whole = runnable_int16_model(kit, plain)
     except BuildError as exc:
-        return (f"16-bit nodes are not proved: there is no 16-bit build of the whole model to compare with. {exc}.",)
+        return (f"Candidates with 16-bit nodes are not compared with TensorFlow's 16-bit build. {exc}. {_SCORED}",)
     if same_outputs(made.content, whole, samples):
         return ()
     return (
         "With every node in 16 bits that can be, the outputs are not those of TensorFlow's 16-bit build bit for bit "
-        f"({len(samples)} samples). The scores of candidates are right for the files that autoselect writes.",
+        f"({len(samples)} samples). {_SCORED}",
     )
+
+
+_SCORED = "The scores of candidates are right for the files that autoselect writes."
 
 
 def _maker(is_given: bool) -> str:

@@ -162,15 +162,15 @@ def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
 
 
 def runnable_int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
-    """The same, to be run.
+    """The same, to be run: ops that the quantizer refuses are float in it.
 
     Raises:
-        BuildError: If the quantizer refuses the model, or is only given one in which some ops are of other types.
+        BuildError: If the quantizer refuses the model, or an op that runs other parts of it.
     """
-    is_given = kit.calibrated(recipe.repairs).int16 is not None
-    if not is_given and int16.is_spoilt(kit.float_model(recipe.repairs), kit.names):
-        raise BuildError("TensorFlow's 16-bit quantizer, or LiteRT after it, refuses some of the model's ops")
-    return int16_model(kit, recipe)
+    content = int16_model(kit, recipe)
+    if kit.calibrated(recipe.repairs).int16 is not None:
+        return content
+    return int16.with_left_ops(content, kit.float_model(recipe.repairs))
 
 
 def _file_name(kind: str, recipe: Recipe) -> str:

@@ -1,13 +1,17 @@
 """Ranges that kill TensorFlow's quantizer, or that LiteRT refuses, are mended in the calibrated model.
 
 * A range without an end: a LOG of zeros that a SELECT takes out again. The quantizer ends in a segmentation fault, or
-  LiteRT aborts. Such a tensor loses its range, and the ops at it stay float.
+  LiteRT aborts. Such a tensor loses its range, and the ops at it stay float. A mask of -inf before a SOFTMAX keeps a
+  range, since the quantizer sees one that ends near the scores.
 * An output that was zero in all samples: the last steps of a padded sequence. Its smallest step is far below a step of
   the sums that it is scaled from, and XNNPACK refuses the whole model (``requantization scale must be less than 256``).
-  The range is widened until it takes them.
+  The range is widened until it takes them. Other ops than weighted ones, at which LiteRT aborts, write zeros with the
+  range of what they read: a mask that hid nothing in the samples.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -15,6 +19,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.quantize import names
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.repairing import ranges
+from autoselect.quantize.repairing.masked_softmax import far_ranges
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED
 
@@ -34,10 +39,15 @@ def mended(model: fb.Model) -> bytes:
     Raises:
         BuildError: If the quantizer refuses the model.
     """
-    for tensor in model.subgraphs[0].tensors:
+    hidden = far_ranges(model)
+    for index, tensor in enumerate(model.subgraphs[0].tensors):
         if max(map(abs, _range_of(tensor)), default=0.0) < _NO_END:  # False for what is not a number.
             continue
-        tensor.quantization = None
+        if index in hidden and _range_of(tensor)[1] < _NO_END:
+            fb.parameters(tensor).min = np.array([-_NO_END / 2.0], dtype=np.float32)
+        else:
+            tensor.quantization = None
+    _range_zeros(model)
     content = fb.serialise(model)
     if not any(_span(model, op) <= _LEAST_SPAN for op in _weighted(model)):
         return content
@@ -48,6 +58,31 @@ def mended(model: fb.Model) -> bytes:
             break
         content = ranges.with_ranges(content, chosen)
     return content
+
+
+def _range_zeros(model: fb.Model) -> None:
+    """Give what was always zero the range of what it is made of, in place."""
+    tensors = model.subgraphs[0].tensors
+    for op in model.subgraphs[0].operators:
+        zeros = [tensors[i] for i in op.outputs if (given := ranges.range_of(tensors[i])) and _reach(given) == 0.0]
+        if zeros and fb.op_type(model, op) not in WEIGHTED:
+            reach = max((_reach(_values(model, tensors[i])) for i in op.inputs if i >= 0), default=0.0)
+            for tensor in zeros if reach else ():
+                ranges.set_range(tensor, -reach, reach)
+
+
+def _reach(values: Iterable[float]) -> float:
+    """The largest magnitude; 0 where it is as good as that."""
+    reach = max(map(abs, values), default=0.0)
+    return reach if ranges.LEAST_REACH <= reach < _NO_END else 0.0
+
+
+def _values(model: fb.Model, tensor: fb.Tensor) -> tuple[float, ...]:
+    """Smallest and largest value of a float tensor, as far as they are known."""
+    if not fb.is_constant(model, tensor):
+        return _range_of(tensor)
+    values = fb.constant_values(model, tensor)
+    return (float(values.min()), float(values.max())) if values.dtype == np.float32 and values.size else ()
 
 
 def _range_of(tensor: fb.Tensor) -> tuple[float, ...]:

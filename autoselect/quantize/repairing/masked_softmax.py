@@ -2,13 +2,13 @@
 
 Where a SELECT or an ADD puts -1e9 beside scores of -3 to 3, one of 256 steps is 4 million wide. The quantizer gives the
 scores themselves the same steps, and all positions weigh the same, even where the SELECT and the SOFTMAX are float. A
-SOFTMAX needs the mask to be below the scores, not far below: what the quantizer sees ends there.
+mask of -inf, or of the least float number, leaves no steps at all. A SOFTMAX needs the mask to be below the scores, not
+far below: what the quantizer sees ends there. The float model keeps its masks.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from copy import copy
 
 import numpy as np
@@ -19,102 +19,127 @@ from autoselect.tflite import flatbuffer as fb
 
 _BELOW = 10.0
 """What lies so far below all scores weighs less than e^-10 of them."""
+_FAR = 8.0
+"""What may lie so many times further below is a mask, even if it hid nothing in the samples."""
 _OPERANDS = {"SELECT": (1, 2), "SELECT_V2": (1, 2), "ADD": (0, 1)}
+_MOVING = frozenset(
+    {"BROADCAST_TO", "EXPAND_DIMS", "GATHER", "RESHAPE", "SLICE", "SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE"}
+)
+"""Ops that write values of their first operand."""
+_MADE_OF = {**_OPERANDS, **dict.fromkeys(_MOVING, (0,)), **dict.fromkeys(("MAXIMUM", "MINIMUM", "MUL"), (0, 1))}
+"""Operands that the values of a mask come from."""
 
 
 def with_near_masks(calibrated: bytes) -> bytes:
     """A calibrated model in which masks are no further below scores than a SOFTMAX can tell."""
     model = fb.parse(calibrated)
-    graph = model.subgraphs[0]
-    readers = _readers(graph)
-    masks: dict[int, list[tuple[fb.Operator, int, float]]] = defaultdict(list)  # By tensor: who masks with it.
-    for op in _before_softmax(model, readers):
-        if found := _hiding(model, op):
-            at, least, lowest = found
-            fb.parameters(graph.tensors[op.outputs[0]]).min = np.array([least], dtype=np.float32)
-            masks[int(op.inputs[at])].append((op, at, lowest))
-    writers = {int(i): op for op in graph.operators for i in op.outputs}
-    for index, users in masks.items():
-        _shorten(model, index, users, readers[index], writers)
-    return fb.serialise(model) if masks else calibrated
+    return fb.serialise(model) if _Masks(model).shorten() else calibrated
+
+
+def far_ranges(model: fb.Model) -> set[int]:
+    """The tensors of a calibrated model that begin nearer in what the quantizer sees."""
+    near = editing.copied(model)
+    _Masks(near).shorten()
+    pairs = enumerate(zip(model.subgraphs[0].tensors, near.subgraphs[0].tensors, strict=False))
+    return {i for i, (ours, theirs) in pairs if ranges.range_of(ours) != ranges.range_of(theirs)}
 
 
 def masked_scores(model: fb.Model) -> list[int]:
     """The values that an ADD before a SOFTMAX reads: it may work in place, and leave the mask in their memory."""
     graph = model.subgraphs[0]
-    adding = [op for op in _before_softmax(model, _readers(graph)) if fb.op_type(model, op) == "ADD"]
+    adding = [op for op, _ in _Masks(model).before_softmax() if fb.op_type(model, op) == "ADD"]
     written = {int(i) for op in graph.operators for i in op.outputs}
     return sorted({int(i) for op in adding for i in op.inputs} & written - {int(i) for i in graph.outputs})
 
 
-def _readers(graph: fb.SubGraph) -> dict[int, list[fb.Operator]]:
-    readers: dict[int, list[fb.Operator]] = defaultdict(list)
-    for op in graph.operators:
-        for index in {int(i) for i in op.inputs}:
-            readers[index].append(op)
-    return readers
+class _Masks:
+    """Finds and shortens the masks of one model, in place."""
 
+    def __init__(self, model: fb.Model) -> None:
+        self._model, self._graph = model, model.subgraphs[0]
+        self._readers: dict[int, list[fb.Operator]] = defaultdict(list)
+        for op in self._graph.operators:
+            for index in {int(i) for i in op.inputs}:
+                self._readers[index].append(op)
+        self._lowest: dict[int, dict[int, float]] = defaultdict(dict)  # By tensor and reader: where it may begin.
 
-def _before_softmax(model: fb.Model, readers: Mapping[int, Sequence[fb.Operator]]) -> list[fb.Operator]:
-    """The ops that may mask, whose output nothing but SOFTMAX reads."""
-    graph = model.subgraphs[0]
-    shown = {int(i) for i in graph.outputs}
-    found = []
-    for op in graph.operators:
-        output = int(op.outputs[0]) if len(op.outputs) else -1
-        types = {fb.op_type(model, reader) for reader in readers.get(output, ())}
-        if output not in shown and types == {"SOFTMAX"} and fb.op_type(model, op) in _OPERANDS:
-            found.append(op)
-    return found
+    def shorten(self) -> bool:
+        """Shorten all masks; whether there are any."""
+        masking = [(op, hidden, found) for op, hidden in self.before_softmax() if (found := self._hiding(op))]
+        for op, hidden, (at, least, lowest) in masking:
+            for tensor in (self._graph.tensors[index] for index in hidden):
+                if ranges.range_of(tensor) is not None:
+                    fb.parameters(tensor).min = np.array([least], dtype=np.float32)
+            self._ask(op, at, lowest)
+        for op in reversed(self._graph.operators):
+            if not len(op.outputs) or (end := self._raised(int(op.outputs[0]))) is None:
+                continue
+            for at in _MADE_OF.get(fb.op_type(self._model, op), ()):
+                self._ask(op, at, end)
+        for index in {int(i) for i in self._graph.inputs}:
+            self._raised(index)
+        return bool(masking)
 
+    def before_softmax(self) -> list[tuple[fb.Operator, list[int]]]:
+        """The ops that may mask, each with the tensors from its output to the SOFTMAX that alone reads them."""
+        candidates = (op for op in self._graph.operators if fb.op_type(self._model, op) in _OPERANDS)
+        return [(op, hidden) for op in candidates if (hidden := self._hidden(int(op.outputs[0])))]
 
-def _hiding(model: fb.Model, op: fb.Operator) -> tuple[int, float, float] | None:
-    """Position of an op's operand that is a mask far below the scores, and where output and operand may begin."""
-    op_type, tensors = fb.op_type(model, op), model.subgraphs[0].tensors
-    places = _OPERANDS[op_type]
-    known = [given for at in places if (given := _range(model, tensors[op.inputs[at]])) is not None]
-    mixed = ranges.range_of(tensors[op.outputs[0]])
-    if not known or len(known) < len(places) or mixed is None:
-        return None
-    hiding = int(np.argmin([low for low, _ in known]))  # The other one has the scores.
-    low, high = known[1 - hiding]
-    least = min(low, 0.0) - _BELOW
-    return (places[hiding], least, least - (max(high, 0.0) if op_type == "ADD" else 0.0)) if mixed[0] < least else None
+    def _hidden(self, index: int) -> list[int]:
+        readers = self._readers.get(index, ())
+        types = {fb.op_type(self._model, reader) for reader in readers}
+        if index in {int(i) for i in self._graph.outputs} or not types:
+            return []
+        if types == {"SOFTMAX"}:
+            return [index]
+        if len(readers) == 1 and types <= _MOVING and (after := self._hidden(int(readers[0].outputs[0]))):
+            return [index, *after]
+        return []
 
+    def _hiding(self, op: fb.Operator) -> tuple[int, float, float] | None:
+        """Position of an op's operand that is a mask far below the scores, where output and operand may begin."""
+        op_type = fb.op_type(self._model, op)
+        places = _OPERANDS[op_type]
+        known = [given for at in places if (given := self._range(int(op.inputs[at]))) is not None]
+        mixed = ranges.range_of(self._graph.tensors[op.outputs[0]])
+        if len(known) < len(places) or mixed is None:
+            return None
+        hiding = int(np.argmin([low for low, _ in known]))  # The other one has the scores.
+        low, high = known[1 - hiding]
+        least = min(low, 0.0) - _BELOW
+        lowest = least - (max(high, 0.0) if op_type == "ADD" else 0.0)
+        is_mask = mixed[0] < least or known[hiding][0] < _FAR * lowest
+        return (places[hiding], least, lowest) if is_mask else None
 
-def _range(model: fb.Model, tensor: fb.Tensor) -> ranges.Range | None:
-    if not fb.is_constant(model, tensor):
-        return ranges.range_of(tensor)
-    values = fb.constant_values(model, tensor)
-    return float(values.min()), float(values.max())
+    def _range(self, index: int) -> ranges.Range | None:
+        tensor = self._graph.tensors[index]
+        if not fb.is_constant(self._model, tensor):
+            return ranges.range_of(tensor)
+        values = fb.constant_values(self._model, tensor)
+        return float(values.min()), float(values.max())
 
-
-def _shorten(
-    model: fb.Model,
-    index: int,
-    users: Sequence[tuple[fb.Operator, int, float]],
-    readers: Sequence[fb.Operator],
-    writers: Mapping[int, fb.Operator],
-) -> None:
-    """Let a mask begin where the deepest of those that mask with it needs it, in place."""
-    tensor = model.subgraphs[0].tensors[index]
-    if fb.is_constant(model, tensor):
-        for op, at, lowest in users:
-            _replace(model, op, at, lowest)
-    elif len(readers) == len(users):
-        lowest = min(lowest for _, _, lowest in users)
-        fb.parameters(tensor).min = np.array([lowest], dtype=np.float32)
-        writer = writers.get(index)
-        if writer is not None and fb.op_type(model, writer) == "MUL":  # As in ``(1 - mask) * -1e9``.
-            _replace(model, writer, 1, lowest)
-
-
-def _replace(model: fb.Model, op: fb.Operator, at: int, lowest: float) -> None:
-    """Give an op a constant of its own that begins no lower; it may be read elsewhere."""
-    tensors = model.subgraphs[0].tensors
-    own = copy(tensors[op.inputs[at]])
-    if fb.is_constant(model, own):
-        own.buffer = editing.add_buffer(model, np.maximum(fb.constant_values(model, own), np.float32(lowest)))
-        tensors.append(own)
+    def _ask(self, op: fb.Operator, at: int, lowest: float) -> None:
+        """Have an operand begin no lower: by a constant for this op alone, or once all that read it ask for that."""
+        index, multiplies = int(op.inputs[at]), fb.op_type(self._model, op) == "MUL"
+        if not fb.is_constant(self._model, self._graph.tensors[index]):
+            if not multiplies:
+                self._lowest[index][id(op)] = lowest
+            return
+        own = copy(self._graph.tensors[index])
+        # As in ``(1 - mask) * -1e9``; of ``(mask - 1) * 1e9`` the factor is far above.
+        most = np.float32(-lowest if multiplies else np.inf)
+        values = np.clip(fb.constant_values(self._model, own), np.float32(lowest), most)
+        own.buffer = editing.add_buffer(self._model, values)
+        self._graph.tensors.append(own)
         op.inputs = np.array(op.inputs, dtype=np.int32)
-        op.inputs[at] = len(tensors) - 1
+        op.inputs[at] = len(self._graph.tensors) - 1
+
+    def _raised(self, index: int) -> float | None:
+        """Where a value begins now, if all that read it asked for that."""
+        asked = self._lowest.get(index, {})
+        if not asked or len(asked) < len(self._readers[index]) or index in {int(i) for i in self._graph.outputs}:
+            return None
+        lowest = min(asked.values())
+        if (given := ranges.range_of(self._graph.tensors[index])) is not None:
+            ranges.set_range(self._graph.tensors[index], max(given[0], lowest), min(given[1], -lowest))
+        return lowest

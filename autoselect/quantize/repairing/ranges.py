@@ -27,7 +27,7 @@ _DECAY = 0.9
 """Weight of what was before in ``moving-average``, which begins with the first sample."""
 _TRIALS = 40
 """Clipping points that ``mse`` tries on either side."""
-_LEAST_REACH = 2.0**-100
+LEAST_REACH = 2.0**-100
 """Values below are as good as zeros, and a bin of theirs would be narrower than float32 can tell."""
 
 
@@ -72,7 +72,7 @@ class Histogram:
     def _grow(self, peak: float) -> None:
         """Double the bins' width until they cover ``peak``, and sum the counts of what falls together."""
         if self.reach == 0.0 and peak > 0.0:
-            self.reach = max(float(2.0 ** np.ceil(np.log2(peak))), _LEAST_REACH)
+            self.reach = max(float(2.0 ** np.ceil(np.log2(peak))), LEAST_REACH)
         while self.reach < peak:
             paired = self.counts.reshape(-1, 2).sum(axis=1)
             self.counts = np.concatenate([np.zeros(BINS // 4, np.int64), paired, np.zeros(BINS // 4, np.int64)])
@@ -195,7 +195,11 @@ def with_ranges(content: bytes, chosen: Mapping[int, Range]) -> bytes:
     for index, (low, high) in chosen.items():
         if not low and not high:
             continue
-        quantization = fb.parameters(model.subgraphs[0].tensors[index])
-        quantization.min = np.array([min(low, 0.0)], dtype=np.float32)
-        quantization.max = np.array([max(high, 0.0)], dtype=np.float32)
+        set_range(model.subgraphs[0].tensors[index], min(low, 0.0), max(high, 0.0))
     return fb.serialise(model)
+
+
+def set_range(tensor: fb.Tensor, low: float, high: float) -> None:
+    """Give a tensor that has a range another, in place."""
+    quantization = fb.parameters(tensor)
+    quantization.min, quantization.max = np.array([low], np.float32), np.array([high], np.float32)

@@ -216,6 +216,7 @@ class Finish:
                     samples=self.case.counts.get("search", 0),
                     feasible=status != "nothing_feasible",
                     wide=_wide(front, picks.get("recommended", "")),
+                    accelerated=target.accelerates_integers_alone,
                     other_state=verdict.other_state(
                         scores_of(records),
                         self.yardstick,

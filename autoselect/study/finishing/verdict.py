@@ -45,6 +45,7 @@ class Findings:
         feasible: Whether a candidate meets the user's limits.
         other_state: As :func:`other_state` says.
         wide: Nodes of the recommended model that have 16-bit activations.
+        accelerated: Whether the target has an accelerator that runs integers alone.
     """
 
     metric: str
@@ -57,6 +58,12 @@ class Findings:
     feasible: bool
     other_state: str = ""
     wide: int = 0
+    accelerated: bool = True
+
+    @property
+    def costs(self) -> str:
+        """What a model of a lower penalty does to the target, before ``less`` and ``least``."""
+        return f"costs {'an accelerator' if self.accelerated else 'the target'}"
 
 
 def sentences(found: Findings) -> str:
@@ -123,7 +130,7 @@ def _whole_models(found: Findings, named: Sequence[Reference], unseen: bool) -> 
     if "fiq" in drops:
         parts.append(f"the {whole_model(floats['fiq'])} {lost(drops['fiq'], found.metric)}")
     if REPAIRED in drops:
-        parts.append(f"with the repairs, which are chosen for mixed models, it {lost(drops[REPAIRED], found.metric)}")
+        parts.append(f"with the repairs, which all candidates have, it {lost(drops[REPAIRED], found.metric)}")
     return f"{'; '.join(parts)}."
 
 
@@ -135,10 +142,10 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
         if ends := _ends(measured, found):
             interval = f" (95 % interval: {between(*ends, found.metric)})"
     ops = counted(own.float_ops, "float op") if own.float_ops else "all ops in integers"
-    if own.float_ops:
+    if own.float_ops and found.accelerated:
         ops += f" and {counted(own.segments, 'accelerator segment') if own.segments else 'nothing on an accelerator'}"
     idle = [f"`{name}`" for name, scores in found.picks.items() if scores.float_macs_share >= 1.0]
-    alone = f" An integer-only accelerator gains nothing from {listed(idle)}." if idle else ""
+    alone = f" An integer-only accelerator gains nothing from {listed(idle)}." if idle and found.accelerated else ""
     where = "held-out" if unseen else "search"
     sixteen = f"; {counted(found.wide, 'node')} {'has' if found.wide == 1 else 'have'} 16-bit activations"
     outcome = (
@@ -178,7 +185,7 @@ def _sure(found: Findings, confidence: Confidence) -> str:
     if confidence.samples_needed is not None:
         needed = f" If it does keep the limit, about {confidence.samples_needed:,} samples would show it."
     samples = counted(found.samples, "search sample") if found.samples else "search samples"
-    why = "Of the models that come closest, the recommended one costs an accelerator least."
+    why = f"Of the models that come closest, the recommended one {found.costs} least."
     if confidence.expected > found.yardstick.allowed_drop:
         why = (
             "The recommended model comes closest, but is expected to break it: "
@@ -196,7 +203,7 @@ def _near_miss(found: Findings, near: NearMiss) -> str:
     if near.samples_needed is not None:
         needed = f" If it does keep the limit, about {near.samples_needed:,} samples in all would show it."
     return (
-        f" That was close: {near.id}{fewer} costs an accelerator less. Its bound misses the limit by "
+        f" That was close: {near.id}{fewer} {found.costs} less. Its bound misses the limit by "
         f"{amount(near.missed_by, found.metric)}, and by chance alone bounds vary by "
         f"{amount(near.varies_by, found.metric)} here.{needed}"
     )

@@ -60,10 +60,11 @@ _NOTHING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class _Score:
-    """What a model scores, larger is better, and its hash."""
+    """What a model scores, larger is better, its hash, and how close its outputs are to float's on all samples."""
 
     value: float
     sha256: str
+    sqnr_db: float = math.nan
 
 
 _FAILED = _Score(-math.inf, "")
@@ -81,6 +82,7 @@ class _Trier:
     pool: Workers
     direction: Direction
     stand_ins: Sequence[frozenset[str]]
+    least: frozenset[str]
     scores: dict[tuple[str, ...], list[_Score]] = field(default_factory=dict)
     known: dict[tuple[str, ...], float] = field(default_factory=dict)
 
@@ -104,14 +106,23 @@ class _Trier:
     def harms_none(self, repairs: tuple[str, ...], instead_of: tuple[str, ...]) -> bool:
         """Whether no model scores worse on all search samples than with other repairs, beyond the noise.
 
-        Each of them stands for candidates of its own, so that a gain of one does not outweigh the loss of another. The
-        all-integer one stands for itself, and a search tries that without repairs too: it counts where there is no
-        other.
+        Each of them stands for candidates of its own, so that a gain of one does not outweigh the loss of another. Only
+        the all-integer one, which a search tries without repairs too, may lose what the others gain beyond doubt.
         """
         self._score_all([instead_of, repairs])
-        judged = list(zip(self.stand_ins, self.scores[repairs], self.scores[instead_of], strict=True))
-        judged = [one for one in judged if one[0]] or judged
-        return all(after.value >= before.value - self._noise(after, before) for _, after, before in judged)
+        judged = zip(self.stand_ins, self.scores[repairs], self.scores[instead_of], strict=True)
+        falls = {nodes: before.value - after.value for nodes, after, before in judged if self._falls(after, before)}
+        return set(falls) <= {self.least} and sum(falls.values()) <= self._gain(repairs, instead_of)
+
+    def _falls(self, after: _Score, before: _Score) -> bool:
+        return not after.value >= before.value - self._noise(after, before)
+
+    def keeps_near(self, repairs: tuple[str, ...], instead_of: tuple[str, ...]) -> bool:
+        """Whether outputs come no further from float on all search samples, where that is known."""
+        self._score_all([instead_of, repairs])
+        pairs = zip(self.scores[repairs], self.scores[instead_of], strict=True)
+        rises = [after.sqnr_db - before.sqnr_db for after, before in pairs]
+        return not fmean(rises) < 0.0
 
     def raising_most(
         self, candidates: Sequence[tuple[str, ...]], instead_of: tuple[str, ...]
@@ -138,7 +149,7 @@ class _Trier:
         built = {(repairs, place): one for repairs in replies for place, one in enumerate(replies[repairs]) if one}
         scored = self._finished({at: self._submit_scoring(reply.sha256) for at, reply in built.items()})
         sign = 1.0 if self.direction == "maximize" else -1.0
-        found = {at: _Score(sign * reply.value, built[at].sha256) for at, reply in scored.items()}
+        found = {at: _Score(sign * r.value, built[at].sha256, r.sqnr_db) for at, r in scored.items()}
         for repairs in new:
             self.scores[repairs] = [found.get((repairs, place), _FAILED) for place in range(len(self.stand_ins))]
 
@@ -185,15 +196,29 @@ def _mean(shares: Sequence[Sequence[float]]) -> float:
 
 
 def with_repairs(
-    case: Case, settings: SearchSettings, direction: Direction, pool: Workers, listener: Listener
+    case: Case,
+    settings: SearchSettings,
+    direction: Direction,
+    pool: Workers,
+    listener: Listener,
+    *,
+    pin: Callable[[frozenset[str]], frozenset[str]],
 ) -> SearchSettings:
     """The settings with the repairs of all candidates by name, so that the manifest holds what was decided.
 
     Where they are left to the search, three models stand for all candidates: the all-integer one, that without the
     half of the nodes with the largest rmse/scale, and one with only the quarter of the nodes with the best SQNR in
-    integers. Each step keeps the alternative that lowers the divergence of their outputs on a few search samples most
-    and lowers the score of none of them that leaves nodes out on all search samples, beyond the noise: outputs may come
-    nearer to float where the decision does not depend on them. Other ranges are first judged by the scores alone.
+    integers. Each step keeps the alternative that lowers the divergence of their outputs most on a few search samples,
+    does not raise it on all of them, and lowers no score there beyond the noise: outputs may come nearer to float where
+    the decision does not depend on them. Other ranges are first judged by the scores alone.
+
+    Args:
+        case: What is searched.
+        settings: How.
+        direction: Of the metric.
+        pool: Where the models are built and run.
+        listener: Is told of each step.
+        pin: Gives the nodes that a candidate leaves out for those that are chosen: some are decided by user and target.
 
     Raises:
         RecipeError: If repairs are given by name, and name a node that the model does not have, or one twice.
@@ -203,14 +228,19 @@ def with_repairs(
         return settings.model_copy(update={"repairs": settings.repairs or ()})
     listener(StageStarted(stage="repairs", total=len(TRIED)))
     settings = settings.model_copy(update={"repairs": ()})
-    trier = _Trier(case=case, settings=settings, pool=pool, direction=direction, stand_ins=_stand_ins(case.layers))
+    stand_ins = list(dict.fromkeys(map(pin, _stand_ins(case.layers))))
+    trier = _Trier(
+        case=case, settings=settings, pool=pool, direction=direction, stand_ins=stand_ins, least=pin(frozenset())
+    )
     chosen: tuple[str, ...] = ()
     [least] = trier.divergences([chosen])
     for step in TRIED:
         candidates = list(dict.fromkeys(tuple(sorted({*chosen, *names})) for names in step))
         found = zip(trier.divergences(candidates), candidates, strict=True)
         better = sorted(pair for pair in found if pair[0] < _WORTH * least)
-        harmless = (repairs for _, repairs in better if trier.harms_none(repairs, chosen))
+        harmless = (
+            repairs for _, repairs in better if trier.harms_none(repairs, chosen) and trier.keeps_near(repairs, chosen)
+        )
         raising = trier.raising_most(candidates, chosen) if step is _RANGES else None
         chosen = raising or next(harmless, chosen)
         [least] = trier.divergences([chosen])
