@@ -33,7 +33,7 @@ __all__ = [
     "corrects_biases",
 ]
 
-BUILDER_VERSION = "5"
+BUILDER_VERSION = "6"
 """Raised when equal recipes give other bytes than before. Builder 1 had the quantizer build each candidate."""
 
 
