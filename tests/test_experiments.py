@@ -411,7 +411,8 @@ def test_what_training_with_simulated_quantization_made_is_searched_over_its_twi
         "tune.pump_net.EPOCHS = 1",
         f"tune.main(['--case', 'pump', '--seeds', '1', '--folder', {str(tmp_path)!r}])",
     )
-    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, env={**os.environ, "PYTHONPATH": path})
     assert (tmp_path / "twin_0.tflite").read_bytes() != (tmp_path / "float.tflite").read_bytes()
     for name, integers in (("qat_0", 22), ("qat_partly_0", 18)):
         made = autoselect.build(
