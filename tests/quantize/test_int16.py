@@ -246,6 +246,36 @@ def shared_bias() -> zoo.Prepared:
     return zoo.from_function(call, (1, 16)).prepared
 
 
+@functools.cache
+def steps() -> zoo.Prepared:
+    """Steps of a recurrent layer with equal weights, of which the first reads zeros."""
+    matrix, bias = zoo.weights(16, 16), 0.3 + zoo.weights(16)
+
+    def call(x: Any) -> Any:
+        state = tf().zeros_like(x[:, 0]) * x[:, 0]
+        for step in range(3):
+            state = tf().tanh(tf().matmul(state, matrix) + bias + x[:, step])
+        return state
+
+    return zoo.from_function(call, (1, 3, 16)).prepared
+
+
+def test_weights_that_builds_share_take_the_same_bytes_with_and_without_16_bits() -> None:
+    assert_forecast_and_run(steps(), Recipe(), count=6)
+    sizes = {steps().builder.blueprint(Recipe(), int16=wide).plan([]).size_bytes for wide in (False, True)}
+    assert sizes == {len(steps().builder.build(Recipe()).content)}
+
+
+def test_a_layer_that_reads_zeros_keeps_its_bias() -> None:
+    prepared = steps()
+    everything = frozenset({"*"})
+    wide, plain = (
+        next(iter(run(prepared.builder.build(recipe).content, prepared).values()))
+        for recipe in (Recipe(int16_nodes=everything), Recipe(denylisted_nodes=everything, fallback="float"))
+    )
+    assert float(np.sum((wide - plain) ** 2)) < 1e-3 * float(np.sum(plain**2))
+
+
 def test_ops_that_share_a_bias_have_one_each() -> None:
     assert_forecast_and_run(shared_bias(), Recipe(), count=6)
     assert remarks(shared_bias()) == ()
