@@ -108,7 +108,7 @@ def _range_zeros(model: fb.Model) -> None:
 
 
 def finished(content: bytes) -> bytes:
-    """A 16-bit build that LiteRT takes.
+    """A 16-bit build that LiteRT takes, its weights without ranges: then they are the integer build's, where equal.
 
     The quantizer leaves the constants of pads in float, which LiteRT refuses, and gives a constant of zeros the
     scale 0, at which an ADD or a SUB ends the process.
@@ -124,6 +124,9 @@ def finished(content: bytes) -> bytes:
         for tensor in scaled:
             if fb.scales(tensor)[0] == 0.0:
                 fb.parameters(tensor).scale = np.array([min(usable, default=1.0)], np.float32)
+    for tensor in graph.tensors:
+        if fb.scales(tensor):
+            fb.parameters(tensor).min = fb.parameters(tensor).max = None
     return fb.serialise(model)
 
 
