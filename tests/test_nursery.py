@@ -153,6 +153,7 @@ def test_16_bit_nodes_are_forecast_and_run(prepared: zoo.Prepared) -> None:
             assert forecast(recipe) == forecasts.built(built), recipe
             runner = Runner(built.content)
             runner({s.key: prepared.fed()[0][s.key].astype(s.dtype) for s in runner.inputs})
+        assert forecast(base) == forecasts.built(prepared.builder.build(base))
 
 
 def test_all_of_16_bits_is_tensorflows_own_build(prepared: zoo.Prepared) -> None:

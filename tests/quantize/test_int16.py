@@ -246,32 +246,9 @@ def shared_bias() -> zoo.Prepared:
     return zoo.from_function(call, (1, 16)).prepared
 
 
-@functools.cache
-def steps() -> zoo.Prepared:
-    """Steps of a recurrent layer with equal weights, of which the first reads zeros."""
-    matrix, bias = zoo.weights(16, 16), 0.3 + zoo.weights(16)
-
-    def call(x: Any) -> Any:
-        state = tf().nn.relu(x[:, 0] - 100.0)
-        for step in range(3):
-            state = tf().tanh(tf().matmul(state, matrix) + bias + x[:, step])
-        return state
-
-    return zoo.from_function(call, (1, 3, 16)).prepared
-
-
-def test_weights_that_builds_share_take_the_same_bytes_with_and_without_16_bits() -> None:
-    assert_forecast_and_run(steps(), Recipe(), count=6)
-    sizes = {steps().builder.blueprint(Recipe(), int16=wide).plan([]).size_bytes for wide in (False, True)}
-    assert sizes == {len(steps().builder.build(Recipe()).content)}
-
-
 ALONE: dict[str, Callable[[Any], Any]] = {
     "sums far above their summands": lambda a: tf().reduce_sum(tf().nn.relu(a) + 0.5, -1, keepdims=True),
     "a limit far above the values": lambda a: tf().minimum(tf().math.rsqrt(tf().nn.relu(a) + 0.5), 1e12),
-    "a layer that reads zeros": lambda a: (
-        tf().matmul(tf().zeros((tf().shape(a)[0], 16)), zoo.weights(16, 16)) + 0.3 + a
-    ),
 }
 
 
