@@ -82,8 +82,8 @@ def rows_of(
     for (name, seeds, path), one, hit, cost in zip(models, found, hits, costs, strict=True):
         row: dict[str, Any] = {"model": name, "seeds": seeds, "samples": len(y)}
         for measure in measures(one):
-            row |= {measure.metric: measure.value}
-            row |= {f"{measure.metric}_low": measure.low, f"{measure.metric}_high": measure.high}
+            ends = {"value": "", "low": "_low", "high": "_high"}
+            row |= {f"{measure['metric']}{end}": measure[key] for key, end in ends.items()}
         for key, reference in (("float", hits[0]), ("other", other)):
             drop = paired_drop(Accuracy(), hit, reference)
             row |= {f"over_{key}": -drop.drop, f"over_{key}_low": -drop.high, f"over_{key}_high": -drop.low}
