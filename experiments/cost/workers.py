@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 from typing import Any
 
 import loaders
@@ -37,10 +38,10 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    rounds = [
-        {way: measured(arguments.case, arguments.trials, **options) for way, options in WAYS.items()}
-        for _ in range(arguments.rounds)
-    ]
+    rounds = []
+    for _ in range(arguments.rounds):
+        rounds.append({way: measured(arguments.case, arguments.trials, **options) for way, options in WAYS.items()})
+        print(rounds[-1], file=sys.stderr, flush=True)  # A measurement that is cut off leaves what it has.
     print(f"| figure | {' | '.join(WAYS)} | two / one, by round | cluster / two, by round |\n|---|---|---|---|---|---|")
     for place, figure in enumerate(FIGURES):
         one, two, cluster = ([found[way][place] for found in rounds] for way in WAYS)
