@@ -49,9 +49,15 @@ def toml_of(path: Path, *, called: str) -> dict[str, Any]:
 def first_wrong(exc: ValidationError) -> str:
     """Of the first wrong value of a pydantic model, its place, what was expected, and what came.
 
-    The alternatives of a union are no places, and the last of them is meant.
+    The alternatives of a union are no places. Where the first of them is a word, the last says what is meant.
     """
-    first = exc.errors()[-1] if exc.errors()[0]["type"] == "literal_error" else exc.errors()[0]
-    place = [str(part) for part in first["loc"] if not str(part).startswith(("literal[", "list[", "function-"))]
+    errors = exc.errors()
+    places = [
+        [str(part) for part in error["loc"] if not str(part).startswith(("literal[", "list[", "function-"))]
+        for error in errors
+    ]
+    first, place = errors[0], places[0]
+    if first["type"] == "literal_error":
+        first, place = [pair for pair in zip(errors, places, strict=True) if pair[1][: len(place)] == place][-1]
     came = "" if first["type"] == "missing" else f", got {first.get('input')!r}"
     return f"{'.'.join(place)}: {first['msg'].removeprefix('Value error, ')}{came}."

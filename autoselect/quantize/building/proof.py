@@ -23,6 +23,7 @@ from autoselect.tflite import reader
 
 PROOF_SAMPLES = 2
 """On which the outputs are compared: both claims are bit for bit, so that one sample that holds tells nearly all."""
+_SCORED = "The scores of candidates are right for the files that autoselect writes."
 
 
 def remarks(
@@ -111,9 +112,6 @@ def int16_remarks(
         "With every node in 16 bits that can be, the outputs are not those of TensorFlow's 16-bit build bit for bit "
         f"({len(samples)} samples). {_SCORED}",
     )
-
-
-_SCORED = "The scores of candidates are right for the files that autoselect writes."
 
 
 def _maker(is_given: bool) -> str:

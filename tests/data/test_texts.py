@@ -1,0 +1,40 @@
+"""What is wrong in settings is told by its place, in our words."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from autoselect.data.texts import first_wrong
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    kind: Literal["a", "b"] = "a"
+    ops: Literal["all"] | list[str] = "all"
+    trials: int = Field(default=1, ge=1)
+
+    @field_validator("trials")
+    @classmethod
+    def _even(cls, value: int) -> int:
+        if value == 7:
+            raise ValueError("expected another number")
+        return value
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"kind": "c", "trials": 0}, "kind: Input should be 'a' or 'b', got 'c'."),
+        ({"ops": 3, "trials": 0}, "ops: Input should be a valid list, got 3."),
+        ({"ops": ["x", 3]}, "ops.1: Input should be a valid string, got 3."),
+        ({"trials": 7}, "trials: expected another number, got 7."),
+    ],
+    ids=["the first of two", "a word or a list", "an item", "our own words"],
+)
+def test_the_first_wrong_value_is_told(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Settings.model_validate(values)
+    assert first_wrong(caught.value) == words
