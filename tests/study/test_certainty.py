@@ -166,6 +166,29 @@ def test_a_recommendation_that_is_not_certified_says_what_could_be_and_what_it_t
     assert math.isnan(found.resampled)
 
 
+CHEAPER = {
+    "expected to keep the limit": (0.009, 20.0, True),
+    "expected to break it": (0.011, 20.0, False),
+    "it costs more": (0.009, 60.0, False),
+}
+
+
+@pytest.mark.parametrize(("drop", "penalty", "told"), CHEAPER.values(), ids=CHEAPER)
+def test_where_nothing_is_certified_the_cheapest_that_may_do_is_told(drop: float, penalty: float, told: bool) -> None:
+    close = scored("a" * 4, 0.003, penalty=50.0, float_ops=4)
+    other = scored("b" * 4, drop, penalty=penalty, float_ops=2)
+    middle = scored("c" * 4, 0.0091, penalty=40.0, float_ops=3)
+    pool = Pool(np.zeros((0, 3)))
+    found = confidence([close, other, middle], pool)
+    assert (found.id, found.certified) == (close.sha256[:10], False)
+    assert found.cheaper is not None
+    known = other if told else middle
+    assert (found.cheaper.id, found.cheaper.float_ops) == (known.sha256[:10], known.float_ops)
+    assert (found.cheaper.expected, found.cheaper.bound) == pytest.approx((known.drop, known.drop + 0.008))
+    assert confidence([close], pool).cheaper is None
+    assert confidence([replace(close, drop_bound=0.009), other], pool).cheaper is None
+
+
 def test_a_worker_that_dies_costs_the_share_of_resamples_alone() -> None:
     found = confidence([scored("a" * 4, 0.0)], Pool(None))
     assert (found.certified, found.samples_needed) == (True, None)
@@ -308,6 +331,15 @@ def test_the_verdict_says_what_the_samples_cannot_show() -> None:
     )
     assert "no interval is known" in told(BLIND, HELDOUT)
     assert told(None, {}) == "No candidate was scored."
+
+
+def test_the_verdict_names_the_cheaper_model_that_takes_less_proof() -> None:
+    cheaper = certainty.Cheaper(id="c" * 10, expected=0.009, bound=0.031, float_ops=0)
+    assert told(replace(UNSURE, cheaper=cheaper), HELDOUT).endswith(
+        " If less proof will do: cccccccccc, with no float op, costs an accelerator less and is expected to keep the "
+        "limit too; with 95 % confidence it loses at most 3.1 points."
+    )
+    assert "with 2 float ops, costs" in told(replace(UNSURE, cheaper=replace(cheaper, float_ops=2)), HELDOUT)
 
 
 def test_a_model_that_is_expected_to_break_the_limit_is_said_to() -> None:

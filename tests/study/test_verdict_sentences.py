@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from autoselect.domain.objectives import Constraints
 from autoselect.runs.records import Heldout, Scores
 from autoselect.study.finishing import verdict
-from autoselect.study.finishing.certainty import Confidence, NearMiss
+from autoselect.study.finishing.certainty import Cheaper, Confidence, NearMiss
 from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.yardstick import Yardstick
@@ -52,11 +52,18 @@ def scores(drop: float, float_ops: int, segments: int, share: float) -> Scores:
 
 
 def confidence(
-    certified: bool, bound: float, needed: int | None, resampled: float, expected: float, near: NearMiss | None
+    certified: bool,
+    bound: float,
+    needed: int | None,
+    resampled: float,
+    expected: float,
+    near: NearMiss | None,
+    cheaper: Cheaper | None,
 ) -> Confidence:
     return Confidence(
         expected=expected,
         near_miss=near,
+        cheaper=cheaper,
         id="a" * 10,
         certified=certified,
         bound=bound,
@@ -109,6 +116,13 @@ FINDINGS = st.builds(
             st.sampled_from([-2, 0, 1, 4]),
             st.none() | st.just(1200),
         ),
+        st.none()
+        | st.builds(
+            lambda expected, bound, ops: Cheaper(id="c" * 10, expected=expected, bound=bound, float_ops=ops),
+            DROPS,
+            DROPS,
+            st.sampled_from([0, 1, 4]),
+        ),
     ),
     st.lists(heldout(DROPS), min_size=4, max_size=4),
     st.booleans(),
@@ -139,7 +153,7 @@ def test_a_score_is_said_with_the_interval_that_tables_have() -> None:
         ),
         references=[],
         picks={"recommended": scores(173.7, 0, 1, 0.0)},
-        confidence=confidence(True, 174.7, None, 1.0, 173.7, None),
+        confidence=confidence(True, 174.7, None, 1.0, 173.7, None, None),
         heldout={"a" * 40: Heldout(score=26.7, low=25.4, high=28.0, **drops)},
         samples=50,
         feasible=True,

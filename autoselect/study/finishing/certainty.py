@@ -49,6 +49,23 @@ class NearMiss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cheaper:
+    """Where nothing is certified: the member of least penalty that is expected to keep the limit as well.
+
+    Attributes:
+        id: The member's.
+        expected: What its drop is expected to be on other samples, in the metric's units.
+        bound: What its drop is at most, with a confidence of 95 %.
+        float_ops: In it.
+    """
+
+    id: str
+    expected: float
+    bound: float
+    float_ops: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Confidence:
     """How sure a recommendation is, by the search samples.
 
@@ -63,6 +80,7 @@ class Confidence:
         resampled: In this share of resamples of the search samples the same member is recommended; NaN where unknown.
         expected: What its drop is expected to be on other samples, in the metric's units.
         near_miss: The cheaper member that is not recommended by a hair; None where there is none.
+        cheaper: What a user may prefer where nothing is certified; None where the recommended member costs least.
     """
 
     id: str
@@ -73,6 +91,7 @@ class Confidence:
     resampled: float
     expected: float = math.nan
     near_miss: NearMiss | None = None
+    cheaper: Cheaper | None = None
 
 
 def expected_drops(members: Sequence[Scores], link: Link | None) -> tuple[np.ndarray, np.ndarray]:
@@ -215,7 +234,16 @@ def confidence_of(
         resampled=resampled,
         expected=chosen.drop,
         near_miss=near,
+        cheaper=_cheaper(members, chosen, allowed) if bounded and not certified else None,
     )
+
+
+def _cheaper(members: Sequence[FrontMember], chosen: FrontMember, allowed: float) -> Cheaper | None:
+    hopeful = [m for m in members if m.drop <= allowed and m.penalty < chosen.penalty]
+    if not hopeful:
+        return None
+    found = min(hopeful, key=lambda m: (m.penalty, m.bound, m.id))
+    return Cheaper(id=found.id, expected=found.drop, bound=found.bound, float_ops=found.float_ops)
 
 
 def _resampled(

@@ -20,7 +20,7 @@ from autoselect.domain.words import (
     whole_model,
 )
 from autoselect.runs.records import Heldout, Scores
-from autoselect.study.finishing.certainty import Confidence, NearMiss
+from autoselect.study.finishing.certainty import Cheaper, Confidence, NearMiss
 from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.yardstick import Yardstick
@@ -191,9 +191,19 @@ def _sure(found: Findings, confidence: Confidence) -> str:
             "The recommended model comes closest, but is expected to break it: "
             f"as far as these samples tell, it {lost(confidence.expected, found.metric)}."
         )
+    other = _cheaper(found, confidence.cheaper) if confidence.cheaper else ""
     return (
         f"The {samples} cannot show that any model keeps the limit: the best "
-        f"{lost_at_most(confidence.least_bound, found.metric)} with 95 % confidence; {limit}. {why}{needed}{again}"
+        f"{lost_at_most(confidence.least_bound, found.metric)} with 95 % confidence; {limit}. "
+        f"{why}{needed}{again}{other}"
+    )
+
+
+def _cheaper(found: Findings, cheaper: Cheaper) -> str:
+    ops = counted(cheaper.float_ops, "float op") if cheaper.float_ops else "no float op"
+    return (
+        f" If less proof will do: {cheaper.id}, with {ops}, {found.costs} less and is expected to keep the limit too; "
+        f"with 95 % confidence it {lost_at_most(cheaper.bound, found.metric)}."
     )
 
 
