@@ -356,6 +356,28 @@ def test_rankings_are_measured_on_a_model(
     assert "rmse/scale (debugger)" in (tmp_path / "table.md").read_text(encoding="utf-8")
 
 
+def test_what_is_known_of_units_tried_together_is_measured(study: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    study("ranking")
+    together = importlib.import_module("together")
+    together.main(["--case", "pump", "--output", str(tmp_path)])
+    rows = [line.strip("| \n").split(" | ") for line in (tmp_path / "together.md").read_text().splitlines()[2:]]
+    assert [row[2] for row in rows] == ["2 together", "4 together", "statistics alone"]
+    errors = [float(row[4]) for row in rows]
+    assert errors == sorted(errors)
+
+    def figures(text: str) -> list[list[str]]:
+        rows = (
+            line.strip("| ").split(" | ") for line in text.splitlines() if " together | " in line or " alone | " in line
+        )
+        return [row[-4:] for row in rows]
+
+    folder = ROOT / "experiments" / "ranking"
+    kept = figures((folder / "results" / "together.md").read_text(encoding="utf-8"))
+    assert len(kept) == 12
+    told = (folder / "README.md").read_text(encoding="utf-8").partition("**Units tried with their neighbours.**")[2]
+    assert figures(told) == kept
+
+
 def test_recommendations_of_few_and_more_samples_are_judged_on_unseen_ones(
     study: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:

@@ -16,7 +16,8 @@ from autoselect.isolation.door import Workers
 from autoselect.runs.folder import RunFolder
 from autoselect.study.request import Request
 from autoselect.study.run import opened
-from autoselect.study.setup.problem import probe_samples, units_of
+from autoselect.study.setup.probing import probe_count, probe_samples
+from autoselect.study.setup.problem import units_of
 from autoselect.study.stage_clock import StageClock
 
 _MEMBERS = 10
@@ -86,7 +87,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
         held_out = _MEMBERS * case.counts.get("heldout", 0) / samples if samples else 0.0
         units = len(units_of(case))
         kept = sum(path.stat().st_size for path in folder.root.rglob("*") if path.is_file())
-        probes = units * (1 + len({*settings.states} - {EXACT}))  # alone in integers, and in each state that errs
+        probes = probe_count(units) * (1 + len({*settings.states} - {EXACT}))  # in integers, and each state that errs
         work = settings.trials * (build + score) + probes * (build + probe * score) + held_out * score
         return Outlook(
             size_bytes=case.files.float_model.stat().st_size,

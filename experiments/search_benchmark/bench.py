@@ -23,7 +23,7 @@ from cases import BenchmarkCase, chosen_cases
 import autoselect
 from autoselect.cases.events import Event, StageStarted
 from autoselect.runs.files import write_json
-from autoselect.study.setup.problem import probe_samples
+from autoselect.study.setup.probing import probe_samples
 
 SAMPLERS = ("surrogate", "random", "tpe", "nsga2", "prefix", "greedy", "heuristic", "exhaustive")
 FALLBACKS = ("drq", "float", "search")

@@ -23,6 +23,7 @@ from autoselect.domain.states import left_out_of
 from autoselect.embedded import model_bytes
 from autoselect.errors import PreparationError, RunFolderError, UsageError
 from autoselect.runs.run import load_run
+from autoselect.study.setup import probing
 from autoselect.study.setup import problem as outlook
 
 OBJECTIVES = ["accuracy", "size_bytes", "penalty"]
@@ -723,8 +724,8 @@ def test_builds_that_are_unlike_their_forecasts_are_told(tmp_path: Path, monkeyp
     assert warning in [event.message for event in events if isinstance(event, Warned)]
 
 
-def test_a_search_without_probes_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlook, "_MOST_PROBES", 2)
+def test_a_search_that_tries_units_together_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "_MOST", 2)
     events: list[Event] = []
     run = pump.search(tmp_path / "run", trials=5, listener=events.append)
     (told,) = [

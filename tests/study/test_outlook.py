@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
+from itertools import cycle, islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +20,8 @@ from autoselect.errors import BuildError, ScoreError
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
 from autoselect.study.proposing.problem import Atom
-from autoselect.study.setup.problem import forecaster, probe_samples, probed
+from autoselect.study.setup.probing import probe_count, probe_samples, probed
+from autoselect.study.setup.problem import forecaster
 
 
 @pytest.mark.parametrize(
@@ -44,9 +47,12 @@ class Probes:
         return future
 
 
-def try_alone(answers: list[list[float] | Exception], count: int) -> tuple[list[float], tuple[str, ...]]:
-    """Sensitivities and remarks for atoms whose statistics say 7."""
-    atoms = [Atom(nodes=frozenset({f"n{i}"}), op_type="ADD", position=i, sensitivity=7.0) for i in range(count)]
+def try_alone(
+    answers: list[list[float] | Exception], count: int, statistics: Sequence[float] = (7.0,)
+) -> tuple[list[float], tuple[str, ...]]:
+    """Sensitivities and remarks for atoms of whom the statistics say these in turns."""
+    known = islice(cycle(statistics), count)
+    atoms = [Atom(nodes=frozenset({f"n{i}"}), op_type="ADD", position=i, sensitivity=s) for i, s in enumerate(known)]
     layers = table(*((f"n{i}", "ADD", 0.3) for i in range(count)))
     case: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")), layers=layers, counts={"calibration": 3})
     found, remarks = probed(atoms, case, make_settings(), Probes(answers), ignore)  # type: ignore[arg-type]
@@ -73,12 +79,16 @@ def test_a_unit_that_cannot_run_in_integers_is_the_worst_of_all() -> None:
     assert remark.endswith("leaves them out first. The first reason: A kernel fails.")
 
 
-def test_more_units_than_are_probed_are_told() -> None:
-    found, remarks = try_alone([], 201)
-    assert found == [7.0] * 201
+def test_of_many_units_neighbours_are_tried_together() -> None:
+    """Statistics say 1, 7, 1, 7 ...: of half of a group's 0.8 the second unit has seven eighths; the last is alone."""
+    found, remarks = try_alone([[0.8]] * 100 + [[0.5]], 201, statistics=[1.0, 7.0])
+    assert found == pytest.approx([0.25, 0.55] * 100 + [0.5])
     (remark,) = remarks
-    assert remark.startswith("The 201 units of this model were not tried one by one, which is done for up to 200")
-    assert try_alone([[0.1]] * 200, 200)[1] == ()
+    assert remark.startswith("The 201 units of this model were not tried one by one, which is done for up to 200, but")
+    assert "up to 2 neighbours" in remark
+    assert try_alone([[0.1]] * 200, 200) == ([0.1] * 200, ())
+    assert try_alone([[0.6]] * 134, 401, statistics=[0.0])[0][:4] == pytest.approx([0.2] * 4)
+    assert [probe_count(units) for units in (1, 200, 201, 401)] == [1, 200, 101, 134]
 
 
 DENIED = {

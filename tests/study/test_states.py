@@ -31,7 +31,8 @@ from autoselect.study.proposing.problem import Atom, Forecast, Problem
 from autoselect.study.proposing.proposers import all_masks
 from autoselect.study.proposing.surrogate import Surrogate
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
-from autoselect.study.setup.problem import probed, settled_int16
+from autoselect.study.setup.probing import probed
+from autoselect.study.setup.problem import settled_int16
 
 BYTES = {"integer": 10, "hybrid": 11, "sixteen": 20, "float": 40}
 NAMES = [f"n{i}" for i in range(10)]

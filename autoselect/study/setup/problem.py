@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 
 from autoselect.cases import prepare_jobs
-from autoselect.cases.divergence import divergence, recipe_error_shares, spread_rows
-from autoselect.cases.events import Listener, StageStarted, StepFinished
+from autoselect.cases.events import Listener, StageStarted
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.arena import peak_activation_bytes
@@ -17,11 +15,11 @@ from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.search_space import BoundSpace, Toggle
-from autoselect.domain.states import EXACT, FIELDS, SIXTEEN, alone_in, fields_of
+from autoselect.domain.states import EXACT, FIELDS, SIXTEEN, fields_of
 from autoselect.domain.targets import Target
 from autoselect.domain.units import units
 from autoselect.domain.verdicts import judge
-from autoselect.errors import PreparationError, ScoreError, TrialError
+from autoselect.errors import PreparationError, TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.quantize.building.blueprint import Blueprint
@@ -31,50 +29,16 @@ from autoselect.scoring.target_penalty import on_target, refusal
 from autoselect.study.proposing.atoms import atoms_of, neighbours_of
 from autoselect.study.proposing.mask import bits
 from autoselect.study.proposing.problem import Atom, Forecast, Forecaster, Problem
-from autoselect.study.setup.baselines import heuristic_nodes, recipe_for
+from autoselect.study.setup.baselines import heuristic_nodes
+from autoselect.study.setup.probing import probed
 
-_PROBE_SAMPLES = 8
-_PROBE_SHARE = 0.125
-_LEAST_PROBE_SAMPLES = 2
-_MOST_PROBES = 200
-"""Models of more units go by the debugger's statistics: the probes would cost more than they tell."""
-_TOO_MANY = (
-    "The {} units of this model were not tried one by one, which is done for up to {}. The search starts from the "
-    "Quantization Debugger's statistics of the nodes instead, which say less about the outputs of the model. Give it "
-    "more trials, or choose a search space with fewer units."
-)
-_FAILED = (
-    "{} of {} units could not be tried alone. For them the search starts from the Quantization Debugger's statistics, "
-    "which say less about the outputs of the model. The first reason: {}."
-)
-_RUINOUS = (
-    "{} of {} units make a model that cannot be run if they alone are in integers. The search leaves them out first. "
-    "The first reason: {}."
-)
-_RUIN = 1e3
-"""Error power over signal power of outputs that are not there: more than any that are."""
 _UNSUITED = (
     "The sampler {!r} needs a search space with choices of nodes, units, blocks or op types. This one has counts only, "
     "so tpe proposes the candidates instead."
 )
-_NO_FIGURE = "the float outputs are all 0 on the calibration samples"
 _MOST_IN_SEQUENCE = 100
 """Models of more nodes are not corrected in sequence, which takes a time that grows with the square of their number."""
 _LADDERS = ("rmse_per_scale", "mean_squared_error")
-
-
-def probe_samples(search_samples: int) -> int:
-    """On how many calibration samples each unit is tried alone.
-
-    Where candidates are scored on few samples, each of them says much and costs much: a probe then takes an eighth of
-    what a candidate takes.
-
-    Args:
-        search_samples: On which candidates are scored; 0 where that is not known.
-    """
-    if not search_samples:
-        return _PROBE_SAMPLES
-    return max(_LEAST_PROBE_SAMPLES, min(_PROBE_SAMPLES, int(_PROBE_SHARE * search_samples)))
 
 
 def units_of(case: Case) -> tuple[tuple[str, ...], ...]:
@@ -222,67 +186,6 @@ def _statistical(layers: LayerTable) -> dict[str, float]:
         if figures is not None and not math.isnan(figures.sqnr_db):
             found[node.name] = 10.0 ** (-max(figures.sqnr_db, -30.0) / 10.0)
     return found
-
-
-def probed(
-    atoms: Sequence[Atom],
-    case: Case,
-    settings: SearchSettings,
-    pool: Workers,
-    listener: Listener,
-    noisy: Callable[[], Sequence[tuple[Atom, str]]] = tuple,
-) -> tuple[tuple[Atom, ...], tuple[str, ...]]:
-    """Try each atom alone in integers, and in each other state in which it makes an error; all others are in float.
-
-    Args:
-        atoms: To be tried.
-        case: With the samples.
-        settings: Of the search.
-        pool: Where they are tried.
-        listener: Is told of each.
-        noisy: Says the other states; asked when all is under way in integers.
-
-    Returns:
-        The atoms with what each did alone; where that failed, or would take too long, as they were. And what the user
-        should know of that, in sentences.
-    """
-    if len(atoms) > _MOST_PROBES:
-        return tuple(atoms), (_TOO_MANY.format(len(atoms), _MOST_PROBES),)
-    everything = frozenset(node.name for node in case.layers.nodes)
-    rows = spread_rows(case.counts["calibration"], probe_samples(case.counts.get("search", 0)))
-
-    def submitted(left_out: frozenset[str], further: Mapping[str, frozenset[str]]) -> Future[list[float]]:
-        template = replace(settings.template, io_type="float32", fallback="drq" if further else "float")
-        recipe = recipe_for(left_out, template, further=further).to_json()
-        return pool.submit(
-            recipe_error_shares, case.files.root, recipe, "calibration", rows, timeout_seconds=settings.trial_timeout
-        )
-
-    running = [submitted(everything - atom.nodes, {}) for atom in atoms]
-    others = noisy()
-    running += [submitted(everything, alone_in(state, atom.nodes, everything)) for atom, state in others]
-    listener(StageStarted(stage="probes", total=len(running)))
-    alone: list[float] = []
-    reasons: dict[str, list[str]] = {_RUINOUS: [], _FAILED: []}
-    for future in running:
-        try:
-            alone.append(divergence(result_of(future)))
-            reasons[_FAILED] += [_NO_FIGURE] if math.isnan(alone[-1]) else []
-        except ScoreError as exc:
-            alone.append(_RUIN)
-            reasons[_RUINOUS].append(str(exc))
-        except TrialError as exc:
-            alone.append(math.nan)
-            reasons[_FAILED].append(str(exc))
-        listener(StepFinished(stage="probes"))
-    noise: dict[frozenset[str], dict[str, float]] = {atom.nodes: {} for atom in atoms}
-    for (atom, state), found in zip(others, alone[len(atoms) :], strict=True):
-        noise[atom.nodes] |= {} if math.isnan(found) else {state: found}
-    told = (text.format(len(why), len(running), why[0].rstrip(".")) for text, why in reasons.items() if why)
-    return tuple(
-        replace(atom, sensitivity=atom.sensitivity if math.isnan(found) else found, noise=noise[atom.nodes])
-        for atom, found in zip(atoms, alone, strict=False)
-    ), tuple(told)
 
 
 def _ladders(atoms: Sequence[Atom], layers: LayerTable) -> list[list[int]]:
