@@ -48,7 +48,8 @@ def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
       + int16_macs     x  MACs with 16-bit activations / all MACs
       + int16_ops      x  ops with 16-bit activations / ops
 
-    "Ops" leaves out QUANTIZE and DEQUANTIZE to and from float, and ops on shapes and indices.
+    "Ops" leaves out ops on shapes and indices, and QUANTIZE and DEQUANTIZE: with more of them all shares would be of
+    more, and a node would cost less for being converted. Those to and from 16 bits are ops with 16-bit activations.
     """
     ops, floats = _computing(graph)
     boundaries = [op for op in graph.ops if op.kind is OpKind.BOUNDARY]
@@ -64,8 +65,9 @@ def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
         + weights.crossing_bytes * crossing_bytes / max(_activation_bytes(graph, ops), 1)
         + weights.segments * max(segments - 1, 0) / count
     )
-    if wide := [op for op in ops if op.kind is OpKind.INT16]:
-        penalty += weights.int16_macs * _share(ops, wide) + weights.int16_ops * len(wide) / count
+    if any(wide := [op.kind is OpKind.INT16 for op in graph.ops]):
+        computing = [op for op in ops if op.kind is OpKind.INT16]
+        penalty += weights.int16_macs * _share(ops, computing) + weights.int16_ops * sum(wide) / count
     return Fragmentation(
         segments=segments,
         float_ops=len(floats),
@@ -84,7 +86,7 @@ def float_share(graph: Graph) -> float:
 def _computing(graph: Graph) -> tuple[list[Op], list[Op]]:
     """The ops that compute, and those of them that do so in float."""
     floats = [op for op in graph.ops if op.kind is OpKind.FLOAT or op.kind is OpKind.HYBRID]
-    integers = [op for op in graph.ops if op.kind in IN_INTEGERS]
+    integers = [op for op in graph.ops if op.kind in IN_INTEGERS and op.op_type != "QUANTIZE"]
     return integers + floats, floats
 
 

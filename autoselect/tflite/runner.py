@@ -54,7 +54,8 @@ class Runner:
         except (ValueError, RuntimeError) as exc:
             raise ScoreError(f"The LiteRT interpreter refuses the model: {str(exc).strip()}") from exc
         self._feeds = list(zip(self.inputs, self._interpreter.get_input_details(), strict=True))
-        details = dict(zip(self.outputs, self._interpreter.get_output_details(), strict=True))
+        self._details = self._interpreter.get_output_details()
+        details = dict(zip(self.outputs, self._details, strict=True))
         self._fetches = [(spec, details[spec]) for spec in in_source_order(self.outputs)]
 
     def __call__(self, inputs: Mapping[str, np.ndarray] | np.ndarray) -> Outputs:
@@ -72,6 +73,11 @@ class Runner:
         """
         self.reset()
         return self.step(inputs)
+
+    def listed(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """As a call, but in the order of the file: outputs of one op may share a name in a quantizer's file."""
+        self(inputs)
+        return [_dequantize(self._interpreter.get_tensor(detail["index"]), detail) for detail in self._details]
 
     def step(self, inputs: Mapping[str, np.ndarray] | np.ndarray) -> Outputs:
         """Run one sample without resetting variables, as a streaming model does.

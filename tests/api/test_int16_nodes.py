@@ -36,7 +36,9 @@ def test_a_recipe_with_16_bit_nodes_is_built_again_bit_for_bit(tmp_path: Path) -
     assert Counter(kinds)["int16"] >= len(built[0]["kinds"])
     assert "=" in "".join(strip_rows(kinds, 80))
     assert found["fragmentation"]["float_ops"] == 0
-    assert found["fragmentation"]["penalty"] == pytest.approx(8.0)
+    conversions = [op["op_type"] for op in found["subgraphs"][0]["ops"] if op["kind"] == "int16"].count("QUANTIZE")
+    share = conversions / (Counter(kinds)["int16"] - conversions)
+    assert found["fragmentation"]["penalty"] == pytest.approx(8.0 + 4.0 * share)
 
 
 def test_a_node_is_left_out_of_integers_or_has_16_bits(tmp_path: Path) -> None:

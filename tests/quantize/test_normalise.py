@@ -280,3 +280,22 @@ def test_the_streaming_denoisers_merged_op_can_leave_integers(real_data: Path) -
     left_out = prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"}), fallback="float"))
     assert {op.kind.value for op in left_out.graph.ops} == {"float"}
     assert same_outputs(left_out.content, content, prepared.fed(), delegates=False)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_outputs_that_share_a_name_are_each_seen(place: int) -> None:
+    """The quantizer calls all outputs of one op alike: values and indices of a TOPK_V2."""
+
+    def named(factors: list[float]) -> bytes:
+        model = fb.parse(zoo.from_function(lambda x: [x * f for f in factors], (1, 8)).float_model)
+        model.signatureDefs = []
+        for index in model.subgraphs[0].outputs:
+            model.subgraphs[0].tensors[index].name = b"same"
+        return fb.serialise(model)
+
+    other = [2.0, 3.0]
+    other[place] *= 2.0
+    [sample] = zoo.random_samples(named([2.0, 3.0]), 1)
+    fed = {"x0": sample[0]}
+    assert same_outputs(named([2.0, 3.0]), named([2.0, 3.0]), [fed])
+    assert difference(named([2.0, 3.0]), named(other), [fed]) == pytest.approx(1.0)

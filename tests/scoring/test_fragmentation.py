@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor
@@ -18,9 +18,10 @@ ELEMENTS = 4
 
 
 def chain(kinds: str, macs: list[int] | None = None, sizes: list[int] | None = None) -> Graph:
-    """A chain of ops with float inputs and outputs: ``i`` integer, ``f`` float, ``h`` hybrid.
+    """A chain of ops with float inputs and outputs: ``i`` integer, ``w`` of 16 bits, ``f`` float, ``h`` hybrid.
 
-    QUANTIZE and DEQUANTIZE are put wherever integer meets float, also at the model's ends, as TensorFlow does.
+    QUANTIZE and DEQUANTIZE are put wherever integer meets float, also at the model's ends, as TensorFlow does, and
+    QUANTIZE wherever 8 bits meet 16.
     ``macs`` and ``sizes`` (elements of the output) are by op.
     """
     macs, sizes = macs or [0] * len(kinds), sizes or [ELEMENTS] * len(kinds)
@@ -28,7 +29,7 @@ def chain(kinds: str, macs: list[int] | None = None, sizes: list[int] | None = N
     ops: list[Op] = []
 
     def tensor(dtype: str, size: int) -> int:
-        wide = {"float32": 4, "int8": 1}[dtype]
+        wide = {"float32": 4, "int8": 1, "int16": 2}[dtype]
         name = f"t{len(tensors)}"
         tensors.append(Tensor(name=name, dtype=dtype, shape=(1, size), is_constant=False, size_bytes=wide * size))
         return len(tensors) - 1
@@ -40,13 +41,14 @@ def chain(kinds: str, macs: list[int] | None = None, sizes: list[int] | None = N
     def as_dtype(source: int, dtype: str) -> int:
         if tensors[source].dtype == dtype:
             return source
-        name = "QUANTIZE" if dtype == "int8" else "DEQUANTIZE"
-        return op(name, OpKind.BOUNDARY, source, tensor(dtype, tensors[source].shape[1]))
+        name = "DEQUANTIZE" if dtype == "float32" else "QUANTIZE"
+        kind = OpKind.BOUNDARY if "float32" in (dtype, tensors[source].dtype) else OpKind.INT16
+        return op(name, kind, source, tensor(dtype, tensors[source].shape[1]))
 
     current = tensor("float32", ELEMENTS)
     for letter, op_macs, size in zip(kinds, macs, sizes, strict=True):
-        kind = {"i": OpKind.INTEGER, "f": OpKind.FLOAT, "h": OpKind.HYBRID}[letter]
-        dtype = "int8" if letter == "i" else "float32"
+        kind = {"i": OpKind.INTEGER, "w": OpKind.INT16, "f": OpKind.FLOAT, "h": OpKind.HYBRID}[letter]
+        dtype = {"i": "int8", "w": "int16"}.get(letter, "float32")
         source = as_dtype(current, dtype)
         current = op("OP", kind, source, tensor(dtype, size), op_macs)
     result = as_dtype(current, "float32")
@@ -134,7 +136,7 @@ def test_ops_on_shapes_count_for_nothing() -> None:
 
 
 def mixed(minimum: int) -> st.SearchStrategy[str]:
-    return st.text("ifh", min_size=minimum, max_size=9)
+    return st.text("iwfh", min_size=minimum, max_size=9)
 
 
 @given(kinds=mixed(1), macs=st.lists(st.integers(0, 9), min_size=9, max_size=9))
@@ -155,6 +157,14 @@ def test_a_further_float_op_costs_more_while_the_rest_is_equal(left: str, right:
     else:
         assert after.float_ops == before.float_ops + 1
         assert after.penalty > before.penalty
+
+
+@given(left=mixed(0), right=mixed(0), macs=st.lists(st.integers(0, 9), min_size=19, max_size=19))
+def test_16_bits_cost_more_than_8_but_between_others(left: str, right: str, macs: list[int]) -> None:
+    """Conversions between 8 and 16 bits come and go with them, and must not thin out what float ops cost."""
+    assume("w" not in (left[-1:], right[:1]))
+    before, after = (left + kind + right for kind in "iw")
+    assert measure(after, macs[: len(after)]).penalty > measure(before, macs[: len(before)]).penalty
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ __all__ = [
     "corrects_biases",
 ]
 
-BUILDER_VERSION = "6"
-"""Raised when equal recipes give other bytes than before. Builder 1 had the quantizer build each candidate."""
+BUILDER_VERSION = "7"
+"""Raised when equal recipes give other bytes or figures than before. Builder 1 had the quantizer build candidates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

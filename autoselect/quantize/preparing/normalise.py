@@ -170,7 +170,7 @@ def difference(first: bytes, second: bytes, samples: Iterable[Sample], *, delega
     ours, theirs = (Runner(content, delegates=delegates) for content in (first, second))
     largest = 0.0
     for sample in samples:
-        pairs = zip(_listed(ours, sample), _listed(theirs, sample), strict=True)
+        pairs = zip(ours.listed(sample), theirs.listed(sample), strict=True)
         largest = max([largest, *(_difference(a, b) for a, b in pairs)])
     return largest
 
@@ -184,9 +184,3 @@ def _difference(first: np.ndarray, second: np.ndarray) -> float:
         return math.inf
     share = float(np.abs(first - second).max()) / max(float(np.abs(first).max()), sys.float_info.min)
     return share or sys.float_info.min  # Zeros of two signs.
-
-
-def _listed(runner: Runner, sample: Sample) -> list[np.ndarray]:
-    """The outputs in the order of the file, whatever they are called."""
-    found = runner(sample)
-    return [found[spec.key] for spec in runner.outputs]
