@@ -24,6 +24,9 @@ class OpKind(str, Enum):
     """Neither: shapes, indices and booleans."""
 
 
+HELPER = ";wide:"
+"""In the name of what helps to compute a node in 16 bits: ops that stand for one count as one."""
+
 IN_INTEGERS = frozenset({OpKind.INTEGER, OpKind.INT16})
 """The kinds of ops that an integer-only accelerator runs."""
 

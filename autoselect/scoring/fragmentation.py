@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from autoselect.domain.graph import IN_INTEGERS, Graph, Op, OpKind, count_segments
+from autoselect.domain.graph import HELPER, IN_INTEGERS, Graph, Op, OpKind, count_segments
 from autoselect.domain.targets import PenaltyWeights
 
 _ON_ACCELERATOR: dict[OpKind, bool | None] = {**dict.fromkeys(IN_INTEGERS, True), OpKind.NEUTRAL: None}
@@ -48,8 +48,9 @@ def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
       + int16_macs     x  MACs with 16-bit activations / all MACs
       + int16_ops      x  ops with 16-bit activations / ops
 
-    "Ops" leaves out ops on shapes and indices, and QUANTIZE and DEQUANTIZE: with more of them all shares would be of
-    more, and a node would cost less for being converted. Those to and from 16 bits are ops with 16-bit activations.
+    "Ops" leaves out ops on shapes and indices, those that help another to 16 bits, and QUANTIZE and DEQUANTIZE: with
+    more of them all shares would be of more, and a node would cost less for what comes with it. A QUANTIZE to or from
+    16 bits is an op with 16-bit activations.
     """
     ops, floats = _computing(graph)
     boundaries = [op for op in graph.ops if op.kind is OpKind.BOUNDARY]
@@ -65,9 +66,10 @@ def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
         + weights.crossing_bytes * crossing_bytes / max(_activation_bytes(graph, ops), 1)
         + weights.segments * max(segments - 1, 0) / count
     )
-    if any(wide := [op.kind is OpKind.INT16 for op in graph.ops]):
-        computing = [op for op in ops if op.kind is OpKind.INT16]
-        penalty += weights.int16_macs * _share(ops, computing) + weights.int16_ops * sum(wide) / count
+    wide = [op for op in ops if op.kind is OpKind.INT16]
+    conversions = sum(op.kind is OpKind.INT16 and op.op_type == "QUANTIZE" for op in graph.ops)
+    if wide or conversions:
+        penalty += weights.int16_macs * _share(ops, wide) + weights.int16_ops * (len(wide) + conversions) / count
     return Fragmentation(
         segments=segments,
         float_ops=len(floats),
@@ -86,8 +88,13 @@ def float_share(graph: Graph) -> float:
 def _computing(graph: Graph) -> tuple[list[Op], list[Op]]:
     """The ops that compute, and those of them that do so in float."""
     floats = [op for op in graph.ops if op.kind is OpKind.FLOAT or op.kind is OpKind.HYBRID]
-    integers = [op for op in graph.ops if op.kind in IN_INTEGERS and op.op_type != "QUANTIZE"]
+    integers = [op for op in graph.ops if op.kind in IN_INTEGERS and not _comes_with_another(graph, op)]
     return integers + floats, floats
+
+
+def _comes_with_another(graph: Graph, op: Op) -> bool:
+    """Whether an integer op converts, or helps another to 16 bits."""
+    return op.op_type == "QUANTIZE" or any(HELPER in graph.tensors[index].name for index in op.outputs[:1])
 
 
 def _share(ops: list[Op], floats: list[Op]) -> float:

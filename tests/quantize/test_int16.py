@@ -30,6 +30,7 @@ from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.quantize.repairing.weighted_ops import WEIGHTED
 from autoselect.scoring.fragmentation import fragmentation
 from autoselect.scoring.target_file import read_target
+from autoselect.scoring.target_penalty import on_target
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
@@ -216,6 +217,22 @@ def test_what_the_quantizer_leaves_undone_is_near_to_float(make: Callable[[], zo
         for recipe in (Recipe(int16_nodes=everything), Recipe(denylisted_nodes=everything, fallback="float"))
     )
     assert float(np.sum((wide - plain) ** 2)) < 1e-3 * float(np.sum(plain**2))
+
+
+def test_16_bits_of_what_is_composed_cost_more_beside_much_float() -> None:
+    """Two or three ops in the place of one must not make float ops a smaller share of all."""
+    prepared = composed()
+    wide = [node.name for node in prepared.nodes if node.op_type in COMPOSED]
+    others = frozenset(node.name for node in prepared.nodes) - {*wide}
+    assert len(wide) > 3
+
+    def penalty(count: int) -> float:
+        recipe = Recipe(denylisted_nodes=others, fallback="float", int16_nodes=frozenset(wide[:count]))
+        return on_target(prepared.builder.build(recipe).graph, read_target()).penalty
+
+    found = [penalty(count) for count in range(len(wide) + 1)]
+    assert found == sorted(found)
+    assert len({*found}) == len(found)
 
 
 def test_what_lacks_a_range_is_not_composed() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.domain.graph import HELPER
 from autoselect.quantize.names import NameMap
 from autoselect.quantize.repairing.ranges import range_of
 from autoselect.tflite import editing
@@ -60,7 +61,7 @@ class _Writer:
     def value(self, suffix: str, low: float, high: float, like: int) -> int:
         """A tensor that helps an op to its output, of the shape of another."""
         tensor, twin = schema.TensorT(), self._graph.tensors[like]
-        tensor.name, tensor.type = f"{self.name};{suffix}".encode(), schema.TensorType.FLOAT32
+        tensor.name, tensor.type = f"{self.name}{HELPER}{suffix}".encode(), schema.TensorType.FLOAT32
         tensor.shape, tensor.shapeSignature, tensor.hasRank = twin.shape, twin.shapeSignature, twin.hasRank
         tensor.quantization = schema.QuantizationParametersT()
         tensor.quantization.min, tensor.quantization.max = np.array([low], np.float32), np.array([high], np.float32)
