@@ -42,7 +42,7 @@ def toml_of(path: Path, *, called: str) -> dict[str, Any]:
     try:
         return tomllib.loads(read_text(path))
     except (OSError, UnicodeDecodeError) as exc:
-        raise UsageError(f"{called} cannot be read: {exc}.") from exc
+        raise UsageError(f"{called} cannot be read: {getattr(exc, 'strerror', None) or exc}.") from exc
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise UsageError(f"{called} is not TOML: {exc}.") from exc
 

@@ -265,16 +265,21 @@ def test_what_the_integer_model_has_in_float_is_told_where_it_is_named(tmp_path:
     mixed = autoselect.Recipe(denylisted_ops=frozenset({"SOFTMAX"}), fallback="float")
     built = autoselect.build(mixed, model=content, calibration=CALIBRATION, output=path)
     [name] = [node for node, kind in built.kinds.items() if kind == "float"]
-    for named in ({"denylisted_ops": {"SOFTMAX"}}, {"denylisted_nodes": {name}}, {"denylisted_nodes": {f"{name[:-1]}*"}}):
+    everything: list[dict[str, Any]] = [
+        {"denylisted_ops": {"SOFTMAX"}},
+        {"denylisted_nodes": {name}},
+        {"denylisted_nodes": {f"{name[:-1]}*"}},
+    ]
+    for named in everything:
         with pytest.raises(RecipeError, match="is in float already: the all-integer model leaves it in float"):
             autoselect.build(
                 autoselect.Recipe(**named), model=content, integer=path, calibration=CALIBRATION, output=tmp_path / "x"
             )
     with pytest.raises(RecipeError, match="is in float already"):
         autoselect.diagnose(content, integer=path, calibration=CALIBRATION, recipe=mixed, figures=False)
-    for named in ("SOFTMAX", name):
-        with pytest.raises(UsageError, match=f"--keep-float: '{re.escape(named)}' is in float already"):
-            search(content, path, tmp_path / "run", keep_float=[named])
+    for pattern in ("SOFTMAX", name):
+        with pytest.raises(UsageError, match=f"--keep-float: '{re.escape(pattern)}' is in float already"):
+            search(content, path, tmp_path / "run", keep_float=[pattern])
 
 
 def test_repairs_and_a_quantized_model_in_the_floats_place_are_refused(tmp_path: Path) -> None:
