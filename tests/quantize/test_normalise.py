@@ -18,7 +18,7 @@ from autoselect.quantize import names
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.wholes import make_wholes
 from autoselect.quantize.preparing import converter
-from autoselect.quantize.preparing.normalise import difference, in_words, normalise, same_outputs
+from autoselect.quantize.preparing.normalise import difference, first_unlike, in_words, normalise, same_outputs
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 
@@ -268,6 +268,17 @@ def test_a_float_model_that_is_another_is_told_with_how_far_and_where() -> None:
     apart = max(np.abs(a - b).max() / b.max() for a, b in zip(twice, thrice, strict=True))
     assert f"the outputs and the float model's differ by up to {apart:.1e} of the largest value" in told
     assert re.search(r"\(2 samples\), from MUL '[^']+' on\. The scores of candidates are right", told)
+
+
+def test_outputs_of_one_op_that_are_called_alike_are_not_taken_for_each_other() -> None:
+    model = fb.parse(zoo.from_function(lambda x: tf().add_n(tf().split(tf().tanh(x), 2, axis=1)), (1, 8)).float_model)
+    graph = model.subgraphs[0]
+    [split] = [op for op in graph.operators if len(op.outputs) == 2]
+    for index in split.outputs:
+        graph.tensors[index].name = b"half"
+    content = fb.serialise(model)
+    sample = {"x0": np.linspace(-1.0, 2.0, 8, dtype=np.float32)[None]}
+    assert first_unlike(content, content, sample) == ""
 
 
 def test_an_integer_model_that_is_another_is_told() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -186,7 +187,7 @@ def in_words(apart: float) -> str:
 def first_unlike(first: bytes, second: bytes, sample: Sample) -> str:
     """Type and name of the first op that writes something else than the tensor of its name in another model.
 
-    Both run on LiteRT's plain kernels.
+    Both run on LiteRT's plain kernels. Names that several tensors have tell nothing.
 
     Returns:
         Empty where all that has the same name and form is equal.
@@ -197,7 +198,8 @@ def first_unlike(first: bytes, second: bytes, sample: Sample) -> str:
     ours, theirs = (Runner(content, preserve_all_tensors=True) for content in (first, second))
     ours(sample), theirs(sample)
     model, other = fb.parse(first), fb.parse(second).subgraphs[0]
-    places = {fb.tensor_name(other.tensors[i]): i for i in fb.computed(other)}
+    counts = Counter(fb.tensor_name(other.tensors[i]) for i in fb.computed(other))
+    places = {name: i for i in fb.computed(other) if counts[name := fb.tensor_name(other.tensors[i])] == 1}
     tensors = model.subgraphs[0].tensors
     for op in model.subgraphs[0].operators:
         for i in fb.indices(op.outputs):
