@@ -22,6 +22,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
 from autoselect.errors import ModelError, PreparationError, RecipeError, TrialError, UsageError
 from autoselect.isolation.pool import open_pool
+from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import write_bytes, write_json, write_text
@@ -90,6 +91,7 @@ def build(
             )
             prepared = started.result()
             _refuse_folded(chosen, prepared.folded)
+            left_out(chosen, prepared.layers.nodes, prepared.graph)  # Names that are no nodes are told of here.
             preparation.write_scoring(files, None, None)
             try:
                 reply = pool.call(build_jobs.build, files.root, chosen.to_json())

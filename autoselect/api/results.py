@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,8 +66,11 @@ class Score(Result):
             max_size: Largest file: bytes, or a text such as ``48kB``.
 
         Raises:
-            UsageError: If there is a limit to the drop but no drop.
+            UsageError: If there is a limit to the drop but no drop, or one is no number.
         """
+        for name, limit in (("max_drop", max_drop), ("min_score", min_score), ("max_size", max_size)):
+            if isinstance(limit, float) and not math.isfinite(limit):
+                raise UsageError(f"{name}: expected a finite number, got {limit}.")
         if max_drop is not None and self.drop is None:
             raise UsageError(
                 "max_drop: there is no drop. Pass the float model as reference (--reference), or, for a metric that "

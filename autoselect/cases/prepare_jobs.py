@@ -143,7 +143,7 @@ def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalise
         apart = normalise.difference(content, normalised.content, samples, delegates=False)
         if apart <= normalise.MOST_ROUNDING:
             return normalised, (), (_ROUNDED.format(apart),) if apart else ()
-        why = f"its outputs would differ by {apart:.1e} of the largest value"
+        why = f"its outputs and the folded model's {normalise.in_words(apart)}"
     except (BuildError, ScoreError) as exc:
         why = str(exc)
     told = (

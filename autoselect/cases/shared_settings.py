@@ -48,7 +48,7 @@ def checked_as(kind: Any, known: Callable[[Any], Any] = lambda value: value, *, 
 class SharedSettings(BaseModel):
     """A model, its samples, and how to work on them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     # `kw_only` is for type checkers: the model is the one argument of `search` that may be given by its place.
     model: Annotated[

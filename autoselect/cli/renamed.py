@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import typer
+from pydantic import ValidationError
 from typer.core import TyperCommand, TyperGroup
 
 from autoselect.cases.declared import declared
 from autoselect.cases.settings import SearchSettings
 from autoselect.cli.console import warn
+from autoselect.data.texts import wrong
 from autoselect.diagnosis.settings import DiagnosisSettings
 
 
@@ -54,7 +57,7 @@ class Group(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command that takes old names of options too."""
+    """A command that takes old names of options too, and says what came where a value is wrong."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Its options and arguments."""
@@ -63,4 +66,10 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; what follows a lone ``--`` is no option."""
         end = args.index("--") if "--" in args else len(args)
-        return super().parse_args(ctx, [*map(renamed, args[:end]), *args[end:]])
+        try:
+            return super().parse_args(ctx, [*map(renamed, args[:end]), *args[end:]])
+        except typer.BadParameter as exc:
+            first = exc.__cause__.errors()[0] if isinstance(exc.__cause__, ValidationError) else None
+            if first is not None and first["msg"] == exc.message:
+                exc.message = f"{wrong(first)}."
+            raise

@@ -104,11 +104,11 @@ def _pairs_of_stacks(
 
 
 def _no_targets(names: Sequence[str]) -> str:
-    found = ", ".join(map(repr, names))
+    found = "the arrays " + ", ".join(map(repr, names)) if names else "no array"
     near = [name for name in names if name.lower() in _TARGET_NAMES]
     rename = f" Rename {near[0]!r} to {_TARGETS!r}," if near else f" Add them as an array {_TARGETS!r},"
     return (
-        f"{_PURPOSE}: expected targets in an array {_TARGETS!r} beside the inputs, got the arrays {found}.{rename} "
+        f"{_PURPOSE}: expected targets in an array {_TARGETS!r} beside the inputs, got {found}.{rename} "
         "give a tuple (x, y), or choose a label-free metric. If an input of the model is itself called "
         f"{_TARGETS!r}, give a function that yields (inputs, target)."
     )

@@ -211,7 +211,7 @@ def input_stacks(
     if not found and len(inputs) == 1 and (SOLE_INPUT in stacks or len(others) == 1):
         found = {inputs[0].key: SOLE_INPUT if SOLE_INPUT in stacks else others[0]}
     if len(found) < len(inputs):
-        sole = f" (or {SOLE_INPUT!r})" if len(inputs) == 1 else ""
+        sole = f" (or {SOLE_INPUT!r})" if len(inputs) == 1 and inputs[0].key != SOLE_INPUT else ""
         raise DataError(
             f"{where}: expected one array of samples per input, {expected_inputs(inputs)}{sole}, got the "
             f"names {', '.join(map(repr, stacks)) or '(none)'}. Name each array after its input."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def toml_of(path: Path, *, called: str) -> dict[str, Any]:
     try:
         return tomllib.loads(read_text(path))
     except (OSError, UnicodeDecodeError) as exc:
-        raise UsageError(f"{called} cannot be read: {exc}.") from exc
+        raise UsageError(f"{called} cannot be read: {getattr(exc, 'strerror', None) or exc}.") from exc
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise UsageError(f"{called} is not TOML: {exc}.") from exc
 
@@ -59,5 +60,10 @@ def first_wrong(exc: ValidationError) -> str:
     first, place = errors[0], places[0]
     if first["type"] == "literal_error":
         first, place = [pair for pair in zip(errors, places, strict=True) if pair[1][: len(place)] == place][-1]
-    came = "" if first["type"] == "missing" else f", got {first.get('input')!r}"
-    return f"{'.'.join(place)}: {first['msg'].removeprefix('Value error, ')}{came}."
+    return f"{'.'.join(place)}: {wrong(first)}."
+
+
+def wrong(error: Mapping[str, Any]) -> str:
+    """One of pydantic's errors as what was expected, and what came."""
+    told, came = error["msg"].removeprefix("Value error, ").rstrip("."), repr(error.get("input"))
+    return told if error["type"] == "missing" or told.startswith(came) else f"{told}, got {came}"

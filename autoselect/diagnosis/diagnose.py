@@ -111,7 +111,7 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
         for note in prepared.notes:
             listener(Noted(message=note))
         node = None if request.settings.node is None else node_named(request.settings.node, [n.name for n in nodes])
-        _say_what_is_left(desk, nodes)
+        _say_what_is_left(desk, prepared)
         try:
             with desk.stage("build"):
                 built = _build(desk)
@@ -145,8 +145,9 @@ def _choose_samples(desk: _Desk, started: Started) -> None:
     desk.rows = range(len(store) if limit is None else min(limit, len(store)))
 
 
-def _say_what_is_left(desk: _Desk, nodes: Sequence[Node]) -> None:
-    if len(left_out(desk.request.recipe, nodes).nodes) == len(nodes):
+def _say_what_is_left(desk: _Desk, prepared: Prepared) -> None:
+    nodes = prepared.layers.nodes
+    if len(left_out(desk.request.recipe, nodes, prepared.graph).nodes) == len(nodes):
         desk.warn(
             f"The recipe denylists all {len(nodes)} nodes, so nothing of this model is quantized to integers. The "
             "figures compare each node's output with the float model's; leave some nodes out of the denylist to see "

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
+
+from autoselect.domain.graph import Graph, OpKind
 
 HEALTHY_RMSE_PER_SCALE = 1.0 / math.sqrt(12.0)
 """Expected rmse/scale of a healthy layer: rounding errors uniform over one step."""
@@ -32,6 +34,13 @@ class Node:
     op_type: str
     outputs: tuple[str, ...]
     macs: int = 0
+
+
+def never_integer(graph: Graph, nodes: Iterable[Node]) -> Mapping[str, str]:
+    """Op types of the float ops that are no nodes, by the names that they would have as nodes."""
+    known = {node.index for node in nodes}
+    rest = [op for i, op in enumerate(graph.ops) if i not in known and op.kind is OpKind.FLOAT]
+    return {graph.tensors[op.outputs[0]].name: op.op_type for op in rest if op.outputs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,11 @@ Ranges may also be chosen for single nodes, ``ranges-mse:NODE``, where they coun
 _KEPT_INTEGER = re.compile(r"stays integer|keeps it in integers")
 """Reasons in runs of builder 1, which could not take such a node out of integers."""
 
+_NONE: Mapping[str, str] = {}
+_IN_FLOAT = (
+    "{!r} is in float already: the all-integer model leaves it in float, and so does every candidate. Leave it out."
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Recipe:
@@ -235,12 +240,13 @@ def _require(value: object, allowed: Sequence[str], key: str) -> None:
         raise RecipeError(f"{key}: expected one of {', '.join(allowed)}, got {value!r}.")
 
 
-def resolve(recipe: Recipe, nodes: Mapping[str, str]) -> Recipe:
+def resolve(recipe: Recipe, nodes: Mapping[str, str], floats: Mapping[str, str] = _NONE) -> Recipe:
     """Replace globs and op types by the nodes that they cover.
 
     Args:
         recipe: May hold globs among its nodes.
         nodes: Op type of every node, by node name.
+        floats: Likewise of the float ops that are no nodes, for the words of an error.
 
     Returns:
         An equal recipe with exact node names and no op types: two recipes that cover the same nodes in the
@@ -251,11 +257,11 @@ def resolve(recipe: Recipe, nodes: Mapping[str, str]) -> Recipe:
     """
     covered: set[str] = set()
     for pattern in sorted(recipe.denylisted_nodes):
-        covered.update(match_nodes(pattern, nodes))
+        covered.update(match_nodes(pattern, nodes, floats))
     for op_type in sorted(recipe.denylisted_ops):
-        covered.update(match_op_type(op_type, nodes))
+        covered.update(match_op_type(op_type, nodes, floats))
     in_float, in_int16 = (
-        frozenset(name for pattern in sorted(patterns) for name in match_nodes(pattern, nodes))
+        frozenset(name for pattern in sorted(patterns) for name in match_nodes(pattern, nodes, floats))
         for patterns in (recipe.float_nodes, recipe.int16_nodes)
     )
     if stray := sorted(in_float - covered):
@@ -276,21 +282,23 @@ def resolve(recipe: Recipe, nodes: Mapping[str, str]) -> Recipe:
     )
 
 
-def match_nodes(pattern: str, nodes: Iterable[str]) -> list[str]:
+def match_nodes(pattern: str, nodes: Iterable[str], floats: Iterable[str] = ()) -> list[str]:
     """Names that a node name or glob selects.
 
     Raises:
-        RecipeError: If it selects none; with the nearest names.
+        RecipeError: If it selects none; with the nearest names, or where it selects a float op that is no node.
     """
     names = list(nodes)
     if pattern in names:
         return [pattern]
     if found := [name for name in names if fnmatchcase(name, pattern)]:
         return found
+    if any(name == pattern or fnmatchcase(name, pattern) for name in floats):
+        raise RecipeError(_IN_FLOAT.format(pattern))
     raise RecipeError(f"No node is called {pattern!r}.{_nearest(pattern, names)}")
 
 
-def match_op_type(op_type: str, nodes: Mapping[str, str]) -> list[str]:
+def match_op_type(op_type: str, nodes: Mapping[str, str], floats: Mapping[str, str] = _NONE) -> list[str]:
     """Names of the nodes of one op type.
 
     Raises:
@@ -298,6 +306,8 @@ def match_op_type(op_type: str, nodes: Mapping[str, str]) -> list[str]:
     """
     if found := [name for name, kind in nodes.items() if kind == op_type]:
         return found
+    if op_type in floats.values():
+        raise RecipeError(_IN_FLOAT.format(op_type))
     kinds = sorted(set(nodes.values()))
     raise RecipeError(f"No node is of op type {op_type!r}. This model has: {', '.join(kinds)}.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import io
 import json
 import os
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.errors import StorageError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
@@ -27,9 +30,10 @@ def storage_errors(path: Path) -> Iterator[None]:
     except StorageError:  # of a smaller part, whose message is better
         raise
     except OSError as exc:
+        remedy = "Free some space or choose" if exc.errno in _FULL else "Choose"
         raise StorageError(
-            f"{path} could not be written: {exc.strerror or exc}. Free some space or choose another --output; "
-            "nothing that was complete is lost."
+            f"{path} could not be written: {exc.strerror or exc}. {remedy} another --output; nothing that was complete "
+            "is lost."
         ) from exc
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -63,12 +64,18 @@ class RunFolder:
         """
         if self.manifest.exists():
             raise RunFolderError(
-                f"{self.root} holds another run. Continue it with `autoselect resume {self.root}`, "
-                "or choose another --output."
+                f"{self.root} holds another run. Continue it with {self.resuming}, or choose another --output."
             )
         leftovers = {self.log, self.work, self.lock}  # of a search that never began
-        if self.root.exists() and (not self.root.is_dir() or {*self.root.iterdir()} - leftovers):
-            raise RunFolderError(f"{self.root} is not empty. Choose a new or an empty folder for --output.")
+        if self.root.exists():
+            taken = "is a file" if not self.root.is_dir() else {*self.root.iterdir()} - leftovers and "is not empty"
+            if taken:
+                raise RunFolderError(f"{self.root} {taken}. Choose a new or an empty folder for --output.")
+
+    @property
+    def resuming(self) -> str:
+        """The command that goes on with the run, for a message."""
+        return f"`autoselect resume {shlex.quote(str(self.root))}`"
 
     def create(self) -> None:
         """Make the folder for a new run.

@@ -96,7 +96,7 @@ def load_run(directory: str | Path) -> Run:
     """
     folder = RunFolder(Path(directory))
     manifest = folder.read_manifest()
-    unfinished = f"{folder.root} holds a run that was stopped early. Run `autoselect resume {folder.root}` first."
+    unfinished = f"{folder.root} holds a run that was stopped early. Run {folder.resuming} first."
     summary = read_json(folder.summary, missing=unfinished)
     try:
         trials, front = (_read_table(path, TEXT_COLUMNS) for path in (folder.trials, folder.front_table))

@@ -269,9 +269,10 @@ def whole_labels(target: object | None, class_count: int, name: str) -> np.ndarr
             f"{array.flat[int(np.argmax(labels.ravel() != array.ravel()))]}. Give class numbers."
         )
     if labels.size and (labels.min() < 0 or labels.max() >= class_count):
+        low, high = labels.min(), labels.max()
         raise DataError(
-            f"metric {name!r}: expected labels from 0 to {class_count - 1}, got {labels.min()} to "
-            f"{labels.max()}. Number the classes from 0 on, in the order of the model's outputs."
+            f"metric {name!r}: expected labels from 0 to {class_count - 1}, got {low}"
+            f"{f' to {high}' if high > low else ''}. Number the classes from 0 on, in the order of the model's outputs."
         )
     return labels
 

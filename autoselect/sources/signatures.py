@@ -47,7 +47,7 @@ def choose(model: fb.Model, key: str | None) -> str | None:
     if not keys:
         return None
     taken = key if key is not None else next(iter(keys))
-    _make_main(model, keys[taken])
+    make_main(model, keys[taken])
     model.signatureDefs = [
         s for s in model.signatureDefs or [] if (key is None or _key(s) == key) and s.subgraphIndex == 0
     ]
@@ -90,7 +90,8 @@ def _key(signature: fb.SignatureDef) -> str:
     return (signature.signatureKey or b"").decode("utf-8", "replace")
 
 
-def _make_main(model: fb.Model, main: int) -> None:
+def make_main(model: fb.Model, main: int) -> None:
+    """Make a subgraph the main one and drop what it does not reach, in place."""
     order = [main]
     for index in order:  # grows while it is read
         ops = model.subgraphs[index].operators or []

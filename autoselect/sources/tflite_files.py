@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError
-from autoselect.sources import custom_ops, halves, shapes, signatures, sparse
+from autoselect.sources import custom_ops, halves, shapes, signatures, sparse, variables
 from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -54,6 +54,8 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     entries = model.metadata or []
     kept = [entry for entry in entries if entry.name != _STABLEHLO_CONSTANTS]
     model.metadata = kept or None
+    if count := variables.freeze(model):
+        notes.append(f"Variables became constants, with the initial values in the file: {count}.")
     if count := sparse.densify(model):
         notes.append(f"{count} sparse weights were made dense: the same values, with the zeros written out.")
     if count := halves.widen(model):

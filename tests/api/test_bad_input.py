@@ -118,6 +118,7 @@ ROWS: dict[str, tuple[dict[str, Any], type[AutoselectError], int, str]] = {
     "unknown output": ({"output_name": "logits"}, UsageError, 2, r"no output 'logits'.*output_0"),
     # settings
     "no trials": ({"trials": 0}, UsageError, 2, r"^trials: .*got 0"),
+    "a limit of NaN": ({"max_drop": float("nan")}, UsageError, 2, r"^max_drop: .* finite number, got nan"),
     "unknown sampler": ({"sampler": "gp"}, UsageError, 2, r"no sampler 'gp'.*surrogate, random"),
     "unknown space": ({"search_space": "op_type"}, UsageError, 2, r"'op_type'.*Did you mean 'op_types'"),
     "unknown fallback": ({"fallback": "int4"}, UsageError, 2, r"^fallback: .*'drq', 'float' or 'search', got 'int4'"),

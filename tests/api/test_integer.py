@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +15,7 @@ import pytest
 import zoo
 
 import autoselect
-from autoselect.errors import ModelError, RunFolderError, UsageError
+from autoselect.errors import ModelError, RecipeError, RunFolderError, UsageError
 from autoselect.quantize.preparing import litert
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -257,6 +258,28 @@ def test_what_does_not_belong_to_the_float_model_is_refused(subtests: pytest.Sub
             with pytest.raises(error, match=words):
                 search(content, integer, tmp_path / name)
             assert not (tmp_path / name / "manifest.json").exists()
+
+
+def test_what_the_integer_model_has_in_float_is_told_where_it_is_named(tmp_path: Path) -> None:
+    content, path = zoo.cnn().float_model, tmp_path / "mixed.tflite"
+    mixed = autoselect.Recipe(denylisted_ops=frozenset({"SOFTMAX"}), fallback="float")
+    built = autoselect.build(mixed, model=content, calibration=CALIBRATION, output=path)
+    [name] = [node for node, kind in built.kinds.items() if kind == "float"]
+    everything: list[dict[str, Any]] = [
+        {"denylisted_ops": {"SOFTMAX"}},
+        {"denylisted_nodes": {name}},
+        {"denylisted_nodes": {f"{name[:-1]}*"}},
+    ]
+    for named in everything:
+        with pytest.raises(RecipeError, match="is in float already: the all-integer model leaves it in float"):
+            autoselect.build(
+                autoselect.Recipe(**named), model=content, integer=path, calibration=CALIBRATION, output=tmp_path / "x"
+            )
+    with pytest.raises(RecipeError, match="is in float already"):
+        autoselect.diagnose(content, integer=path, calibration=CALIBRATION, recipe=mixed, figures=False)
+    for pattern in ("SOFTMAX", name):
+        with pytest.raises(UsageError, match=f"--keep-float: '{re.escape(pattern)}' is in float already"):
+            search(content, path, tmp_path / "run", keep_float=[pattern])
 
 
 def test_repairs_and_a_quantized_model_in_the_floats_place_are_refused(tmp_path: Path) -> None:

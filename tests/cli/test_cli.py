@@ -229,19 +229,24 @@ def test_the_status_of_a_run_is_the_exit_code(
 
 
 @pytest.mark.parametrize(
-    "args",
+    ("args", "words"),
     [
-        pytest.param(["search"], id="no model"),
-        pytest.param(["search", "m", "--sampler", "magic"], id="unknown choice"),
-        pytest.param(["search", "m", "--max-size", "12 parsecs"], id="no size"),
-        pytest.param(["search", "m", "--trials", "0"], id="out of range"),
-        pytest.param(["build", "r.json"], id="missing option"),
-        pytest.param(["serch"], id="unknown command"),
+        pytest.param(["search"], "Missing argument", id="no model"),
+        pytest.param(["search", "m", "--sampler", "tpi"], "'--sampler': 'tpi' is not one of", id="unknown choice"),
+        pytest.param(["search", "m", "--max-size", "12 parsecs"], "got '12 parsecs'", id="no size"),
+        pytest.param(["search", "m", "--trials", "many"], "a valid integer", id="no number"),
+        pytest.param(["search", "m", "--trials", "0"], "'--trials': Input should be greater", id="out of range"),
+        pytest.param(["build", "r.json"], "Missing option '--model'", id="missing option"),
+        pytest.param(["serch"], "No such command 'serch'", id="unknown command"),
     ],
 )
-def test_wrong_options_exit_with_2(api: FakeApi, args: list[str]) -> None:
+def test_wrong_options_exit_with_2(api: FakeApi, args: list[str], words: str) -> None:
     done = invoke(*args)
     assert (done.exit_code, done.stdout, api.calls) == (2, "", [])
+    told = " ".join(re.sub("[│╭╮╰╯─]", " ", done.stderr).split())
+    assert words in told
+    assert "Value error" not in told
+    assert ("got '0'" in told) == (args[-1] == "0")
 
 
 SEARCH_DEFAULTS = {

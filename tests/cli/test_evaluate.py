@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 import autoselect
 from autoselect.cli.main import app
 from autoselect.embedded import make_windows, model_path
+from autoselect.errors import UsageError
 
 MODEL = str(model_path())
 
@@ -129,3 +131,5 @@ def test_limits_where_less_is_better() -> None:
     error = dataclasses.replace(found, metric="mse", direction="minimize", score=0.5, drop=0.2)
     assert error.unmet(max_drop=0.2, min_score=0.5, max_size="1MB") == ()
     assert error.unmet(min_score=0.4) == ("The mse is 0.5, and at most 0.4 is asked for.",)
+    with pytest.raises(UsageError, match=r"max_drop: expected a finite number, got nan"):
+        error.unmet(max_drop=math.nan)

@@ -211,6 +211,12 @@ def test_refuses_a_file_with_fewer_groups(tmp_path: Path) -> None:
         list(labelled_samples(tmp_path / "data.npz", ONE, targets_required=True))
 
 
+def test_a_source_without_arrays_is_told(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz")
+    with pytest.raises(DataError, match=r"beside the inputs, got no array\. Add them as an array 'y'"):
+        labelled_samples(tmp_path / "data.npz", ONE, targets_required=True)
+
+
 def test_targets_of_another_name_are_told_with_all_names_found() -> None:
     arrays = {"x": np.zeros((2, 3), np.float32), "labels": np.zeros(2, np.int64)}
     with pytest.raises(DataError, match=r"an array 'y'.*got the arrays 'x', 'labels'\. Rename 'labels' to 'y'"):

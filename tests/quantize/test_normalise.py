@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from autoselect.quantize import names
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.wholes import make_wholes
 from autoselect.quantize.preparing import converter
-from autoselect.quantize.preparing.normalise import difference, normalise, same_outputs
+from autoselect.quantize.preparing.normalise import difference, first_unlike, in_words, normalise, same_outputs
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 
@@ -260,16 +261,35 @@ def test_ops_that_never_become_integers_are_counted_by_type() -> None:
     )
 
 
-def test_a_float_model_that_is_another_is_told() -> None:
-    other = zoo.from_function(lambda x: tf().tanh(x * 2.0), (1, 8)).float_model
-    source = zoo.from_function(lambda x: tf().tanh(x * 3.0), (1, 8))
-    assert any("left out of integers, the outputs are not" in r for r in remarks(source.prepared, other))
+def test_a_float_model_that_is_another_is_told_with_how_far_and_where() -> None:
+    other, source = (zoo.from_function(lambda x, k=k: tf().tanh(x * k) + 1.0, (1, 8)) for k in (2.0, 3.0))
+    [told] = [r for r in remarks(source.prepared, other.float_model) if "left out of integers" in r]
+    twice, thrice = (np.stack([np.tanh(s["x0"] * k) + 1.0 for s in source.prepared.fed()[:2]]) for k in (2.0, 3.0))
+    apart = max(np.abs(a - b).max() / b.max() for a, b in zip(twice, thrice, strict=True))
+    assert f"the outputs and the float model's differ by up to {apart:.1e} of the largest value" in told
+    assert re.search(r"\(2 samples\), from MUL '[^']+' on\. The scores of candidates are right", told)
+
+
+def test_outputs_of_one_op_that_are_called_alike_are_not_taken_for_each_other() -> None:
+    model = fb.parse(zoo.from_function(lambda x: tf().add_n(tf().split(tf().tanh(x), 2, axis=1)), (1, 8)).float_model)
+    graph = model.subgraphs[0]
+    [split] = [op for op in graph.operators if len(op.outputs) == 2]
+    for index in split.outputs:
+        graph.tensors[index].name = b"half"
+    content = fb.serialise(model)
+    sample = {"x0": np.linspace(-1.0, 2.0, 8, dtype=np.float32)[None]}
+    assert first_unlike(content, content, sample) == ""
 
 
 def test_an_integer_model_that_is_another_is_told() -> None:
     source = zoo.from_function(lambda x: tf().tanh(x * 3.0), (1, 8))
     found = remarks(source.prepared, source.float_model, integer_model=source.float_model)
-    assert any("in integers, the outputs are not" in r for r in found)
+    assert any("in integers, the outputs and those of TensorFlow's quantizer differ by up to" in r for r in found)
+
+
+def test_outputs_that_are_not_finite_are_no_number() -> None:
+    assert in_words(np.inf) == "differ in shape or type, or are not all finite"
+    assert in_words(0.00031) == "differ by up to 3.1e-04 of the largest value"
 
 
 @pytest.mark.real

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -99,7 +100,7 @@ def test_a_folder_that_is_free(before: Callable[[Path], object], tmp_path: Path)
         , id="another run"),
         pytest.param(lambda path: (path.mkdir(), (path / "notes.txt").touch()), "is not empty", id="other content"),
         pytest.param(lambda path: (path.mkdir(), (path / "front").mkdir()), "is not empty", id="half a run"),
-        pytest.param(lambda path: path.touch(), "is not empty", id="a file"),
+        pytest.param(lambda path: path.touch(), "is a file. Choose a new", id="a file"),
     ],
 )  # fmt: skip
 def test_a_folder_that_is_taken(before: Callable[[Path], object], message: str, tmp_path: Path) -> None:
@@ -112,6 +113,13 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="could not be written"):
         RunFolder(tmp_path / "file" / "run").create()
+
+
+def test_the_command_that_goes_on_is_quoted(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "my run")
+    folder.write_manifest({})
+    with pytest.raises(RunFolderError, match=re.escape(f"`autoselect resume '{folder.root}'`")):
+        folder.create()
 
 
 def test_the_manifest_reads_back_with_its_version(tmp_path: Path) -> None:

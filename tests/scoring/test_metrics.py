@@ -422,7 +422,7 @@ def test_scores_do_not_depend_on_the_order_of_samples(name: str, data: st.DataOb
 # ----------------------------------------------------------------------------------- what is refused
 
 BAD_TARGETS: dict[str, tuple[str, object, tuple[int, ...], str]] = {
-    "label too high": ("accuracy", 3, (1, 3), "labels from 0 to 2, got 3 to 3"),
+    "label too high": ("accuracy", 3, (1, 3), "labels from 0 to 2, got 3. Number"),
     "label negative": ("f1_macro", -1, (1, 3), "labels from 0 to 2, got -1"),
     "label too high for one unit": ("accuracy", 2, (1, 1), "labels from 0 to 1"),
     "fraction": ("cohen_kappa", 0.5, (1, 3), "whole numbers as labels, got float64 values such as 0.5"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from autoselect.domain.layers import Node
+from autoselect.domain.graph import Graph
+from autoselect.domain.layers import Node, never_integer
 from autoselect.domain.recipe import Recipe, resolve
 
 
@@ -29,13 +30,19 @@ class LeftOut:
         return frozenset(node.name for node in self.nodes.values())
 
 
-def left_out(recipe: Recipe, nodes: Sequence[Node]) -> LeftOut:
+def left_out(recipe: Recipe, nodes: Sequence[Node], graph: Graph | None = None) -> LeftOut:
     """Resolve a recipe, once for all who ask.
+
+    Args:
+        recipe: Of the model.
+        nodes: All that it has.
+        graph: The float model; an error then tells ops that are float in any case from names that are not known.
 
     Raises:
         RecipeError: If the recipe names what the model does not have, or keeps in float what is not denylisted.
     """
-    exact = resolve(recipe, {node.name: node.op_type for node in nodes})
+    floats = {} if graph is None else never_integer(graph, nodes)
+    exact = resolve(recipe, {node.name: node.op_type for node in nodes}, floats)
     chosen = exact.denylisted_nodes
     return LeftOut(
         recipe=exact,

@@ -17,7 +17,7 @@ from autoselect.domain.recipe import IoType, Recipe
 from autoselect.errors import BuildError, ScoreError
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.wholes import Wholes, runnable_int16_model
-from autoselect.quantize.preparing.normalise import Sample, same_outputs
+from autoselect.quantize.preparing.normalise import Sample, difference, first_unlike, in_words
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import reader
 
@@ -57,17 +57,14 @@ def remarks(
     integer = builder.build(Recipe(per_channel=per_channel, io_type=_interface(integer_model)))
     floats = builder.build(Recipe(per_channel=per_channel, denylisted_nodes=everything, fallback="float"))
     found = []
-    if not same_outputs(floats.content, float_model, samples, delegates=False):
+    if told := _apart(floats.content, float_model, samples, delegates=False):
         found.append(
-            "With every node left out of integers, the outputs are not the float model's bit for bit "
-            f"({len(samples)} samples). The scores of candidates are right, but a candidate may not reach float's."
+            f"With every node left out of integers, the outputs and the float model's {told} The scores of candidates "
+            "are right, but a candidate may not reach float's."
         )
     try:
-        if not same_outputs(integer.content, integer_model, samples):
-            found.append(
-                f"With every node in integers, the outputs are not those of {_maker(is_given)} bit for bit "
-                f"({len(samples)} samples). {_SCORED}"
-            )
+        if told := _apart(integer.content, integer_model, samples):
+            found.append(f"With every node in integers, the outputs and those of {_maker(is_given)} {told} {_SCORED}")
     except ScoreError as exc:
         found.append(
             f"With every node in integers, the model cannot be run: {exc} Mixed models are tried all the same."
@@ -106,12 +103,19 @@ def int16_remarks(
         whole = runnable_int16_model(kit, plain)
     except BuildError as exc:
         return (f"Candidates with 16-bit nodes are not compared with TensorFlow's 16-bit build. {exc}. {_SCORED}",)
-    if same_outputs(made.content, whole, samples):
-        return ()
-    return (
-        "With every node in 16 bits that can be, the outputs are not those of TensorFlow's 16-bit build bit for bit "
-        f"({len(samples)} samples). {_SCORED}",
-    )
+    if told := _apart(made.content, whole, samples):
+        what = "With every node in 16 bits that can be, the outputs and those of TensorFlow's 16-bit build"
+        return (f"{what} {told} {_SCORED}",)
+    return ()
+
+
+def _apart(ours: bytes, theirs: bytes, samples: Sequence[Sample], *, delegates: bool = True) -> str:
+    """How far outputs are apart and from which op on, the end of a sentence; empty where they are equal bit for bit."""
+    apart = difference(ours, theirs, samples, delegates=delegates)
+    if not apart:
+        return ""
+    op = first_unlike(ours, theirs, samples[0])
+    return f"{in_words(apart)} ({len(samples)} samples){op and f', from {op} on'}."
 
 
 def _maker(is_given: bool) -> str:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -173,6 +175,46 @@ def difference(first: bytes, second: bytes, samples: Iterable[Sample], *, delega
         pairs = zip(ours.listed(sample), theirs.listed(sample), strict=True)
         largest = max([largest, *(_difference(a, b) for a, b in pairs)])
     return largest
+
+
+def in_words(apart: float) -> str:
+    """A :func:`difference` of outputs, to follow their names."""
+    if math.isinf(apart):
+        return "differ in shape or type, or are not all finite"
+    return f"differ by up to {apart:.1e} of the largest value"
+
+
+def first_unlike(first: bytes, second: bytes, sample: Sample) -> str:
+    """Type and name of the first op that writes something else than the tensor of its name in another model.
+
+    Both run on LiteRT's plain kernels. Names that several tensors have tell nothing.
+
+    Returns:
+        Empty where all that has the same name and form is equal.
+
+    Raises:
+        ScoreError: If the interpreter refuses one.
+    """
+    ours, theirs = (Runner(content, preserve_all_tensors=True) for content in (first, second))
+    ours(sample), theirs(sample)
+    model, other = fb.parse(first), fb.parse(second).subgraphs[0]
+    counts = Counter(fb.tensor_name(other.tensors[i]) for i in fb.computed(other))
+    places = {name: i for i in fb.computed(other) if counts[name := fb.tensor_name(other.tensors[i])] == 1}
+    tensors = model.subgraphs[0].tensors
+    for op in model.subgraphs[0].operators:
+        for i in fb.indices(op.outputs):
+            name = fb.tensor_name(tensors[i])
+            if name in places and _is_unlike(partial(ours.tensor, i), partial(theirs.tensor, places[name])):
+                return f"{fb.op_type(model, op)} {name!r}"
+    return ""
+
+
+def _is_unlike(*read: Callable[[], np.ndarray]) -> bool:
+    try:
+        first, second = (one() for one in read)
+    except ValueError:  # Of a tensor without data, such as one of no elements.
+        return False
+    return (first.dtype, first.shape) == (second.dtype, second.shape) and first.tobytes() != second.tobytes()
 
 
 def _difference(first: np.ndarray, second: np.ndarray) -> float:

@@ -68,7 +68,7 @@ def _float_model(folder: RunFolder, manifest: dict[str, Any]) -> references.Refe
     except (KeyError, TypeError):
         raise RunFolderError(
             f"{folder.root} holds a run that was stopped before it wrote its tables, and its manifest lacks the float "
-            f"model's scores. Run `autoselect resume {folder.root}`."
+            f"model's scores. Run {folder.resuming}."
         ) from None
 
 

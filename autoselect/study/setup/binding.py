@@ -9,7 +9,7 @@ from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener, Warned
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
-from autoselect.domain.layers import LayerTable
+from autoselect.domain.layers import never_integer
 from autoselect.domain.recipe import match_nodes, match_op_type
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import (
@@ -25,8 +25,9 @@ def bind_case(
     space_file: SearchSpaceFile, case: Case, settings: SearchSettings, listener: Listener
 ) -> tuple[BoundSpace, Case]:
     """Bind the space, with the pins of the user and of the target; the case then warns of the latter."""
-    keep_float = _pinned(settings.keep_float, case.layers, declared()["keep_float"].names)
-    keep_int = _pinned(settings.keep_int, case.layers, declared()["keep_int"].names)
+    keep_float, keep_int = (
+        _pinned(getattr(settings, name), case, declared()[name].names) for name in ("keep_float", "keep_int")
+    )
     decided = pins_of(case, settings, keep_float=keep_float, keep_int=keep_int)
     for message in decided.messages:
         listener(Warned(message=message))
@@ -44,16 +45,15 @@ def bind_case(
     return space, replace(case, warnings=(*case.warnings, *decided.messages))
 
 
-def _pinned(patterns: Iterable[str], layers: LayerTable, option: str) -> frozenset[str]:
+def _pinned(patterns: Iterable[str], case: Case, option: str) -> frozenset[str]:
     """Nodes that the user's names, globs and op types cover."""
     found: set[str] = set()
+    types, floats = case.layers.op_types, never_integer(case.graph, case.layers.nodes)
     for pattern in patterns:
-        if pattern in layers.op_types.values():
-            found.update(match_op_type(pattern, layers.op_types))
-            continue
         try:
-            found.update(match_nodes(pattern, layers.op_types))
+            is_type = pattern in {*types.values(), *floats.values()}
+            found.update((match_op_type if is_type else match_nodes)(pattern, types, floats))
         except RecipeError as exc:
-            kinds = sorted(set(layers.op_types.values()))
+            kinds = sorted(set(types.values()))
             raise UsageError(f"{option}: {exc} Op types of this model: {', '.join(kinds)}.") from exc
     return frozenset(found)
