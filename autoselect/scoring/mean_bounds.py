@@ -69,20 +69,19 @@ def upper_bound(values: np.ndarray, end: float, tail: float, weights: np.ndarray
     return end - mean_at(brentq(excess, _NEAREST, _FURTHEST, xtol=1e-9))[0]
 
 
-def largest_difference(differences: np.ndarray, span: float, tail: float, weights: np.ndarray | None = None) -> float:
+def largest_difference(differences: np.ndarray, span: float, tail: float, differing: float | None = None) -> float:
     """How far from zero a difference may be that was not seen.
 
-    As far as the largest one seen, times ``tail ** (-1 / k)`` for ``k`` that are not zero: the confidence bound on the
-    end of a uniform distribution. At most ``span``; that itself where no difference was seen.
+    As far as the largest one seen, times ``tail ** (-1 / k)`` for ``k`` differing ones: the confidence bound on the end
+    of a uniform distribution. At most ``span``; that itself where no difference was seen.
 
     Args:
         differences: Shape (n_values,), float.
         span: What no difference can pass.
         tail: Chance of error, above 0 and below 1.
-        weights: As for :func:`upper_bound`.
+        differing: How many samples differ, fractions too; as many as differences are not zero where None.
     """
-    counts = np.ones(len(differences)) if weights is None else weights
-    differing = float(counts[differences != 0.0].sum())
+    differing = float(np.count_nonzero(differences)) if differing is None else differing
     largest = float(np.abs(differences).max())
     if not differing or math.log(tail) <= -differing * math.log(max(span / largest, 1.0)):
         return max(span, largest)

@@ -106,9 +106,7 @@ def resampled_drops(metric: Metric, rows: Rows, reference_rows: Rows, *, resampl
     if evidence is None:
         return np.zeros((0, 3))
     rng, count = np.random.default_rng(_SEED), len(evidence.differences)
-    drawn = (
-        replace(evidence, differences=evidence.differences[rng.integers(count, size=count)]) for _ in range(resamples)
-    )
+    drawn = (evidence.drawn(rng.integers(count, size=count)) for _ in range(resamples))
     return np.array([(one.differences.mean(), one.error(), one.bound(_TAIL)) for one in drawn]).reshape(-1, 3)
 
 
@@ -173,9 +171,17 @@ def pseudo_values(metric: Metric, rows: np.ndarray, groups: Sequence[np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Evidence:
-    """Losses against the reference, whose mean is the drop, what no loss can pass, and how many samples each is."""
+    """Losses against the reference, whose mean is the drop.
+
+    Attributes:
+        differences: The losses. Of a score that is no mean those of equal samples may be other than zero too.
+        differs: Which of them are of samples that the two models answer differently.
+        span: What no loss can pass.
+        weight: How many samples each loss is.
+    """
 
     differences: np.ndarray
+    differs: np.ndarray
     span: float
     weight: float = 1.0
 
@@ -185,14 +191,18 @@ class _Evidence:
 
     def bound(self, tail: float, times: float = 1.0) -> float:
         """Upper bound on the mean, had there been so many times the samples."""
-        counts = np.full(len(self.differences), self.weight * times)
-        end = largest_difference(self.differences, self.span, tail, counts)
-        return upper_bound(self.differences, end, tail, counts)
+        weight = self.weight * times
+        end = largest_difference(self.differences, self.span, tail, weight * np.count_nonzero(self.differs))
+        return upper_bound(self.differences, end, tail, np.full(len(self.differences), weight))
+
+    def drawn(self, places: np.ndarray) -> _Evidence:
+        """The losses at these places."""
+        return replace(self, differences=self.differences[places], differs=self.differs[places])
 
     def balanced(self) -> _Evidence:
         """Half of each loss turned round."""
         both = np.concatenate([self.differences, -self.differences])
-        return replace(self, differences=both, weight=self.weight / 2.0)
+        return replace(self, differences=both, differs=np.tile(self.differs, 2), weight=self.weight / 2.0)
 
 
 def _evidence(metric: Metric, rows: Rows, reference_rows: Rows) -> _Evidence | None:
@@ -213,7 +223,9 @@ def _evidence(metric: Metric, rows: Rows, reference_rows: Rows) -> _Evidence | N
         drop = drop_from(metric.summarise(theirs), metric.summarise(ours), metric.direction)
     except MetricError:  # For example a ROC curve without the only sample of a class.
         return None
-    return replace(evidence, differences=evidence.differences + (drop - evidence.differences.mean()))
+    unlike = np.array([not np.array_equal(ours[group], theirs[group]) for group in groups])
+    shifted = evidence.differences + (drop - evidence.differences.mean())
+    return replace(evidence, differences=shifted, differs=evidence.differs & unlike)
 
 
 def _of_means(metric: Metric, ours: np.ndarray, theirs: np.ndarray) -> _Evidence:
@@ -222,4 +234,5 @@ def _of_means(metric: Metric, ours: np.ndarray, theirs: np.ndarray) -> _Evidence
     # Where all rows are equal their size is all that is known of their unit.
     span = 1.0 if are_hits else float(np.ptp(both) or np.abs(both).max() or 1.0)
     losses = ours - theirs if metric.direction == "minimize" else theirs - ours
-    return _Evidence(differences=np.where(np.abs(losses) > _ROUNDING * span, losses, 0.0), span=span)
+    differs = np.abs(losses) > _ROUNDING * span
+    return _Evidence(differences=np.where(differs, losses, 0.0), differs=differs, span=span)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, multinomial, sem
 
+from autoselect.scoring import paired
 from autoselect.scoring.mean_bounds import largest_difference, upper_bound
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.paired import paired_drop, resampled_drops, samples_needed
@@ -129,6 +130,35 @@ def test_pairing_takes_out_what_both_share() -> None:
     found = paired_drop(ERROR, column(hard + rng.normal(0, 0.1, 100)), column(hard))
     assert found.error == pytest.approx(0.01, rel=0.3)
     assert found.high - found.low < 0.06
+
+
+def outputs(values: np.ndarray) -> np.ndarray:
+    """Rows of a user's function of one number a sample, whose targets are 0."""
+    metric = make_metric(absolute_error, direction="minimize")
+    return np.array([metric.observe({"y": np.array([[value]])}, np.zeros(1), None) for value in values])
+
+
+def absolute_error(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    return float(np.abs(y_true.ravel() - y_pred.ravel()).mean())
+
+
+@pytest.mark.parametrize("differing", [1, 2, 10])
+def test_a_mean_is_bounded_alike_whoever_wrote_it(differing: int) -> None:
+    """Pseudo-values of a mean are its rows but for rounding, by which no sample comes to differ."""
+    theirs = np.random.default_rng(1).random(100) * 10.0
+    ours = theirs + np.where(np.arange(100) < differing, 0.1, 0.0)
+    own = paired_drop(make_metric(absolute_error, direction="minimize"), outputs(ours), outputs(theirs))
+    assert astuple(own) == pytest.approx(astuple(paired_drop(ERROR, column(ours), column(theirs))), rel=1e-6)
+
+
+def test_samples_of_equal_answers_do_not_count_as_differing() -> None:
+    """F1 gives all samples other pseudo-values where one is answered otherwise."""
+    rows = pairs(0, 60)
+    others = rows.copy()
+    others[0, 1] = (rows[0, 1] + 1) % 3
+    shown = paired._evidence(F1, others, rows)
+    assert shown is not None
+    assert (np.count_nonzero(shown.differences), np.count_nonzero(shown.differs)) == (60, 1)
 
 
 SAME = {"errors": (ERROR, column([0.5, 2.5, 1.0])), "all zero": (ERROR, column([0.0] * 5)), "F1": (F1, pairs(0, 20))}
