@@ -230,6 +230,26 @@ def loop() -> Source:
     return from_function(call, (1, 6))
 
 
+@functools.cache
+def remembering() -> bytes:
+    """A model that sums up what it has seen in a variable, between two layers."""
+    import tensorflow as tf
+
+    class Remembering(tf.Module):
+        def __init__(self) -> None:
+            self.sum = tf.Variable(np.ones((1, 8), np.float32))
+
+        @tf.function(input_signature=[tf.TensorSpec((1, 8), tf.float32)])
+        def call(self, x: Any) -> Any:
+            self.sum.assign(self.sum * 0.5 + tf.nn.relu(tf.matmul(x, weights(8, 8))))
+            return tf.matmul(self.sum.read_value(), weights(8, 8, seed=1))
+
+    module = Remembering()
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([module.call.get_concrete_function()], module)
+    converter.experimental_enable_resource_variables = True
+    return bytes(converter.convert())
+
+
 def from_signature(folder: Path) -> Source:
     """Wrap the serving signature of a SavedModel, its batch pinned to 1."""
     import tensorflow as tf

@@ -127,11 +127,13 @@ class Interface:
         inputs: As :func:`input_specs` gives them.
         outputs: As :func:`output_specs` gives them.
         is_stateful: Whether the model keeps variables from one inference to the next.
+        has_resources: Whether it keeps them, or tables, in resources, which are no tensors.
     """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     is_stateful: bool
+    has_resources: bool
 
 
 def read_interface(content: bytes) -> Interface:
@@ -145,6 +147,7 @@ def read_interface(content: bytes) -> Interface:
         inputs=input_specs(model),
         outputs=output_specs(model),
         is_stateful=any(tensor.isVariable for tensor in model.subgraphs[0].tensors),
+        has_resources=any(fb.TENSOR_DTYPES[tensor.type] == "resource" for tensor in model.subgraphs[0].tensors),
     )
 
 

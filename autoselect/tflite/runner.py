@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,17 +47,22 @@ class Runner:
         interface = reader.read_interface(content)
         self.inference_seconds = 0.0
         self.inputs, self.outputs = interface.inputs, interface.outputs
-        self._stateful = interface.is_stateful
+        self._interface, self._is_fresh = interface, True
         delegates = not preserve_all_tensors if delegates is None else delegates
-        try:
-            self._interpreter = interpreter_of(content, num_threads, preserve=preserve_all_tensors, delegates=delegates)
-            self._interpreter.allocate_tensors()
-        except (ValueError, RuntimeError) as exc:
-            raise ScoreError(f"The LiteRT interpreter refuses the model: {str(exc).strip()}") from exc
+        self._open = partial(interpreter_of, content, num_threads, preserve=preserve_all_tensors, delegates=delegates)
+        self._interpreter = self._opened()
         self._feeds = list(zip(self.inputs, self._interpreter.get_input_details(), strict=True))
         self._details = self._interpreter.get_output_details()
         details = dict(zip(self.outputs, self._details, strict=True))
         self._fetches = [(spec, details[spec]) for spec in in_source_order(self.outputs)]
+
+    def _opened(self) -> Any:
+        try:
+            interpreter = self._open()
+            interpreter.allocate_tensors()
+        except (ValueError, RuntimeError) as exc:
+            raise ScoreError(f"The LiteRT interpreter refuses the model: {str(exc).strip()}") from exc
+        return interpreter
 
     def __call__(self, inputs: Mapping[str, np.ndarray] | np.ndarray) -> Outputs:
         """Run one sample from a fresh state.
@@ -90,7 +96,7 @@ class Runner:
         for position, (spec, detail) in enumerate(self._feeds):
             value = _input(inputs, spec, position, len(self._feeds))
             self._interpreter.set_tensor(detail["index"], _quantize(value, detail))
-        start = time.perf_counter()
+        start, self._is_fresh = time.perf_counter(), False
         try:
             self._interpreter.invoke()
         except RuntimeError as exc:
@@ -112,8 +118,12 @@ class Runner:
                 yield index, self.tensor(index)
 
     def reset(self) -> None:
-        """Set every variable tensor (recurrent state) back to zero."""
-        if self._stateful:
+        """Set every variable (recurrent state) back to what it is at first."""
+        if self._is_fresh:
+            return
+        if self._interface.has_resources:  # which LiteRT itself does not reset
+            self._interpreter, self._is_fresh = self._opened(), True
+        elif self._interface.is_stateful:
             self._interpreter.reset_all_variables()
 
     def tensor(self, index: int) -> np.ndarray:

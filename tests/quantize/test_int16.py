@@ -397,6 +397,12 @@ def test_16_bit_biases_are_corrected_in_int64() -> None:
     assert dtypes["int64"] >= len(corrected)
 
 
+def test_a_model_of_variables_has_a_16_bit_build() -> None:
+    """Of its ops one has no operand, and one no output."""
+    prepared = zoo.prepare(zoo.remembering())
+    assert len(prepared.builder.blueprint(Recipe(), int16=True).int16_nodes) > 0
+
+
 # ------------------------------------------------------------------------------------------ real models
 
 

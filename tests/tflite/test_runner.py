@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -102,8 +102,9 @@ def test_numbered_outputs_come_in_the_order_of_their_numbers() -> None:
     assert [float(v[0, 0]) for v in found.values()] == [float(i + 1) for i in range(12)]
 
 
-def test_state_does_not_leak_from_one_sample_to_the_next() -> None:
-    content = zoo.lstm().float_model
+@pytest.mark.parametrize("model", [lambda: zoo.lstm().float_model, zoo.remembering], ids=["tensors", "resources"])
+def test_state_does_not_leak_from_one_sample_to_the_next(model: Callable[[], bytes]) -> None:
+    content = model()
     one, two = (sample[0] for sample in zoo.random_samples(content, 2))
     runner = Runner(content)
     [first] = runner(one).values()
@@ -113,8 +114,9 @@ def test_state_does_not_leak_from_one_sample_to_the_next() -> None:
     assert not np.array_equal(first, other)
 
 
-def test_a_streaming_model_keeps_its_state_between_steps() -> None:
-    content = zoo.lstm().float_model
+@pytest.mark.parametrize("model", [lambda: zoo.lstm().float_model, zoo.remembering], ids=["tensors", "resources"])
+def test_a_streaming_model_keeps_its_state_between_steps(model: Callable[[], bytes]) -> None:
+    content = model()
     [sample] = zoo.random_samples(content, 1)
     runner = Runner(content)
     [first] = runner(sample[0]).values()

@@ -82,9 +82,8 @@ def _range_pads(model: fb.Model) -> None:
     """Give what pads made infinite the range of what they pad; PyTorch pads so before a MAX_POOL_2D."""
     tensors = model.subgraphs[0].tensors
     for op in model.subgraphs[0].operators:
-        source, result = (tensors[int(row[0])] for row in (op.inputs, op.outputs))
-        if fb.op_type(model, op) == "PADV2" and range_of(result) is None:
-            result.quantization = copy(source.quantization)
+        if fb.op_type(model, op) == "PADV2" and range_of(tensors[op.outputs[0]]) is None:
+            tensors[op.outputs[0]].quantization = copy(tensors[op.inputs[0]].quantization)
 
 
 def _near_limits(model: fb.Model) -> None:
