@@ -397,10 +397,25 @@ def test_16_bit_biases_are_corrected_in_int64() -> None:
     assert dtypes["int64"] >= len(corrected)
 
 
+@pytest.mark.parametrize("recipe", [Recipe(), Recipe(int16_nodes=frozenset({"*"}))], ids=["8 bits", "16 bits"])
+def test_what_writes_nothing_is_there_once(recipe: Recipe) -> None:
+    """It has no name by which whole builds know it, and changes variables: twice is another model."""
+    content = zoo.remembering()
+    prepared = zoo.prepare(content)
+
+    def silent(model: bytes) -> list[str]:
+        return [op.op_type for op in reader.read_graph(fb.parse(model)).ops if not op.outputs]
+
+    assert silent(prepared.builder.build(recipe).content) == silent(content) == ["CALL_ONCE", "ASSIGN_VARIABLE"]
+    assert_forecast_and_run(prepared, Recipe(), count=4)
+
+
 def test_a_model_of_variables_has_a_16_bit_build() -> None:
     """Of its ops one has no operand, and one no output."""
     prepared = zoo.prepare(zoo.remembering())
     assert len(prepared.builder.blueprint(Recipe(), int16=True).int16_nodes) > 0
+    [said] = remarks(prepared)
+    assert "The CALL_ONCE runs other parts of the model" in said
 
 
 # ------------------------------------------------------------------------------------------ real models

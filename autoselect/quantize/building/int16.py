@@ -165,15 +165,15 @@ def with_left_ops(content: bytes, source: fb.Model) -> bytes:
         source: The float model.
 
     Raises:
-        BuildError: If it was not given an op that runs other subgraphs, which the build has no more.
+        BuildError: If an op runs other subgraphs, which the build has no more.
     """
     model = fb.parse(content)
     ops, twins = model.subgraphs[0].operators, source.subgraphs[0].operators
+    if running := fb.CONTROL_FLOW & {fb.op_type(source, op) for op in twins}:
+        raise BuildError(f"The {min(running)} runs other parts of the model, which have no 16-bit build")
     for index, places in names.op_places(model).items():
         op_type = fb.op_type(source, twins[index])
         for op in (ops[place] for place in places if fb.op_type(model, ops[place]) == "COS" != op_type):
-            if op_type in fb.CONTROL_FLOW:
-                raise BuildError(f"The {op_type} runs other parts of the model, which have no 16-bit build")
             model.operatorCodes.append(copy(source.operatorCodes[twins[index].opcodeIndex]))
             op.opcodeIndex = len(model.operatorCodes) - 1
     return fb.serialise(model)

@@ -54,7 +54,8 @@ class Slots:
         of_float: For each activation of the float model its slot.
         of_integer: For each activation of the integer build its slot.
         of_int16: For each activation of the 16-bit build, where there is one, its slot.
-        helpers: Places of the integer build's ops that are neither twins nor conversions.
+        helpers: Places of the integer build's ops that are neither twins nor conversions. What writes nothing is none:
+            such an op has no name, and is the float model's.
         int16_helpers: Likewise of the 16-bit build; only those that compute with 16-bit integers.
         inputs: Slots.
         given: Slots that no op writes.
@@ -125,7 +126,7 @@ class Slots:
                     self._note(tensor, value, own=True)
             elif self._converts(model, op):
                 self._convert(int(op.inputs[0]), int(op.outputs[0]))
-            else:
+            elif len(op.outputs):
                 self.helpers.append(place)
                 for tensor in map(int, op.outputs):
                     name = fb.tensor_name(graph.tensors[tensor])
@@ -146,7 +147,7 @@ class Slots:
                 slot = self.of_int16[result] = self.slot(value, graph.tensors[result])
                 if slot not in known:  # Else it is converted to what it was already, as litert-quantizer does.
                     self.values[value].int16_parents.setdefault(slot, source)
-            elif is_wide(whole.model, op, self.of_int16):
+            elif len(op.outputs) and is_wide(whole.model, op, self.of_int16):
                 self.int16_helpers.append(place)
                 for tensor in map(int, op.outputs):
                     name = fb.tensor_name(graph.tensors[tensor])
