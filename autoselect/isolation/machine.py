@@ -19,8 +19,10 @@ def default_workers() -> int:
 
 
 def available_cpus() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Processors that this process may use, as many as the quota of its container is worth at most."""
+    from loky import cpu_count
+
+    return int(cpu_count())
 
 
 def memory_bytes() -> float:

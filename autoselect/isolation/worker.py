@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import glob
 import os
 import signal
 import site
@@ -97,9 +98,13 @@ def _settle(place: Place) -> None:
 
 
 def _modules_of_the_user() -> list[str]:
-    """Modules that lie where people write code: one of the same name may be another one by now."""
-    folders = (sys.prefix, sys.base_prefix, site.getuserbase(), str(sys.modules["autoselect"].__path__[0]))
-    installed = tuple(os.path.join(folder, "") for folder in folders)
+    """Modules that lie where people write code: one of the same name may be another one by now.
+
+    Where packages are installed nobody does, and native code among them cannot be loaded twice.
+    """
+    others = (path for path in sys.path if glob.glob(os.path.join(glob.escape(path), "*.dist-info")))
+    folders = (sys.prefix, sys.base_prefix, site.getuserbase(), str(sys.modules["autoselect"].__path__[0]), *others)
+    installed = tuple(os.path.join(os.path.abspath(folder), "") for folder in folders)
     files = {name: getattr(module, "__file__", None) for name, module in sys.modules.items() if name != "__main__"}
     return [name for name, file in files.items() if file and file.endswith(".py") and not file.startswith(installed)]
 

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -23,6 +24,10 @@ MAX_ENTRIES = 40
 
 _PATIENCE_SECONDS = 60.0
 """Waiting for another process that copies an entry; then a run goes on without it."""
+
+_UNDER_WAY = ".new-"
+_ABANDONED_SECONDS = 86_400.0
+"""An entry that has been under way for longer is of a process that was killed."""
 
 
 def cache_directory() -> Path:
@@ -92,7 +97,7 @@ def keep(folder: Path, kept: Path) -> None:
     """
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=".new-", dir=kept.parent))
+        beside = Path(tempfile.mkdtemp(prefix=_UNDER_WAY, dir=kept.parent))
     except OSError:
         return
     try:
@@ -113,6 +118,9 @@ def _make_room(root: Path) -> None:
     for old in entries[:-MAX_ENTRIES]:
         (old / _DONE).unlink(missing_ok=True)  # first, so that a half-removed entry is never served
         shutil.rmtree(old, ignore_errors=True)
+    for left in root.glob(f"{_UNDER_WAY}*"):
+        if left.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 @contextlib.contextmanager

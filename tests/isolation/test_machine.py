@@ -22,6 +22,13 @@ def test_workers_go_by_processors_and_memory(
     assert machine.default_workers() == expected
 
 
+def test_a_container_may_have_fewer_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loky.backend.context._cpu_count_cgroup", lambda _all: 1)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _pid: range(64))
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    assert machine.available_cpus() == 1
+
+
 @pytest.mark.parametrize(("text", "expected"), [("1000000\n", 1e6), ("max\n", None), (None, None)])
 def test_a_container_may_have_less_memory(
     text: str | None, expected: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

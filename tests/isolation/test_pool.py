@@ -350,6 +350,21 @@ def test_code_of_the_user_is_read_anew_for_each_piece_of_work(tmp_path: Path, mo
     assert answers == [1, 1, 22, 22]
 
 
+def test_installed_packages_are_loaded_once_wherever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where PYTHONPATH has them, as on many a cluster: NumPy refuses to be loaded a second time."""
+    (tmp_path / "installed-1.0.dist-info").mkdir()
+    (tmp_path / "installed_there.py").write_text("import itertools\n\nCOUNT = itertools.count(1)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with WorkerPool(1, log=tmp_path / "log") as pool, shared(pool):
+        for number in (1, 2):
+            with open_pool(1, log=tmp_path / "log") as lent:
+                assert lent.call(_next_of, "installed_there") == number
+
+
+def _next_of(module: str) -> int:
+    return int(next(importlib.import_module(module).COUNT))
+
+
 def _answer_of(module: str) -> int:
     return int(importlib.import_module(module).answer())
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,6 +94,15 @@ def test_the_entries_unused_for_longest_make_room(tmp_path: Path, monkeypatch: p
     assert cache.fetch(root / "oldest", tmp_path / "target")
     cache.keep(made, root / "new")
     assert shown(root) == ["new", "oldest"]
+
+
+def test_what_killed_processes_left_under_way_goes_in_time(tmp_path: Path) -> None:
+    root = tmp_path / "cache"
+    for name, age in ((".new-old", 2 * 86_400), (".new-of-another", 60), ("of-the-user", 9 * 86_400)):
+        folder = folder_with(root / name, table="1")
+        os.utime(folder, (time.time() - age,) * 2)
+    cache.keep(folder_with(tmp_path / "made", table="1"), root / "key")
+    assert shown(root) == [".new-of-another", "key", "of-the-user"]
 
 
 def test_a_cache_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
