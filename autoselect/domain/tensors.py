@@ -14,8 +14,8 @@ class TensorSpec:
 
     Attributes:
         name: The tensor's name in the model file.
-        key: The name a caller uses: the signature's key where the model has a signature,
-            the tensor's name elsewhere.
+        key: The name a caller uses: the signature's key where the model has a signature, the tensor's name elsewhere;
+            with a count where another input or output has that already.
         shape: Full shape with its leading batch axis, all sizes known, batch 1.
         dtype: NumPy dtype, for example ``np.dtype("float32")``.
         is_quantized: Whether its integers stand for real numbers, by a scale; no difference between two specs.
@@ -26,6 +26,16 @@ class TensorSpec:
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
     is_quantized: bool = field(default=False, compare=False)
+
+
+def free_name(wanted: str, taken: set[str]) -> str:
+    """``wanted``, or with a count where it is taken; taken from now on."""
+    name, count = wanted, 1
+    while name in taken:
+        count += 1
+        name = f"{wanted}_{count}"
+    taken.add(name)
+    return name
 
 
 def in_source_order(outputs: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:

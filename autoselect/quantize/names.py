@@ -255,16 +255,6 @@ def _source_name(graph: fb.SubGraph, op: fb.Operator, tensor: fb.Tensor) -> str:
     return f"{source}_{fb.TENSOR_DTYPES[tensor.type]}"
 
 
-def free_name(wanted: str, taken: set[str]) -> str:
-    """``wanted``, or with a count where it is taken; taken from now on."""
-    name, count = wanted, 1
-    while name in taken:
-        count += 1
-        name = f"{wanted}_{count}"
-    taken.add(name)
-    return name
-
-
 def _free(wanted: str, tensor: fb.Tensor, taken: Counter[str]) -> str:
     """A name no other tensor has: ``wanted`` itself, else with the dtype, else with a count."""
     name = wanted

@@ -10,7 +10,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor
-from autoselect.domain.tensors import TensorSpec
+from autoselect.domain.tensors import TensorSpec, free_name
 from autoselect.errors import ModelError
 from autoselect.tflite import flatbuffer as fb
 
@@ -167,7 +167,7 @@ def _specs(model: fb.Model, indices: fb.Indices, side: str) -> tuple[TensorSpec,
         if (signature.subgraphIndex or 0) == 0:
             keys = {int(m.tensorIndex): m.name.decode("utf-8", "replace") for m in getattr(signature, side) or []}
             break
-    specs = []
+    specs, taken = [], set[str]()
     for index in _indices(indices):
         tensor = model.subgraphs[0].tensors[index]
         name, dtype = fb.tensor_name(tensor), fb.TENSOR_DTYPES[tensor.type]
@@ -175,7 +175,7 @@ def _specs(model: fb.Model, indices: fb.Indices, side: str) -> tuple[TensorSpec,
             specs.append(
                 TensorSpec(
                     name=name,
-                    key=keys.get(index, name),
+                    key=free_name(keys.get(index, name), taken),
                     shape=fb.shape_of(tensor),
                     dtype=np.dtype(dtype),
                     is_quantized=bool(fb.scales(tensor)),

@@ -9,6 +9,7 @@ import zoo
 from autoselect.domain.graph import Graph, OpKind
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.runner import Runner
 
 
 def read(content: bytes) -> Graph:
@@ -127,6 +128,17 @@ def test_activations_and_constants_are_told_apart() -> None:
     assert graph.outputs == graph.ops[-1].outputs
     # 4 x 4 x 16 float values.
     assert graph.tensors[first.outputs[0]].size_bytes == 1024
+
+
+def test_outputs_of_one_name_have_keys_of_their_own() -> None:
+    """A file may call several tensors the same, as one op's outputs under canonical names."""
+    model = fb.parse(zoo.two_inputs().float_model)
+    model.signatureDefs = []
+    for place in model.subgraphs[0].outputs:
+        model.subgraphs[0].tensors[place].name = b"twin"
+    content = fb.serialise(model)
+    assert [spec.key for spec in reader.output_specs(model)] == ["twin", "twin_2"]
+    assert len(Runner(content)(dict(zip(("x0", "x1", "x2"), zoo.random_samples(content)[0], strict=True)))) == 2
 
 
 def test_the_signature_names_inputs_and_outputs() -> None:

@@ -13,9 +13,10 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import IoType
-from autoselect.quantize import names
+from autoselect.domain.tensors import free_name
 from autoselect.quantize.building.int16 import is_wide
 from autoselect.quantize.building.wholes import Wholes, form_of
+from autoselect.quantize.names import NameMap
 from autoselect.quantize.repairing.built import Built
 from autoselect.tflite import flatbuffer as fb
 
@@ -87,7 +88,7 @@ class Slots:
         if wholes.int16 is not None:
             self._read_int16(wholes.int16)
 
-    def _read_float(self, key: names.NameMap) -> None:
+    def _read_float(self, key: NameMap) -> None:
         model = self._float.model
         graph = model.subgraphs[0]
         for tensor, name in zip(map(int, graph.inputs), key.inputs, strict=True):
@@ -315,7 +316,7 @@ class Slots:
             slots = list(value.slots.values())
             is_end = any(slot in ends for slot in slots)
             for slot in slots:
-                other = names.free_name(f"{value.name}_{fb.TENSOR_DTYPES[self.tensors[slot].type]}", taken)
+                other = free_name(f"{value.name}_{fb.TENSOR_DTYPES[self.tensors[slot].type]}", taken)
                 own[slot] = value.name if slot in ends or not is_end else other
                 converted[slot] = value.name if slot in ends else other
         return own, converted

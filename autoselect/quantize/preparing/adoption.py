@@ -11,6 +11,7 @@ from statistics import median
 
 import numpy as np
 
+from autoselect.domain.tensors import free_name
 from autoselect.errors import ModelError
 from autoselect.quantize import names
 from autoselect.quantize.preparing.alignment import align, same_shape, similarity
@@ -148,7 +149,7 @@ def _take_shapes(model: fb.Model, float_model: fb.Model, key: names.NameMap, pla
         elif place not in twins:
             for tensor in (graph.tensors[int(t)] for t in op.outputs):
                 tensor.shapeSignature = None
-                tensor.name = names.free_name(fb.tensor_name(tensor) or f"extra_{place}", taken).encode()
+                tensor.name = free_name(fb.tensor_name(tensor) or f"extra_{place}", taken).encode()
     for index, twin in known.items():
         graph.tensors[index].shape = copy(twin.shape)
         graph.tensors[index].shapeSignature = copy(twin.shapeSignature)
