@@ -256,9 +256,9 @@ def test_outputs_that_one_op_writes_are_compared_each() -> None:
         best = tf().math.top_k(tf().matmul(x, zoo.weights(8, 20)), 3)
         return {"scores": best.values, "classes": best.indices}
 
-    model = fb.parse(zoo.from_function(call, (1, 8)).float_model)
-    model.signatureDefs = []
-    prepared = zoo.prepare(content := fb.serialise(model))
+    function = tf().function(call).get_concrete_function(tf().TensorSpec((1, 8), name="x0"))
+    content = bytes(tf().lite.TFLiteConverter.from_concrete_functions([function]).convert())
+    prepared = zoo.prepare(content)
     assert remarks(prepared, content, integer_model(prepared.kit, Recipe())) == ()
 
 
