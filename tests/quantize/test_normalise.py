@@ -16,7 +16,7 @@ from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize import names
 from autoselect.quantize.building import proof
-from autoselect.quantize.building.wholes import integer_model, make_wholes
+from autoselect.quantize.building.wholes import make_wholes
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.preparing.normalise import difference, first_unlike, in_words, normalise, same_outputs
 from autoselect.tflite import editing, reader
@@ -247,19 +247,6 @@ def remarks(prepared: zoo.Prepared, float_model: bytes, integer_model: bytes | N
 
 def test_nothing_is_said_of_a_model_whose_candidates_are_what_they_are_called() -> None:
     assert remarks(zoo.cnn().prepared, zoo.cnn().float_model) == ()
-
-
-def test_outputs_that_one_op_writes_are_compared_each() -> None:
-    """They have one name where the quantizer works, which says nothing against the model."""
-
-    def call(x: Any) -> Any:
-        best = tf().math.top_k(tf().matmul(x, zoo.weights(8, 20)), 3)
-        return {"scores": best.values, "classes": best.indices}
-
-    function = tf().function(call).get_concrete_function(tf().TensorSpec((1, 8), name="x0"))
-    content = bytes(tf().lite.TFLiteConverter.from_concrete_functions([function]).convert())
-    prepared = zoo.prepare(content)
-    assert remarks(prepared, content, integer_model(prepared.kit, Recipe())) == ()
 
 
 def test_ops_that_never_become_integers_are_counted_by_type() -> None:
