@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize.building.build import Builder, CalibratedModel
+from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.nodes import find_nodes
 from autoselect.quantize.building.wholes import make_wholes
+from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import calibration, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import flatbuffer as fb

@@ -11,7 +11,7 @@ from typing import Any
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable, table_from_rows
 from autoselect.quantize import names
-from autoselect.quantize.building.build import CalibratedModel
+from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.runs.files import write_bytes, write_json
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader

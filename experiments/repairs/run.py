@@ -21,9 +21,10 @@ import numpy as np
 from autoselect.domain.graph import Graph, OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize import names
-from autoselect.quantize.building.build import Builder, CalibratedModel
+from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.nodes import find_nodes
 from autoselect.quantize.building.wholes import make_wholes
+from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.preparing.normalise import normalise
 from autoselect.quantize.repairing.repairs import RepairKit

@@ -14,7 +14,6 @@ from autoselect.domain.recipe import Recipe
 from autoselect.exports.litert_quantizer import litert_recipe
 from autoselect.exports.member_ops import MemberOp, member_ops
 from autoselect.exports.plain_tensorflow import build_script
-from autoselect.quantize.building.kinds import node_kinds
 from autoselect.quantize.building.left_out import left_out
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -46,7 +45,7 @@ def test_the_same_ops_are_integer_but_for_those_that_it_cannot_do(
         denied = frozenset(node.name for node in prepared.nodes if rng.random() < share)
         recipe = Recipe(denylisted_nodes=denied)
         built = prepared.builder.build(recipe)
-        kinds = node_kinds(left_out(recipe, prepared.nodes), prepared.nodes, built.fallbacks)
+        kinds = left_out(recipe, prepared.nodes).kinds(prepared.nodes, built.fallbacks)
         tool = quantizer.Quantizer(
             bytes(source.float_model), litert_recipe(member_ops(graph, names, prepared.nodes, kinds, denied), recipe)
         )

@@ -15,9 +15,10 @@ from autoselect.domain.recipe import Recipe
 from autoselect.errors import ModelError
 from autoselect.quantize import names
 from autoselect.quantize.building import proof
-from autoselect.quantize.building.build import Builder, CalibratedModel
+from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.nodes import find_nodes
 from autoselect.quantize.building.wholes import Wholes, make_wholes
+from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import adoption, alignment, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.sources.integer_files import settled

@@ -20,7 +20,6 @@ from autoselect.domain.states import COMPOSED
 from autoselect.errors import BuildError
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.compositions import compose
-from autoselect.quantize.building.kinds import node_kinds
 from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.building.wholes import int16_model, runnable_int16_model
 from autoselect.quantize.calibrated import CalibratedModel
@@ -145,7 +144,7 @@ def assert_forecast_and_run(prepared: zoo.Prepared, base: Recipe, count: int) ->
     for recipe in forecasts.mixed_recipes(nodes, base, count, seed=len(nodes)):
         candidate = prepared.builder.build(recipe)
         assert forecast(recipe) == forecasts.built(candidate), recipe
-        told = node_kinds(left_out(recipe, nodes), nodes, candidate.fallbacks)
+        told = left_out(recipe, nodes).kinds(nodes, candidate.fallbacks)
         assert all(kind in ("folded", told[name]) for name, kind in candidate.kinds.items())
         outputs = run(candidate.content, prepared)
         assert all(np.isfinite(value.astype(np.float64)).all() for value in outputs.values())

@@ -25,14 +25,6 @@ from autoselect.quantize.repairing.weighted_ops import why_untouched
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
-__all__ = [
-    "BUILDER_VERSION",
-    "Builder",
-    "CalibratedModel",
-    "Candidate",
-    "corrects_biases",
-]
-
 BUILDER_VERSION = "7"
 """Raised when equal recipes give other bytes or figures than before. Builder 1 had the quantizer build candidates."""
 

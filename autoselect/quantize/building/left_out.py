@@ -24,6 +24,15 @@ class LeftOut:
     nodes: Mapping[int, Node]
     in_float: frozenset[str]
 
+    def kinds(self, nodes: Sequence[Node], fallbacks: Mapping[str, str]) -> dict[str, str]:
+        """What became of each node of the recipe's candidate: ``integer``, ``int16``, ``hybrid`` or ``float``.
+
+        Args:
+            nodes: All nodes of the model.
+            fallbacks: As :class:`autoselect.quantize.building.build.Candidate` has them.
+        """
+        return {n.name: self.recipe.kind_of(n.name, fallbacks.get(n.name)).value for n in nodes}
+
     @property
     def names(self) -> frozenset[str]:
         """Names of all."""

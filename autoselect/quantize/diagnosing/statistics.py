@@ -16,7 +16,7 @@ import numpy as np
 from autoselect.domain.layers import LayerStatistics, LayerTable, Node
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import MetricError
-from autoselect.quantize.building.build import CalibratedModel
+from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.diagnosing.verification import Place, Plan, plan
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite.runner import Runner

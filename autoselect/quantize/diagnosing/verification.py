@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize import names
-from autoselect.quantize.building.build import Builder, CalibratedModel
+from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.left_out import left_out
+from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import flatbuffer as fb

@@ -13,9 +13,8 @@ from autoselect.exports.litert_quantizer import litert_recipe
 from autoselect.exports.member_ops import member_ops
 from autoselect.exports.model_explorer import choices_data, names_in, statistics_data
 from autoselect.exports.plain_tensorflow import build_script
-from autoselect.quantize.building.build import CalibratedModel
-from autoselect.quantize.building.kinds import node_kinds
 from autoselect.quantize.building.left_out import left_out
+from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.names import canonical_name
 from autoselect.quantize.repairing.repairs import before_quantizing
 from autoselect.runs.files import write_bytes, write_json, write_text
@@ -66,7 +65,7 @@ class _Exporter:
         if recipe is None or scores is None:
             return
         chosen = left_out(recipe, nodes)
-        self.kinds[record.id] = node_kinds(chosen, nodes, scores.fallbacks)
+        self.kinds[record.id] = chosen.kinds(nodes, scores.fallbacks)
         ops = member_ops(
             self.graph,
             self.calibrated.names.op_outputs,

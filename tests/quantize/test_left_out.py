@@ -9,7 +9,6 @@ import pytest
 import zoo
 
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize.building.kinds import node_kinds
 from autoselect.quantize.building.left_out import left_out
 
 MODELS = [
@@ -38,6 +37,6 @@ def test_kinds_are_those_of_the_built_model(
             fallback="float" if fallback == "float" else "drq",
         )
         built = prepared.builder.build(recipe)
-        assert node_kinds(left_out(recipe, prepared.nodes), prepared.nodes, built.fallbacks) == built.kinds
+        assert left_out(recipe, prepared.nodes).kinds(prepared.nodes, built.fallbacks) == built.kinds
         seen |= set(built.kinds.values())
     assert seen == ({"integer", "float"} if fallback == "float" else with_drq)
