@@ -52,8 +52,7 @@ class Runner:
         self._open = partial(interpreter_of, content, num_threads, preserve=preserve_all_tensors, delegates=delegates)
         self._interpreter = self._opened()
         self._feeds = list(zip(self.inputs, self._interpreter.get_input_details(), strict=True))
-        self._details = self._interpreter.get_output_details()
-        details = dict(zip(self.outputs, self._details, strict=True))
+        details = dict(zip(self.outputs, self._interpreter.get_output_details(), strict=True))
         self._fetches = [(spec, details[spec]) for spec in in_source_order(self.outputs)]
 
     def _opened(self) -> Any:
@@ -81,9 +80,9 @@ class Runner:
         return self.step(inputs)
 
     def listed(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """As a call, but in the order of the file: outputs of one op may share a name in a quantizer's file."""
-        self(inputs)
-        return [_dequantize(self._interpreter.get_tensor(detail["index"]), detail) for detail in self._details]
+        """As a call, but in the order of the file."""
+        found = self(inputs)
+        return [found[spec.key] for spec in self.outputs]
 
     def step(self, inputs: Mapping[str, np.ndarray] | np.ndarray) -> Outputs:
         """Run one sample without resetting variables, as a streaming model does.

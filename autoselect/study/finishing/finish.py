@@ -21,13 +21,13 @@ from autoselect.runs.files import write_json
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Heldout, Scores, TrialRecord, distinct, scores_of
 from autoselect.scoring.target_file import read_target
-from autoselect.study import references
 from autoselect.study.finishing import certainty, cured, front_files, front_members, rescoring, result, verdict
 from autoselect.study.finishing.explain import write_explanations
 from autoselect.study.finishing.exported import export
 from autoselect.study.proposing.forecast_check import unlike_forecasts, warnings_of
 from autoselect.study.proposing.hypervolume_gain import Link
 from autoselect.study.proposing.problem import Problem
+from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.setup.repeatability import confirmed_on_kernels, warn_of_unrepeated
 from autoselect.study.setup.target_rules import compiler_summary
@@ -59,7 +59,7 @@ class Finish:
     def write(
         self,
         records: list[TrialRecord],
-        float_model: references.Reference,
+        float_model: Reference,
         pool: Workers | None,
         listener: Listener,
         *,
@@ -130,7 +130,7 @@ class Finish:
     def _checked(
         self,
         front: Sequence[TrialRecord],
-        references: Sequence[references.Reference],
+        references: Sequence[Reference],
         recommended: Scores | None,
         pool: Workers,
         listener: Listener,
@@ -184,7 +184,7 @@ class Finish:
         self,
         status: str,
         records: list[TrialRecord],
-        references: list[references.Reference],
+        references: list[Reference],
         heldout: dict[str, Heldout],
         front: list[TrialRecord],
         picks: dict[str, str],
@@ -248,8 +248,8 @@ def _whole_baselines(records: list[TrialRecord]) -> dict[str, TrialRecord]:
     return found
 
 
-def _reference(name: str, scores: Scores) -> references.Reference:
-    return references.Reference(
+def _reference(name: str, scores: Scores) -> Reference:
+    return Reference(
         name=name,
         sha256=scores.sha256,
         metric=scores.metric,
