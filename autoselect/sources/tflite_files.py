@@ -54,8 +54,11 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     entries = model.metadata or []
     kept = [entry for entry in entries if entry.name != _STABLEHLO_CONSTANTS]
     model.metadata = kept or None
-    if count := variables.freeze(model):
-        notes.append(f"Variables became constants, with the initial values in the file: {count}.")
+    frozen, states = variables.freeze(model)
+    if frozen:
+        notes.append(f"Variables became constants, with the initial values in the file: {frozen}.")
+    if states:
+        notes.append(f"The model keeps a state in variables ({states}): each sample starts with the initial one.")
     if count := sparse.densify(model):
         notes.append(f"{count} sparse weights were made dense: the same values, with the zeros written out.")
     if count := halves.widen(model):
@@ -160,10 +163,10 @@ def _refuse_empty(model: fb.Model) -> None:
 def _control_flow(model: fb.Model) -> list[str]:
     """What to say of ops that run other subgraphs."""
     graph = model.subgraphs[0]
-    found = [op for op in graph.operators if any(True for _ in signatures.reached_subgraphs(op))]
-    if not found:
+    running = (fb.op_type(model, op) for op in graph.operators if any(True for _ in signatures.reached_subgraphs(op)))
+    types = ", ".join(sorted({*running} - {"CALL_ONCE"}))  # Which is no branch: it sets variables before the first run.
+    if not types:
         return []
-    types = ", ".join(sorted({fb.op_type(model, op) for op in found}))
     return [
         f"The model has control flow ({types}): the ops inside its branches stay as they are, all others are searched."
     ]

@@ -1,4 +1,4 @@
-"""Variables that are only read become constants; a model that keeps a state is refused."""
+"""Variables that are only read become constants; a state stays."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import zoo
 
+import autoselect
 from autoselect.errors import ModelError
 from autoselect.sources import loading
 from autoselect.tflite import flatbuffer as fb
@@ -76,9 +77,36 @@ def test_variables_that_are_only_read_become_constants() -> None:
 
 
 @pytest.mark.parametrize("source", [file, folder], ids=["a .tflite", "a SavedModel"])
-def test_a_model_that_keeps_a_state_is_refused(source: Callable[[], Any]) -> None:
-    with pytest.raises(ModelError, match=r"keeps a state from run to run: ASSIGN_VARIABLE .* an input and an"):
-        loading.float_model(source(), signature="stream")
+def test_a_state_stays_and_starts_anew_with_each_sample(source: Callable[[], Any]) -> None:
+    found = loading.float_model(source(), signature="stream")
+    assert "The model keeps a state in variables (1): each sample starts with the initial one." in found.notes
+    runner, rng = Runner(found.content), np.random.default_rng(0)
+    for sample in rng.normal(size=(3, 1, 16)).astype(np.float32):
+        [got] = runner(sample).values()
+        assert got == pytest.approx(np.tanh(sample @ INTO) @ BACK, abs=1e-5)
+        [again] = runner.step(sample).values()
+        assert again == pytest.approx(1.5 * got, abs=1e-5)
+
+
+def test_a_model_with_a_state_is_searched(tmp_path: Path) -> None:
+    samples = np.random.default_rng(0).normal(size=(60, 16)).astype(np.float32)
+    run = autoselect.search(
+        file(),
+        signature="stream",
+        calibration=samples[:20],
+        evaluation=samples[20:],
+        metric="sqnr_db",
+        trials=4,
+        workers=1,
+        output=tmp_path / "run",
+    )
+    assert run.summary["counts"]["failed"] == 0
+    assert run.front["sqnr_db"].max() > 40.0
+    told = " ".join(run.summary["warnings"])
+    assert "READ_VARIABLE, ASSIGN_VARIABLE" in told
+    assert "bit for bit" not in told
+    found = autoselect.diagnose(file(), signature="stream", calibration=samples[:20])
+    assert set(found.layer_statistics["op_name"]) >= {"TANH", "BATCH_MATMUL"}
 
 
 def test_a_variable_that_a_branch_reads_is_refused() -> None:

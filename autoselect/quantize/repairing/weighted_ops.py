@@ -228,7 +228,7 @@ def name_new_biases(model: fb.Model, names: NameMap, places: Mapping[int, int]) 
     tensors, outputs = model.subgraphs[0].tensors, names.unique_outputs()
     for index, place in places.items():
         op = model.subgraphs[0].operators[place]
-        for tensor in (tensors[i] for i in op.inputs if i >= 0):
+        for tensor in (tensors[i] for i in op.inputs if i >= 0 and len(op.outputs)):
             if tensor.name == _new_name(tensors, op):
                 tensor.name = f"{outputs[index][0]}/bias".encode()
 
