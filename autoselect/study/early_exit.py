@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from autoselect.cases import evidence_jobs
@@ -44,9 +45,9 @@ def stop_of(
         integer = min(integers, key=lambda s: (s.drop, s.sha256), default=None)
         if integer is None or max(yardstick.violations(integer).values()) > 0.0:
             return None
-        drops, widths = expected_drops(scored, link_of(scored))
-        place = next(i for i, s in enumerate(scored) if s is integer)
-        bound = max(_bound(integer, root, pool), float(drops[place] + widths[place]))  # NaN, if nobody knows.
+        integer = _with_bound(integer, root, pool)
+        (expected,), (beyond,) = expected_drops([integer], link_of(scored))
+        bound = max(integer.drop_bound, float(expected + beyond))  # NaN, if nobody knows.
         if not bound <= yardstick.allowed_drop:
             return None
         good = (
@@ -75,14 +76,15 @@ def _may_end(request: Request) -> bool:
     return all(BY_COLUMN[column].integers_are_best for column in settings.cost_columns)
 
 
-def _bound(integer: Scores, root: Path, pool: Workers) -> float:
-    """What the drop is at most, with a confidence of 95 %.
+def _with_bound(integer: Scores, root: Path, pool: Workers) -> Scores:
+    """The model with noise and bound of its drop, as picks know them.
 
-    NaN with an evaluator: of one number nobody knows how sure it is. For metrics that are no means it is measured for
-    this one model, unless it is of an earlier process, which found it not good enough.
+    NaN with an evaluator: of one number nobody knows how sure it is. For metrics that are no means they are measured
+    for this one model, unless it is of an earlier process, which found it not good enough.
     """
     if math.isnan(integer.drop_bound) and integer.samples:
         with contextlib.suppress(TrialError):
             paired = pool.call(evidence_jobs.paired, root, integer.sha256)
-            return math.nan if paired is None else paired.bound
-    return integer.drop_bound
+            if paired is not None:
+                return replace(integer, drop_noise=paired.error, drop_bound=paired.bound)
+    return integer

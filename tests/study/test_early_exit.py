@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import groupby
@@ -14,6 +15,7 @@ from test_certainty import YARDSTICK, rising, scored
 from autoselect.cases.settings import make_settings
 from autoselect.domain.recipe import Recipe
 from autoselect.runs.records import Scores, TrialRecord
+from autoselect.scoring.paired import PairedDrop
 from autoselect.study.early_exit import stop_of
 from autoselect.study.proposing.problem import Atom, Forecast, Problem
 from autoselect.study.request import Request
@@ -58,7 +60,7 @@ def reason_of(
         direction="maximize",
     )
     study = cast("Any", Study(recipe or Recipe(), scores))
-    return stop_of(request, YARDSTICK, Path(), cast("Any", None), study, problem)([*others, scores])
+    return stop_of(request, YARDSTICK, Path(), cast("Any", Measuring()), study, problem)([*others, scores])
 
 
 CASES = {
@@ -93,11 +95,18 @@ def test_what_a_node_without_an_integer_form_costs_is_said() -> None:
     )
 
 
-def test_a_search_goes_on_where_the_integer_model_would_not_be_recommended() -> None:
+class Measuring:
+    """Workers that know of each model what is to be measured."""
+
+    def call(self, *_: object) -> PairedDrop:
+        return PairedDrop(drop=0.001, error=0.02, low=-0.009, high=0.011, bound=0.009)
+
+
+@pytest.mark.parametrize("known", [(0.02, 0.009), (math.nan, math.nan)], ids=["scored with its bound", "measured now"])
+def test_a_search_goes_on_where_the_integer_model_would_not_be_recommended(known: tuple[float, float]) -> None:
     """Picks go by what closeness to float predicts as well, and one score that is lucky proves less."""
     *others, lucky = rising(lucky=0.001)
-    lucky = replace(lucky, drop_noise=0.02)
-    assert lucky.drop_bound < YARDSTICK.allowed_drop
+    lucky = replace(lucky, drop_noise=known[0], drop_bound=known[1])
     assert reason_of(lucky, [], chain("")) is not None
     assert reason_of(lucky, others, chain("")) is None
 

@@ -161,6 +161,17 @@ def test_a_long_step_is_flat_but_at_its_ends() -> None:
     assert 0.4 < float(found.losses(at(-0.5))[0, 3]) < 1.0
 
 
+@pytest.mark.parametrize(
+    "good", [[-5.0, -4.9], [-8.0, -5.0, -4.9], [-8.0, -7.5, -6.0, -5.0, -4.9]], ids=["two", "three", "five"]
+)
+def test_candidates_that_lost_nothing_are_not_believed_to_lose_because_far_others_lost_all(good: list[float]) -> None:
+    """What is half way between steps is in the gap between them, where it is wide, not within a step."""
+    x = np.array([*good, 3.0, 3.1])
+    found = fit_link(x, np.where(x < 0.0, 0.0, 0.8))
+    assert [float(found.losses(at(v))[0, 3]) for v in x] == pytest.approx(np.where(x < 0.0, 0.0, 0.8).tolist())
+    assert float(found.losses(at(-0.95))[0, 3]) == pytest.approx(0.4)
+
+
 def test_a_wide_belief_gives_losses_on_both_sides_of_its_middle() -> None:
     found = fit_link(np.array([-6.0, -4.0, -2.0, 0.0]), np.array([0.0, 0.1, 0.5, 0.7]))
     losses = found.losses(Belief(np.array([-3.0]), np.array([1.0])))[0]
