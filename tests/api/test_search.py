@@ -17,12 +17,13 @@ import pytest
 
 import autoselect
 from autoselect.cases.events import Event, TrialFinished, Warned
-from autoselect.domain.picks import PICK_NAMES
+from autoselect.domain.picks import PICK_NAMES, named_picks
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import left_out_of
 from autoselect.embedded import model_bytes
 from autoselect.errors import PreparationError, RunFolderError, UsageError
 from autoselect.runs.run import load_run
+from autoselect.study.finishing import certainty
 from autoselect.study.setup import probing
 from autoselect.study.setup import problem as outlook
 
@@ -495,6 +496,23 @@ def each_hit(runner: Any, *, split: str) -> list[bool]:
     return [
         next(iter(runner(window[np.newaxis]).values()))[0].argmax() == label for window, label in zip(x, y, strict=True)
     ]
+
+
+def test_the_front_has_what_the_verdict_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    confidence_of, named = certainty.confidence_of, []
+
+    def naming(front: Any, scored: Any, yardstick: Any, *further: Any) -> Any:
+        members = certainty.members_of(front, yardstick, certainty.link_of(scored))
+        sizes = {"float_size_bytes": yardstick.float_size_bytes, "float_penalty": yardstick.float_penalty}
+        picks = named_picks(members, allowed_drop=yardstick.allowed_drop, **sizes)
+        named.append(next(m.id for m in members if m.id not in picks.values()))
+        other = certainty.Cheaper(id=named[0], expected=0.0, bound=0.0, float_ops=0)
+        return replace(confidence_of(front, scored, yardstick, *further), cheaper=other)
+
+    monkeypatch.setattr(certainty, "confidence_of", naming)
+    run = pump.search(tmp_path / "run", trials=8, sampler="random", racing=False, early_exit=False, front_spacing=100.0)
+    assert named[0] in set(run.front["id"])
+    assert run.model_path(named[0]).exists()
 
 
 def test_an_evaluator_that_scores_each_sample_is_paired_like_a_metric(tmp_path: Path) -> None:

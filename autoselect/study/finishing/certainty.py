@@ -93,6 +93,11 @@ class Confidence:
     near_miss: NearMiss | None = None
     cheaper: Cheaper | None = None
 
+    @property
+    def named(self) -> frozenset[str]:
+        """Ids of the members that the verdict names: users look for them on the front."""
+        return frozenset(member.id for member in (self, self.near_miss, self.cheaper) if member is not None)
+
 
 def expected_drops(members: Sequence[Scores], link: Link | None) -> tuple[np.ndarray, np.ndarray]:
     """What each candidate is expected to lose on other samples, and how much more it may be, in the metric's units.

@@ -78,7 +78,11 @@ class Finish:
         picks = self._picks(whole_front, link)
         confidence = certainty.confidence_of(whole_front, scored, self.yardstick, root, pool)
         front = front_members.worth_reading(
-            whole_front, self.objectives, set(picks.values()), self._steps(whole_front), link
+            whole_front,
+            self.objectives,
+            {*picks.values(), *(confidence.named if confidence else ())},
+            self._steps(whole_front),
+            link,
         )
         heldout: dict[str, Heldout] = {}
         kernels: dict[str, OnKernels] = {}

@@ -87,7 +87,7 @@ def worth_reading(
     Args:
         front: All members.
         objectives: The metric first.
-        picks: Ids of members that stay.
+        picks: Ids of members that stay, those that the verdict names among them.
         steps: By objective; without one, or with 0, each value is a step of its own.
         link: Of the search, see :func:`autoselect.study.finishing.certainty.link_of`.
     """
