@@ -94,6 +94,25 @@ def samples_needed(root: Path, sha256: str, allowed_drop: float, expected_drop: 
     return None
 
 
+def blind_score(root: Path) -> float | None:
+    """What one answer to all search samples scores, where they cannot tell the float model from it; else None.
+
+    None with an evaluator, too, and with a metric that knows no such answer.
+    """
+    case = open_case(root)
+    metric, part, known = case.scoring.metric, case.part("search"), case.reference("search")
+    if metric is None or known is None or not metric.needs_targets:
+        return None
+    targets = [part.target(number) for number in range(len(part))]
+    outputs = {key: values[0] for key, values in known([0]).items()}
+    answer = metric.blind(targets, metric.scored(outputs).shape)
+    if answer is None:
+        return None
+    rows = np.stack([metric.observe(dict.fromkeys(outputs, answer), target, None) for target in targets])
+    told = pairs.paired_drop(metric, rows, _rows(case, FLOAT, "search")).low > 0.0
+    return None if told else metric.summarise(rows)
+
+
 def _rows(case: OpenCase, sha256: str, part: str) -> np.ndarray:
     if (rows := case.rows(sha256, part)) is not None:
         return rows

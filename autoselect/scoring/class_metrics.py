@@ -39,6 +39,12 @@ class LabelMetric(Metric):
     def _check_target(self, target: object | None, output_shape: tuple[int, ...]) -> None:
         self._label(target, count_classes(output_shape, self.name))
 
+    def _blind(self, targets: Sequence[object], output_shape: tuple[int, ...]) -> np.ndarray:
+        class_count = count_classes(output_shape, self.name)
+        labels = [self._label(target, class_count) for target in targets]
+        shares = np.bincount(labels, minlength=max(class_count, 2)) / len(targets)
+        return (shares if class_count > 1 else shares[1:].round()).reshape(output_shape)
+
     def _label(self, target: object | None, class_count: int) -> int:
         if isinstance(target, (int, np.integer)) and 0 <= target < class_count:
             return int(target)  # Nearly every target, at each sample of each candidate.

@@ -106,6 +106,15 @@ class Metric(ABC):
         if self.needs_targets:
             self._check_target(target, output_shape)
 
+    def blind(self, targets: Sequence[object], output_shape: tuple[int, ...]) -> np.ndarray | None:
+        """What one may answer to all samples without a look at any, such as the commonest class; None where unknown.
+
+        Args:
+            targets: Of at least one sample, checked.
+            output_shape: Shape of the scored output, batch axis included.
+        """
+        return self._blind(targets, output_shape)
+
     def scored(self, outputs: Outputs, *, whose: str = "the candidate") -> np.ndarray:
         """Return the output that is scored, float64.
 
@@ -155,6 +164,9 @@ class Metric(ABC):
             for i in range(len(next(iter(outputs.values()), ())))
         ]
         return as_matrix(rows, self.name)
+
+    def _blind(self, targets: Sequence[object], output_shape: tuple[int, ...]) -> np.ndarray | None:
+        return None
 
     def _check_target(self, target: object | None, output_shape: tuple[int, ...]) -> None:
         target_array(target, self.name)

@@ -28,6 +28,9 @@ class _ErrorMetric(MeanMetric):
     def _check_target(self, target: object | None, output_shape: tuple[int, ...]) -> None:
         self._values(target, output_shape)
 
+    def _blind(self, targets: Sequence[object], output_shape: tuple[int, ...]) -> np.ndarray:
+        return np.asarray(sum(self._values(target, output_shape) for target in targets) / len(targets))
+
     def _values(self, target: object | None, output_shape: tuple[int, ...]) -> np.ndarray:
         """Return the target in the shape of the output, float64."""
         array = target_array(target, self.name)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from autoselect.cases import evidence_jobs
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.objectives import Direction, drop_from
 from autoselect.domain.picks import default_drop
-from autoselect.errors import UsageError
+from autoselect.domain.words import said
+from autoselect.errors import TrialError, UsageError
+from autoselect.isolation.door import Workers
 from autoselect.study.yardstick import Yardstick
 
 
@@ -47,6 +51,21 @@ def with_demanded_score(
         )
     smallest = allowed if settings.max_drop is None else min(allowed, settings.max_drop)
     return settings.model_copy(update={"max_drop": smallest})
+
+
+def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) -> tuple[str, ...]:
+    """A warning where the samples cannot tell the float model from one answer to all of them: data seldom fit then."""
+    try:
+        blind = pool.call(evidence_jobs.blind_score, root)
+    except TrialError:
+        return ()
+    if blind is None:
+        return ()
+    return (
+        f"The float model scores {said(float_model.metric, metric)} on the search samples, and one answer to all of "
+        f"them {said(blind, metric)}: these samples cannot tell the two apart. Prepare inputs and targets as in "
+        "training. Where one class is far commoner than the others, balanced_accuracy tells more.",
+    )
 
 
 def yardstick_of(float_model: Reference, metric: str, direction: Direction, settings: SearchSettings) -> Yardstick:

@@ -169,10 +169,11 @@ def _search(
     objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
     yardstick = references.yardstick_of(float_model, request.metric_name, request.direction, settings)
     problem: Problem | None = None
-    remarks: tuple[str, ...] = ()
+    remarks = references.warnings_of(float_model, request.metric_name, case.files.root, pool)
+    case = _remarked(case, folder, remarks, listener)
     if settings.sampler in PROPOSERS:
         problem, remarks = make_problem(case, space, settings, yardstick.allowed_drop, pool, listener)
-    case = _remarked(case, folder, remarks, listener)
+        case = _remarked(case, folder, remarks, listener)
     if problem is not None:
         write_explanations(folder, problem, settings.template, [], {})
     study = _open_study(folder, objectives, settings, problem, space)

@@ -73,3 +73,19 @@ def test_how_many_samples_it_takes_goes_by_what_is_expected_not_by_luck(made: tu
     assert unlucky < as_seen < lucky
     hopeless = evidence_jobs.samples_needed(files.root, "near", 0.05, 0.06)
     assert hopeless == samples_needed(make_metric("accuracy"), rows, theirs, allowed=0.05, balanced=True)
+
+
+def test_a_float_model_that_knows_no_more_than_the_commonest_class_is_told_from_one_that_does(
+    made: tuple[CaseFiles, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, _ = made
+    assert evidence_jobs.blind_score(files.root) is None
+    monkeypatch.setattr(evidence_jobs, "open_case", OpenCase)
+    kept = np.load(files.rows(FLOAT))
+    labels = [label for _, label in zip(*make_windows(np.random.default_rng(7), COUNT), strict=True)]
+    commonest = np.bincount(labels).max() / COUNT
+    try:
+        np.save(files.rows(FLOAT), np.arange(COUNT).reshape(-1, 1) % 8 == 0)
+        assert evidence_jobs.blind_score(files.root) == pytest.approx(commonest)
+    finally:
+        np.save(files.rows(FLOAT), kept)

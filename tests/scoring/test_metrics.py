@@ -46,6 +46,29 @@ def score(metric: Metric, outputs: Sequence[object], targets: Sequence[object]) 
     return metric.summarise([metric.observe(one(o), t, None) for o, t in zip(outputs, targets, strict=True)])
 
 
+# ------------------------------------------------------------------------------------- without a look
+
+BLIND = {
+    "the commonest class": ("accuracy", [2, 1, 2, 0], (1, 4), [0.25, 0.25, 0.5, 0.0]),
+    "of one unit it is a zero": ("f1_macro", [0, 1, 0], (1, 1), [0.0]),
+    "or a one": ("accuracy", [1, 1, 0], (1, 1), [1.0]),
+    "the mean": ("mse", [[1.0, 2.0], [3.0, 6.0]], (1, 2), [2.0, 4.0]),
+    "nobody knows": ("agreement", [0, 1], (1, 2), None),
+}
+
+
+@pytest.mark.parametrize(("name", "targets", "shape", "expected"), BLIND.values(), ids=BLIND)
+def test_one_answer_to_all_samples(
+    name: str, targets: list[object], shape: tuple[int, ...], expected: list[float] | None
+) -> None:
+    found = make_metric(name).blind(targets, shape)
+    if expected is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.shape, found.ravel().tolist()) == (shape, expected)
+
+
 # --------------------------------------------------------------------------------- many samples at once
 
 BLOCKS = {

@@ -1,0 +1,37 @@
+"""What is said of the float model before the first trial."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from autoselect.errors import TrialError
+from autoselect.study.references import Reference, warnings_of
+
+FLOAT = Reference(name="float", sha256="float", metric=0.115, size_bytes=100, penalty=80.0)
+
+
+class Pool:
+    def __init__(self, found: float | Exception | None) -> None:
+        self._found = found
+
+    def call(self, *_: object) -> float | None:
+        if isinstance(self._found, Exception):
+            raise self._found
+        return self._found
+
+
+def test_a_float_model_that_knows_nothing_is_warned_of() -> None:
+    [message] = warnings_of(FLOAT, "accuracy", Path(), cast("Any", Pool(0.125)))
+    assert message == (
+        "The float model scores 11.5 % accuracy on the search samples, and one answer to all of them 12.5 % accuracy: "
+        "these samples cannot tell the two apart. Prepare inputs and targets as in training. Where one class is far "
+        "commoner than the others, balanced_accuracy tells more."
+    )
+
+
+@pytest.mark.parametrize("found", [None, TrialError("killed")], ids=["it knows more", "nobody knows"])
+def test_else_nothing_is_said(found: Exception | None) -> None:
+    assert warnings_of(FLOAT, "accuracy", Path(), cast("Any", Pool(found))) == ()
