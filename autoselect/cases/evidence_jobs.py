@@ -109,8 +109,8 @@ def blind_score(root: Path) -> float | None:
     if answer is None:
         return None
     rows = np.stack([metric.observe(dict.fromkeys(outputs, answer), target, None) for target in targets])
-    told = pairs.paired_drop(metric, rows, _rows(case, FLOAT, "search")).low > 0.0
-    return None if told else metric.summarise(rows)
+    lowest = pairs.paired_drop(metric, rows, _rows(case, FLOAT, "search")).low
+    return metric.summarise(rows) if lowest <= 0.0 else None  # NaN where the metric has no value for such rows.
 
 
 def _rows(case: OpenCase, sha256: str, part: str) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -13,7 +14,7 @@ from autoselect.cases.open_case import OpenCase
 from autoselect.cases.prepare import Case, write_scoring
 from autoselect.embedded import make_windows
 from autoselect.scoring.metrics import make_metric
-from autoselect.scoring.paired import samples_needed
+from autoselect.scoring.paired import PairedDrop, samples_needed
 
 COUNT = 200
 
@@ -87,5 +88,8 @@ def test_a_float_model_that_knows_no_more_than_the_commonest_class_is_told_from_
     try:
         np.save(files.rows(FLOAT), np.arange(COUNT).reshape(-1, 1) % 8 == 0)
         assert evidence_jobs.blind_score(files.root) == pytest.approx(commonest)
+        unknown = PairedDrop(drop=math.nan, error=math.nan, low=math.nan, high=math.nan, bound=math.nan)
+        monkeypatch.setattr(evidence_jobs.pairs, "paired_drop", lambda *_: unknown)
+        assert evidence_jobs.blind_score(files.root) is None
     finally:
         np.save(files.rows(FLOAT), kept)
