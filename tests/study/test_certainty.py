@@ -189,6 +189,24 @@ def test_where_nothing_is_certified_the_cheapest_that_may_do_is_told(drop: float
     assert confidence([replace(close, drop_bound=0.009), other], pool).cheaper is None
 
 
+BREAKING = {
+    "hardly further": (0.011, 0.0159, True),
+    "further": (0.011, 0.0161, False),
+    "the recommended one is expected to keep it": (0.009, 0.0111, False),
+}
+
+
+@pytest.mark.parametrize(("chosen", "drop", "told"), BREAKING.values(), ids=BREAKING)
+def test_where_all_are_expected_to_break_the_limit_a_cheaper_one_that_does_hardly_worse_is_told(
+    chosen: float, drop: float, told: bool
+) -> None:
+    least = scored("a" * 4, chosen, penalty=70.0, float_ops=256)
+    other = scored("b" * 4, drop, penalty=2.0)
+    found = confidence([least, other], Pool(np.zeros((0, 3))))
+    assert found.id == least.sha256[:10]
+    assert (found.cheaper is not None) == told
+
+
 def test_a_worker_that_dies_costs_the_share_of_resamples_alone() -> None:
     found = confidence([scored("a" * 4, 0.0)], Pool(None))
     assert (found.certified, found.samples_needed) == (True, None)
@@ -340,6 +358,11 @@ def test_the_verdict_names_the_cheaper_model_that_takes_less_proof() -> None:
         "limit too; with 95 % confidence it loses at most 3.1 points."
     )
     assert "with 2 float ops, costs" in told(replace(UNSURE, cheaper=replace(cheaper, float_ops=2)), HELDOUT)
+    broken = replace(UNSURE, expected=0.014, cheaper=replace(cheaper, expected=0.016))
+    assert told(broken, HELDOUT).endswith(
+        " Hardly worse is cccccccccc, with no float op: it costs an accelerator less. As far as these samples tell, it "
+        "loses 1.6 points; with 95 % confidence it loses at most 3.1 points."
+    )
 
 
 def test_a_model_that_is_expected_to_break_the_limit_is_said_to() -> None:

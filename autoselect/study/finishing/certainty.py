@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 from autoselect.cases import evidence_jobs
-from autoselect.domain.picks import FrontMember, passing, recommended
+from autoselect.domain.picks import CLOSE, FrontMember, passing, recommended
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -50,7 +50,7 @@ class NearMiss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cheaper:
-    """Where nothing is certified: the member of least penalty that is expected to keep the limit as well.
+    """Where nothing is certified: the member of least penalty that is expected to do, or to do hardly worse.
 
     Attributes:
         id: The member's.
@@ -244,7 +244,8 @@ def confidence_of(
 
 
 def _cheaper(members: Sequence[FrontMember], chosen: FrontMember, allowed: float) -> Cheaper | None:
-    hopeful = [m for m in members if m.drop <= allowed and m.penalty < chosen.penalty]
+    most = allowed if chosen.drop <= allowed else chosen.drop + CLOSE * allowed
+    hopeful = [m for m in members if m.drop <= most and m.penalty < chosen.penalty]
     if not hopeful:
         return None
     found = min(hopeful, key=lambda m: (m.penalty, m.bound, m.id))
