@@ -19,8 +19,12 @@ DEFAULT_DROPS: Mapping[str, float] = {"sqnr_db": 180.0, "kl_divergence": 0.01}
 KNEE_DROPS = 3.0
 """The knee's unit of the drop, in allowed drops: up to there a loss is still a trade, beyond it is none."""
 
-CLOSE = 0.5
-"""Bounds within this share of the allowed drop count as equal where none keeps it."""
+WORTH = 2.0
+"""Where nothing is sure: so many allowed drops is the float model's penalty worth.
+
+On three real cases recommendations then break the limit no more often than by the nearest bound alone, at less penalty;
+with 1.5 they cost more, with 2.5 they break it more often (``experiments/evidence``).
+"""
 
 PICK_NAMES = ("recommended", "accurate", "balanced", "compact", "integer")
 
@@ -57,29 +61,29 @@ def default_drop(metric: str, float_score: float) -> float:
     return DEFAULT_DROPS.get(metric, DEFAULT_DROP_SHARE * abs(float_score))
 
 
-def passing(members: Sequence[FrontMember], allowed_drop: float) -> tuple[list[FrontMember], bool]:
-    """The members that keep the allowed drop for sure, and whether there are such.
-
-    Where there are none, those that come closest: they are expected to keep it, and their bound is beyond the least one
-    by no more than :data:`CLOSE` of it. Where none is, the one of the least bound: what breaks the limit is not to
-    break it further for a penalty.
-    """
-    sure = [m for m in members if m.bound <= allowed_drop]
-    if sure or not members:
-        return sure, bool(sure)
-    least = min(m.bound for m in members)
-    close = [m for m in members if m.bound <= least + CLOSE * allowed_drop and m.drop <= allowed_drop]
-    return close or [m for m in members if m.bound <= least], False
-
-
-def recommended(members: Sequence[FrontMember], allowed_drop: float) -> FrontMember:
+def recommended(members: Sequence[FrontMember], allowed_drop: float, float_penalty: float) -> FrontMember:
     """Of the members that keep the allowed drop for sure the one with the least penalty, then the closest to float.
+
+    Where there are none, the best trade of what it may lose and its penalty, see :data:`WORTH`, among those that are
+    expected to keep the allowed drop; among all where none is.
 
     Args:
         members: At least one.
         allowed_drop: In the metric's units.
+        float_penalty: Penalty of the float model.
     """
-    return min(passing(members, allowed_drop)[0], key=lambda m: (m.penalty, -m.fidelity, m.size_bytes, m.id))
+    sure = [m for m in members if m.bound <= allowed_drop]
+    return min(sure, key=_price) if sure else _best_trade(members, allowed_drop, float_penalty)
+
+
+def _price(member: FrontMember) -> tuple[object, ...]:
+    return member.penalty, -member.fidelity, member.size_bytes, member.id
+
+
+def _best_trade(members: Sequence[FrontMember], allowed_drop: float, float_penalty: float) -> FrontMember:
+    worth = WORTH * allowed_drop / (float_penalty or 1.0)
+    hopeful = [m for m in members if m.drop <= allowed_drop] or members
+    return min(hopeful, key=lambda m: (m.bound + worth * m.penalty, *_price(m)))
 
 
 def named_picks(
@@ -90,7 +94,8 @@ def named_picks(
     * ``recommended``: see :func:`recommended`.
     * ``accurate``: the least bound on the drop, where a gain counts as none; then the closest to float.
     * ``balanced``: of those that keep the allowed drop for sure the nearest to no drop, no bytes and no penalty, in
-      units of three times the allowed drop and of the float model's size and penalty. A gain counts as no drop.
+      units of three times the allowed drop and of the float model's size and penalty. A gain counts as no drop. Where
+      none keeps it for sure, of those that are as sure as the recommended one.
     * ``compact``: the smallest file of those.
     * ``integer``: of those with the fewest float ops the recommended one; where none of them keeps the drop for sure,
       the one with the least bound on it.
@@ -106,7 +111,8 @@ def named_picks(
     """
     if not members:
         return {}
-    sure, _ = passing(members, allowed_drop)
+    chosen = recommended(members, allowed_drop, float_penalty)
+    sure = [m for m in members if m.bound <= max(allowed_drop, chosen.bound)]
 
     def distance(member: FrontMember) -> float:
         usual = (member.size_bytes / float_size_bytes, member.penalty / (float_penalty or 1.0))
@@ -119,9 +125,9 @@ def named_picks(
     integers = [m for m in members if m.float_ops == fewest]
     proven = [m for m in integers if m.bound <= allowed_drop]
     return {
-        "recommended": recommended(members, allowed_drop).id,
+        "recommended": chosen.id,
         "accurate": min(members, key=least_lost).id,
         "balanced": min(sure, key=lambda m: (distance(m), m.id)).id,
         "compact": min(sure, key=lambda m: (m.size_bytes, m.penalty, m.bound, m.id)).id,
-        "integer": (recommended(proven, allowed_drop) if proven else min(integers, key=least_lost)).id,
+        "integer": (min(proven, key=_price) if proven else min(integers, key=least_lost)).id,
     }

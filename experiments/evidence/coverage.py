@@ -19,7 +19,7 @@ from run import ACCURACY, CONFIDENCE, Field, column, drop_of_hits, percent, race
 from autoselect.cases import evidence_jobs
 from autoselect.cases.divergence import shares_of
 from autoselect.domain.objectives import Constraints
-from autoselect.domain.picks import DEFAULT_DROP_SHARE, FrontMember, passing, recommended
+from autoselect.domain.picks import DEFAULT_DROP_SHARE, FrontMember, recommended
 from autoselect.domain.quantities import METRIC, objectives_of
 from autoselect.isolation.door import Workers
 from autoselect.runs.records import Scores, TrialRecord, scores_of
@@ -128,8 +128,8 @@ def bounds_and_picks(people: Population, count: int, repeats: int) -> tuple[list
         covered += [bound + SMALL >= people.drops, (low - SMALL <= people.drops) & (people.drops <= high + SMALL)]
         front = members_of(front_records(candidates, yardstick), yardstick, link_of(candidates))
         for place, limit in enumerate(limits):
-            certified = passing(front, limit)[1]
-            chosen = recommended(front, limit)
+            chosen = recommended(front, limit, yardstick.float_penalty)
+            certified = chosen.bound <= limit
             broken, before = true[chosen.id] > limit, true[closest_before(front, limit).id] > limit
             unproved = [not certified and one for one in (True, broken, chosen.drop > limit, before)]
             found[place] += [certified, certified and broken, *unproved]
@@ -202,7 +202,7 @@ def agreement(people: Population, count: int, repeats: int, searches: int) -> li
     for number, (candidates, _, chosen) in enumerate(people.searches(count, repeats)):
         front = front_records(candidates, yardstick)
         members = members_of(front, yardstick, link := link_of(candidates))
-        name = recommended(members, yardstick.allowed_drop).id
+        name = recommended(members, yardstick.allowed_drop, yardstick.float_penalty).id
         named[name] += 1
         if number >= searches:
             continue
@@ -239,7 +239,7 @@ def by_scores_alone(
         moved = [replace(s, drop=drop) for s, drop in zip(scores, row, strict=True)]
         expected = expected_drops(moved, link)[0].tolist()
         some = [replace(m, drop=e, bound=e + m.bound - m.drop) for m, e in zip(members, expected, strict=True)]
-        again.append(recommended(some, yardstick.allowed_drop).id == name)
+        again.append(recommended(some, yardstick.allowed_drop, yardstick.float_penalty).id == name)
     return float(np.mean(again))
 
 

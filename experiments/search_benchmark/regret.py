@@ -124,7 +124,7 @@ def rows_of_run(case: BenchmarkCase, note: Mapping[str, Any], run: Any, unseen: 
         for share in ALLOWED:
             yardstick = yardstick_of(run, metric.direction, share)
             front, _ = front_of(known, objectives, yardstick, link)
-            named = recommended(members_of(front, yardstick, link), yardstick.allowed_drop)
+            named = recommended(members_of(front, yardstick, link), yardstick.allowed_drop, yardstick.float_penalty)
             scores = next(r.scores for r in front if r.id == named.id and r.scores)
             limit = share * abs(unseen.float_score)
             keeping = {sha: unseen.scores[sha].penalty for sha in unseen.losses if unseen.drop(sha) <= limit}

@@ -176,35 +176,17 @@ CHEAPER = {
 @pytest.mark.parametrize(("drop", "penalty", "told"), CHEAPER.values(), ids=CHEAPER)
 def test_where_nothing_is_certified_the_cheapest_that_may_do_is_told(drop: float, penalty: float, told: bool) -> None:
     close = scored("a" * 4, 0.003, penalty=50.0, float_ops=4)
-    other = scored("b" * 4, drop, penalty=penalty, float_ops=2)
-    middle = scored("c" * 4, 0.0091, penalty=40.0, float_ops=3)
+    other = scored("b" * 4, drop, penalty=penalty, float_ops=2, drop_bound=drop + 0.02)
+    middle = scored("c" * 4, 0.0091, penalty=40.0, float_ops=3, drop_bound=0.0291)
     pool = Pool(np.zeros((0, 3)))
     found = confidence([close, other, middle], pool)
     assert (found.id, found.certified) == (close.sha256[:10], False)
     assert found.cheaper is not None
     known = other if told else middle
     assert (found.cheaper.id, found.cheaper.float_ops) == (known.sha256[:10], known.float_ops)
-    assert (found.cheaper.expected, found.cheaper.bound) == pytest.approx((known.drop, known.drop + 0.008))
+    assert (found.cheaper.expected, found.cheaper.bound) == pytest.approx((known.drop, known.drop + 0.02))
     assert confidence([close], pool).cheaper is None
     assert confidence([replace(close, drop_bound=0.009), other], pool).cheaper is None
-
-
-BREAKING = {
-    "hardly further": (0.011, 0.0159, True),
-    "further": (0.011, 0.0161, False),
-    "the recommended one is expected to keep it": (0.009, 0.0111, False),
-}
-
-
-@pytest.mark.parametrize(("chosen", "drop", "told"), BREAKING.values(), ids=BREAKING)
-def test_where_all_are_expected_to_break_the_limit_a_cheaper_one_that_does_hardly_worse_is_told(
-    chosen: float, drop: float, told: bool
-) -> None:
-    least = scored("a" * 4, chosen, penalty=70.0, float_ops=256)
-    other = scored("b" * 4, drop, penalty=2.0)
-    found = confidence([least, other], Pool(np.zeros((0, 3))))
-    assert found.id == least.sha256[:10]
-    assert (found.cheaper is not None) == told
 
 
 def test_a_worker_that_dies_costs_the_share_of_resamples_alone() -> None:
@@ -344,8 +326,9 @@ def test_the_verdict_goes_by_held_out_scores_where_there_are_any() -> None:
 def test_the_verdict_says_what_the_samples_cannot_show() -> None:
     assert (
         "The 250 search samples cannot show that any model keeps the limit: the best loses at most 2.5 points with "
-        "95 % confidence; the limit is 1.0 point. Of the models that come closest, the recommended one costs an "
-        "accelerator least. If it does keep the limit, about 1,100 samples would show it." in told(UNSURE, HELDOUT)
+        "95 % confidence; the limit is 1.0 point. The recommended model is expected to keep it, and is the best trade "
+        "between what it may lose and what it costs an accelerator: it loses at most 3.0 points. If it does keep the "
+        "limit, about 1,100 samples would show it." in told(UNSURE, HELDOUT)
     )
     assert "no interval is known" in told(BLIND, HELDOUT)
     assert told(None, {}) == "No candidate was scored."
@@ -358,20 +341,14 @@ def test_the_verdict_names_the_cheaper_model_that_takes_less_proof() -> None:
         "limit too; with 95 % confidence it loses at most 3.1 points."
     )
     assert "with 2 float ops, costs" in told(replace(UNSURE, cheaper=replace(cheaper, float_ops=2)), HELDOUT)
-    broken = replace(UNSURE, expected=0.014, cheaper=replace(cheaper, expected=0.016))
-    assert told(broken, HELDOUT).endswith(
-        " Hardly worse is cccccccccc, with no float op: it costs an accelerator less. As far as these samples tell, it "
-        "loses 1.6 points; with 95 % confidence it loses at most 3.1 points."
-    )
 
 
 def test_a_model_that_is_expected_to_break_the_limit_is_said_to() -> None:
     broken = told(replace(UNSURE, expected=0.014), HELDOUT)
     assert (
-        "The recommended model comes closest, but is expected to break it: as far as these samples tell, it loses 1.4 "
-        "points." in broken
+        "The recommended model is the best trade between what it may lose and what it costs an accelerator, but is "
+        "expected to break the limit: as far as these samples tell, it loses 1.4 points." in broken
     )
-    assert "costs an accelerator least" not in broken
     assert "is expected to break" not in told(replace(UNSURE, expected=0.01), HELDOUT)
 
 
@@ -421,7 +398,7 @@ def test_of_a_target_that_runs_float_ops_as_well_no_accelerator_is_spoken_of() -
         found = told(sure, HELDOUT, float_macs_share=1.0, accelerated=False)
         assert "accelerator" not in found
         assert "with 5 float ops." in found
-        assert "costs the target le" in found
+        assert "costs the target" in found
     targets = [path.stem for path in (Path(__file__).parents[2] / "search_spaces" / "targets").glob("*.toml")]
     assert {t for t in targets if not read_target(t).accelerates_integers_alone} == {"litert-cpu", "tflm"}
 

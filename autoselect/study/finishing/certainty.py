@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 from autoselect.cases import evidence_jobs
-from autoselect.domain.picks import CLOSE, FrontMember, passing, recommended
+from autoselect.domain.picks import FrontMember, recommended
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -50,7 +50,7 @@ class NearMiss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cheaper:
-    """Where nothing is certified: the member of least penalty that is expected to do, or to do hardly worse.
+    """Where nothing is certified: the member of least penalty that is expected to keep the limit.
 
     Attributes:
         id: The member's.
@@ -215,17 +215,18 @@ def confidence_of(
     members = members_of(front, yardstick, link_of(scored))
     if not members:
         return None
-    chosen = recommended(members, allowed)
+    chosen = recommended(members, allowed, yardstick.float_penalty)
     own = next(s for s in scores if s.sha256[:10] == chosen.id)
     bounded = math.isfinite(own.drop_bound)
-    certified = bounded and passing(members, allowed)[1]
+    certified = bounded and chosen.bound <= allowed
     resampled, needed, near = math.nan, None, None
     if pool is not None and bounded:
         try:
             needed = pool.call(evidence_jobs.samples_needed, root, own.sha256, allowed, chosen.drop)
             again = _resampled(members, scores, scored, root, pool)
             if again:
-                resampled = float(np.mean([recommended(one, allowed).id == chosen.id for one in again]))
+                same = [recommended(one, allowed, yardstick.float_penalty).id == chosen.id for one in again]
+                resampled = float(np.mean(same))
             if again and certified:
                 near = _near_miss(members, again, own, scores, allowed, root, pool)
         except TrialError:
@@ -244,8 +245,7 @@ def confidence_of(
 
 
 def _cheaper(members: Sequence[FrontMember], chosen: FrontMember, allowed: float) -> Cheaper | None:
-    most = allowed if chosen.drop <= allowed else chosen.drop + CLOSE * allowed
-    hopeful = [m for m in members if m.drop <= most and m.penalty < chosen.penalty]
+    hopeful = [m for m in members if m.drop <= allowed and m.penalty < chosen.penalty]
     if not hopeful:
         return None
     found = min(hopeful, key=lambda m: (m.penalty, m.bound, m.id))

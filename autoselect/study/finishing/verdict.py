@@ -185,11 +185,14 @@ def _sure(found: Findings, confidence: Confidence) -> str:
     if confidence.samples_needed is not None:
         needed = f" If it does keep the limit, about {confidence.samples_needed:,} samples would show it."
     samples = counted(found.samples, "search sample") if found.samples else "search samples"
-    why = f"Of the models that come closest, the recommended one {found.costs} least."
+    trade = f"is the best trade between what it may lose and what it {found.costs}"
+    why = (
+        f"The recommended model is expected to keep it, and {trade}: it {lost_at_most(confidence.bound, found.metric)}."
+    )
     if confidence.expected > found.yardstick.allowed_drop:
         why = (
-            "The recommended model comes closest, but is expected to break it: "
-            f"as far as these samples tell, it {lost(confidence.expected, found.metric)}."
+            f"The recommended model {trade}, but is expected to break the limit: as far as these samples tell, it "
+            f"{lost(confidence.expected, found.metric)}."
         )
     other = _cheaper(found, confidence.cheaper) if confidence.cheaper else ""
     return (
@@ -201,15 +204,9 @@ def _sure(found: Findings, confidence: Confidence) -> str:
 
 def _cheaper(found: Findings, cheaper: Cheaper) -> str:
     ops = counted(cheaper.float_ops, "float op") if cheaper.float_ops else "no float op"
-    most = f"with 95 % confidence it {lost_at_most(cheaper.bound, found.metric)}."
-    if cheaper.expected > found.yardstick.allowed_drop:
-        return (
-            f" Hardly worse is {cheaper.id}, with {ops}: it {found.costs} less. As far as these samples tell, it "
-            f"{lost(cheaper.expected, found.metric)}; {most}"
-        )
     return (
         f" If less proof will do: {cheaper.id}, with {ops}, {found.costs} less and is expected to keep the limit too; "
-        f"{most}"
+        f"with 95 % confidence it {lost_at_most(cheaper.bound, found.metric)}."
     )
 
 
