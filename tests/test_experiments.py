@@ -292,6 +292,40 @@ def test_a_recurrent_model_is_compared_with_the_one_whose_lstms_are_left_out(
     assert (tmp_path / "deepconvlstm.png").stat().st_size > 0
 
 
+@pytest.mark.slow
+def test_the_guides_flow_is_measured_beside_searches(
+    study: Callable[[str], ModuleType],
+    script: Callable[[Path], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The model of the study, untrained, on noise; uneven channels change no answer of it."""
+    pytest.importorskip("tf_keras")
+    run, train = study("mobilenet_v3"), script(ROOT / "experiments" / "mobilenet_v3" / "train.py")
+    rng = np.random.default_rng(0)
+    images = rng.uniform(-1, 1, size=(24, 64, 64, 3)).astype(np.float32)
+    model = train.make_model()
+    model.set_weights([weights + rng.uniform(0.0, 0.05, weights.shape) for weights in model.get_weights()])
+    spread = train.uneven(model, 1.0)
+    logits = [train.keras.Model(one.input, one.get_layer("Logits").output)(images[:2]) for one in (spread, model)]
+    assert np.std(logits[1]) > 0.0
+    np.testing.assert_allclose(*logits, rtol=1e-3, atol=1e-3 * np.std(logits[1]))
+    assert not np.allclose(spread.get_layer("Conv_1").get_weights()[0], model.get_layer("Conv_1").get_weights()[0])
+    path = tmp_path / "model.tflite"
+    path.write_bytes(train.converted(spread))
+    labels = np.arange(24) % 10
+    monkeypatch.setattr(run.loaders, "cifar_calibration", lambda: ([image[None]] for image in images[:4]))
+    monkeypatch.setattr(run, "search_images", lambda: (images[4:14], labels[4:14]))
+    monkeypatch.setattr(run, "heldout_images", lambda: (images[14:], labels[14:]))
+    monkeypatch.setattr(run, "trained", lambda _: {1.0: path})
+    run.main(["--trials", "4", "--seeds", "1", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
+    rows = pd.read_csv(tmp_path / "mobilenet_v3.csv").set_index("model")
+    assert rows.loc["all int8", "float_ops"] == 0 < rows.loc["guide: MEAN", "float_ops"]
+    assert rows.loc["guide: both", "float_ops"] > rows.loc[run.GUIDE, "float_ops"] >= run.LEADING
+    assert set(run.ways(4)) <= set(rows.index)
+    assert (tmp_path / "mobilenet_v3.png").stat().st_size > 0
+
+
 def test_the_image_model_of_mlperf_tiny_has_the_published_parameters(
     monkeypatch: pytest.MonkeyPatch, script: Callable[[Path], ModuleType]
 ) -> None:
