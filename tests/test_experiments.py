@@ -209,7 +209,8 @@ def test_coverage_is_simulated_again_by_its_command(tmp_path: Path) -> None:
 
 
 STUDIES = {
-    name: f"{name}.csv" for name in ("deepconvlstm", "mlperf_tiny", "qat", "ranking", "regression", "sample_sizes")
+    name: f"{name}.csv"
+    for name in ("deepconvlstm", "mlperf_tiny", "mobilenet_v3", "qat", "ranking", "regression", "sample_sizes")
 }
 
 
@@ -225,7 +226,7 @@ def study(monkeypatch: pytest.MonkeyPatch, script: Callable[[Path], ModuleType])
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_table_of_a_study_is_what_its_command_wrote(study: Callable[[str], ModuleType], name: str) -> None:
     results = ROOT / "experiments" / name / "results"
-    texts = ("seeds", "refusal", "each", "float_ops")
+    texts = ("seeds", "evaluations", "refusal", "each", "float_ops")
     rows = pd.read_csv(results / STUDIES[name], dtype=dict.fromkeys(texts, str)).fillna(dict.fromkeys(texts, ""))
     assert study(name).table_of(rows) == (results / "table.md").read_text(encoding="utf-8")
 
@@ -311,18 +312,20 @@ def test_the_guides_flow_is_measured_beside_searches(
     assert np.std(logits[1]) > 0.0
     np.testing.assert_allclose(*logits, rtol=1e-3, atol=1e-3 * np.std(logits[1]))
     assert not np.allclose(spread.get_layer("Conv_1").get_weights()[0], model.get_layer("Conv_1").get_weights()[0])
-    path = tmp_path / "model.tflite"
-    path.write_bytes(train.converted(spread))
     labels = np.arange(24) % 10
+    monkeypatch.setattr(run, "LOST", -1.0)
+    monkeypatch.setattr(run, "trained", lambda _: model)
     monkeypatch.setattr(run.loaders, "cifar_calibration", lambda: ([image[None]] for image in images[:4]))
     monkeypatch.setattr(run, "search_images", lambda: (images[4:14], labels[4:14]))
     monkeypatch.setattr(run, "heldout_images", lambda: (images[14:], labels[14:]))
-    monkeypatch.setattr(run, "trained", lambda _: {1.0: path})
+    (tmp_path / "runs").mkdir()
     run.main(["--trials", "4", "--seeds", "1", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
     rows = pd.read_csv(tmp_path / "mobilenet_v3.csv").set_index("model")
     assert rows.loc["all int8", "float_ops"] == 0 < rows.loc["guide: MEAN", "float_ops"]
     assert rows.loc["guide: both", "float_ops"] > rows.loc[run.GUIDE, "float_ops"] >= run.LEADING
-    assert set(run.ways(4)) <= set(rows.index)
+    assert {*run.ways(4), run.RANKING} <= set(rows.index)
+    assert rows.loc[run.RANKING, "evaluations"] in range(1, 5)
+    assert len(pd.read_csv(tmp_path / "tensors.csv")) > len(run.DECADES)
     assert (tmp_path / "mobilenet_v3.png").stat().st_size > 0
 
 

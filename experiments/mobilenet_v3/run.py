@@ -6,7 +6,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +25,29 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 GUIDE = "guide: rmse/scale > 0.7 and first five"
 """What all models are compared with."""
+WITHIN = ", at the guide's penalty"
+RANKING = "the guide's ranking, step by step"
+GUIDED = (GUIDE, "guide: MEAN", "guide: both")
 LEADING = 5
+MEAN = ("MEAN",)
 DECADES = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5)
 LOST = 0.03
 """Of accuracy: what the all-integer model is to lose at least."""
+ALLOWED = 0.01
+"""Of float's accuracy: what a chosen model may lose, as in a search."""
 METRICS = ("accuracy", "f1_macro")
-FLOAT: dict[str, Any] = {"fallback": "float", "repairs": False, "int16": False, "early_exit": False}
+SHORT = 4
+"""Evaluations of the guide's flow: all integer and three denylists."""
+SPACE: dict[str, Any] = {"fallback": "float", "repairs": False, "int16": False, "early_exit": False}
 """What the guide can make: some nodes float, all others in integers of 8 bits."""
 
 
 def ways(trials: int) -> dict[str, dict[str, Any]]:
-    """Searches by name: with as many evaluations as the guide's flow has, with more, by its ranking, with all means."""
+    """Searches by name: with as many evaluations as the guide's flow has, with more, and with all means."""
     return {
-        "search, 4 evaluations": {**FLOAT, "trials": 4},
-        f"search, {trials} evaluations": {**FLOAT, "trials": trials},
-        f"prefixes of the ranking, {trials} evaluations": {**FLOAT, "trials": trials, "sampler": "prefix"},
-        f"search with all means, {trials} evaluations": {"trials": trials},
+        "search of the guide's space, short": {**SPACE, "trials": SHORT},
+        "search of the guide's space": {**SPACE, "trials": trials},
+        "search, default settings": {"trials": trials},
     }
 
 
@@ -59,77 +66,175 @@ def _stacked(indices: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     return np.stack(images), np.array(labels)
 
 
-def trained(options: argparse.Namespace) -> Mapping[float, Path]:
-    """The float model by how uneven its channels are; what was trained before is used again."""
-    folder = options.runs
-    weights, plain = folder / "model.weights.h5", folder / "model.tflite"
-    paths = {decades: folder / f"uneven_{decades}.tflite" for decades in DECADES}
-    if not weights.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        told = ["--epochs", str(options.epochs), "--images", str(options.images), "--output", str(plain)]
-        subprocess.run([sys.executable, str(HERE / "train.py"), *told], check=True)
-    if not all(path.exists() for path in paths.values()):
-        sys.path.insert(0, str(HERE))
-        import train
+def trained(options: argparse.Namespace) -> Any:
+    """The model; if it was trained before, with those weights."""
+    sys.path.insert(0, str(HERE))
+    import train
 
-        model = train.make_model()
-        model.load_weights(weights)
-        for decades, path in paths.items():
-            path.write_bytes(train.converted(train.uneven(model, decades)))
+    path = options.runs / "model.tflite"
+    weights = path.with_suffix(".weights.h5")
+    if not weights.exists():
+        options.runs.mkdir(parents=True, exist_ok=True)
+        told = ["--epochs", str(options.epochs), "--images", str(options.images), "--output", str(path)]
+        subprocess.run([sys.executable, str(HERE / "train.py"), *told], check=True)
+    model = train.make_model()
+    model.load_weights(weights)
+    return model
+
+
+def spread(model: Any, folder: Path) -> tuple[pd.DataFrame, Any, Path]:
+    """Spreads the channels until all-integer loses enough on the search images: the losses, the model and its file."""
+    import train
+
+    kept, rows = folder / "uneven.csv", []
+    if not kept.exists():
+        (x, y), integer = search_images(), folder / "integer.tflite"
+        for decades in DECADES:
+            path = folder / f"uneven_{decades}.tflite"
+            path.write_bytes(train.converter_of(train.uneven(model, decades)).convert())
+            autoselect.build(autoselect.Recipe(), model=path, calibration=loaders.cifar_calibration, output=integer)
+            scores = [share(one, x, y) for one in (path, integer)]
+            rows.append({"decades": decades, "float": scores[0], "all_int8": scores[1]})
+            if scores[0] - scores[1] >= LOST:
+                break
+        pd.DataFrame(rows).to_csv(kept, index=False, lineterminator="\n")
+    lost = pd.read_csv(kept)
+    decades = float(lost["decades"].iloc[-1])
+    return lost, train.uneven(model, decades), folder / f"uneven_{decades}.tflite"
+
+
+def share(model: Path, x: np.ndarray, y: np.ndarray) -> float:
+    """Of the images that a model gets right."""
+    return float(np.mean(side_by_side.answers(model, x, y).y_pred == y))
+
+
+def guided(model: Any, folder: Path) -> dict[str, Path]:
+    """The models of the guide's flow, by TensorFlow's own debugger; ``tensors.csv`` is its table."""
+    import tensorflow as tf
+    import train
+
+    def debugger(**denied: list[str]) -> Any:
+        converter = train.converter_of(model)
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        converter.representative_dataset = loaders.cifar_calibration
+        options = tf.lite.experimental.QuantizationDebugOptions(**denied)
+        return tf.lite.experimental.QuantizationDebugger(
+            converter=converter, debug_dataset=loaders.cifar_calibration, debug_options=options
+        )
+
+    paths = {name: folder / f"guide_{i}.tflite" for i, name in enumerate(("all int8", *GUIDED))}
+    if all(path.exists() for path in paths.values()):
+        return paths
+    plain, path = debugger(), folder / "tensors.csv"
+    plain.run()
+    with path.open("w", encoding="utf-8", newline="") as file:
+        plain.layer_statistics_dump(file)
+    table = pd.read_csv(path)
+    table["rmse/scale"] = np.sqrt(table["mean_squared_error"]) / table["scale"]
+    table.to_csv(path, index=False, lineterminator="\n")
+    nodes, ops = denylist(table), list(MEAN)
+    denied = ({"denylisted_nodes": nodes}, {"denylisted_ops": ops}, {"denylisted_nodes": nodes, "denylisted_ops": ops})
+    for path, one in zip(paths.values(), (plain, *(debugger(**names) for names in denied)), strict=True):
+        path.write_bytes(one.get_nondebug_quantized_model())
     return paths
 
 
-def unevenness(models: Mapping[float, Path], folder: Path) -> pd.DataFrame:
-    """What float and all-integer score on the search images, the more uneven the channels, until enough is lost."""
-    x, y = search_images()
-    rows: list[dict[str, float]] = []
-    for decades, model in models.items():
-        path = folder / "integer.tflite"
-        autoselect.build(autoselect.Recipe(), model=model, calibration=loaders.cifar_calibration, output=path)
-        scores = [float(np.mean(side_by_side.answers(one, x, y).y_pred == y)) for one in (model, path)]
-        rows.append({"decades": decades, "float": scores[0], "all_int8": scores[1]})
-        if scores[0] - scores[1] >= LOST:
-            break
-    return pd.DataFrame(rows)
-
-
-def recipes_of(run: autoselect.Run) -> dict[str, autoselect.Recipe]:
-    """The models of the guide's flow, and DRQ."""
-    table = run.layer_statistics
+def denylist(table: pd.DataFrame) -> list[str]:
+    """The guide's: suspects and the first five."""
     suspects = table.loc[table["rmse/scale"] > SUSPICIOUS_RMSE_PER_SCALE, "tensor_name"]
-    nodes = frozenset(suspects) | frozenset(table["tensor_name"][:LEADING])
-    mean = frozenset({"MEAN"})
+    return list(dict.fromkeys([*suspects, *table["tensor_name"][:LEADING]]))
+
+
+def recipes_of(table: pd.DataFrame) -> dict[str, autoselect.Recipe]:
+    """The same models for autoselect, DRQ, and the repair that is made for uneven channels."""
+    nodes, ops = frozenset(denylist(table)), frozenset(MEAN)
+    denied = ((nodes, frozenset()), (frozenset(), ops), (nodes, ops))
     return {
-        "all int8": autoselect.Recipe(),
+        f"{name}, by autoselect": autoselect.Recipe(denylisted_nodes=some, denylisted_ops=types, fallback="float")
+        for name, (some, types) in zip(GUIDED, denied, strict=True)
+    } | {
         "all DRQ": autoselect.Recipe(denylisted_nodes=frozenset(table["tensor_name"])),
-        GUIDE: autoselect.Recipe(denylisted_nodes=nodes, fallback="float"),
-        "guide: MEAN": autoselect.Recipe(denylisted_ops=mean, fallback="float"),
-        "guide: both": autoselect.Recipe(denylisted_nodes=nodes, denylisted_ops=mean, fallback="float"),
+        "all int8, equalization": autoselect.Recipe(repairs=("equalization",)),
     }
 
 
-def measured(model: Path, options: argparse.Namespace) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Rows of models, and the debugger's table."""
-    x, y = heldout_images()
-    runs = {
+def by_ranking(table: pd.DataFrame, model: Path, evaluations: int, folder: Path) -> tuple[pd.DataFrame, Path]:
+    """The guide's ranking followed from its first node on, until the model loses as little as a search may.
+
+    Args:
+        table: With rmse/scale of each node.
+        model: In float.
+        evaluations: In how many steps all nodes are left out.
+        folder: Keeps what is made.
+
+    Returns:
+        Nodes left out and accuracy of each step that was taken, and the last model.
+    """
+    kept, path, rows = folder / "ranking.csv", folder / "ranking.tflite", []
+    if not kept.exists():
+        x, y = search_images()
+        limit = (1.0 - ALLOWED) * share(model, x, y)
+        names = list(table.sort_values("rmse/scale", ascending=False)["tensor_name"])
+        for count in np.linspace(len(names) / evaluations, len(names), evaluations).round().astype(int):
+            recipe = autoselect.Recipe(denylisted_nodes=frozenset(names[:count]), fallback="float")
+            autoselect.build(recipe, model=model, calibration=loaders.cifar_calibration, output=path)
+            rows.append({"left_out": count, "accuracy": share(path, x, y)})
+            if rows[-1]["accuracy"] >= limit:
+                break
+        pd.DataFrame(rows).to_csv(kept, index=False, lineterminator="\n")
+    return pd.read_csv(kept), path
+
+
+def searches(model: Path, options: argparse.Namespace) -> dict[tuple[str, int], autoselect.Run]:
+    """The searches by way and seed; all of one seed come before those of the next."""
+    return {
         (way, seed): side_by_side.searched(
             model,
             options.runs / f"{model.stem}_{i}_{seed}",
             calibration=loaders.cifar_calibration,
             evaluation=search_images,
-            heldout=(x, y),
+            heldout=heldout_images,
             seed=seed,
             **settings,
         )
-        for i, (way, settings) in enumerate(ways(options.trials).items())
         for seed in range(options.seeds)
+        for i, (way, settings) in enumerate(ways(options.trials).items())
     }
-    run = next(iter(runs.values()))
-    with tempfile.TemporaryDirectory() as temporary, autoselect.keep_workers(1):
-        others = side_by_side.built(recipes_of(run), model, loaders.cifar_calibration, Path(temporary))
-        models = [("float", "", model), *others, *side_by_side.recommended(runs)]
-        rows = pd.DataFrame(side_by_side.rows_of(models, x, y, GUIDE))
-    return rows, run.layer_statistics[["tensor_name", "op_name", "range", "rmse/scale"]]
+
+
+def within(runs: Mapping[tuple[str, int], autoselect.Run], guide: Path) -> Iterator[tuple[str, str, Path]]:
+    """Of searches whose recommended model has a larger penalty than the guide's: the most accurate that has none."""
+    limit = autoselect.inspect(guide)["fragmentation"]["penalty"]
+    for (way, seed), run in runs.items():
+        front = run.front.set_index("id")
+        if front.loc[run.picks["recommended"], "penalty"] > limit:
+            cheap = front[front["penalty"] <= limit]
+            yield f"{way}{WITHIN}", str(seed), run.model_path(cheap["accuracy"].idxmax())
+
+
+def measured(model: Any, path: Path, options: argparse.Namespace) -> dict[str, pd.DataFrame]:
+    """Rows of models, the debugger's table, the steps along its ranking, and fronts."""
+    guides, runs = guided(model, options.runs), searches(path, options)
+    table = next(iter(runs.values())).layer_statistics
+    with tempfile.TemporaryDirectory() as folder, autoselect.keep_workers(1):
+        steps, ranked = by_ranking(table, path, options.trials, options.runs)
+        others = side_by_side.built(recipes_of(table), path, loaders.cifar_calibration, Path(folder))
+        models = [("float", "", path), *((name, "", one) for name, one in guides.items()), *others]
+        models += [(RANKING, "", ranked), *side_by_side.recommended(runs), *within(runs, guides[GUIDE])]
+        rows = pd.DataFrame(side_by_side.rows_of(models, *heldout_images(), GUIDE))
+    done = {(name, ""): i for i, name in enumerate(guides, start=1)} | {(RANKING, ""): len(steps)}
+    done |= {(way, str(seed)): len(run.trials) for (way, seed), run in runs.items()}
+    places = zip(rows["model"].str.removesuffix(WITHIN), rows["seeds"].str.split(",").str[0], strict=True)
+    rows.insert(2, "evaluations", [str(done.get(place, "")) for place in places])
+    fronts = [run.front.assign(way=way, seed=seed) for (way, seed), run in runs.items()]
+    columns = ["way", "seed", "id", "pick", "penalty", "size_bytes", "float_ops", "accuracy", "heldout_accuracy"]
+    tensors = pd.read_csv(options.runs / "tensors.csv")[["op_name", "tensor_name", "scale", "rmse/scale"]]
+    return {
+        "mobilenet_v3": rows,
+        "tensors": tensors,
+        "ranking": steps,
+        "fronts": pd.concat(fronts, ignore_index=True)[columns],
+    }
 
 
 def table_of(rows: pd.DataFrame) -> str:
@@ -137,18 +242,24 @@ def table_of(rows: pd.DataFrame) -> str:
     return f"Held out: {rows['samples'].iloc[0]:,} images\n\n{side_by_side.table_of(rows, 'the guide', METRICS)}"
 
 
-def draw(rows: pd.DataFrame, path: Path) -> None:
-    """Accuracy against ops that are not integer."""
+def draw(rows: pd.DataFrame, fronts: pd.DataFrame, path: Path) -> None:
+    """Accuracy on held-out images against the penalty: models that are not searched for, and fronts."""
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axis = plt.subplots(figsize=(8, 4.6), layout="constrained")
-    for name, part in rows[rows["model"] != "float"].groupby("model", sort=False):
-        error = np.abs(part[["accuracy_low", "accuracy_high"]].to_numpy().T - part["accuracy"].to_numpy())
-        axis.errorbar(part["float_ops"], part["accuracy"], yerr=error, fmt="o", capsize=2, label=name)
+    figure, axis = plt.subplots(figsize=(9, 5), layout="constrained")
+    for i, (way, front) in enumerate(fronts.groupby("way", sort=False)):
+        axis.plot(front["penalty"], front["heldout_accuracy"], ".", color=f"C{i}", alpha=0.4, label=f"{way}: fronts")
+        chosen = front[front["pick"].fillna("").str.contains("recommended")]
+        axis.plot(chosen["penalty"], chosen["heldout_accuracy"], "*", color=f"C{i}", markersize=13)
+    others = rows[~rows["model"].str.contains("^float$|^search|by autoselect")]
+    for mark, row in zip("osD^vXP", others.to_dict("records"), strict=True):
+        error = [[row["accuracy"] - row["accuracy_low"]], [row["accuracy_high"] - row["accuracy"]]]
+        axis.errorbar(row["penalty"], row["accuracy"], error, fmt=mark, color="black", capsize=2, label=row["model"])
     axis.axhline(rows["accuracy"].iloc[0], color="grey", linestyle=":", label="float")
-    axis.set(xlabel="ops not integer", ylabel="accuracy on held-out images, 95 % interval")
-    axis.legend(fontsize=7)
+    axis.set(xlabel="penalty", ylabel="accuracy on held-out images")
+    axis.set_title("stars: recommended; bars: 95 % interval", fontsize=9)
+    axis.legend(fontsize=8)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
@@ -159,20 +270,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--images", type=int, default=50_000, help="Training images.")
     parser.add_argument("--trials", type=int, default=40)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--runs", type=Path, default=Path("mobilenet-v3-runs"), help="Models and runs; used again.")
+    parser.add_argument("--seeds", type=int, default=3, help="Of the searches.")
+    parser.add_argument("--runs", type=Path, default=Path("mobilenet-v3-runs"), help="Model and runs; used again.")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    models = trained(options)
-    with tempfile.TemporaryDirectory() as temporary, autoselect.keep_workers(1):
-        lost = unevenness(models, Path(temporary))
-    rows, tensors = measured(models[lost["decades"].iloc[-1]], options)
+    model = trained(options)
+    with autoselect.keep_workers(1):
+        lost, model, path = spread(model, options.runs)
+    print(lost.to_string(index=False), flush=True)
+    tables = measured(model, path, options)
+    rows = tables["mobilenet_v3"]
     options.output.mkdir(parents=True, exist_ok=True)
-    for name, found in (("mobilenet_v3", rows), ("uneven", lost), ("tensors", tensors)):
+    for name, found in {**tables, "uneven": lost}.items():
         found.to_csv(options.output / f"{name}.csv", index=False, lineterminator="\n")
     (options.output / "table.md").write_text(table_of(rows), encoding="utf-8")
-    draw(rows, options.output / "mobilenet_v3.png")
-    print(lost.to_string(index=False), table_of(rows), sep="\n\n")
+    draw(rows, tables["fronts"], options.output / "mobilenet_v3.png")
+    print(table_of(rows))
 
 
 if __name__ == "__main__":

@@ -68,11 +68,11 @@ def uneven(model: Any, decades: float, seed: int = 0) -> Any:
     return found
 
 
-def converted(model: Any) -> bytes:
-    """As a float ``.tflite`` of batch 1."""
+def converter_of(model: Any) -> Any:
+    """TensorFlow's converter of it, batch 1."""
     signature = tf.TensorSpec((1, SIZE, SIZE, 3), tf.float32)
     function = tf.function(lambda image: model(image, training=False)).get_concrete_function(signature)
-    return bytes(tf.lite.TFLiteConverter.from_concrete_functions([function], model).convert())
+    return tf.lite.TFLiteConverter.from_concrete_functions([function], model)
 
 
 def accuracy(content: bytes) -> float:
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     model = trained(options.epochs, options.images, options.output.with_suffix(".backup"))
     model.save_weights(options.output.with_suffix(".weights.h5"))
-    content = converted(model)
+    content = bytes(converter_of(model).convert())
     options.output.write_bytes(content)
     print(f"{accuracy(content):.1%} of the test images are right")
 

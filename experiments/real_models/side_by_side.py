@@ -97,12 +97,26 @@ def rows_of(
 def table_of(rows: pd.DataFrame, against: str, metrics: Sequence[str] = METRICS) -> str:
     """The models as Markdown, with some of the figures; accuracy comes first."""
     by_subject = "worst_subject" in rows
-    heads = ["model", "seeds", *(NAMES[name] for name in metrics), "over float, points", f"over {against}, points"]
+    counted = ["evaluations"] if "evaluations" in rows else []
+    heads = [
+        "model",
+        "seeds",
+        *counted,
+        *(NAMES[name] for name in metrics),
+        "over float, points",
+        f"over {against}, points",
+    ]
     heads += ["by subject"] * by_subject + ["bytes", "penalty", "ops not integer"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in rows.to_dict("records"):
         first, *rest = metrics
-        cells = [row["model"], row["seeds"], _share(row, first), *(f"{row[name]:.3f}" for name in rest)]
+        cells = [
+            row["model"],
+            row["seeds"],
+            *(row[name] for name in counted),
+            _share(row, first),
+            *(f"{row[name]:.3f}" for name in rest),
+        ]
         cells += [_points(row, "float"), _points(row, "other")]
         if by_subject:
             cells += [" to ".join(f"{100 * row[f'{which}_subject']:+.1f}" for which in ("worst", "best"))]
