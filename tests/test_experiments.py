@@ -226,7 +226,7 @@ def study(monkeypatch: pytest.MonkeyPatch, script: Callable[[Path], ModuleType])
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_table_of_a_study_is_what_its_command_wrote(study: Callable[[str], ModuleType], name: str) -> None:
     results = ROOT / "experiments" / name / "results"
-    texts = ("seeds", "evaluations", "refusal", "each", "float_ops")
+    texts = ("seeds", "evaluated", "refusal", "each", "float_ops")
     rows = pd.read_csv(results / STUDIES[name], dtype=dict.fromkeys(texts, str)).fillna(dict.fromkeys(texts, ""))
     assert study(name).table_of(rows) == (results / "table.md").read_text(encoding="utf-8")
 
@@ -324,7 +324,7 @@ def test_the_guides_flow_is_measured_beside_searches(
     assert rows.loc["all int8", "float_ops"] == 0 < rows.loc["guide: MEAN", "float_ops"]
     assert rows.loc["guide: both", "float_ops"] > rows.loc[run.GUIDE, "float_ops"] >= run.LEADING
     assert {*run.ways(4), run.RANKING} <= set(rows.index)
-    assert rows.loc[run.RANKING, "evaluations"] in range(1, 5)
+    assert rows.loc[run.RANKING, "evaluated"] in range(1, 5)
     assert len(pd.read_csv(tmp_path / "tensors.csv")) > len(run.DECADES)
     assert (tmp_path / "mobilenet_v3.png").stat().st_size > 0
 

@@ -25,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 GUIDE = "guide: rmse/scale > 0.7 and first five"
 """What all models are compared with."""
+INTEGER = ", its all-integer model"
 WITHIN = ", at the guide's penalty"
 RANKING = "the guide's ranking, step by step"
 GUIDED = (GUIDE, "guide: MEAN", "guide: both")
@@ -170,24 +171,25 @@ def by_ranking(table: pd.DataFrame, model: Path, evaluations: int, folder: Path)
     Returns:
         Nodes left out and accuracy of each step that was taken, and the last model.
     """
-    kept, path, rows = folder / "ranking.csv", folder / "ranking.tflite", []
-    if not kept.exists():
-        x, y = search_images()
-        limit = (1.0 - ALLOWED) * share(model, x, y)
-        names = list(table.sort_values("rmse/scale", ascending=False)["tensor_name"])
-        for count in np.linspace(len(names) / evaluations, len(names), evaluations).round().astype(int):
-            recipe = autoselect.Recipe(denylisted_nodes=frozenset(names[:count]), fallback="float")
-            autoselect.build(recipe, model=model, calibration=loaders.cifar_calibration, output=path)
-            rows.append({"left_out": count, "accuracy": share(path, x, y)})
-            if rows[-1]["accuracy"] >= limit:
-                break
+    kept, path = folder / "ranking.csv", folder / "ranking.tflite"
+    rows = pd.read_csv(kept).to_dict("records") if kept.exists() else []
+    x, y = search_images()
+    limit = (1.0 - ALLOWED) * share(model, x, y)
+    names = list(table.sort_values("rmse/scale", ascending=False)["tensor_name"])
+    counts = np.linspace(len(names) / evaluations, len(names), evaluations).round().astype(int)
+    for count in counts[len(rows) :]:
+        if rows and rows[-1]["accuracy"] >= limit:
+            break
+        recipe = autoselect.Recipe(denylisted_nodes=frozenset(names[:count]), fallback="float")
+        autoselect.build(recipe, model=model, calibration=loaders.cifar_calibration, output=path)
+        rows.append({"left_out": count, "accuracy": share(path, x, y)})
         pd.DataFrame(rows).to_csv(kept, index=False, lineterminator="\n")
-    return pd.read_csv(kept), path
+    return pd.DataFrame(rows), path
 
 
 def searches(model: Path, options: argparse.Namespace) -> dict[tuple[str, int], autoselect.Run]:
-    """The searches by way and seed; all of one seed come before those of the next."""
-    return {
+    """The searches by way and seed; those of one seed are made before those of the next."""
+    found = {
         (way, seed): side_by_side.searched(
             model,
             options.runs / f"{model.stem}_{i}_{seed}",
@@ -200,16 +202,25 @@ def searches(model: Path, options: argparse.Namespace) -> dict[tuple[str, int], 
         for seed in range(options.seeds)
         for i, (way, settings) in enumerate(ways(options.trials).items())
     }
+    return {(way, seed): found[way, seed] for way in ways(options.trials) for seed in range(options.seeds)}
 
 
-def within(runs: Mapping[tuple[str, int], autoselect.Run], guide: Path) -> Iterator[tuple[str, str, Path]]:
+def all_integer(runs: Mapping[tuple[str, int], autoselect.Run]) -> Iterator[tuple[str, int, Path]]:
+    """What searches pick that must be all-integer, if it is not what they recommend nor plain integers of 8 bits."""
+    for (way, seed), run in runs.items():
+        picks = run.picks
+        if "integer" in picks and picks["integer"] != picks["recommended"] and ways(0)[way].get("int16", True):
+            yield f"{way}{INTEGER}", seed, run.model_path("integer")
+
+
+def within(runs: Mapping[tuple[str, int], autoselect.Run], guide: Path) -> Iterator[tuple[str, int, Path]]:
     """Of searches whose recommended model has a larger penalty than the guide's: the most accurate that has none."""
     limit = autoselect.inspect(guide)["fragmentation"]["penalty"]
     for (way, seed), run in runs.items():
         front = run.front.set_index("id")
         if front.loc[run.picks["recommended"], "penalty"] > limit:
             cheap = front[front["penalty"] <= limit]
-            yield f"{way}{WITHIN}", str(seed), run.model_path(cheap["accuracy"].idxmax())
+            yield f"{way}{WITHIN}", seed, run.model_path(cheap["accuracy"].idxmax())
 
 
 def measured(model: Any, path: Path, options: argparse.Namespace) -> dict[str, pd.DataFrame]:
@@ -220,14 +231,17 @@ def measured(model: Any, path: Path, options: argparse.Namespace) -> dict[str, p
         steps, ranked = by_ranking(table, path, options.trials, options.runs)
         others = side_by_side.built(recipes_of(table), path, loaders.cifar_calibration, Path(folder))
         models = [("float", "", path), *((name, "", one) for name, one in guides.items()), *others]
-        models += [(RANKING, "", ranked), *side_by_side.recommended(runs), *within(runs, guides[GUIDE])]
+        models += [(RANKING, "", ranked), *side_by_side.recommended(runs)]
+        models += side_by_side.unlike((*all_integer(runs), *within(runs, guides[GUIDE])))
         rows = pd.DataFrame(side_by_side.rows_of(models, *heldout_images(), GUIDE))
     done = {(name, ""): i for i, name in enumerate(guides, start=1)} | {(RANKING, ""): len(steps)}
     done |= {(way, str(seed)): len(run.trials) for (way, seed), run in runs.items()}
-    places = zip(rows["model"].str.removesuffix(WITHIN), rows["seeds"].str.split(",").str[0], strict=True)
-    rows.insert(2, "evaluations", [str(done.get(place, "")) for place in places])
+    names = rows["model"].str.replace(f"({WITHIN}|{INTEGER})$", "", regex=True)
+    places = zip(names, rows["seeds"].str.split(",").str[0], strict=True)
+    rows.insert(2, "evaluated", [str(done.get(place, "")) for place in places])
     fronts = [run.front.assign(way=way, seed=seed) for (way, seed), run in runs.items()]
     columns = ["way", "seed", "id", "pick", "penalty", "size_bytes", "float_ops", "accuracy", "heldout_accuracy"]
+    columns += ["drop", "drop_bound", "expected_drop_bound"]
     tensors = pd.read_csv(options.runs / "tensors.csv")[["op_name", "tensor_name", "scale", "rmse/scale"]]
     return {
         "mobilenet_v3": rows,
