@@ -315,6 +315,7 @@ def test_the_guides_flow_is_measured_beside_searches(
     labels = np.arange(24) % 10
     monkeypatch.setattr(run, "LOST", -1.0)
     monkeypatch.setattr(run, "trained", lambda _: model)
+    monkeypatch.setitem(sys.modules, "train", train)
     monkeypatch.setattr(run.loaders, "cifar_calibration", lambda: ([image[None]] for image in images[:4]))
     monkeypatch.setattr(run, "search_images", lambda: (images[4:14], labels[4:14]))
     monkeypatch.setattr(run, "heldout_images", lambda: (images[14:], labels[14:]))

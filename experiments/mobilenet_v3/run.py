@@ -69,7 +69,6 @@ def _stacked(indices: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
 
 def trained(options: argparse.Namespace) -> Any:
     """The model; if it was trained before, with those weights."""
-    sys.path.insert(0, str(HERE))
     import train
 
     path = options.runs / "model.tflite"
