@@ -209,7 +209,8 @@ def test_coverage_is_simulated_again_by_its_command(tmp_path: Path) -> None:
 
 
 STUDIES = {
-    name: f"{name}.csv" for name in ("deepconvlstm", "mlperf_tiny", "qat", "ranking", "regression", "sample_sizes")
+    name: f"{name}.csv"
+    for name in ("deepconvlstm", "mlperf_tiny", "mobilenet_v3", "qat", "ranking", "regression", "sample_sizes")
 }
 
 
@@ -225,7 +226,7 @@ def study(monkeypatch: pytest.MonkeyPatch, script: Callable[[Path], ModuleType])
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_table_of_a_study_is_what_its_command_wrote(study: Callable[[str], ModuleType], name: str) -> None:
     results = ROOT / "experiments" / name / "results"
-    texts = ("seeds", "refusal", "each", "float_ops")
+    texts = ("seeds", "evaluated", "refusal", "each", "float_ops")
     rows = pd.read_csv(results / STUDIES[name], dtype=dict.fromkeys(texts, str)).fillna(dict.fromkeys(texts, ""))
     assert study(name).table_of(rows) == (results / "table.md").read_text(encoding="utf-8")
 
@@ -290,6 +291,43 @@ def test_a_recurrent_model_is_compared_with_the_one_whose_lstms_are_left_out(
     assert {*run.WAYS} <= set(rows.index)
     assert list(pd.read_csv(tmp_path / "tensors.csv")["op"]).count(run.LSTM) == 2
     assert (tmp_path / "deepconvlstm.png").stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_the_guides_flow_is_measured_beside_searches(
+    study: Callable[[str], ModuleType],
+    script: Callable[[Path], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The model of the study, untrained, on noise; uneven channels change no answer of it."""
+    pytest.importorskip("tf_keras")
+    run, train = study("mobilenet_v3"), script(ROOT / "experiments" / "mobilenet_v3" / "train.py")
+    rng = np.random.default_rng(0)
+    images = rng.uniform(-1, 1, size=(24, 64, 64, 3)).astype(np.float32)
+    model = train.make_model()
+    model.set_weights([weights + rng.uniform(0.0, 0.05, weights.shape) for weights in model.get_weights()])
+    spread = train.uneven(model, 1.0)
+    logits = [train.keras.Model(one.input, one.get_layer("Logits").output)(images[:2]) for one in (spread, model)]
+    assert np.std(logits[1]) > 0.0
+    np.testing.assert_allclose(*logits, rtol=1e-3, atol=1e-3 * np.std(logits[1]))
+    assert not np.allclose(spread.get_layer("Conv_1").get_weights()[0], model.get_layer("Conv_1").get_weights()[0])
+    labels = np.arange(24) % 10
+    monkeypatch.setattr(run, "LOST", -1.0)
+    monkeypatch.setattr(run, "trained", lambda _: model)
+    monkeypatch.setitem(sys.modules, "train", train)
+    monkeypatch.setattr(run.loaders, "cifar_calibration", lambda: ([image[None]] for image in images[:4]))
+    monkeypatch.setattr(run, "search_images", lambda: (images[4:14], labels[4:14]))
+    monkeypatch.setattr(run, "heldout_images", lambda: (images[14:], labels[14:]))
+    (tmp_path / "runs").mkdir()
+    run.main(["--trials", "4", "--seeds", "1", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
+    rows = pd.read_csv(tmp_path / "mobilenet_v3.csv").set_index("model")
+    assert rows.loc["all int8", "float_ops"] == 0 < rows.loc["guide: MEAN", "float_ops"]
+    assert rows.loc["guide: both", "float_ops"] > rows.loc[run.GUIDE, "float_ops"] >= run.LEADING
+    assert {*run.ways(4), run.RANKING} <= set(rows.index)
+    assert rows.loc[run.RANKING, "evaluated"] in range(1, 5)
+    assert len(pd.read_csv(tmp_path / "tensors.csv")) > len(run.DECADES)
+    assert (tmp_path / "mobilenet_v3.png").stat().st_size > 0
 
 
 def test_the_image_model_of_mlperf_tiny_has_the_published_parameters(

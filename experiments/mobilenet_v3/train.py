@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
@@ -41,6 +43,38 @@ def _augmented(image: Any, label: Any) -> Any:
     return image, label
 
 
+def uneven(model: Any, decades: float, seed: int = 0) -> Any:
+    """The same function with uneven channels where blocks meet: what batch normalization leaves is spread.
+
+    What a block's projection writes is linear, so its channels may have any scale if all that reads them divides by
+    it. Projections that are added share their scales.
+
+    Args:
+        model: As :func:`make_model` gives it.
+        decades: Scales go from 10 to the power of minus this to 1, evenly in their logarithm.
+        seed: Of the scales.
+    """
+    found, rng = keras.models.clone_model(model), np.random.default_rng(seed)
+    found.set_weights(model.get_weights())
+    layers = {layer.name: layer for layer in found.layers}
+    scales, readers = np.ones(0), {1 + i: f"expanded_conv_{1 + i}/expand" for i in range(10)} | {11: "Conv_1"}
+    for block, reader in readers.items():
+        writer = f"expanded_conv_{block - 1}" if block > 1 else "expanded_conv"
+        if f"{writer}/Add" not in layers:
+            scales = 10.0 ** rng.uniform(-decades, 0.0, layers[f"{writer}/project"].filters)
+        gamma, beta, *moving = layers[f"{writer}/project/BatchNorm"].get_weights()
+        layers[f"{writer}/project/BatchNorm"].set_weights([gamma * scales, beta * scales, *moving])
+        layers[reader].set_weights([layers[reader].get_weights()[0] / scales[:, None]])
+    return found
+
+
+def converter_of(model: Any) -> Any:
+    """TensorFlow's converter of it, batch 1."""
+    signature = tf.TensorSpec((1, SIZE, SIZE, 3), tf.float32)
+    function = tf.function(lambda image: model(image, training=False)).get_concrete_function(signature)
+    return tf.lite.TFLiteConverter.from_concrete_functions([function], model)
+
+
 def accuracy(content: bytes) -> float:
     """Share of the test images that a .tflite model gets right."""
     runner = Runner(content)
@@ -48,24 +82,31 @@ def accuracy(content: bytes) -> float:
     return sum(answer == label for answer, label in pairs) / len(pairs)
 
 
-def main() -> None:
-    """Train and save the model as .tflite, batch 1, and print how good it is."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--epochs", type=int, default=12)
-    arguments = parser.parse_args()
+def trained(epochs: int, images: int, backup: Path | None = None) -> Any:
+    """Train on evenly spaced images; from the last whole epoch that ``backup`` holds, if there is one."""
     keras.utils.set_random_seed(SEED)
-    x, y = loaders.cifar_training()
+    x, y = (part[:: 50_000 // images] for part in loaders.cifar_training())
     data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).map(_augmented).batch(BATCH).prefetch(1)
-    steps = arguments.epochs * -(-len(x) // BATCH)
+    steps = epochs * -(-len(x) // BATCH)
     model = make_model()
     rate = keras.optimizers.schedules.CosineDecay(1e-4, steps, warmup_target=3e-3, warmup_steps=steps // 12)
     model.compile(optimizer=keras.optimizers.AdamW(rate), loss="sparse_categorical_crossentropy", metrics=["accuracy"])
-    model.fit(data, epochs=arguments.epochs, verbose=2)
-    signature = tf.TensorSpec((1, SIZE, SIZE, 3), tf.float32)
-    function = tf.function(lambda image: model(image, training=False)).get_concrete_function(signature)
-    content = tf.lite.TFLiteConverter.from_concrete_functions([function], model).convert()
-    arguments.output.write_bytes(content)
+    kept = [keras.callbacks.BackupAndRestore(str(backup))] if backup else []
+    model.fit(data, epochs=epochs, verbose=2, callbacks=kept)
+    return model
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train and save the model as .tflite, batch 1, and print how good it is."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, required=True, help="A .tflite file; the weights lie beside it.")
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--images", type=int, default=50_000, help="Training images.")
+    options = parser.parse_args(arguments)
+    model = trained(options.epochs, options.images, options.output.with_suffix(".backup"))
+    model.save_weights(options.output.with_suffix(".weights.h5"))
+    content = bytes(converter_of(model).convert())
+    options.output.write_bytes(content)
     print(f"{accuracy(content):.1%} of the test images are right")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +46,14 @@ def built(
 
 
 def recommended(runs: Mapping[tuple[str, int], autoselect.Run]) -> Iterator[tuple[str, str, Path]]:
-    """What searches recommend, by the name of the way and the seed; equal models of one way once."""
+    """What searches recommend, by the name of the way and the seed."""
+    return unlike((way, seed, run.model_path("recommended")) for (way, seed), run in runs.items())
+
+
+def unlike(models: Iterable[tuple[str, int, Path]]) -> Iterator[tuple[str, str, Path]]:
+    """Models of ways and seeds; equal ones of one way once, with all their seeds."""
     found: dict[tuple[str, bytes], list[tuple[int, Path]]] = {}
-    for (way, seed), run in runs.items():
-        path = run.model_path("recommended")
+    for way, seed, path in models:
         found.setdefault((way, path.read_bytes()), []).append((seed, path))
     for (way, _), same in found.items():
         yield way, ", ".join(str(seed) for seed, _ in same), same[0][1]
@@ -97,12 +101,15 @@ def rows_of(
 def table_of(rows: pd.DataFrame, against: str, metrics: Sequence[str] = METRICS) -> str:
     """The models as Markdown, with some of the figures; accuracy comes first."""
     by_subject = "worst_subject" in rows
-    heads = ["model", "seeds", *(NAMES[name] for name in metrics), "over float, points", f"over {against}, points"]
+    counted = {"evaluated": "evaluations"} if "evaluated" in rows else {}
+    heads = ["model", "seeds", *counted.values(), *(NAMES[name] for name in metrics)]
+    heads += ["over float, points", f"over {against}, points"]
     heads += ["by subject"] * by_subject + ["bytes", "penalty", "ops not integer"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in rows.to_dict("records"):
         first, *rest = metrics
-        cells = [row["model"], row["seeds"], _share(row, first), *(f"{row[name]:.3f}" for name in rest)]
+        cells = [row[name] for name in ("model", "seeds", *counted)]
+        cells += [_share(row, first), *(f"{row[name]:.3f}" for name in rest)]
         cells += [_points(row, "float"), _points(row, "other")]
         if by_subject:
             cells += [" to ".join(f"{100 * row[f'{which}_subject']:+.1f}" for which in ("worst", "best"))]
