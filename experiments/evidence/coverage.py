@@ -120,7 +120,7 @@ def bounds_and_picks(people: Population, count: int, repeats: int) -> tuple[list
     shown = [share * people.float_score for share in SHARES]
     # A candidate breaks each of the others by nothing.
     limits = shown + [drop - SMALL for drop in sorted(set(true.values())) if 0.0 < drop <= 2.0 * shown[-1]]
-    found = np.zeros((len(limits), 6))
+    found = np.zeros((len(limits), 8))
     covered = np.zeros((2, len(true)))
     yardstick = people.yardstick()
     for candidates, pairs, _ in people.searches(count, repeats):
@@ -130,23 +130,32 @@ def bounds_and_picks(people: Population, count: int, repeats: int) -> tuple[list
         for place, limit in enumerate(limits):
             chosen = recommended(front, limit, yardstick.float_penalty)
             certified = chosen.bound <= limit
-            broken, before = true[chosen.id] > limit, true[closest_before(front, limit).id] > limit
-            unproved = [not certified and one for one in (True, broken, chosen.drop > limit, before)]
-            found[place] += [certified, certified and broken, *unproved]
+            broken, before = true[chosen.id] > limit, closest_before(front, limit)
+            figures = (1.0, broken, chosen.drop > limit, chosen.penalty, true[before.id] > limit, before.penalty)
+            found[place] += [certified, certified and broken, *(0.0 if certified else one for one in figures)]
     hardest = len(shown) + int(np.argmax(found[len(shown) :, 1]))
     names = [f"{100 * share:g} % of float's score" for share in SHARES] + ["the hardest"]
     rows = [
-        [str(count), name, f"{100 * limits[place]:.2f}", *(percent(value / repeats) for value in found[place])]
+        [str(count), name, f"{100 * limits[place]:.2f}", *_cells(found[place], repeats)]
         for name, place in zip(names, [*range(len(shown)), hardest], strict=True)
     ]
     cells = [percent(value / repeats) for row in covered for value in (row.min(), row.mean())]
     return [str(count), str(len(true)), *cells], rows
 
 
+def _cells(sums: np.ndarray, repeats: int) -> list[str]:
+    """Shares of all searches; penalties are means of those in which nothing is certified."""
+    unproved = sums[2]
+    penalties = {place: f"{sums[place] / unproved:.1f}" if unproved else "–" for place in (5, 7)}
+    return [penalties.get(place, percent(value / repeats)) for place, value in enumerate(sums.tolist())]
+
+
 def closest_before(front: Sequence[FrontMember], limit: float) -> FrontMember:
-    """Where nothing is certified, the recommendation until 2026-11-23."""
+    """Where nothing is certified, the recommendation by the nearest bounds, until 2026-11-23."""
     least = min(m.bound for m in front)
-    return min((m for m in front if m.bound <= least + limit), key=lambda m: (m.penalty, -m.fidelity, m.size_bytes))
+    near = [m for m in front if m.bound <= least + 0.5 * limit and m.drop <= limit]
+    near = near or [m for m in front if m.bound <= least]
+    return min(near, key=lambda m: (m.penalty, -m.fidelity, m.size_bytes))
 
 
 def early_exits(people: Population, count: int, repeats: int) -> list[str]:
@@ -249,7 +258,7 @@ HEADS = {
     ),
     "Recommended models": (
         "limit | points | certified, % | certified and broken, % | nothing certified, % | and broken, % "
-        "| said to be broken, % | broken by the rule before, %"
+        "| said to be broken, % | penalty | by the nearest bound: broken, % | penalty"
     ),
     "The same model recommended, limit of 1 % of float's score": (
         "searches looked at | in other searches, % | in resamples, as said, % | as said before, % "
