@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -131,13 +132,25 @@ def recipe_of(record: TrialRecord) -> autoselect.Recipe:
     return record.recipe
 
 
-def limit_row(
-    judge: Judge, tool: str, limit: float, runs: Sequence[Searched], picks: Sequence[TrialRecord]
-) -> dict[str, Any]:
-    """What one way finds within a limit: medians over seeds, and the mean drop of all seeds."""
-    row: dict[str, Any] = {"part": "limits", "tool": tool, "limit": limit, "seeds": len(runs), "found": len(picks)}
-    row |= {"evaluations": np.median([r.evaluations for r in runs]), "seconds": np.median([r.seconds for r in runs])}
-    return row | figures_of(judge, judge.recipes([recipe_of(pick) for pick in picks]))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What one way has within a limit: a candidate of each run that has one."""
+
+    tool: str
+    limit: float
+    runs: Sequence[Searched]
+    recipes: Sequence[autoselect.Recipe]
+
+
+def found_by(tool: str, runs: Sequence[Searched]) -> Iterator[Found]:
+    """What one way has at each limit; of autoselect also what it would recommend itself."""
+    for limit in LIMITS:
+        picks = [pick for run in runs if (pick := run.least(limit))]
+        yield Found(tool=tool, limit=limit, runs=runs, recipes=[recipe_of(pick) for pick in picks])
+    if tool.startswith("autoselect"):
+        for limit in LIMITS:
+            recipes = [recipe_of(run.recommended(limit)) for run in runs]
+            yield Found(tool=f"{tool}: recommended", limit=limit, runs=runs, recipes=recipes)
 
 
 def figures_of(judge: Judge, models: Sequence[Judged]) -> dict[str, Any]:
@@ -158,15 +171,13 @@ def figures_of(judge: Judge, models: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
-def search_rows(judge: Judge, runs: Mapping[str, Sequence[Searched]]) -> Iterator[dict[str, Any]]:
-    """A row for each way and limit, and another for what autoselect itself would recommend."""
-    for tool, found in runs.items():
-        for limit in LIMITS:
-            picks = [pick for run in found if (pick := run.least(limit))]
-            yield limit_row(judge, tool, limit, found, picks)
-        if tool.startswith("autoselect"):
-            for limit in LIMITS:
-                yield limit_row(judge, f"{tool}: recommended", limit, found, [r.recommended(limit) for r in found])
+def search_rows(judge: Judge, every: Sequence[Found]) -> Iterator[dict[str, Any]]:
+    """A row for each way and limit: medians over seeds, and the mean drop of all seeds."""
+    for found in every:
+        row: dict[str, Any] = {"part": "limits", "tool": found.tool, "limit": found.limit}
+        row |= {"seeds": len(found.runs), "found": len(found.recipes)}
+        row |= {name: np.median([getattr(run, name) for run in found.runs]) for name in ("evaluations", "seconds")}
+        yield row | figures_of(judge, judge.recipes(found.recipes))
 
 
 def model_rows(judge: Judge, peers: Sequence[Peer]) -> Iterator[dict[str, Any]]:
@@ -185,31 +196,31 @@ def model_rows(judge: Judge, peers: Sequence[Peer]) -> Iterator[dict[str, Any]]:
             yield {"part": "models", "tool": name, **figures_of(judge, [peer.mapped])}
 
 
-def curve_rows(judge: Judge, runs: Mapping[str, Sequence[Searched]]) -> Iterator[dict[str, Any]]:
+def curve_rows(judge: Judge, drawn: Mapping[str, Sequence[autoselect.Recipe]]) -> Iterator[dict[str, Any]]:
     """A row for each candidate on the plot."""
-    for tool in DRAWN:
-        records = runs[tool][0].curve(SEARCHES[tool])
-        for model in judge.recipes([recipe_of(record) for record in records]):
-            share = model.costs["float_ops"] / judge.count
-            drop = judge.drop(model.answers).drop
-            yield {"tool": tool, "ops": judge.count, **model.costs, "share": share, "drop": drop} | {
-                "unlike": judge.unlike(model.answers)
-            }
+    for tool, recipes in drawn.items():
+        for model in judge.recipes(recipes):
+            row = {"tool": tool, "ops": judge.count, **model.costs, "share": model.costs["float_ops"] / judge.count}
+            yield row | {"drop": judge.drop(model.answers).drop, "unlike": judge.unlike(model.answers)}
 
 
 def measured(mode: str, options: argparse.Namespace) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows of models and of the plot in this mode."""
     case = CASES[mode]
     runs = {tool: searched(case, sampler, options) for tool, sampler in SEARCHES.items()}
-    judge = Judge(case, options.runs / case.name / "judged")
-    statistics = next(iter(runs.values()))[0].run.layer_statistics
-    peers = list(litert_models(judge, statistics))
-    if options.nncf:
-        peers += nncf_models(judge, statistics, options.nncf, LIMITS)
-    else:
-        print(f"{mode}: NNCF is left out, since --nncf names no Python of its environment.", flush=True)
-    found = pd.DataFrame([*search_rows(judge, runs), *model_rows(judge, peers)])
-    curve = pd.DataFrame(curve_rows(judge, runs))
+    every = [found for tool, of_tool in runs.items() for found in found_by(tool, of_tool)]
+    drawn = {tool: [recipe_of(r) for r in runs[tool][0].curve(SEARCHES[tool])] for tool in DRAWN}
+    with autoselect.keep_workers(1):
+        judge = Judge(case, options.runs / case.name / "judged")
+        judge.recipes([*chain.from_iterable(found.recipes for found in every), *chain.from_iterable(drawn.values())])
+        statistics = next(iter(runs.values()))[0].run.layer_statistics
+        peers = list(litert_models(judge, statistics))
+        if options.nncf:
+            peers += nncf_models(judge, statistics, options.nncf, LIMITS)
+        else:
+            print(f"{mode}: NNCF is left out, since --nncf names no Python of its environment.", flush=True)
+        found = pd.DataFrame([*search_rows(judge, every), *model_rows(judge, peers)])
+    curve = pd.DataFrame(curve_rows(judge, drawn))
     for table in (found, curve):
         table.insert(0, "mode", mode)
     return found, curve
