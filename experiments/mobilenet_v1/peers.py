@@ -45,7 +45,8 @@ class Peer:
         evaluations: Runs over the search samples that it took, those that choose it included.
         seconds: To make it.
         limit: The drop that it was told to keep; None where none.
-        mapped: The model with the same ops in int8, built and run here; None where that is itself.
+        mapped: The model with the same ops in int8 and with corrected biases, built and run here; None where that is
+            itself.
     """
 
     name: str
@@ -112,7 +113,10 @@ def nncf_models(judge: Judge, statistics: pd.DataFrame, python: str, limits: Seq
 def _nncf_model(judge: Judge, nodes: pd.Series, found: dict[str, Any]) -> Peer:
     left_out = frozenset(name for name, int8 in zip(nodes, found["int8"], strict=True) if not int8)
     recipe = autoselect.Recipe(
-        denylisted_nodes=left_out, fallback="float", per_channel=judge.case.options.get("per_channel", True)
+        denylisted_nodes=left_out,
+        fallback="float",
+        per_channel=judge.case.options.get("per_channel", True),
+        repairs=("bias",),  # NNCF corrects biases, too.
     )
     (mapped,) = judge.recipes([recipe])
     own = Judged(answers=np.array(found["heldout"]), search_answers=np.array(found["search"]), costs=mapped.costs)

@@ -24,7 +24,7 @@ import unseen  # noqa: E402
 from cases import BenchmarkCase  # noqa: E402
 from judge import Judge, Judged  # noqa: E402
 from peers import Peer, litert_models, nncf_models  # noqa: E402
-from show import LIMITS, draw, table_of  # noqa: E402
+from show import LIMITS, UNLIKE, draw, table_of  # noqa: E402
 
 import autoselect  # noqa: E402
 from autoselect.domain.picks import recommended  # noqa: E402
@@ -192,7 +192,7 @@ def model_rows(judge: Judge, peers: Sequence[Peer]) -> Iterator[dict[str, Any]]:
         yield {"part": "models" if peer.limit is None else "limits", **row, **figures_of(judge, [peer.judged])}
         if peer.mapped is not None:
             told = "" if peer.limit is None else f" told {100 * peer.limit:g} points"
-            name = f"{peer.name}{told}: the same ops in int8 here"
+            name = f"{peer.name}{told}: the same ops in int8 here, repair `bias`"
             yield {"part": "models", "tool": name, **figures_of(judge, [peer.mapped])}
 
 
@@ -202,6 +202,13 @@ def curve_rows(judge: Judge, drawn: Mapping[str, Sequence[autoselect.Recipe]]) -
         for model in judge.recipes(recipes):
             row = {"tool": tool, "ops": judge.count, **model.costs, "share": model.costs["float_ops"] / judge.count}
             yield row | {"drop": judge.drop(model.answers).drop, "unlike": judge.unlike(model.answers)}
+
+
+def share_rows(curve: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """How many ops each way leaves out before its answers are close enough to float's; NaN where they never are."""
+    for tool, part in curve.groupby("tool", sort=False):
+        close = part.loc[part["unlike"] < UNLIKE, "float_ops"]
+        yield {"part": "shares", "tool": tool, "ops": part["ops"].iloc[0], "left_out": close.min()}
 
 
 def measured(mode: str, options: argparse.Namespace) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -220,7 +227,8 @@ def measured(mode: str, options: argparse.Namespace) -> tuple[pd.DataFrame, pd.D
         else:
             print(f"{mode}: NNCF is left out, since --nncf names no Python of its environment.", flush=True)
         found = pd.DataFrame([*search_rows(judge, every), *model_rows(judge, peers)])
-    curve = pd.DataFrame(curve_rows(judge, drawn))
+        curve = pd.DataFrame(curve_rows(judge, drawn))
+    found = pd.concat([found, pd.DataFrame(share_rows(curve))], ignore_index=True)
     for table in (found, curve):
         table.insert(0, "mode", mode)
     return found, curve

@@ -51,7 +51,27 @@ def table_of(rows: pd.DataFrame) -> str:
             costs = [f"{row['weighted_int8']:.0f}", f"{row['penalty']:.1f}", f"{row['size_bytes'] / 1000:.0f}"]
             lines.append(f"| {' | '.join([row['tool'], *figures, *costs])} |")
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_shares(rows[rows["part"] == "shares"])])
+
+
+def _shares(rows: pd.DataFrame) -> list[str]:
+    """How many ops each way leaves out until its answers are close to float's, beside what is published."""
+    modes = list(rows["mode"].unique())
+    lines = [
+        f"Ops left out when less than {100 * UNLIKE:g} % of the held-out answers are unlike float's",
+        "",
+        f"| tool | {' | '.join(modes)} |",
+        "|---" * (1 + len(modes)) + "|",
+    ]
+    for tool, own in rows.groupby("tool", sort=False):
+        by_mode = own.set_index("mode")
+        lines.append(f"| {tool} | {' | '.join(_left_out(by_mode.loc[mode].to_dict()) for mode in modes)} |")
+    published = ", ".join(f"{left_out} of {count}" for left_out, count in PUBLISHED)
+    return [*lines, f"| SeQTO, published, on models of its own | {' | '.join([published] * len(modes))} |", ""]
+
+
+def _left_out(row: Mapping[Any, Any]) -> str:
+    return "not reached" if pd.isna(row["left_out"]) else f"{row['left_out']:.0f} of {row['ops']:.0f}"
 
 
 def _each(values: pd.Series) -> str:
