@@ -51,6 +51,7 @@ CASES = {mode: _case(mode) for mode in ("per channel", "per tensor")}
 DEFAULT = "autoselect, as by default"
 SEARCHES = {
     DEFAULT: "surrogate+search+int16+repairs",
+    "autoselect, int8 or float, repairs": "surrogate+repairs",
     "autoselect, int8 or float": "surrogate",
     "greedy (AIMET, NNCF)": "greedy",
     "prefix (SeQTO)": "prefix",
