@@ -176,7 +176,7 @@ def search_rows(judge: Judge, every: Sequence[Found]) -> Iterator[dict[str, Any]
     """A row for each way and limit: medians over seeds, and the mean drop of all seeds."""
     for found in every:
         row: dict[str, Any] = {"part": "limits", "tool": found.tool, "limit": found.limit}
-        row |= {"seeds": len(found.runs), "found": len(found.recipes)}
+        row |= {"runs": len(found.runs), "found": len(found.recipes)}
         row |= {name: np.median([getattr(run, name) for run in found.runs]) for name in ("evaluations", "seconds")}
         yield row | figures_of(judge, judge.recipes(found.recipes))
 
@@ -189,7 +189,7 @@ def model_rows(judge: Judge, peers: Sequence[Peer]) -> Iterator[dict[str, Any]]:
         yield {"part": "models", "tool": name, **figures_of(judge, [model])}
     for peer in peers:
         row = {"tool": peer.name, "evaluations": peer.evaluations, "seconds": peer.seconds}
-        row |= {"limit": np.nan if peer.limit is None else peer.limit, "seeds": 1, "found": 1}
+        row |= {"limit": np.nan if peer.limit is None else peer.limit, "runs": 1, "found": 1}
         yield {"part": "models" if peer.limit is None else "limits", **row, **figures_of(judge, [peer.judged])}
         if peer.mapped is not None:
             told = "" if peer.limit is None else f" told {100 * peer.limit:g} points"

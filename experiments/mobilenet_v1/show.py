@@ -34,7 +34,7 @@ def table_of(rows: pd.DataFrame) -> str:
         lines += [f"**{mode}**, limits on the search images", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
         for tool, own in part[part["part"] == "limits"].groupby("tool", sort=False):
             by_limit = own.set_index("limit")
-            common = [str(int(own["seeds"].iloc[0])), *(_each(own[name]) for name in ("evaluations", "seconds"))]
+            common = [str(int(own["runs"].iloc[0])), *(_each(own[name]) for name in ("evaluations", "seconds"))]
             cells = [_model(by_limit.loc[limit].to_dict()) for limit in LIMITS]
             lines.append(f"| {' | '.join([str(tool), *common, *cells])} |")
         lines += [
@@ -85,7 +85,7 @@ def _model(row: Mapping[Any, Any]) -> str:
     spread = (
         "" if row["penalty_low"] == row["penalty_high"] else f" ({row['penalty_low']:.1f} to {row['penalty_high']:.1f})"
     )
-    few = "" if row["found"] == row["seeds"] else f", {row['found']:.0f} seeds"
+    few = "" if row["found"] == row["runs"] else f", {row['found']:.0f} seeds"
     return f"{row['penalty']:.1f}{spread}, {row['size_bytes'] / 1000:.0f}, {_points(row)}{few}"
 
 
