@@ -89,7 +89,7 @@ class Searched:
         link = link_of(scores_of(distinct(known)))
         objectives = objectives_of((METRIC, "size", "penalty"), self.run.manifest["metric"]["name"], self.direction)
         front, _ = front_of(known, objectives, yardstick, link)
-        chosen = recommended(members_of(front, yardstick, link), yardstick.allowed_drop)
+        chosen = recommended(members_of(front, yardstick, link), yardstick.allowed_drop, yardstick.float_penalty)
         return next(r for r in front if r.id == chosen.id)
 
     def curve(self, sampler: str) -> list[TrialRecord]:
