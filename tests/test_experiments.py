@@ -210,7 +210,16 @@ def test_coverage_is_simulated_again_by_its_command(tmp_path: Path) -> None:
 
 STUDIES = {
     name: f"{name}.csv"
-    for name in ("deepconvlstm", "mlperf_tiny", "mobilenet_v3", "qat", "ranking", "regression", "sample_sizes")
+    for name in (
+        "deepconvlstm",
+        "mlperf_tiny",
+        "mobilenet_v1",
+        "mobilenet_v3",
+        "qat",
+        "ranking",
+        "regression",
+        "sample_sizes",
+    )
 }
 
 
@@ -517,6 +526,44 @@ def test_single_suspects_and_searches_are_scored_where_answers_are_numbers(
     assert rows.loc["the first by rmse/scale (debugger) left out", "float_ops"] == 1
     assert (tmp_path / "regression.png").stat().st_size > 0
     assert "px from float" in (tmp_path / "table.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors:UserWarning")  # litert-quantizer, calibrating
+def test_searches_and_other_tools_are_compared_at_equal_limits(
+    study: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("litert_quantizer")
+    run = study("mobilenet_v1")
+    for part in ("search", "unseen"):
+        windows = embedded.make_windows(np.random.default_rng(len(part)), 60)
+        pairs = list(zip(*windows, strict=True))
+        monkeypatch.setattr(f"parts.pump_{part}", lambda pairs=pairs: iter(pairs))
+    case = run.BenchmarkCase(
+        name="pump",
+        data="pump",
+        metric="accuracy",
+        samples=60,
+        reference=None,
+        model=embedded.model_path(),
+        options={"fallback": "float"},
+    )
+    monkeypatch.setattr(run, "CASES", {"pump": case})
+    monkeypatch.setattr(run, "SEARCHES", {run.DEFAULT: "surrogate+search+int16+repairs", "in turn": "prefix"})
+    monkeypatch.setattr(run, "DRAWN", ("in turn",))
+    run.main(["--trials", "6", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
+    rows = pd.read_csv(tmp_path / "mobilenet_v1.csv").set_index("tool")
+    assert rows.loc["float", "drop"] == 0.0
+    assert rows.loc["all int8", "float_ops"] == 0
+    static = "litert-quantizer, static recipe, all of each range"
+    by_hand = [static, f"{static}, 5 worst by rmse/scale left out"]
+    assert list(rows.loc[by_hand, "float_ops"]) == [0, 5]
+    within = rows[rows["part"] == "limits"].loc["in turn"]
+    assert within["limit"].is_monotonic_increasing
+    assert within["penalty"].is_monotonic_decreasing
+    curve = pd.read_csv(tmp_path / "curve.csv")
+    assert curve["share"].between(0.0, 1.0).all()
+    assert (tmp_path / "mobilenet_v1.png").stat().st_size > 0
+    assert "NNCF" not in (tmp_path / "table.md").read_text(encoding="utf-8")
 
 
 def outputs(content: bytes, window: np.ndarray) -> Mapping[str, np.ndarray]:

@@ -110,6 +110,8 @@ class Reverted(logging.Handler):
         """
         text = "\n".join(self.lines)
         total = re.search(r"Total number of quantized operations in the model: (\d+)", text)
+        if total is None and "Accuracy drop: " in text:
+            return 0, 0  # The plain model keeps the limit, so that nothing was ranked.
         if total is None:
             raise SystemExit(f"NNCF's log no longer says how many operations it quantized:\n{text}")
         found = re.search(r"(\d+) out of \d+ were reverted back", text)
@@ -125,15 +127,15 @@ class Reverted(logging.Handler):
 def int8_count(model: ov.Model) -> tuple[int, int]:
     """How many convolutions and dense layers take a quantized input, and how many there are."""
     weighted = [op for op in model.get_ordered_ops() if op.get_type_name() in WEIGHTED]
-    return sum(_source(op).get_type_name() == "FakeQuantize" for op in weighted), len(weighted)
+    return sum(map(takes_int8, weighted)), len(weighted)
 
 
-def _source(op: Any) -> Any:
-    """The op that computes the first input."""
+def takes_int8(op: Any) -> bool:
+    """Whether the op that computes the first input quantizes it."""
     before = op.input_value(0).get_node()
     while before.get_type_name() in PASSED_THROUGH:
         before = before.input_value(0).get_node()
-    return before
+    return bool(before.get_type_name() == "FakeQuantize")
 
 
 def measured(name: str, model: ov.Model, core: ov.Core, parts: dict[str, Part]) -> dict[str, Any]:
@@ -157,39 +159,60 @@ def timed(make: Callable[[], ov.Model]) -> tuple[ov.Model, dict[str, float]]:
     return model, {"seconds": round(wall, 1), "cpu_seconds": round(cpu, 1)}
 
 
+def settings(*, per_channel: bool) -> AdvancedQuantizationParameters:
+    """NNCF's defaults but for the scales of weights."""
+    return AdvancedQuantizationParameters(weights_quantization_params=QuantizationParameters(per_channel=per_channel))
+
+
+def controlled(
+    path: Path, search: Part, *, per_channel: bool, rank_by: str, max_drop: float
+) -> tuple[ov.Model, dict[str, Any], list[str]]:
+    """The model of the accuracy-aware loop, what the loop says of it, and the loop's log."""
+    pairs = list(zip(search.images, search.labels, strict=True))
+    validation, log = Validation(rank_by=rank_by), Reverted()
+    logging.getLogger("nncf").addHandler(log)
+    model, times = timed(
+        lambda: nncf.quantize_with_accuracy_control(
+            ov.Core().read_model(path),
+            calibration_dataset=calibration(),
+            validation_dataset=nncf.Dataset(pairs, validation.image_of),
+            validation_fn=validation,
+            max_drop=max_drop,
+            advanced_quantization_parameters=settings(per_channel=per_channel),
+        )
+    )
+    logging.getLogger("nncf").removeHandler(log)
+    reverted, revertible = log.counts()
+    said = {"reverted": reverted, "revertible": revertible, "met_limit": log.met_limit()}
+    return model, {**times, "evaluations": round(validation.images_run / len(pairs), 2), **said}, log.lines
+
+
+def calibration() -> nncf.Dataset:
+    """What all models are calibrated with."""
+    return nncf.Dataset([image for (image,) in loaders.imagenet_calibration()])
+
+
 def rows_of(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Float, NNCF's plain post-training quantization, and its accuracy-aware loop."""
     core = ov.Core()
     path = loaders.IMAGENET / "mobilenet_v1_025_224_float.tflite"
     model = core.read_model(path)
     compiled = core.compile_model(model, "CPU")
-    search = read_part(loaders.imagenet_search(), compiled)
-    parts = {"search": search, "heldout": read_part(loaders.imagenet_heldout(), compiled)}
-    calibration = nncf.Dataset([image for (image,) in loaders.imagenet_calibration()])
-    pairs = list(zip(search.images, search.labels, strict=True))
-    validation = Validation(rank_by=options.rank_by)
-    advanced = AdvancedQuantizationParameters(
-        weights_quantization_params=QuantizationParameters(per_channel=options.per_channel)
+    parts = {
+        "search": read_part(loaders.imagenet_search(), compiled),
+        "heldout": read_part(loaders.imagenet_heldout(), compiled),
+    }
+    advanced = settings(per_channel=options.per_channel)
+    plain, plain_times = timed(
+        lambda: nncf.quantize(core.read_model(path), calibration(), advanced_parameters=advanced)
     )
-    plain, plain_times = timed(lambda: nncf.quantize(core.read_model(path), calibration, advanced_parameters=advanced))
-    log = Reverted()
-    logging.getLogger("nncf").addHandler(log)
-    aware, aware_times = timed(
-        lambda: nncf.quantize_with_accuracy_control(
-            core.read_model(path),
-            calibration_dataset=calibration,
-            validation_dataset=nncf.Dataset(pairs, validation.image_of),
-            validation_fn=validation,
-            max_drop=options.max_drop,
-            advanced_quantization_parameters=advanced,
-        )
+    aware, said, lines = controlled(
+        path, parts["search"], per_channel=options.per_channel, rank_by=options.rank_by, max_drop=options.max_drop
     )
-    (options.output / f"nncf_{options.name}.log").write_text("\n".join(log.lines) + "\n", encoding="utf-8")
-    reverted, revertible = log.counts()
+    (options.output / f"nncf_{options.name}.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = [measured(n, m, core, parts) for n, m in (("float", model), ("plain", plain), ("accuracy-aware", aware))]
     found[1] |= plain_times
-    found[2] |= {**aware_times, "evaluations": round(validation.images_run / len(pairs), 2)}
-    found[2] |= {"reverted": reverted, "revertible": revertible, "met_limit": log.met_limit()}
+    found[2] |= said
     return found
 
 
