@@ -22,8 +22,9 @@ KNEE_DROPS = 3.0
 WORTH = 2.0
 """Where nothing is sure: so many allowed drops is the float model's penalty worth.
 
-On three real cases recommendations then break the limit no more often than by the nearest bound alone, at less penalty;
-with 1.5 they cost more, with 2.5 they break it more often (``experiments/evidence``).
+In simulations on three real cases what is recommended then breaks the limit about as often as by the nearest bound
+alone, and is seldom float in all but name beside a model that is expected to do. With 1.5 it costs more, with 2.5 it
+breaks the limit more often (``experiments/evidence``).
 """
 
 PICK_NAMES = ("recommended", "accurate", "balanced", "compact", "integer")
