@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from autoselect.domain.graph import Graph, OpKind
+from autoselect.domain.graph import Graph, Op, OpKind
 
 HEALTHY_RMSE_PER_SCALE = 1.0 / math.sqrt(12.0)
 """Expected rmse/scale of a healthy layer: rounding errors uniform over one step."""
@@ -36,11 +36,15 @@ class Node:
     macs: int = 0
 
 
-def never_integer(graph: Graph, nodes: Iterable[Node]) -> Mapping[str, str]:
-    """Op types of the float ops that are no nodes, by the names that they would have as nodes."""
+def never_integer(graph: Graph, nodes: Iterable[Node]) -> list[Op]:
+    """The float ops that are no nodes, and stay in float in every candidate."""
     known = {node.index for node in nodes}
-    rest = [op for i, op in enumerate(graph.ops) if i not in known and op.kind is OpKind.FLOAT]
-    return {graph.tensors[op.outputs[0]].name: op.op_type for op in rest if op.outputs}
+    return [op for i, op in enumerate(graph.ops) if i not in known and op.kind is OpKind.FLOAT]
+
+
+def names_in_float(graph: Graph, nodes: Iterable[Node]) -> Mapping[str, str]:
+    """The op types of :func:`never_integer` by the names that they would have as nodes."""
+    return {graph.tensors[op.outputs[0]].name: op.op_type for op in never_integer(graph, nodes) if op.outputs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

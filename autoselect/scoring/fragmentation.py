@@ -94,7 +94,9 @@ def _computing(graph: Graph) -> tuple[list[Op], list[Op]]:
 
 def _comes_with_another(graph: Graph, op: Op) -> bool:
     """Whether an integer op converts, or helps another to 16 bits."""
-    return op.op_type == "QUANTIZE" or any(HELPER in graph.tensors[index].name for index in op.outputs[:1])
+    if op.op_type == "QUANTIZE":
+        return True
+    return op.kind is OpKind.INT16 and any(HELPER in graph.tensors[index].name for index in op.outputs[:1])
 
 
 def _share(ops: list[Op], floats: list[Op]) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.graph import Graph
-from autoselect.domain.layers import Node, never_integer
+from autoselect.domain.layers import Node, names_in_float
 from autoselect.domain.recipe import Recipe, resolve
 
 
@@ -50,7 +50,7 @@ def left_out(recipe: Recipe, nodes: Sequence[Node], graph: Graph | None = None) 
     Raises:
         RecipeError: If the recipe names what the model does not have, or keeps in float what is not denylisted.
     """
-    floats = {} if graph is None else never_integer(graph, nodes)
+    floats = {} if graph is None else names_in_float(graph, nodes)
     exact = resolve(recipe, {node.name: node.op_type for node in nodes}, floats)
     chosen = exact.denylisted_nodes
     return LeftOut(

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast, get_args
 
-from autoselect.domain.graph import IN_INTEGERS, OpKind
-from autoselect.domain.layers import Node
+from autoselect.domain.graph import IN_INTEGERS
+from autoselect.domain.layers import Node, never_integer
 from autoselect.domain.recipe import IoType, Recipe
 from autoselect.errors import BuildError, ScoreError
 from autoselect.quantize.building.build import Builder
@@ -131,9 +131,8 @@ def _interface(integer_model: bytes) -> IoType:
 
 
 def _never_integer(wholes: Wholes, nodes: Sequence[Node], *, is_given: bool) -> list[str]:
-    indices = {node.index for node in nodes}
     graph = reader.read_graph(wholes.in_float.model)
-    types = [op.op_type for i, op in enumerate(graph.ops) if i not in indices and op.kind is OpKind.FLOAT]
+    types = [op.op_type for op in never_integer(graph, nodes)]
     if not types:
         return []
     become, them = ("becomes", "it") if len(types) == 1 else ("become", "them")

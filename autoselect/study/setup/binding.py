@@ -9,7 +9,7 @@ from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener, Warned
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
-from autoselect.domain.layers import never_integer
+from autoselect.domain.layers import names_in_float
 from autoselect.domain.recipe import match_nodes, match_op_type
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import (
@@ -48,7 +48,7 @@ def bind_case(
 def _pinned(patterns: Iterable[str], case: Case, option: str) -> frozenset[str]:
     """Nodes that the user's names, globs and op types cover."""
     found: set[str] = set()
-    types, floats = case.layers.op_types, never_integer(case.graph, case.layers.nodes)
+    types, floats = case.layers.op_types, names_in_float(case.graph, case.layers.nodes)
     for pattern in patterns:
         try:
             is_type = pattern in {*types.values(), *floats.values()}
