@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_args
 import typer
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
-from autoselect.cli.renamed import renamed
+from autoselect.cli.parsing import renamed
 from autoselect.data.texts import first_wrong, toml_of
 from autoselect.errors import UsageError
 

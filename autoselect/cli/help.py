@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from autoselect.cases.option import ADVANCED, OUTPUT
-from autoselect.cli.renamed import Command
+from autoselect.cli.parsing import Command
 
 _SHORT, _ALL = "autoselect.short_help", "autoselect.all_help"
 

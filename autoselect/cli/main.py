@@ -17,8 +17,8 @@ from autoselect.cli.help import ShortHelp
 from autoselect.cli.init import init
 from autoselect.cli.inspect import inspect
 from autoselect.cli.merge import compare, merge
+from autoselect.cli.parsing import Command, Group
 from autoselect.cli.pick import pick
-from autoselect.cli.renamed import Command, Group
 from autoselect.cli.report import report
 from autoselect.cli.resume import resume
 from autoselect.cli.search import search

@@ -1,4 +1,4 @@
-"""Options that had another name once: the old one is still taken, and told of once."""
+"""How arguments are read: options under old names are taken, and told of once; a wrong value is named as it came."""
 
 from __future__ import annotations
 

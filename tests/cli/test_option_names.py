@@ -13,7 +13,7 @@ from autoselect.cases.option import Option
 from autoselect.cli import renamed as module
 from autoselect.cli.config_file import read_config
 from autoselect.cli.main import app
-from autoselect.cli.renamed import renamed
+from autoselect.cli.parsing import renamed
 from autoselect.cli.search import search
 
 OWN_SPELLING = {"latency", "shapes", "cache", "insecure"}
