@@ -154,11 +154,15 @@ def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalise
     return normalise.as_it_is(content), told, ()
 
 
-def _respelled(types: Sequence[str]) -> tuple[str, ...]:
-    if not types:
-        return ()
-    counts = ", ".join(f"{times} {op_type}" for op_type, times in Counter(types).items())
-    return (f"Computed by MUL, which gives the same bit for bit and has an integer form: {counts}.",)
+def _respelled(types: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    found: dict[str, Counter[str]] = {}
+    for before, now in types:
+        found.setdefault(now, Counter())[before] += 1
+    counts = {now: ", ".join(f"{times} {before}" for before, times in ops.items()) for now, ops in found.items()}
+    return tuple(
+        f"Computed by {now}, which gives the same bit for bit and has an integer form: {ops}."
+        for now, ops in counts.items()
+    )
 
 
 def _first(store: SampleStore, count: int) -> list[dict[str, np.ndarray]]:

@@ -94,8 +94,30 @@ def root_mean_square() -> bytes:
     return zoo.from_function(call, (4, 8)).float_model
 
 
+def parted() -> bytes:
+    """Unequal parts of what a dense layer writes; a SPLIT_V has no integer form."""
+
+    def call(x: Any) -> Any:
+        first, second = tf().split(tf().matmul(x, zoo.weights(8, 8)), [3, 5], axis=-1)
+        return tf().matmul(first, zoo.weights(3, 4)) + tf().matmul(second, zoo.weights(5, 4, seed=1))
+
+    return zoo.from_function(call, (4, 8)).float_model
+
+
+def activated() -> bytes:
+    """ELU and GELU between dense layers, and an ELU at the end."""
+
+    def call(x: Any) -> Any:
+        rows = tf().nn.elu(tf().matmul(x, zoo.weights(8, 8)))
+        rows = tf().nn.gelu(tf().matmul(rows, zoo.weights(8, 8, seed=1)))
+        return tf().nn.elu(tf().matmul(rows, zoo.weights(8, 4, seed=2)))
+
+    return zoo.from_function(call, (4, 8)).float_model
+
+
 MODELS = [
     pytest.param(root_mean_square, id="RMS normalisation"),
+    pytest.param(activated, id="ELU and GELU"),
     pytest.param(lambda: zoo.cnn().float_model, id="CNN"),
     pytest.param(lambda: zoo.lstm().float_model, id="fused LSTM"),
     pytest.param(lambda: zoo.two_inputs().float_model, id="two inputs"),
@@ -145,13 +167,56 @@ def test_an_op_without_an_integer_form_is_written_as_one_that_has_one() -> None:
     content = root_mean_square()
     types = {op.op_type for op in reader.read_graph(fb.parse(content)).ops}
     assert {"SQUARE", "NEG"} <= types
-    assert Counter(normalise(content).respelled) == {"SQUARE": 1, "NEG": 1}
+    assert Counter(normalise(content).respelled) == {("SQUARE", "MUL"): 1, ("NEG", "MUL"): 1}
     prepared = zoo.prepare(content)
     assert {"SQUARE", "NEG"}.isdisjoint(node.op_type for node in prepared.nodes)
     for recipe in (Recipe(), Recipe(int16_nodes=frozenset({"*"}))):
         built = prepared.builder.build(recipe)
         assert not built.fallbacks
         assert not any(op.kind is OpKind.FLOAT for op in built.graph.ops)
+
+
+def test_parts_of_several_lengths_are_cut_out_one_by_one() -> None:
+    content = parted()
+    found = normalise(content)
+    assert found.respelled == (("SPLIT_V", "SLICE"),)
+    prepared = zoo.prepare(content)
+    built = prepared.builder.build(Recipe())
+    assert [op.op_type for op in built.graph.ops if op.kind is OpKind.FLOAT] == []
+    assert sum(op.op_type == "SLICE" for op in built.graph.ops) == 2
+    alone = next(node.name for node in prepared.nodes if node.op_type == "SLICE")
+    assert prepared.builder.build(Recipe(denylisted_nodes=frozenset({alone}), fallback="float")).kinds[alone] == "float"
+
+
+def test_a_sum_of_several_is_added_up_one_by_one() -> None:
+    def call(x: Any) -> Any:
+        rows = [tf().matmul(x, zoo.weights(8, 4, seed=seed)) for seed in range(3)]
+        return tf().matmul(tf().add_n(rows), zoo.weights(4, 4))
+
+    content = zoo.from_function(call, (4, 8)).float_model
+    found = normalise(content)
+    assert found.respelled == (("ADD_N", "ADD"),)
+    [key] = (spec.key for spec in reader.input_specs(fb.parse(content)))
+    assert same_outputs(content, found.content, [{key: sample[0]} for sample in zoo.random_samples(content)])
+    built = zoo.prepare(content).builder.build(Recipe())
+    assert [op.op_type for op in built.graph.ops if op.kind is OpKind.FLOAT] == []
+
+
+def test_an_op_that_the_quantizer_does_not_know_uses_the_kernel_that_there_is() -> None:
+    content = activated()
+    prepared = zoo.prepare(content)
+    assert "ELU" in {node.op_type for node in prepared.nodes}
+    integer = prepared.builder.build(Recipe())
+    assert [op.op_type for op in integer.graph.ops if op.kind is OpKind.FLOAT] == []
+    assert {"ELU", "GELU"} <= {op.op_type for op in integer.graph.ops}
+    left_out = prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"}), fallback="float"))
+    keys = [spec.key for spec in reader.input_specs(fb.parse(content))]
+    samples = [dict(zip(keys, sample, strict=True)) for sample in zoo.random_samples(content)]
+    assert same_outputs(content, left_out.content, samples)
+    assert difference(content, integer.content, samples) < 0.1
+    wide = prepared.builder.build(Recipe(int16_nodes=frozenset({"*"})))
+    assert difference(content, wide.content, samples) < 0.1
+    assert all("stays int8" in why for why in wide.fallbacks.values())
 
 
 def test_integers_are_not_written_anew() -> None:

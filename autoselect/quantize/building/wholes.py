@@ -19,6 +19,7 @@ from autoselect.errors import BuildError
 from autoselect.quantize import names
 from autoselect.quantize.building import int16, passes
 from autoselect.quantize.preparing import adoption, converter
+from autoselect.quantize.preparing.stand_ins import with_stand_ins, without_stand_ins
 from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
 from autoselect.tflite import editing, reader
@@ -128,9 +129,13 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
     calibrated = kit.calibrated(recipe.repairs)
     if calibrated.integer is not None:
         return calibrated.integer
-    plain = Recipe(per_channel=recipe.per_channel)
-    made = partial(converter.quantize, calibrated.content, denylisted=(), recipe=plain)
-    return kit.keep(_file_name("integer", recipe), lambda: _with_own_outputs(made(), calibrated.names))
+
+    def made() -> bytes:
+        content, plain = with_stand_ins(calibrated.content), Recipe(per_channel=recipe.per_channel)
+        built = converter.quantize(content, denylisted=(), recipe=plain)
+        return _with_own_outputs(without_stand_ins(built, calibrated.content), calibrated.names)
+
+    return kit.keep(_file_name("integer", recipe), made)
 
 
 def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:

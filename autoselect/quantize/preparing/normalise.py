@@ -41,13 +41,13 @@ class Normalised:
         content: Bytes of the model.
         node_names: For each op the name that the op of the model before has which writes the same.
         folded: Names of the ops before that have no twin.
-        respelled: Types of the ops before that are written as another type, one for each op.
+        respelled: For each op before that is written as another type its own type and the other.
     """
 
     content: bytes
     node_names: tuple[str, ...]
     folded: tuple[str, ...]
-    respelled: tuple[str, ...] = ()
+    respelled: tuple[tuple[str, str], ...] = ()
 
 
 def as_it_is(content: bytes) -> Normalised:

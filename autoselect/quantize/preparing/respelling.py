@@ -1,8 +1,9 @@
-"""Ops that the quantizer has no integer form of, written as one that it has and that gives the same, bit for bit."""
+"""Ops that the quantizer has no integer form of, written as ones that it has and that give the same, bit for bit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -11,37 +12,97 @@ from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
 
-def respell(model: fb.Model) -> list[str]:
+def respell(model: fb.Model) -> list[tuple[str, str]]:
     """Write such ops of the main graph anew, in place.
 
     Returns:
-        The op types that were, one for each op.
+        For each of these ops the type that it was, and the type of what computes the same now.
     """
     graph = model.subgraphs[0]
-    found = []
+    ops, found = [], []
     for op in graph.operators:
-        op_type = fb.op_type(model, op)
-        if op_type in _AS_PRODUCT and graph.tensors[op.inputs[0]].type == schema.TensorType.FLOAT32:
-            source = int(op.inputs[0])
-            op.inputs = np.array([source, _AS_PRODUCT[op_type](model, source)], np.int32)
-            op.opcodeIndex = editing.add_code(model, "MUL")
-            op.builtinOptionsType, op.builtinOptions = schema.BuiltinOptions.MulOptions, schema.MulOptionsT()
-            found.append(op_type)
+        written = _written_anew(model, op)
+        ops += written or [op]
+        if written:
+            found.append((fb.op_type(model, op), fb.op_type(model, written[0])))
+    graph.operators = ops
     return found
 
 
-def _minus_one(model: fb.Model, source: int) -> int:
-    """A constant for all elements of a tensor."""
+def _written_anew(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
+    write = _WRITERS.get(fb.op_type(model, op))
+    if write is None or model.subgraphs[0].tensors[op.inputs[0]].type != schema.TensorType.FLOAT32:
+        return []
+    return write(model, op)
+
+
+def _negated(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
+    name = fb.tensor_name(model.subgraphs[0].tensors[op.inputs[0]])
+    return [_product(model, op, _constant(model, f"{name}/minus_one", np.array(-1.0, np.float32)))]
+
+
+def _squared(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
+    return [_product(model, op, int(op.inputs[0]))]
+
+
+def _product(model: fb.Model, op: fb.Operator, factor: int) -> fb.Operator:
+    options = schema.BuiltinOptions.MulOptions, schema.MulOptionsT()
+    return _written(model, "MUL", options, [int(op.inputs[0]), factor], int(op.outputs[0]))
+
+
+def _summed(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
+    """One after the other, as the kernel adds them."""
+    tensors, last = model.subgraphs[0].tensors, int(op.outputs[0])
+    total, *others = map(int, op.inputs)
+    found = []
+    for number, other in enumerate(others, 1):
+        result = last
+        if number < len(others):
+            tensors.append(copy(tensors[last]))
+            tensors[-1].name, result = f"{fb.tensor_name(tensors[last])}/sum{number}".encode(), len(tensors) - 1
+        options = schema.BuiltinOptions.AddOptions, schema.AddOptionsT()
+        found.append(_written(model, "ADD", options, [total, other], result))
+        total = result
+    return found
+
+
+def _parted(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
+    """Parts of several lengths, each cut out by itself; nothing where they are not known beforehand."""
+    tensors = model.subgraphs[0].tensors
+    source, axis, rank = int(op.inputs[0]), tensors[op.inputs[2]], len(fb.shape_of(tensors[op.inputs[0]]))
+    if not rank or not fb.is_constant(model, tensors[op.inputs[1]]) or not fb.is_constant(model, axis):
+        return []
+    at, start, found = int(fb.constant_values(model, axis)) % rank, 0, []
+    for output in map(int, op.outputs):
+        length, name = fb.shape_of(tensors[output])[at], fb.tensor_name(tensors[output])
+        begin, size = np.zeros(rank, np.int32), np.full(rank, -1, np.int32)
+        begin[at], size[at], start = start, length, start + length
+        ends = [_constant(model, f"{name}/begin", begin), _constant(model, f"{name}/size", size)]
+        options = schema.BuiltinOptions.SliceOptions, schema.SliceOptionsT()
+        found.append(_written(model, "SLICE", options, [source, *ends], output))
+    return found
+
+
+def _written(model: fb.Model, op_type: str, options: tuple[int, object], inputs: list[int], output: int) -> fb.Operator:
+    op: fb.Operator = schema.OperatorT()
+    op.opcodeIndex = editing.add_code(model, op_type)
+    op.builtinOptionsType, op.builtinOptions = options
+    op.inputs, op.outputs = np.array(inputs, np.int32), np.array([output], np.int32)
+    return op
+
+
+def _constant(model: fb.Model, name: str, values: np.ndarray) -> int:
     tensor = schema.TensorT()
-    name = fb.tensor_name(model.subgraphs[0].tensors[source])
-    tensor.name, tensor.type, tensor.shape = f"{name}/minus_one".encode(), schema.TensorType.FLOAT32, []
-    tensor.buffer = editing.add_buffer(model, np.array(-1.0, np.float32))
+    tensor.name, tensor.shape = name.encode(), list(values.shape)
+    tensor.type = {"float32": schema.TensorType.FLOAT32, "int32": schema.TensorType.INT32}[values.dtype.name]
+    tensor.buffer = editing.add_buffer(model, values)
     model.subgraphs[0].tensors.append(tensor)
     return len(model.subgraphs[0].tensors) - 1
 
 
-_AS_PRODUCT: dict[str, Callable[[fb.Model, int], int]] = {
-    "NEG": _minus_one,
-    "SQUARE": lambda _, source: source,
+_WRITERS: dict[str, Callable[[fb.Model, fb.Operator], list[fb.Operator]]] = {
+    "ADD_N": _summed,
+    "NEG": _negated,
+    "SPLIT_V": _parted,
+    "SQUARE": _squared,
 }
-"""By op type the tensor that what it reads is to be multiplied with."""
