@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from autoselect.cases.declared import declared
 from autoselect.cases.option import Option
-from autoselect.cli import renamed as module
+from autoselect.cli import parsing as module
 from autoselect.cli.config_file import read_config
 from autoselect.cli.main import app
 from autoselect.cli.parsing import renamed
