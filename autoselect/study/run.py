@@ -63,8 +63,8 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
     clock = StageClock(listener)
     with opened(request, folder, clock) as (settled, pool, ready, space):
         case = _repeating(ready, settled.settings, pool, clock)
-        request = _repaired(settled, case, space, pool, clock)
-        float_model = _float_reference(case, pool, request.settings.trial_timeout, clock)
+        float_model = _float_reference(case, pool, settled.settings.trial_timeout, clock)
+        request = _repaired(settled, case, space, float_model, pool, clock)
         demanded = _demanding(request, float_model)
         folder.write_manifest(manifest(request, case, space, float_model))
         return _search(demanded, folder, case, space, float_model, pool, clock)
@@ -123,8 +123,8 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             for message in (changed := changed_code(manifest, request)):
                 clock(Warned(message=message))
             case = _repeating(replace(case, warnings=(*case.warnings, *changed)), request.settings, pool, clock)
-            request = _repaired(request, case, space, pool, clock)
             float_model = _float_reference(case, pool, request.settings.trial_timeout, clock)
+            request = _repaired(request, case, space, float_model, pool, clock)
         except BaseException:
             if not kept:
                 front_files.remove_work(folder.work)
@@ -143,9 +143,20 @@ def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
             folder.discard()
 
 
-def _repaired(request: Request, case: Case, space: BoundSpace, pool: Workers, listener: Listener) -> Request:
+def _repaired(
+    request: Request,
+    case: Case,
+    space: BoundSpace,
+    float_model: references.Reference,
+    pool: Workers,
+    listener: Listener,
+) -> Request:
     """What is asked for with the repairs that all candidates carry."""
-    settings = with_repairs(case, request.settings, request.direction, pool, listener, pin=space.pin)
+    demanded = _demanding(request, float_model).settings
+    allowed = references.yardstick_of(float_model, request.metric_name, request.direction, demanded).allowed_drop
+    settings = with_repairs(
+        case, request.settings, request.direction, pool, listener, pin=space.pin, allowed_drop=allowed
+    )
     return replace(request, settings=settings)
 
 

@@ -23,8 +23,9 @@ from autoselect.domain.states import left_out_of
 from autoselect.embedded import model_bytes
 from autoselect.errors import PreparationError, RunFolderError, UsageError
 from autoselect.runs.run import load_run
+from autoselect.study import run as search_run
 from autoselect.study.finishing import certainty
-from autoselect.study.setup import probing
+from autoselect.study.setup import probing, repair_choice
 from autoselect.study.setup import problem as outlook
 
 OBJECTIVES = ["accuracy", "size_bytes", "penalty"]
@@ -620,8 +621,16 @@ def test_float_or_hybrid_may_be_chosen_for_each_unit(tmp_path: Path) -> None:
         assert pump.sha256(again) == row["sha256"]
 
 
-def test_a_demanded_score_is_a_limit_on_the_drop(tmp_path: Path) -> None:
+def test_a_demanded_score_is_a_limit_on_the_drop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[float] = []
+
+    def with_repairs(*arguments: Any, **named: Any) -> Any:
+        told.append(named["allowed_drop"])
+        return repair_choice.with_repairs(*arguments, **named)
+
+    monkeypatch.setattr(search_run, "with_repairs", with_repairs)
     run = pump.search(tmp_path / "run", trials=10, min_score=0.9, early_exit=False)
+    assert told == [pytest.approx(run.summary["references"]["float"]["accuracy"] - 0.9)]  # Repairs are judged by it.
     scored = run.trials[run.trials["state"] == "complete"]
     assert run.manifest["settings"]["min_score"] == 0.9
     assert run.manifest["settings"]["max_drop"] is None

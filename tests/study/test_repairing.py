@@ -18,7 +18,7 @@ from autoselect.cases import build_jobs, evidence_jobs, score_jobs
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
 from autoselect.cases.references import References
-from autoselect.cases.settings import make_settings
+from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
@@ -102,6 +102,19 @@ def case(root: Path, *, search: bool = True, layers: LayerTable | None = None) -
     )
 
 
+def decide(
+    case: Case,
+    pool: Any,
+    direction: Any = "maximize",
+    *,
+    repairs: Any = True,
+    pin: Any = frozenset,
+    allowed_drop: float = 0.0,
+) -> SearchSettings:
+    settings = make_settings(repairs=repairs)
+    return with_repairs(case, settings, direction, pool, lambda _: None, pin=pin, allowed_drop=allowed_drop)
+
+
 BIAS, BOTH, ROUNDING = ("bias",), ("bias", "equalization"), "rounding-gptq"
 ROWS = {
     "nothing helps": ({}, ()),
@@ -132,10 +145,7 @@ def test_a_repair_is_kept_where_it_lowers_the_divergence(
     tmp_path: Path, known: dict[tuple[str, ...], Any], expected: tuple[str, ...]
 ) -> None:
     pool: Any = Pool(known)
-    assert (
-        with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None, pin=frozenset).repairs
-        == expected
-    )
+    assert decide(case(tmp_path), pool).repairs == expected
 
 
 EQUALIZATION = ("equalization",)
@@ -154,10 +164,7 @@ def test_a_repair_is_kept_where_the_score_is_no_worse(
     tmp_path: Path, direction: Any, scores: dict[tuple[str, ...], Any], expected: tuple[str, ...]
 ) -> None:
     pool: Any = Pool({BIAS: 0.5, BOTH: 0.2, ("equalization",): 0.5}, scores)
-    assert (
-        with_repairs(case(tmp_path), make_settings(), direction, pool, lambda _: None, pin=frozenset).repairs
-        == expected
-    )
+    assert decide(case(tmp_path), pool, direction).repairs == expected
 
 
 GOING_FURTHER = {
@@ -172,7 +179,7 @@ def test_biases_are_corrected_further_where_all_candidates_have_them_corrected(
     tmp_path: Path, known: Any, scores: Any, repairs: tuple[str, ...], further: bool
 ) -> None:
     pool: Any = Pool(known, scores)
-    decided = with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None, pin=frozenset)
+    decided = decide(case(tmp_path), pool)
     assert (decided.repairs, decided.refining) == (repairs, further)
 
 
@@ -213,19 +220,35 @@ def test_three_models_stand_for_all_candidates(
 ) -> None:
     """The all-integer one, that without the half with the largest rmse/scale, and that of the best SQNR alone."""
     pool: Any = Pool(known, scores)
-    decided = with_repairs(
-        case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=frozenset
-    )
+    decided = decide(case(tmp_path, layers=FOUR), pool)
     assert pool.left_out == {frozenset(), frozenset({"worst", "bad"}), frozenset({"worst", "bad", "mild"})}
     assert decided.repairs == expected
+
+
+WEIGHED = {
+    "near float it falls in doubt, all-integer it gains": ((0.047, 0.021, -0.006), 0.0058, 0.0, MSE),
+    "near float it falls in doubt, and nothing is gained beyond doubt": ((0.011, 0.0, -0.006), 0.0058, 0.0, ()),
+    "near float it falls beyond doubt, all others gain": ((0.068, 0.027, -0.033), 0.0084, 0.0074, ()),
+    "a sure fall that nobody notices": ((0.3005, -0.02, 0.0148), 0.0001, 0.287, MSE),
+    "the same where less may be lost": ((0.3005, -0.02, 0.0148), 0.0001, 0.1, ()),
+    "the same where no drop is allowed": ((0.3005, -0.02, 0.0148), 0.0001, 0.0, ()),
+}
+
+
+@pytest.mark.parametrize(("rises", "noise", "allowed_drop", "expected"), WEIGHED.values(), ids=WEIGHED)
+def test_a_fall_counts_by_how_sure_it_is_and_by_what_may_be_lost(
+    tmp_path: Path, rises: tuple[float, ...], noise: float, allowed_drop: float, expected: Any
+) -> None:
+    """Rises are of the all-integer model, of that without half of the nodes, and of that near float."""
+    scores = zip((MSE, ("bad", "worst", *MSE), ("bad", "mild", "worst", *MSE)), rises, strict=True)
+    pool: Any = Pool({MSE: 0.5}, dict(scores), noise)
+    assert decide(case(tmp_path, layers=FOUR), pool, allowed_drop=allowed_drop).repairs == expected
 
 
 @pytest.mark.parametrize(("noise", "expected"), [(0.09, ()), (0.11, MSE)], ids=["beyond", "within"])
 def test_a_score_may_fall_within_the_noise_of_its_samples(tmp_path: Path, noise: float, expected: Any) -> None:
     pool: Any = Pool({MSE: 0.5}, {("bad", "worst", *MSE): -0.1}, noise)
-    decided = with_repairs(
-        case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=frozenset
-    )
+    decided = decide(case(tmp_path, layers=FOUR), pool)
     assert decided.repairs == expected
 
 
@@ -238,9 +261,19 @@ RAISING = {
         {("bad", "worst", *MSE): 0.3, ("bad", "worst", *OBSERVED): 0.4},
         OBSERVED,
     ),
-    "it harms another beyond the noise": (
+    "it harms another beyond doubt": (
         {},
-        {("bad", "worst", *MSE): 0.3, ("bad", "mild", "worst", *MSE): -0.11},
+        {("bad", "worst", *MSE): 0.3, ("bad", "mild", "worst", *MSE): -0.21},
+        (),
+    ),
+    "another's fall is in doubt, and smaller": (
+        {},
+        {("bad", "worst", *MSE): 0.3, ("bad", "mild", "worst", *MSE): -0.19},
+        MSE,
+    ),
+    "two others' falls are in doubt, and larger together": (
+        {},
+        {("bad", "worst", *MSE): 0.3, ("bad", "mild", "worst", *MSE): -0.19, MSE: -0.12},
         (),
     ),
     "of the all-integer model alone": ({}, {MSE: 0.3}, MSE),
@@ -262,9 +295,7 @@ RAISING = {
 def test_ranges_that_raise_scores_are_kept(tmp_path: Path, known: Any, scores: Any, expected: Any) -> None:
     """Of few samples that are clipped and many that are rounded a mean of divergences does not say which counts."""
     pool: Any = Pool({MSE: 1.02, OBSERVED: 1.02, **known}, scores, noise=0.1)
-    decided = with_repairs(
-        case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=frozenset
-    )
+    decided = decide(case(tmp_path, layers=FOUR), pool)
     assert decided.repairs == expected
 
 
@@ -279,9 +310,7 @@ CLOSER = {
 def test_what_a_few_samples_say_must_hold_on_all(tmp_path: Path, closeness: Any, expected: Any) -> None:
     models = [("bad", "worst", *end) for end in ((), MSE)] + [("bad", "mild", "worst", *end) for end in ((), MSE)]
     pool: Any = Pool({MSE: 0.5}, closeness={(): 30.0, MSE: 30.0, **dict.fromkeys(models, 30.0), **closeness})
-    decided = with_repairs(
-        case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=frozenset
-    )
+    decided = decide(case(tmp_path, layers=FOUR), pool)
     assert decided.repairs == expected
 
 
@@ -291,37 +320,33 @@ def test_the_models_leave_out_what_the_user_and_the_target_decided(tmp_path: Pat
     def pin(nodes: frozenset[str]) -> frozenset[str]:
         return (nodes | {"good"}) - {"worst"}
 
-    decided = with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=pin)
+    decided = decide(case(tmp_path, layers=FOUR), pool, pin=pin)
     assert pool.left_out == {frozenset({"good"}), frozenset({"good", "bad"}), frozenset({"good", "bad", "mild"})}
     assert decided.repairs == ()
 
 
 def test_a_score_of_unknown_noise_does_not_raise_beyond_doubt(tmp_path: Path) -> None:
     pool: Any = Pool({MSE: 1.5}, {("bad", "worst", *MSE): 0.3}, noise=0.0)
-    decided = with_repairs(
-        case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=frozenset
-    )
+    decided = decide(case(tmp_path, layers=FOUR), pool)
     assert decided.repairs == ()
 
 
 def test_weights_are_repaired_by_divergence_alone(tmp_path: Path) -> None:
     pool: Any = Pool({BIAS: 1.5}, {("bad", "worst", *BIAS): 0.3}, noise=0.1)
-    decided = with_repairs(
-        case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=frozenset
-    )
+    decided = decide(case(tmp_path, layers=FOUR), pool)
     assert decided.repairs == ()
 
 
 def test_no_combination_is_tried_twice(tmp_path: Path) -> None:
     pool: Any = Pool({BIAS: 0.5, ("bias", "ranges-mse"): 0.3})
-    with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None, pin=frozenset)
+    decide(case(tmp_path), pool)
     assert len(pool.asked) == len(set(pool.asked))
     assert sorted(pool.scored) == sorted(["", "bias", *(f"bias+{name}" for name in ranges.METHODS)])
 
 
 def test_what_the_models_of_one_choice_share_is_made_for_one_job(tmp_path: Path) -> None:
     pool: Any = Pool({BIAS: 0.5})
-    with_repairs(case(tmp_path, layers=FOUR), make_settings(), "maximize", pool, lambda _: None, pin=frozenset)
+    decide(case(tmp_path, layers=FOUR), pool)
     combinations, scored = len(set(pool.asked)), len({*map(repairs_of, pool.scored)})
     assert len(pool.left_out) == 3
     assert (pool.jobs["error_shares_of_each"], pool.jobs["build_each"]) == (combinations, scored)
@@ -334,7 +359,7 @@ def repairs_of(sha256: str) -> tuple[str, ...]:
 
 def test_it_is_decided_on_search_samples_from_everywhere(tmp_path: Path) -> None:
     pool: Any = Pool({})
-    with_repairs(case(tmp_path), make_settings(), "maximize", pool, lambda _: None, pin=frozenset)
+    decide(case(tmp_path), pool)
     samples, rows = pool.rows[0]
     assert (samples, len(rows)) == ("evaluation", DECIDING_SAMPLES)
     assert set(rows) <= set(range(0, 80, 2))
@@ -343,7 +368,7 @@ def test_it_is_decided_on_search_samples_from_everywhere(tmp_path: Path) -> None
 
 def test_without_search_samples_it_is_decided_on_calibration_samples(tmp_path: Path) -> None:
     pool: Any = Pool({})
-    with_repairs(case(tmp_path, search=False), make_settings(), "maximize", pool, lambda _: None, pin=frozenset)
+    decide(case(tmp_path, search=False), pool)
     assert pool.rows[0] == ("calibration", list(range(5)))
 
 
@@ -353,9 +378,7 @@ GIVEN = {"none": (False, ()), "by name": (("ranges-mse", "bias"), ("bias", "rang
 @pytest.mark.parametrize(("given", "expected"), GIVEN.values(), ids=GIVEN)
 def test_what_the_user_says_is_not_tried(tmp_path: Path, given: Any, expected: tuple[str, ...]) -> None:
     pool: Any = Pool({BIAS: 0.1})
-    settings = with_repairs(
-        case(tmp_path), make_settings(repairs=given), "maximize", pool, lambda _: None, pin=frozenset
-    )
+    settings = decide(case(tmp_path), pool, repairs=given)
     assert (settings.repairs, settings.template.repairs, pool.asked) == (expected, expected, [])
 
 

@@ -45,7 +45,11 @@ _WORTH = 0.95
 """A repair must leave no more than this share of the divergence: less is within what other samples would say."""
 
 _SURE = 2.0
-"""Standard errors of a paired difference by which a score must rise for the rise to be beyond doubt."""
+"""Standard errors of a paired difference by which a score must change for the change to be beyond doubt."""
+
+_NOTICED = 0.1
+"""A score may fall by so much of the allowed drop, however sure that is: hardly a candidate breaks the limit for less.
+With many samples, or a metric of little noise, any fall is sure."""
 
 _LEFT_OUT = (0.0, 0.5)
 """Shares of the nodes, by rmse/scale, that the models leave out by which repairs are judged. What ruins the all-integer
@@ -83,6 +87,7 @@ class _Trier:
     direction: Direction
     stand_ins: Sequence[frozenset[str]]
     least: frozenset[str]
+    allowed_drop: float
     scores: dict[tuple[str, ...], list[_Score]] = field(default_factory=dict)
     known: dict[tuple[str, ...], float] = field(default_factory=dict)
 
@@ -104,18 +109,22 @@ class _Trier:
         return [self.known[repairs] for repairs in candidates]
 
     def harms_none(self, repairs: tuple[str, ...], instead_of: tuple[str, ...]) -> bool:
-        """Whether no model scores worse on all search samples than with other repairs, beyond the noise.
+        """Whether scores on all search samples are no worse than with other repairs, as far as that can be told.
 
-        Each of them stands for candidates of its own, so that a gain of one does not outweigh the loss of another. Only
-        the all-integer one, which a search tries without repairs too, may lose what the others gain beyond doubt.
+        Each model stands for candidates of its own, so none may lose beyond doubt; only the all-integer one may, which
+        a search tries without repairs too. What is lost in all beyond the noise must not exceed what is gained beyond
+        doubt: of a dozen repairs judged on three models, some fall by more than their noise by chance.
         """
         self._score_all([instead_of, repairs])
-        judged = zip(self.stand_ins, self.scores[repairs], self.scores[instead_of], strict=True)
-        falls = {nodes: before.value - after.value for nodes, after, before in judged if self._falls(after, before)}
-        return set(falls) <= {self.least} and sum(falls.values()) <= self._gain(repairs, instead_of)
-
-    def _falls(self, after: _Score, before: _Score) -> bool:
-        return not after.value >= before.value - self._noise(after, before)
+        lost = 0.0
+        for nodes, after, before in zip(self.stand_ins, self.scores[repairs], self.scores[instead_of], strict=True):
+            noise, fall = self._noise(after, before), before.value - after.value
+            if after.value >= before.value - max(noise, _NOTICED * self.allowed_drop):
+                continue
+            if fall > _SURE * noise and nodes != self.least:
+                return False
+            lost += fall
+        return lost <= self._gain(repairs, instead_of)
 
     def keeps_near(self, repairs: tuple[str, ...], instead_of: tuple[str, ...]) -> bool:
         """Whether outputs come no further from float on all search samples, where that is known."""
@@ -203,14 +212,15 @@ def with_repairs(
     listener: Listener,
     *,
     pin: Callable[[frozenset[str]], frozenset[str]],
+    allowed_drop: float,
 ) -> SearchSettings:
     """The settings with the repairs of all candidates by name, so that the manifest holds what was decided.
 
     Where they are left to the search, three models stand for all candidates: the all-integer one, that without the
     half of the nodes with the largest rmse/scale, and one with only the quarter of the nodes with the best SQNR in
     integers. Each step keeps the alternative that lowers the divergence of their outputs most on a few search samples,
-    does not raise it on all of them, and lowers no score there beyond the noise: outputs may come nearer to float where
-    the decision does not depend on them. Other ranges are first judged by the scores alone.
+    does not raise it on all of them, and harms no score there: outputs may come nearer to float where the decision does
+    not depend on them. Other ranges are first judged by the scores alone.
 
     Args:
         case: What is searched.
@@ -219,6 +229,7 @@ def with_repairs(
         pool: Where the models are built and run.
         listener: Is told of each step.
         pin: Gives the nodes that a candidate leaves out for those that are chosen: some are decided by user and target.
+        allowed_drop: What a chosen model may lose, in the metric's units.
 
     Raises:
         RecipeError: If repairs are given by name, and name a node that the model does not have, or one twice.
@@ -230,7 +241,13 @@ def with_repairs(
     settings = settings.model_copy(update={"repairs": ()})
     stand_ins = list(dict.fromkeys(map(pin, _stand_ins(case.layers))))
     trier = _Trier(
-        case=case, settings=settings, pool=pool, direction=direction, stand_ins=stand_ins, least=pin(frozenset())
+        case=case,
+        settings=settings,
+        pool=pool,
+        direction=direction,
+        stand_ins=stand_ins,
+        least=pin(frozenset()),
+        allowed_drop=allowed_drop,
     )
     chosen: tuple[str, ...] = ()
     [least] = trier.divergences([chosen])
