@@ -15,7 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize.building.build import Builder
-from autoselect.quantize.preparing import litert
+from autoselect.quantize.preparing import converter, litert
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
@@ -70,3 +70,22 @@ def test_a_value_may_be_converted_to_the_scale_that_it_has() -> None:
             n.name for i, n in enumerate(prepared.nodes) if i in blueprint.int16_nodes and n.name in chosen
         )
         assert builder.build(Recipe(int16_nodes=wide)).content
+
+
+def test_both_quantizers_see_the_same_ranges() -> None:
+    """All that samples reached: an average over samples would cut what few of them reach."""
+    source = zoo.cnn()
+    samples = list(source.prepared.samples)
+    made = litert.integer_models(source.float_model, ({"x0": sample[0]} for sample in samples), per_channel=True)
+    calibrated = converter.calibrate(source.float_model, samples)
+    theirs, ours = scales(converter.quantize(calibrated, denylisted=[], recipe=Recipe())), scales(made.int8)
+    del theirs[b"Conv2D_11"]  # The ADD works in place, so that TensorFlow's calibrator reads the sum there.
+    common = theirs.keys() & ours.keys()
+    assert common == {b"Relu;add;Conv2D;add/y1", b"depthwise1", b"add_1", b"MaxPool2d", b"Reshape", b"MatMul2"}
+    assert {name: ours[name] for name in common} == pytest.approx({name: theirs[name] for name in common}, rel=1e-6)
+
+
+def scales(content: bytes) -> dict[bytes, float]:
+    """Of the int8 values with one scale, by name."""
+    found = ((tensor.name, tensor.quantization) for tensor in fb.parse(content).subgraphs[0].tensors)
+    return {name: float(q.scale[0]) for name, q in found if q is not None and q.scale is not None and len(q.scale) == 1}

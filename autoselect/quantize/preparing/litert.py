@@ -64,7 +64,8 @@ def integer_models(
     Raises:
         BuildError: If the package refuses the model.
     """
-    from litert_quantizer import qtyping, quantizer
+    from litert_quantizer import calibrator, qtyping, quantizer, recipe_manager
+    from litert_quantizer.utils import qsv_utils
 
     model = fb.parse(float_model)
     if not model.signatureDefs:
@@ -80,7 +81,12 @@ def integer_models(
         return found
 
     try:
-        ranges = tool(8).calibrate({key: [dict(sample) for sample in samples]}, num_threads=1)
+        rules = recipe_manager.RecipeManager()
+        rules.load_quantization_recipe(tool(8).get_quantization_recipe())
+        # All of each range, as TensorFlow's calibrator. Its own moving average cuts what few samples reach.
+        found = calibrator.Calibrator(content, num_threads=1, qsv_update_func=qsv_utils.min_max_update)
+        found.calibrate({key: [dict(sample) for sample in samples]}, rules)
+        ranges = found.get_model_qsvs()
         int8 = bytes(tool(8).quantize(ranges).quantized_model)
     except _REFUSALS as exc:
         raise BuildError(f"litert-quantizer refuses the model: {first_line(exc)}") from exc
