@@ -142,6 +142,15 @@ def op_codes_of_one_type() -> zoo.Prepared:
     return zoo.prepare(fb.serialise(model), normalised_by=normalise.as_it_is)
 
 
+@functools.cache
+def empty_lists() -> zoo.Prepared:
+    """A file whose lists of signatures and of metadata are there, and empty, as old converters wrote them."""
+    prepared = zoo.prepare(zoo.cnn().float_model, normalised_by=normalise.as_it_is)
+    model = fb.parse(prepared.calibrated.content)
+    model.signatureDefs, model.metadata = [], []
+    return replace(prepared, calibrated=replace(prepared.calibrated, content=fb.serialise(model)))
+
+
 def drawn_recipes(count: int, trials: int, seed: int) -> list[list[int]]:
     """Sets of nodes of many sizes, the empty and the full one first."""
     rng = np.random.default_rng(seed)
@@ -186,6 +195,7 @@ MODELS = [
     pytest.param(constants_as_they_are, id="constants of one buffer"),
     pytest.param(normalised_constants, id="constants of one buffer, normalised"),
     pytest.param(op_codes_of_one_type, id="op codes of one type"),
+    pytest.param(empty_lists, id="empty lists"),
 ]
 
 

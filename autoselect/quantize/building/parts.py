@@ -321,9 +321,11 @@ def _order(drafts: Sequence[tuple[int, Mapping[str, _Draft], tuple[int, ...]]], 
 
 
 def _frame(model: fb.Model) -> fp.Footprint:
-    """What every candidate has, with the op types of the subgraphs beside the main one."""
+    """What every candidate has, with the op types of the subgraphs beside the main one; no candidate has empty lists."""
+    shell = copy(model)
+    shell.metadata, shell.signatureDefs = model.metadata or None, model.signatureDefs or None
     codes = [fp.op_code_footprint(model, op) for graph in model.subgraphs[1:] for op in graph.operators or []]
-    return fp.total([fp.frame(model), *codes])
+    return fp.total([fp.frame(shell), *codes])
 
 
 def _constant_footprint(model: fb.Model, tensor: fb.Tensor, key: Hashable) -> fp.Footprint:
