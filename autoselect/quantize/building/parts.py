@@ -321,7 +321,7 @@ def _order(drafts: Sequence[tuple[int, Mapping[str, _Draft], tuple[int, ...]]], 
 
 
 def _frame(model: fb.Model) -> fp.Footprint:
-    """What every candidate has, with the op types of the subgraphs beside the main one; no candidate has empty lists."""
+    """What every candidate has, with the op types of the subgraphs beside the main one. None has an empty list."""
     shell = copy(model)
     shell.metadata, shell.signatureDefs = model.metadata or None, model.signatureDefs or None
     codes = [fp.op_code_footprint(model, op) for graph in model.subgraphs[1:] for op in graph.operators or []]
