@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
+import hashlib
 import importlib
 import importlib.util
 import json
@@ -271,8 +273,11 @@ def test_every_experiment_is_in_the_index_with_its_conclusion() -> None:
     assert min(len(said.split()) for said in listed.values()) >= 5
 
 
-def test_mlperf_tiny_measures_the_float_the_integer_and_the_recommended_model(
-    study: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_mlperf_tiny_measures_the_float_the_published_and_the_recommended_model_and_skips_what_is_absent(
+    study: Callable[[str], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     pytest.importorskip("ethosu")
     run = study("mlperf_tiny")
@@ -281,17 +286,91 @@ def test_mlperf_tiny_measures_the_float_the_integer_and_the_recommended_model(
         name: lambda i=i: (windows[i : i + 30], labels[i : i + 30])
         for name, i in (("search", 0), ("heldout", 30), ("official", 60))
     }
-    case = run.Case(title="pump", quality=0.5, model=embedded.model_path(), calibration=embedded.calibration, **parts)
-    monkeypatch.setattr(run, "all_cases", lambda _: {"pump": case})
+    published = tmp_path / "published.tflite"
+    recipe = autoselect.Recipe(io_type="int8")
+    autoselect.build(recipe, model=embedded.model_path(), calibration=embedded.calibration, output=published)
+    pump = run.Case(
+        title="pump",
+        quality=0.5,
+        model=embedded.model_path(),
+        published={"published": published},
+        calibration=embedded.calibration,
+        **parts,
+    )
+    monkeypatch.setattr(run.tiny_data.loaders, "KWS", tmp_path / "nowhere")
+    monkeypatch.setattr(run, "CASES", {"pump": lambda _: pump, "absent": run.keyword_spotting})
     run.main(["--trials", "4", "--seeds", "1", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
+    assert "absent is skipped" in capsys.readouterr().out
     rows = pd.read_csv(tmp_path / "mlperf_tiny.csv").set_index("model")
-    assert rows.loc["float", "heldout"] > rows.loc["all int8", "heldout"]
-    assert rows.loc["all int8", "float_ops"] == 0
+    assert rows.loc["float", "accuracy"] > rows.loc["all int8", "accuracy"]
+    assert rows.loc["published", "accuracy"] == rows.loc["all int8", "accuracy"]
+    assert rows.loc["all int8", ["float_ops", "over_other"]].eq(0).all()
     assert (
         rows.loc["float", "all_cycles"] > rows.loc["all int8", "all_cycles"] >= rows.loc["all int8", "npu_cycles"] > 0
     )
     assert "hybrid" in str(rows.loc["all DRQ", "refusal"])
     assert rows.loc["recommended", "seeds"] == 0
+    monkeypatch.setattr(run, "CASES", {"absent": run.keyword_spotting})
+    with pytest.raises(SystemExit, match="nothing to write"):
+        run.main(["--output", str(tmp_path)])
+
+
+def test_a_file_of_mlperf_tiny_is_the_one_that_is_named_or_is_absent(
+    study: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Fetched by a URL of its commit; here a file stands for the network."""
+    study("mlperf_tiny")
+    files = importlib.import_module("tiny_files")
+    name, content = "kws_ref_model.tflite", b"a model"
+    source = tmp_path / "there" / files.FILES[name].commit / files.FILES[name].path
+    monkeypatch.setattr(files, "ADDRESS", (tmp_path / "there").as_uri())
+    with pytest.raises(files.AbsentError, match=name):
+        files.benchmark_file(tmp_path / "here", name)
+    source.parent.mkdir(parents=True)
+    source.write_bytes(content)
+    with pytest.raises(ValueError, match="SHA-256"):
+        files.benchmark_file(tmp_path / "here", name)
+    assert not (tmp_path / "here" / name).exists()
+    known = dataclasses.replace(files.FILES[name], sha256=hashlib.sha256(content).hexdigest())
+    monkeypatch.setitem(files.FILES, name, known)
+    assert files.benchmark_file(tmp_path / "here", name).read_bytes() == content
+    source.unlink()
+    assert files.benchmark_file(tmp_path / "here", name).read_bytes() == content
+    (tmp_path / "here" / name).write_bytes(b"another")
+    with pytest.raises(ValueError, match="SHA-256"):
+        files.benchmark_file(tmp_path / "here", name)
+
+
+def test_the_accuracy_sets_of_mlperf_tiny_are_read_as_the_runner_has_them(
+    study: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    data = study("mlperf_tiny").tiny_data
+    assert (
+        data.kws_accuracy_set(tmp_path) is data.cifar_accuracy_set(tmp_path) is data.cifar_reencoded(tmp_path) is None
+    )
+    spectrogram = np.arange(-245, 245).clip(-128, 127).astype(np.int8)
+    pictures = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
+    for folder, raw in (("kws01", [spectrogram]), ("ic01", pictures[:2])):
+        (tmp_path / folder).mkdir()
+        lines = []
+        for i, one in enumerate(raw):
+            (tmp_path / folder / f"{i}.bin").write_bytes(one.tobytes())
+            lines.append(f"{i}.bin,12,{i + 3}\n")
+        (tmp_path / folder / "y_labels.csv").write_text("".join(lines), encoding="utf-8")
+    x, y = data.kws_accuracy_set(tmp_path)
+    np.testing.assert_allclose(x.ravel(), (spectrogram.astype(float) - 83) * 0.5847029, rtol=1e-6)
+    assert (x.shape, list(y)) == ((1, 49, 10, 1), [3])
+    x, y = data.cifar_accuracy_set(tmp_path)
+    assert (x == pictures[:2]).all()
+    assert list(y) == [3, 4]
+    near = np.clip(pictures.astype(np.float32) + 2.0, 0.0, 255.0)
+    monkeypatch.setattr(data, "images", lambda _: ((near[i], label) for i, label in ((2, 9), (1, 4), (0, 3))))
+    x, y = data.cifar_reencoded(tmp_path)
+    assert (x == near[:2]).all()
+    assert list(y) == [3, 4]
+    monkeypatch.setattr(data, "images", lambda _: ((near[i], label) for i, label in ((2, 9), (1, 4), (0, 8))))
+    with pytest.raises(ValueError, match="not every image"):
+        data.cifar_reencoded(tmp_path)
 
 
 @pytest.mark.slow
@@ -360,16 +439,6 @@ def test_the_guides_flow_is_measured_beside_searches(
     assert rows.loc[run.RANKING, "evaluated"] in range(1, 5)
     assert len(pd.read_csv(tmp_path / "tensors.csv")) > len(run.DECADES)
     assert (tmp_path / "mobilenet_v3.png").stat().st_size > 0
-
-
-def test_the_image_model_of_mlperf_tiny_has_the_published_parameters(
-    monkeypatch: pytest.MonkeyPatch, script: Callable[[Path], ModuleType]
-) -> None:
-    pytest.importorskip("tf_keras")
-    monkeypatch.syspath_prepend(str(ROOT / "experiments" / "mlperf_tiny"))
-    model = script(ROOT / "experiments" / "mlperf_tiny" / "train.py").make_model()
-    assert model.count_params() == 78_666
-    assert model.output_shape == (None, 10)
 
 
 def test_a_ranking_that_knows_the_gains_is_right_and_one_that_turns_them_round_is_wrong(
