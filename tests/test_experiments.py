@@ -297,6 +297,7 @@ def test_mlperf_tiny_measures_the_float_the_published_and_the_recommended_model_
         calibration=embedded.calibration,
         **parts,
     )
+    monkeypatch.setattr(run, "WAYS", {"recommended": {}})
     monkeypatch.setattr(run.tiny_data.loaders, "KWS", tmp_path / "nowhere")
     monkeypatch.setattr(run, "CASES", {"pump": lambda _: pump, "absent": run.keyword_spotting})
     run.main(["--trials", "4", "--seeds", "1", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])

@@ -33,6 +33,8 @@ BUILT = {
     "drq": "all DRQ",
     "heuristic": "the debugger guide's denylist",
 }
+WAYS: dict[str, dict[str, str]] = {"recommended": {}, f"recommended for {TARGET}": {"target": TARGET}}
+"""Searches by what their models are called, with their options."""
 
 
 def _none() -> None:
@@ -122,17 +124,19 @@ CASES: dict[str, Callable[[Path], Case]] = {
 """Tasks by name, made from the folder of the benchmark's files."""
 
 
-def models_of(case: Case, runs: Mapping[int, autoselect.Run], folder: Path) -> Iterator[tuple[str, str, Path]]:
+def models_of(
+    case: Case, runs: Mapping[tuple[str, int], autoselect.Run], folder: Path
+) -> Iterator[tuple[str, str, Path]]:
     """Name of a model, the seeds that gave it, and its file."""
     yield "float", "", case.model
     for name, path in case.published.items():
         yield name, "", path
     recipes = side_by_side.baselines_of(next(iter(runs.values())), BUILT)
     yield from side_by_side.built(recipes, case.model, case.calibration, folder)
-    yield from side_by_side.recommended({("recommended", seed): run for seed, run in runs.items()})
+    yield from side_by_side.recommended(runs)
 
 
-def rows_of(case: Case, runs: Mapping[int, autoselect.Run], folder: Path) -> Iterator[dict[str, Any]]:
+def rows_of(case: Case, runs: Mapping[tuple[str, int], autoselect.Run], folder: Path) -> Iterator[dict[str, Any]]:
     """What each model is worth on held-out samples and on the accuracy set, and what it costs."""
     models = list(models_of(case, runs, folder))
     paths = [path for _, _, path in models]
@@ -210,7 +214,13 @@ def measured(case: Case, seeds: Sequence[int], trials: int, runs: Path) -> list[
     """All rows of a case."""
     options = {"calibration": case.calibration, "evaluation": case.search, "heldout": case.heldout}
     options |= {"io_type": "int8", "int16": False, "trials": trials}
-    found = {seed: side_by_side.searched(case.model, runs / f"seed_{seed}", seed=seed, **options) for seed in seeds}
+    found = {
+        (way, seed): side_by_side.searched(
+            case.model, runs / way.replace(" ", "_") / f"seed_{seed}", seed=seed, **options, **more
+        )
+        for way, more in WAYS.items()
+        for seed in seeds
+    }
     with tempfile.TemporaryDirectory() as folder:
         return list(rows_of(case, found, Path(folder)))
 
