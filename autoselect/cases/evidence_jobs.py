@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,10 @@ def paired(root: Path, sha256: str, part: str = "search", comparisons: int = 1) 
     ours, theirs = (_rows(case, key, part) for key in (sha256, FLOAT))
     if case.scoring.metric is None and len(ours) < 2:
         return None
-    return pairs.paired_drop(case.scoring.pairs, ours, theirs, comparisons=comparisons)
+    metric = case.scoring.pairs
+    found = pairs.paired_drop(metric, ours, theirs, comparisons=comparisons)
+    # Nothing is closer to float than float itself.
+    return replace(found, low=max(found.low, 0.0)) if metric.needs_reference else found
 
 
 def paired_noise(root: Path, one: str, other: str) -> float:

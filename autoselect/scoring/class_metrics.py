@@ -73,6 +73,7 @@ class Accuracy(LabelMetric, MeanMetric):
 
     name = "accuracy"
     counts_hits = True
+    best = 1.0
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         label, winner = self._pair(outputs, target)
@@ -93,6 +94,7 @@ class Top5Accuracy(LabelMetric, MeanMetric):
 
     name = "top5_accuracy"
     counts_hits = True
+    best = 1.0
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         scores = self._scores(outputs)
@@ -249,6 +251,7 @@ class Agreement(MeanMetric):
 
     name = "agreement"
     counts_hits = True
+    best = 1.0
     direction = "maximize"
     needs_reference = True
 

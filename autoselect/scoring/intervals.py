@@ -24,9 +24,10 @@ def confidence_interval(
     """Bound a score by what other samples of the same kind would have given.
 
     Wilson's interval where the metric counts hits and every sample is a hit or a miss. For other means the bounds of
-    :mod:`autoselect.scoring.mean_bounds`, with values as far from the median as the furthest one seen. Else the
-    percentile bootstrap over samples (1000 resamples, 200 for a user's function), at the level that makes up for its
-    being narrow with few samples; resamples on which a metric is undefined are left out.
+    :mod:`autoselect.scoring.mean_bounds`, with values as far from the median as the furthest one seen, and none better
+    than the metric's best. Else the percentile bootstrap over samples (1000 resamples, 200 for a user's function), at
+    the level that makes up for its being narrow with few samples; resamples on which a metric is undefined are left
+    out.
 
     Args:
         metric: The metric that made the rows.
@@ -49,7 +50,7 @@ def confidence_interval(
     if metric.counts_hits and np.isin(matrix, (0.0, 1.0)).all():
         return _wilson(matrix[:, 0], level)
     if metric.is_mean:
-        return _of_mean(matrix[:, 0], level)
+        return _possible(metric, *_of_mean(matrix[:, 0], level))
     count = _COSTLY_RESAMPLES if isinstance(metric, UserMetric) else _RESAMPLES
     scores = _bootstrap(lambda chosen: metric.summarise(matrix[chosen]), len(matrix), count, seed)
     if scores.size <= count / 2:
@@ -84,6 +85,12 @@ def _of_mean(values: np.ndarray, level: float) -> tuple[float, float]:
     aside = values - centre
     end = largest_difference(aside, float(np.abs(aside).max()), tail)
     return centre - upper_bound(-aside, end, tail), centre + upper_bound(aside, end, tail)
+
+
+def _possible(metric: Metric, low: float, high: float) -> tuple[float, float]:
+    if metric.best is None:
+        return low, high
+    return (max(low, metric.best), high) if metric.direction == "minimize" else (low, min(high, metric.best))
 
 
 def _widened(level: float, count: int) -> float:

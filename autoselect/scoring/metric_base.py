@@ -30,6 +30,7 @@ class Metric(ABC):
         is_mean: Whether a row holds one value and the score is the mean of these values.
         counts_hits: Whether that value is 1 for a hit and 0 for a miss, so that the score is a share of hits. Rows of
             dense outputs may lie between.
+        best: What no sample's value passes, of a metric that is a mean; None where that is not known.
         output: Key of the scored output; None scores the first one.
     """
 
@@ -39,6 +40,7 @@ class Metric(ABC):
     needs_reference: bool = False
     is_mean: bool = False
     counts_hits: bool = False
+    best: float | None = None
 
     def __init__(self, *, output: str | None = None) -> None:
         self.output = output

@@ -53,6 +53,7 @@ class MeanSquaredError(_ErrorMetric):
     """Mean over samples of the mean squared error, in the output's unit squared; rows [error]."""
 
     name = "mse"
+    best = 0.0
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         return np.array([np.mean(self._errors(outputs, target) ** 2)])
@@ -62,6 +63,7 @@ class MeanAbsoluteError(_ErrorMetric):
     """Mean over samples of the mean absolute error, in the output's unit; rows [error]."""
 
     name = "mae"
+    best = 0.0
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         return np.array([np.mean(np.abs(self._errors(outputs, target)))])
@@ -126,6 +128,7 @@ class KullbackLeibler(MeanMetric):
     """
 
     name = "kl_divergence"
+    best = 0.0
     direction = "minimize"
     needs_reference = True
 

@@ -36,6 +36,28 @@ def made(embedded_case: Callable[..., tuple[Case, str]]) -> tuple[CaseFiles, str
     return case.files, integer
 
 
+@pytest.mark.parametrize("metric", ["agreement", "kl_divergence"])
+def test_no_candidate_is_closer_to_float_than_float_itself(
+    made: tuple[CaseFiles, str], monkeypatch: pytest.MonkeyPatch, metric: str
+) -> None:
+    files, integer = made
+    monkeypatch.setattr(evidence_jobs, "open_case", OpenCase)  # Another metric than that of the case that is open.
+    kept = {path: path.read_bytes() for path in (files.scoring, files.rows(FLOAT), files.rows(integer))}
+    try:
+        write_scoring(files, make_metric(metric), None)
+        best = float(metric == "agreement")
+        rows = np.full((COUNT, 1), best)
+        np.save(files.rows(FLOAT), rows)
+        rows[0] = 0.5
+        np.save(files.rows(integer), rows)
+        found = evidence_jobs.paired(files.root, integer)
+    finally:
+        for path, content in kept.items():
+            path.write_bytes(content)
+    assert found is not None
+    assert 0.0 == found.low < found.drop < found.high
+
+
 def test_candidates_are_resampled_alike(made: tuple[CaseFiles, str]) -> None:
     files, integer = made
     found = evidence_jobs.resampled_drops(files.root, ["near", integer, "far", "near"])

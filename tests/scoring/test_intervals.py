@@ -55,6 +55,16 @@ def test_only_shares_of_hits_get_wilsons_interval(name: str, values: list[float]
     assert len(set(values)) > 1 or low == high == 0.0
 
 
+@pytest.mark.parametrize("name", ["accuracy", "agreement", "kl_divergence", "mae", "mse", "top5_accuracy"])
+def test_no_interval_passes_the_best_value_that_there_can_be(name: str) -> None:
+    """Rows of dense outputs, which are no hits and misses, and errors; most samples are as good as can be."""
+    metric = make_metric(name)
+    best, worst = (0.0, 1.0) if metric.direction == "minimize" else (1.0, 0.0)
+    low, high = confidence_interval(metric, column([best] * 14 + [(best + worst) / 2.0]))
+    assert 0.0 <= low < high <= 1.0
+    assert best in (low, high)
+
+
 def test_of_many_samples_a_mean_is_close_to_the_normal_interval() -> None:
     values = np.random.default_rng(1).normal(10.0, 2.0, size=400)
     low, high = confidence_interval(ERROR, column(values))
