@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from autoselect.errors import ModelError, first_line
-from autoselect.sources.shapes import Kernels, random_inputs
+from autoselect.sources.shapes import Kernels, on_random_inputs
 from autoselect.sources.tflite_files import FloatModel
 from autoselect.sources.wishes import FreeSizes
 from autoselect.tflite import flatbuffer as fb
@@ -126,10 +126,10 @@ def _refuse_other_outputs(model: Any, content: bytes, names: str) -> None:
     """Compare the converted model with the live one, which goes on looping, on random inputs."""
     parsed = fb.parse(content)
     tensors = [parsed.subgraphs[0].tensors[i] for i in parsed.subgraphs[0].inputs]
-    kernels = Kernels(content, [fb.shape_of(tensor) for tensor in tensors])
+    shapes = [fb.shape_of(tensor) for tensor in tensors]
+    rows, answers = on_random_inputs(parsed, shapes, Kernels(content, shapes).run)
     order = _places(model, [fb.tensor_name(tensor) for tensor in tensors])
-    for row in random_inputs(parsed, [fb.shape_of(tensor) for tensor in tensors], 2):
-        found = kernels.run(row)
+    for row, found in zip(rows, answers, strict=True):
         expected = _called(model, [row[at] for at in order])
         worst = max(_distance(value, found) for value in expected)
         if not worst <= _TOLERANCE:

@@ -6,7 +6,7 @@ Runs native code, so callers run it in a worker.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ _SAME_ELEMENTS = frozenset(
 _CLOSE = 1e-3
 """Share of the largest output that XNNPACK's outputs may differ by from the plain kernels': rounding, not an error."""
 _TRIALS = 2
+_T = TypeVar("_T")
 
 
 class Kernels:
@@ -112,13 +113,9 @@ def _settle(content: bytes) -> tuple[bytes, list[list[np.ndarray]], list[list[np
     model = fb.parse(content)
     graph = model.subgraphs[0]
     shapes = [fb.shape_of(graph.tensors[i]) for i in graph.inputs]
-    rows = random_inputs(model, shapes, _TRIALS)
     kernels = Kernels(content, shapes)
-    outputs, found = [], []
-    for row in rows:
-        outputs.append(kernels.run(row))
-        found.append(kernels.shapes())
-    first, second = found
+    rows, told = on_random_inputs(model, shapes, lambda row: (kernels.run(row), kernels.shapes()))
+    outputs, (first, second) = [one for one, _ in told], [found for _, found in told]
     for index, tensor in enumerate(graph.tensors):
         if fb.is_constant(model, tensor) or index not in first or first[index] != second.get(index):
             continue
@@ -128,15 +125,41 @@ def _settle(content: bytes) -> tuple[bytes, list[list[np.ndarray]], list[list[np
     return fb.serialise(model), rows, outputs
 
 
-def random_inputs(model: fb.Model, shapes: Sequence[tuple[int, ...]], count: int) -> list[list[np.ndarray]]:
-    """Inputs to compare a model with itself on: the first are normal, or 0 and 1 for integers and bools."""
+def on_random_inputs(
+    model: fb.Model, shapes: Sequence[tuple[int, ...]], call: Callable[[list[np.ndarray]], _T]
+) -> tuple[list[list[np.ndarray]], list[_T]]:
+    """What a function says of two random inputs of a model: normal numbers, or 0 and 1 for integers and bools.
+
+    Where the function refuses normal numbers, they are 0 and 1 too: they may be indices, as words of a Keras embedding.
+
+    Args:
+        model: Whose inputs they are.
+        shapes: Of the inputs, in the model's order.
+        call: Runs the model, and raises a ``ModelError`` where it does not run.
+
+    Returns:
+        The inputs, and what the function says of each.
+
+    Raises:
+        ModelError: What the function says of normal numbers, where it refuses both.
+    """
     rng = np.random.default_rng(0)
     dtypes = [np.dtype(fb.TENSOR_DTYPES[model.subgraphs[0].tensors[i].type]) for i in model.subgraphs[0].inputs]
 
-    def one(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
-        return (rng.normal(size=shape) if dtype.kind in "fc" else rng.integers(0, 2, size=shape)).astype(dtype)
+    def rows(normal: str) -> list[list[np.ndarray]]:
+        def one(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
+            return (rng.normal(size=shape) if dtype.kind in normal else rng.integers(0, 2, size=shape)).astype(dtype)
 
-    return [[one(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)] for _ in range(count)]
+        return [[one(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)] for _ in range(_TRIALS)]
+
+    refusals = []
+    for normal in ("fc", ""):
+        tried = rows(normal)
+        try:
+            return tried, [call(row) for row in tried]
+        except ModelError as exc:
+            refusals.append(exc)
+    raise refusals[0]
 
 
 def with_input_shapes(

@@ -90,6 +90,24 @@ def test_no_loop_is_left(name: str, make: Callable[[Any], Any]) -> None:
     assert [layer.unroll for layer in recurrent.layers_of(model, is_tf_keras=name == "tf-keras")] == switches
 
 
+@pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
+@pytest.mark.parametrize("layer", ["GRU", "LSTM"])
+def test_words_are_indices_though_they_come_as_floats(name: str, layer: str) -> None:
+    keras = keras_of(name)
+    layers = [
+        keras.layers.Input((12,), name="words"),
+        keras.layers.Embedding(5, 4),
+        getattr(keras.layers, layer)(6),
+        keras.layers.Dense(3),
+    ]
+    model = zoo.randomise(keras.Sequential(layers), 0)
+    found = loaded(model)
+    assert "WHILE" not in op_types(found.content)
+    words = np.random.default_rng(0).integers(0, 5, (1, 12)).astype(np.float32)
+    [output] = Runner(found.content)(words).values()
+    assert output == pytest.approx(np.asarray(model(words, training=False)), abs=1e-5)
+
+
 def test_the_lstm_of_tf_keras_stays_fused() -> None:
     keras = keras_of("tf-keras")
     model = plain(keras, keras.layers.LSTM(8))

@@ -88,6 +88,19 @@ def test_a_batch_stays_free_where_pinning_changes_outputs(monkeypatch: pytest.Mo
     assert Runner(found.content).inputs[0].shape == (1, 12, 8)
 
 
+def test_floats_that_are_indices_are_given_indices() -> None:
+    import tensorflow as tf
+
+    table = tf.constant(zoo.weights(5, 4))
+    call = tf.function(lambda words: tf.reduce_mean(tf.gather(table, tf.cast(words, tf.int32)), 1))
+    function = call.get_concrete_function(tf.TensorSpec([None, 40], tf.float32))
+    content = bytes(tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module()).convert())
+    found = Runner(loading.float_model(content).content)
+    assert found.inputs[0].shape == (1, 40)
+    [output] = found(np.full((1, 40), 3, np.float32)).values()
+    assert output == pytest.approx(np.asarray(table)[3:4])
+
+
 def other_weights(content: bytes) -> bytes:
     model = fb.parse(content)
     largest = max(model.buffers, key=lambda buffer: 0 if buffer.data is None else len(buffer.data))
