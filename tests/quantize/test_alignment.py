@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
+from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import ModelError
@@ -25,8 +27,8 @@ from autoselect.sources.integer_files import settled
 from autoselect.sources.keras_models import from_keras
 from autoselect.sources.tflite_files import from_bytes
 from autoselect.sources.wishes import NO_WISHES
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
 
 tensorflow = zoo.tensorflow_integer
@@ -95,6 +97,55 @@ def joined() -> zoo.Source:
         return tf.reduce_mean(tf.nn.conv2d(y, second, 1, "SAME"), [1, 2])
 
     return zoo.from_function(call, (1, 6, 6, 2))
+
+
+@functools.cache
+def fused() -> zoo.Source:
+    """A convolution that pads, one that a PAD of the same shape stands before, and a mean that keeps its axes."""
+    import tensorflow as tf
+
+    first, second, third = zoo.weights(3, 3, 2, 2), zoo.weights(3, 3, 2, 4, seed=1), zoo.weights(1, 1, 4, 3, seed=2)
+
+    def call(x: Any) -> Any:
+        x = tf.nn.relu(tf.nn.conv2d(x, first, 1, "SAME"))
+        x = tf.nn.conv2d(tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]), second, 2, "VALID")
+        return tf.nn.conv2d(tf.reduce_mean(tf.nn.relu(x), [1, 2], keepdims=True), third, 1, "SAME")
+
+    return zoo.from_function(call, (1, 8, 8, 2))
+
+
+def unfused(content: bytes) -> bytes:
+    """As an older converter leaves it: with a PAD before the first convolution, and a mean before a RESHAPE."""
+    model = fb.parse(content)
+    graph = model.subgraphs[0]
+    padded = next(op for op in graph.operators if fb.op_type(model, op) == "CONV_2D")
+    mean = next(op for op in graph.operators if fb.op_type(model, op) == "MEAN")
+
+    def between(tensor: int, op_type: str, values: list[Any], shape: tuple[int, ...]) -> tuple[fb.Operator, int]:
+        """An op that reads a constant too; beside it the place of a new tensor like one of the model's."""
+        constant, new = schema.TensorT(), copy.copy(graph.tensors[tensor])
+        constant.name, constant.type = op_type.encode(), schema.TensorType.INT32
+        constant.buffer = editing.add_buffer(model, np.array(values, np.int32))
+        constant.shape = np.array(np.shape(values), np.int32)
+        new.name, new.shape = f"{op_type}/new".encode(), np.array(shape, np.int32)
+        graph.tensors += [constant, new]
+        op = schema.OperatorT()
+        op.opcodeIndex, op.outputs = editing.add_code(model, op_type), np.array([len(graph.tensors) - 1], np.int32)
+        op.inputs = np.array([tensor, len(graph.tensors) - 2], np.int32)
+        return op, len(graph.tensors) - 1
+
+    pad, place = between(int(padded.inputs[0]), "PAD", [[0, 0], [1, 1], [1, 1], [0, 0]], (1, 10, 10, 2))
+    padded.inputs = np.array([place, *padded.inputs[1:]], np.int32)
+    padded.builtinOptions.padding = schema.Padding.VALID
+    reshape, place = between(int(mean.outputs[0]), "RESHAPE", [1, 1, 1, 4], (1, 4))
+    reshape.inputs, reshape.outputs = np.array([place, reshape.inputs[1]], np.int32), mean.outputs
+    mean.outputs, mean.builtinOptions.keepDims = np.array([place], np.int32), False
+    size, _ = between(place, "SHAPE", [], (2,))
+    size.inputs, graph.tensors[-1].type = np.array([place], np.int32), schema.TensorType.INT32
+    graph.tensors[-1].quantization = None
+    rows = {id(padded): [pad, padded], id(mean): [mean, size, reshape]}
+    graph.operators = [one for op in graph.operators for one in rows.get(id(op), [op])]
+    return fb.serialise(model)
 
 
 @functools.cache
@@ -184,6 +235,7 @@ def rows() -> list[Any]:
         "scales brought together, uint8": (joined, lambda s: tensorflow(s, "uint8")),
         "scales brought together, litert-quantizer": (joined, litert),
         "Keras with a free batch": (free_batch, tensorflow),
+        "of a converter that fuses less": (fused, lambda s: unfused(tensorflow(s))),
         "quantization-aware training": (functools.partial(pooled, trained=False), trained),
     }
     return [pytest.param(source, make, id=name) for name, (source, make) in made.items()]

@@ -15,6 +15,7 @@ from autoselect.domain.tensors import free_name
 from autoselect.errors import ModelError
 from autoselect.quantize import names
 from autoselect.quantize.preparing.alignment import align, same_shape, similarity
+from autoselect.quantize.preparing.fused_forms import fuse_alike
 from autoselect.quantize.preparing.kept_dims import keep_dimensions
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -103,6 +104,7 @@ def _twins(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) ->
 def _parsed(content: bytes, float_model: fb.Model) -> fb.Model:
     model = fb.parse(content)
     keep_dimensions(model, float_model)
+    fuse_alike(model, float_model)
     names.unshare_operands(model)
     for op in model.subgraphs[0].operators:
         if op.intermediates is not None and not len(op.intermediates):
