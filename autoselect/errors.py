@@ -116,3 +116,9 @@ class WorkerDied(TrialError):
 def first_line(exc: BaseException) -> str:
     """What a foreign error says, without the pages that follow."""
     return next(iter(str(exc).strip().splitlines()), type(exc).__name__)
+
+
+def sentence(text: str) -> str:
+    """A foreign text with a full stop at its end, so that another sentence may follow."""
+    text = text.strip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."

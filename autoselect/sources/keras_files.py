@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from autoselect.errors import ModelError, first_line
+from autoselect.errors import ModelError, first_line, sentence
 
 KERAS_SUFFIXES = (".keras", ".h5", ".hdf5")
 _MOST_METADATA_BYTES = 1 << 20
@@ -24,9 +24,8 @@ def load_keras(path: Path) -> Any:
     try:
         return keras.models.load_model(str(path), compile=False, safe_mode=True)
     except (ValueError, TypeError, OSError, KeyError, AttributeError) as exc:
-        first = first_line(exc)
         raise ModelError(
-            f"Keras cannot load {path.name} in safe mode: {first} "
+            f"Keras cannot load {path.name} in safe mode: {sentence(first_line(exc))} "
             "For custom layers, export a SavedModel (`model.export(folder)`) and pass the folder."
         ) from exc
 
@@ -34,6 +33,11 @@ def load_keras(path: Path) -> Any:
 def _keras_for(path: Path) -> Any:
     """The Keras that wrote the file: tf-keras for Keras 2 files, Keras 3 for the rest."""
     version = _h5_metadata(path) if path.suffix != ".keras" else _keras_metadata(path)
+    if version.startswith("1."):
+        raise ModelError(
+            f"{path.name} was written by Keras {version}, whose files neither Keras 3 nor tf-keras reads. Load it with "
+            "Keras 2.2, save it again there, and pass that file."
+        )
     if not version.startswith("2."):
         import keras
 

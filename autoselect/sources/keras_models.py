@@ -8,7 +8,7 @@ from typing import Any
 
 from autoselect.errors import UsageError
 from autoselect.sources import recurrent
-from autoselect.sources.saved_models import fixed_specs, from_saved_model, run_converter
+from autoselect.sources.saved_models import fixed_specs, from_saved_model, run_converter, traced
 from autoselect.sources.tflite_files import FloatModel
 from autoselect.sources.wishes import NO_WISHES, Wishes
 
@@ -50,7 +50,7 @@ def _convert_tf_keras(model: Any, wishes: Wishes) -> bytes:
     def call(*tensors: Any) -> Any:
         return model(list(tensors) if len(tensors) > 1 else tensors[0], training=False)
 
-    function = tf.function(call, input_signature=specs, autograph=False).get_concrete_function()
+    function = traced(tf.function(call, input_signature=specs, autograph=False).get_concrete_function, specs)
     return run_converter(tf.lite.TFLiteConverter.from_concrete_functions([function], model))
 
 
@@ -79,5 +79,6 @@ def _export_fixed(model: Any, folder: str, wishes: Wishes) -> None:
 
     holder = tf.Module()
     holder.weights = [variable.value for variable in model.variables]
-    function = tf.function(call, autograph=False).get_concrete_function(**{spec.name: spec for spec in specs})
+    made = tf.function(call, autograph=False)
+    function = traced(lambda: made.get_concrete_function(**{spec.name: spec for spec in specs}), specs)
     tf.saved_model.save(holder, folder, signatures=function)

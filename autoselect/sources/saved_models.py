@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from autoselect.errors import ModelError, UsageError, first_line
+from autoselect.errors import ModelError, UsageError, first_line, sentence
 from autoselect.sources import signatures
 from autoselect.sources.tflite_files import FloatModel
 from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
@@ -88,6 +89,28 @@ def fixed_specs(named: Sequence[tuple[str, Any]], wishes: Wishes) -> list[Any]:
     return [tf.TensorSpec(sizes[name], tf.as_dtype(spec.dtype), name=name) for name, spec in named]
 
 
+def traced(call: Callable[[], Any], specs: Sequence[Any]) -> Any:
+    """The graph of a Keras model for inputs of fixed sizes.
+
+    Args:
+        call: Makes it.
+        specs: Of the inputs, for the message.
+
+    Raises:
+        ModelError: If the model does not run with such inputs: a layer says why.
+    """
+    try:
+        return call()
+    except ValueError as exc:
+        # Keras says first which layer it is, then, in a paragraph of its own and in bold, what is wrong.
+        paragraphs = re.sub(r"\x1b\[\d*m", "", str(exc)).strip().split("\n\n")[:2]
+        told = ", ".join(f"{spec.name}={'x'.join(map(str, spec.shape))}" for spec in specs)
+        raise ModelError(
+            f"The model does not run with inputs of {told}. {' '.join(map(sentence, paragraphs))} Choose other sizes "
+            "with --shape, or with samples of other sizes."
+        ) from exc
+
+
 def run_converter(converter: Any) -> bytes:
     """Convert, with the converter's errors mapped.
 
@@ -103,8 +126,8 @@ def run_converter(converter: Any) -> bytes:
         if any(word in text for word in _TENSOR_LISTS):
             raise ModelError(_RECURRENT) from exc
         raise ModelError(
-            f"TensorFlow's converter refuses the float model: {first_line(exc)} Convert it to a float .tflite "
-            "yourself, and pass that."
+            f"TensorFlow's converter refuses the float model: {sentence(first_line(exc))} Convert it to a float "
+            ".tflite yourself, and pass that."
         ) from exc
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from autoselect.errors import ModelError, first_line
+from autoselect.errors import ModelError, first_line, sentence
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import interpreter_of
 
@@ -75,7 +75,7 @@ class Kernels:
 def _refused(shapes: Sequence[tuple[int, ...]], exc: Exception) -> ModelError:
     told = ", ".join("x".join(map(str, shape)) for shape in shapes)
     return ModelError(
-        f"LiteRT cannot run the model with inputs of {told}: {first_line(exc)} "
+        f"LiteRT cannot run the model with inputs of {told}: {sentence(first_line(exc))} "
         "Choose other sizes with --shape, or convert the model again with fixed sizes."
     )
 

@@ -15,6 +15,7 @@ from autoselect.sources import loading
 from autoselect.sources.converter_objects import ConverterOptions, from_converter, is_converter
 from autoselect.sources.keras_models import from_keras, is_keras_model
 from autoselect.sources.tflite_files import from_bytes
+from autoselect.sources.wishes import wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
@@ -279,6 +280,23 @@ def free_size_model(name: str) -> Any:
 def test_a_live_model_with_free_sizes_is_refused(name: str) -> None:
     with pytest.raises(ModelError, match="free sizes beside its batch"):
         from_keras(free_size_model(name))
+
+
+@pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
+def test_sizes_that_a_layer_refuses_are_told(name: str) -> None:
+    keras = keras_of(name)
+    layers = [keras.layers.Input((None, 4), name="letters"), keras.layers.Cropping1D(50), keras.layers.Dense(2)]
+    with pytest.raises(ModelError, match=r"of letters=1x20x4\. .*Cropping1D.*\(50, 50\)\. Choose .*--shape"):
+        from_keras(keras.Sequential(layers), wishes_of(None, {"letters": (1, 20, 4)}))
+
+
+def test_a_file_of_keras_1_is_told_the_way_out(tmp_path: Path) -> None:
+    import h5py
+
+    with h5py.File(tmp_path / "old.h5", "w") as file:
+        file.attrs["model_config"], file.attrs["keras_version"] = '{"class_name": "Sequential"}', "1.2.2"
+    with pytest.raises(ModelError, match=r"written by Keras 1\.2\.2, .* Load it with Keras 2\.2"):
+        loading.float_model(tmp_path / "old.h5")
 
 
 def lambda_model(name: str, path: Path) -> None:
