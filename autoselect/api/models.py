@@ -186,6 +186,7 @@ def inspect(
     reference: str | Path | bytes | None = None,
     output: str | Path | None = None,
     target: str = "integer-only",
+    shapes: Shapes | None = None,
 ) -> Inspection:
     """Tell what a model file holds; it runs only if scoring data are given.
 
@@ -199,6 +200,7 @@ def inspect(
         output: Folder for ``inspect.json``, which holds what is returned, and the ops of all models as a strip,
             ``islands.png`` and ``islands.svg``.
         target: Name of a bundled target profile, or path of a ``.toml``: decides places, islands and penalty.
+        shapes: See :func:`search`; for the sizes that Keras files and SavedModels leave free.
 
     Returns:
         Sizes, counts, ops and tensors, the fragmentation, and the scores where samples were given.
@@ -219,7 +221,7 @@ def inspect(
     if evaluation is None and not (metric is direction is reference is None):
         raise UsageError("A metric, direction or reference needs samples to score on: pass evaluation (--evaluation).")
     profile = read_target(target)
-    found = [_inspect_one(source, profile) for source in models]
+    found = [_inspect_one(source, profile, shapes) for source in models]
     if evaluation is not None:
         scores = score_models(
             models, evaluation=evaluation, metric=metric or "accuracy", direction=direction, reference=reference
@@ -248,9 +250,9 @@ def _write_inspection(result: Mapping[str, Any], folder: Path) -> None:
     save(islands_figure([result, *result["compare"]]), folder / "islands")
 
 
-def _inspect_one(model: str | Path | bytes, target: Target) -> Inspection:
+def _inspect_one(model: str | Path | bytes, target: Target, shapes: Shapes | None) -> Inspection:
     name = LIVE if isinstance(model, bytes) else str(model)
-    content = file_content(model)
+    content = file_content(model, shapes)
     try:
         parsed = fb.parse(content)
         found = analyse(parsed, len(content))

@@ -11,9 +11,10 @@ import typer
 from autoselect.cases.declared import declared, told_of
 from autoselect.cli.command import with_debug
 from autoselect.cli.console import out, print_lines, results_only_on_stdout, warn
-from autoselect.cli.options import AsJson, option_of
+from autoselect.cli.options import AsJson, ShapeTexts, option_of
 from autoselect.domain.looks import LOOKS
 from autoselect.domain.objectives import Direction
+from autoselect.sources.wishes import parse_shapes
 
 _SCORING = "Scoring, with --compare"
 
@@ -53,6 +54,7 @@ def inspect(
         str | None,
         typer.Option(rich_help_panel=_SCORING, help="The float model, for metrics that compare with it."),
     ] = None,
+    shapes: ShapeTexts = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a model file holds: ops, tensors, sizes, and where it computes in float."""
@@ -77,6 +79,7 @@ def inspect(
             reference=reference,
             output=output,
             target=target or "integer-only",
+            shapes=parse_shapes(shapes),
         )
     if as_json:
         print_json(found)

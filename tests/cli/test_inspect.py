@@ -233,3 +233,15 @@ def test_a_keras_file_is_converted(tmp_path: Path) -> None:
     done = invoke(path)
     assert (done.exit_code, done.stdout.splitlines()[0]) == (0, str(path))
     assert "\nFULLY_CONNECTED  2  2 float\n" in done.stdout
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # as Keras saves
+def test_the_sizes_that_a_keras_file_leaves_free_are_given(tmp_path: Path) -> None:
+    import keras
+
+    path = tmp_path / "model.keras"
+    keras.Sequential([keras.Input((None, 4), name="wave"), keras.layers.Conv1D(3, 3)]).save(path)
+    assert "--shape wave=1x64x4" in invoke(path).stderr
+    done = invoke(path, "--shape", "wave=1x20x4")
+    assert done.exit_code == 0
+    assert "wave: T0 float32 1x20x4" in done.stdout

@@ -110,9 +110,8 @@ def other_weights(content: bytes) -> bytes:
 
 def test_same_outputs_tells_models_apart() -> None:
     settled = shapes.settled_shapes(nets.converted("mixer"))
-    inputs = shapes.random_inputs(fb.parse(settled), [(1, 12, 8)], 2)
     kernels = shapes.Kernels(nets.converted("mixer"), [(1, 12, 8)])
-    expected = [kernels.run(row) for row in inputs]
+    inputs, expected = shapes.on_random_inputs(fb.parse(settled), [(1, 12, 8)], kernels.run)
     assert shapes.same_outputs(settled, inputs, expected)
     assert not shapes.same_outputs(other_weights(settled), inputs, expected)
 
