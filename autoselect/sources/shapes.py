@@ -19,6 +19,10 @@ _SAME_ELEMENTS = frozenset(
     | {"GELU", "ELU", "LEAKY_RELU", "HARD_SWISH", "EXP", "LOG", "SQRT", "RSQRT", "SQUARE", "NEG", "ABS", "CAST"}
 )
 """Ops whose output has as many elements as their first input."""
+_NO_SCALAR = frozenset(
+    {"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "AVERAGE_POOL_2D", "MAX_POOL_2D", "SOFTMAX"}
+)
+"""Ops whose output has an axis at least: old converters left out shapes that they did not know."""
 _CLOSE = 1e-3
 """Share of the largest output that XNNPACK's outputs may differ by from the plain kernels': rounding, not an error."""
 _TRIALS = 2
@@ -130,7 +134,8 @@ def on_random_inputs(
 ) -> tuple[list[list[np.ndarray]], list[_T]]:
     """What a function says of two random inputs of a model: normal numbers, or 0 and 1 for integers and bools.
 
-    Where the function refuses normal numbers, they are 0 and 1 too: they may be indices, as words of a Keras embedding.
+    Where the function refuses these, numbers are 0 and 1 too: they may be indices, as words of a Keras embedding. Then all
+    integers are 1: zero may be no index and no sample rate.
 
     Args:
         model: Whose inputs they are.
@@ -141,20 +146,20 @@ def on_random_inputs(
         The inputs, and what the function says of each.
 
     Raises:
-        ModelError: What the function says of normal numbers, where it refuses both.
+        ModelError: What the function says of normal numbers, where it refuses all.
     """
     rng = np.random.default_rng(0)
     dtypes = [np.dtype(fb.TENSOR_DTYPES[model.subgraphs[0].tensors[i].type]) for i in model.subgraphs[0].inputs]
 
-    def rows(normal: str) -> list[list[np.ndarray]]:
+    def rows(normal: str, least: int) -> list[list[np.ndarray]]:
         def one(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
-            return (rng.normal(size=shape) if dtype.kind in normal else rng.integers(0, 2, size=shape)).astype(dtype)
+            return (rng.normal(size=shape) if dtype.kind in normal else rng.integers(least, 2, size=shape)).astype(dtype)
 
         return [[one(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)] for _ in range(_TRIALS)]
 
     refusals = []
-    for normal in ("fc", ""):
-        tried = rows(normal)
+    for normal, least in (("fc", 0), ("", 0), ("fc", 1)):
+        tried = rows(normal, least)
         try:
             return tried, [call(row) for row in tried]
         except ModelError as exc:
@@ -186,13 +191,16 @@ def has_free_sizes(model: fb.Model) -> bool:
 
 
 def is_settled(model: fb.Model) -> bool:
-    """True where no tensor of the main subgraph has a free size, and no shape is plainly left over from another."""
-    tensors = model.subgraphs[0].tensors
-    return not has_free_sizes(model) and not any(
-        fb.op_type(model, op) in _SAME_ELEMENTS
-        and np.prod(fb.shape_of(tensors[op.inputs[0]])) != np.prod(fb.shape_of(tensors[op.outputs[0]]))
-        for op in model.subgraphs[0].operators or []
-    )
+    """True where no tensor of the main subgraph has a free size, and no shape is plainly wrong."""
+    return not has_free_sizes(model) and not any(_is_stale(model, op) for op in model.subgraphs[0].operators or [])
+
+
+def _is_stale(model: fb.Model, op: fb.Operator) -> bool:
+    op_type, tensors = fb.op_type(model, op), model.subgraphs[0].tensors
+    if op_type not in _SAME_ELEMENTS | _NO_SCALAR:
+        return False
+    source, result = (fb.shape_of(tensors[indices[0]]) for indices in (op.inputs, op.outputs))
+    return (op_type in _SAME_ELEMENTS and np.prod(source) != np.prod(result)) or (op_type in _NO_SCALAR and not result)
 
 
 def drop_signatures(model: fb.Model) -> bool:

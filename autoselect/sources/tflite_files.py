@@ -16,6 +16,8 @@ from autoselect.tflite import reader
 _STABLEHLO_CONSTANTS = b"keep_stablehlo_constant"
 """Metadata of files that litert-torch wrote. TensorFlow's quantizer then does not know weights as constants, and every
 op that has some stays float."""
+_FLEX = "Flex"
+"""How the names of TensorFlow's own ops begin."""
 _QUANTIZED_TYPES = (schema.TensorType.INT8, schema.TensorType.UINT8, schema.TensorType.INT16)
 
 
@@ -51,6 +53,7 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     if (taken := signatures.choose(model, wishes.signature)) is not None:
         notes.append(f"Signature {taken!r} was taken; the model's other signatures are left out.")
     _refuse_quantized(model)
+    _refuse_flex(model)
     entries = model.metadata or []
     kept = [entry for entry in entries if entry.name != _STABLEHLO_CONSTANTS]
     model.metadata = kept or None
@@ -149,6 +152,16 @@ def _refuse_quantized(model: fb.Model) -> None:
         "`optimizations`. If another quantizer made this file, pass the float model that it was made from, and this "
         "file with --integer."
     )
+
+
+def _refuse_flex(model: fb.Model) -> None:
+    types = {fb.op_type(model, op) for graph in model.subgraphs for op in graph.operators or []}
+    if flex := sorted(one for one in types if one.startswith(_FLEX)):
+        raise ModelError(
+            f"The model has ops of TensorFlow itself: {', '.join(flex)}. LiteRT runs them only with the Flex delegate, "
+            "which autoselect does not have, and accelerators never do. Convert the model with builtin ops only "
+            "(`target_spec.supported_ops` without `SELECT_TF_OPS`), or without that part."
+        )
 
 
 def _refuse_empty(model: fb.Model) -> None:

@@ -92,8 +92,9 @@ def check_sound(model: Model) -> None:
     Raises:
         ValueError, TypeError, IndexError: With what is wrong.
     """
-    if not model.subgraphs or not model.operatorCodes:
+    if not model.subgraphs:
         raise ValueError("no subgraph")
+    model.operatorCodes = model.operatorCodes or []
     for graph in model.subgraphs:
         for tensor in graph.tensors or []:
             _check_tensor(model, tensor)

@@ -61,6 +61,34 @@ def test_nets_straight_from_the_converter(name: str, spoil: Callable[[bytes], by
     assert_quantizable(found.content)
 
 
+def without_shapes(content: bytes) -> bytes:
+    """As old converters wrote what lies behind an op whose shape they did not know."""
+    model = fb.parse(content)
+    graph = model.subgraphs[0]
+    for tensor in graph.tensors:
+        if not fb.is_constant(model, tensor) and tensor not in [graph.tensors[i] for i in graph.inputs]:
+            tensor.shape, tensor.shapeSignature, tensor.hasRank = None, None, False
+    return fb.serialise(model)
+
+
+def test_shapes_that_a_file_leaves_out_are_found() -> None:
+    content = zoo.cnn().float_model
+    found = loading.float_model(without_shapes(content))
+    original, settled = fb.parse(content).subgraphs[0], fb.parse(found.content).subgraphs[0]
+    assert [fb.shape_of(t) for t in settled.tensors] == [fb.shape_of(t) for t in original.tensors]
+    assert_quantizable(found.content)
+
+
+def test_shapes_are_found_where_zero_is_no_value() -> None:
+    import tensorflow as tf
+
+    call = tf.function(lambda wave, rate: wave * tf.cast(16 // rate, tf.float32))
+    specs = tf.TensorSpec([None, 8], tf.float32, name="wave"), tf.TensorSpec([8], tf.int32, name="rate")
+    function = call.get_concrete_function(*specs)
+    content = bytes(tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module()).convert())
+    assert Runner(loading.float_model(content).content).outputs[0].shape == (1, 8)
+
+
 def test_a_file_of_true_shapes_is_taken_as_it_is() -> None:
     content = zoo.cnn().float_model
     assert not loading.needs_worker(content)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import zoo
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
+from autoselect.errors import ModelError
 from autoselect.sources import tflite_files
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
@@ -38,3 +40,28 @@ def test_other_metadata_stay() -> None:
     loaded = fb.parse(tflite_files.from_bytes(by_litert_torch(plain)).content)
     assert [entry.name for entry in loaded.metadata] == [entry.name for entry in fb.parse(plain).metadata]
     assert tflite_files.from_bytes(plain).content is plain
+
+
+def without_ops(model: fb.Model) -> None:
+    graph = model.subgraphs[0]
+    graph.operators, model.operatorCodes, graph.outputs = [], [], graph.inputs
+
+
+def with_flex(model: fb.Model) -> None:
+    code = model.operatorCodes[model.subgraphs[0].operators[0].opcodeIndex]
+    code.builtinCode, code.customCode = schema.BuiltinOperator.CUSTOM, b"FlexMatrixInverse"
+
+
+REFUSED = {
+    "no ops": (without_ops, "The model has no ops, so there is nothing to quantize."),
+    "ops of TensorFlow": (with_flex, "ops of TensorFlow itself: FlexMatrixInverse.*without `SELECT_TF_OPS`"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_taken_is_refused_with_its_reason(name: str) -> None:
+    spoil, message = REFUSED[name]
+    model = fb.parse(zoo.cnn().float_model)
+    spoil(model)
+    with pytest.raises(ModelError, match=message):
+        tflite_files.from_bytes(fb.serialise(model))
