@@ -107,6 +107,14 @@ def test_what_costs_as_much_as_float_is_a_member_only_where_there_is_nothing_els
         assert numbers([cheaper, whole]) == ({0, 1}, True)
 
 
+def test_of_two_that_score_alike_the_cheaper_does_not_hide_the_surer() -> None:
+    cheap, wide = record(0, 8.0, 30.0, 100, 0.0, 9), record(1, 8.0, 40.0, 101, 4.0, 9)
+    assert numbers([cheap, wide]) == ({0}, True)
+    assert cheap.scores is not None
+    unsure = replace(cheap, scores=replace(cheap.scores, drop_bound=0.1))
+    assert numbers([unsure, wide]) == ({0, 1}, True)
+
+
 def test_a_model_with_float_ops_hides_none_without() -> None:
     integer, island = record(0, 6.0, 20.0, 100, 8.0, 9), record(1, 7.0, 30.0, 90, 4.0, 9, float_ops=1)
     worse_island, worse = record(2, 6.5, 25.0, 95, 5.0, 9, float_ops=2), record(3, 5.0, 10.0, 110, 8.0, 9)

@@ -22,7 +22,8 @@ def front_of(
 
     A model with float ops dominates none without: some accelerators have nowhere to run them, whatever they would cost.
     One lucky candidate would dominate all that are closer to float. So those are members too that no other dominates
-    once scores have learned of the closeness of outputs: see :func:`autoselect.study.finishing.certainty.link_of`.
+    once scores have learned of the closeness of outputs: see :func:`autoselect.study.finishing.certainty.link_of`. And
+    of two that score alike one may be surer: those are members that no other dominates by the bounds that picks go by.
 
     Returns:
         The front and whether anything is feasible; if nothing is, the front is of the candidates that
@@ -39,8 +40,9 @@ def front_of(
     table = losses(np.array([_values(r, objectives) for r in feasible]), objectives)
     table = np.column_stack([table, _has_float_ops(feasible)])
     keep = non_dominated(table)
-    expected, _ = expected_drops(scores_of(feasible), link)
-    keep |= non_dominated(np.column_stack([expected, table[:, 1:]]))
+    expected, beyond = expected_drops(scores_of(feasible), link)
+    for lost in (expected, expected + beyond):
+        keep |= non_dominated(np.column_stack([lost, table[:, 1:]]))
     front = [r for r, kept in zip(feasible, keep, strict=True) if kept]
     front.sort(key=lambda r: (losses(np.array([_values(r, objectives)]), objectives).tolist()[0], r.id))
     return front, any(r.feasible for r in candidates)
