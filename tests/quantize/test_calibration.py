@@ -128,3 +128,11 @@ def test_custom_ops_without_a_kernel_are_named() -> None:
     code.builtinCode, code.customCode = schema.BuiltinOperator.CUSTOM, b"NoSuchOp"
     with pytest.raises(PreparationError, match="custom ops that TensorFlow's calibrator does not know: NoSuchOp"):
         calibration.calibrate(fb.serialise(model), samples())
+
+
+def test_a_sample_that_the_model_does_not_take_is_blamed() -> None:
+    import tensorflow as tf
+
+    content = zoo.from_function(lambda x: tf.gather(zoo.weights(4, 3), tf.cast(x, tf.int32)), [1, 2]).float_model
+    with pytest.raises(PreparationError, match=r"fails on a calibration sample: .*out of bounds.* Check that"):
+        calibration.calibrate(content, [[np.full((1, 2), 9.0, np.float32)]])

@@ -46,6 +46,11 @@ def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
                 f"The model has custom ops that TensorFlow's calibrator does not know: {unknown[1]}. They need a "
                 "runtime that brings kernels. Convert the model with builtin ops only, or without that part."
             ) from exc
+        if "failed to invoke" in str(exc):
+            raise PreparationError(
+                f"The model fails on a calibration sample: {first_line(exc)} Check that the samples have values that "
+                "it takes: token ids below the size of its table, for example."
+            ) from exc
         raise PreparationError(f"TensorFlow's calibrator refuses the model: {first_line(exc)}") from exc
 
 
