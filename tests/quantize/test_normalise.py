@@ -82,6 +82,21 @@ def transposed() -> bytes:
     return zoo.from_function(call, (1, 4, 4, 16)).float_model
 
 
+def transposed_and_biased() -> bytes:
+    """As older converters write the bias of a transposed convolution: an ADD, which the quantizer merges."""
+
+    def call(x: Any) -> Any:
+        wide = tf().nn.conv2d_transpose(x, zoo.weights(3, 3, 16, 16), (1, 8, 8, 16), 2)
+        return tf().tanh(tf().maximum(wide, zoo.weights(16)))
+
+    model = fb.parse(zoo.from_function(call, (1, 4, 4, 16)).float_model)
+    [bias] = [op for op in model.subgraphs[0].operators if fb.op_type(model, op) == "MAXIMUM"]
+    bias.opcodeIndex = editing.add_code(model, "ADD")
+    bias.builtinOptionsType, bias.builtinOptions = schema.BuiltinOptions.AddOptions, schema.AddOptionsT()
+    editing.tidy(model)
+    return fb.serialise(model)
+
+
 @functools.cache
 def root_mean_square() -> bytes:
     """RMS normalisation between dense layers, and a difference by a NEG; neither SQUARE nor NEG has an integer form."""
@@ -123,6 +138,7 @@ MODELS = [
     pytest.param(lambda: zoo.two_inputs().float_model, id="two inputs"),
     pytest.param(reshaped_dense, id="a merged op"),
     pytest.param(transposed, id="weights that the quantizer rounds whatever is denied"),
+    pytest.param(transposed_and_biased, id="such weights of an op that another is merged into"),
 ]
 
 

@@ -78,7 +78,7 @@ def normalise(content: bytes) -> Normalised:
     found = [names.op_index(model, op) for op in model.subgraphs[0].operators]
     places = names.op_places(model)
     alike = {i: at for i, at in places.items() if all(_is_twin(model, at_, types[i], key.op_inputs[i]) for at_ in at)}
-    _restore_weights(model, source, alike)
+    _restore_weights(model, source, places)
     names.restore(model, key)
     names.restore_constants(model, key, alike)
     editing.share_equal_constants(model)
@@ -110,16 +110,34 @@ def _restore_weights(model: fb.Model, source: fb.Model, places: Mapping[int, Seq
     """
     graph, float_graph = model.subgraphs[0], source.subgraphs[0]
     for index, at in places.items():
-        twins = float_graph.operators[index].inputs
         for op in (graph.operators[place] for place in at):
+            twins = _operands(source, index, fb.op_type(model, op))
             op.inputs = np.array(op.inputs)
-            for position, tensor in enumerate(map(int, op.inputs)):
-                if tensor >= 0 and fb.scales(graph.tensors[tensor]):
+            for position, tensor in enumerate(map(int, op.inputs[: len(twins)])):
+                if (
+                    tensor >= 0
+                    and fb.scales(graph.tensors[tensor])
+                    and fb.is_constant(source, float_graph.tensors[twins[position]])
+                ):
                     graph.tensors.append(_float_twin(model, graph.tensors[tensor], source, int(twins[position])))
                     op.inputs[position] = len(graph.tensors) - 1
     editing.drop_unused_tensors(model)
     if any(fb.scales(tensor) for tensor in graph.tensors):
         raise BuildError("the quantizer quantizes weights of it though every op is denied.")
+
+
+def _operands(source: fb.Model, index: int, op_type: str) -> tuple[int, ...]:
+    """Those of an op, or of the one before it that it was merged into: an ADD with the bias of a TRANSPOSE_CONV."""
+    graph = source.subgraphs[0]
+    op = graph.operators[index]
+    if fb.op_type(source, op) == op_type:
+        return fb.indices(op.inputs)
+    before = [
+        one
+        for one in graph.operators
+        if fb.op_type(source, one) == op_type and not set(fb.indices(one.outputs)).isdisjoint(fb.indices(op.inputs))
+    ]
+    return fb.indices(before[0].inputs) if len(before) == 1 else ()
 
 
 def _float_twin(model: fb.Model, tensor: fb.Tensor, source: fb.Model, index: int) -> fb.Tensor:
