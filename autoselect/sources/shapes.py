@@ -134,8 +134,8 @@ def on_random_inputs(
 ) -> tuple[list[list[np.ndarray]], list[_T]]:
     """What a function says of two random inputs of a model: normal numbers, or 0 and 1 for integers and bools.
 
-    Where the function refuses these, numbers are 0 and 1 too: they may be indices, as words of a Keras embedding. Then all
-    integers are 1: zero may be no index and no sample rate.
+    Where the function refuses these, numbers are 0 and 1 too: they may be indices, as words of a Keras embedding. Then
+    all integers are 1: zero may be no index and no sample rate.
 
     Args:
         model: Whose inputs they are.
@@ -153,7 +153,8 @@ def on_random_inputs(
 
     def rows(normal: str, least: int) -> list[list[np.ndarray]]:
         def one(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
-            return (rng.normal(size=shape) if dtype.kind in normal else rng.integers(least, 2, size=shape)).astype(dtype)
+            drawn = rng.normal(size=shape) if dtype.kind in normal else rng.integers(least, 2, size=shape)
+            return drawn.astype(dtype)
 
         return [[one(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)] for _ in range(_TRIALS)]
 
