@@ -60,6 +60,7 @@ def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool, quanti
     normalised, told, notes = _normalised(content, store)
     if files.integer_model.exists():
         normalised, calibrated_model = _with_given(content, normalised, files.integer_model.read_bytes())
+        told = (*told, *calibration.clipped_inputs(calibrated_model.content, _first(store, _COMPARED_SAMPLES)))
     elif quantizer == "litert":
         samples = (store.inputs(i) for i in range(len(store)))
         made = litert.integer_models(content, samples, per_channel=per_channel)

@@ -97,6 +97,18 @@ def test_what_the_converter_made_of_the_same_keras_model(tmp_path: Path) -> None
         autoselect.resume(run.directory, trials=8, **again)
 
 
+def test_samples_that_the_integer_model_cannot_hold_are_told_of(tmp_path: Path) -> None:
+    """An integer model for 0 to 1 beside samples of 0 to 255."""
+    model = net(pytest.importorskip("keras"))
+    float_model, integer = converted(model, quantized=False), converted(model)
+    scaled = [255.0 * abs(sample) for sample in SAMPLES]
+    inputs = {"calibration": scaled[:7], "evaluation": scaled[7:]}
+    told = search(float_model, integer, tmp_path / "other", **inputs).summary["warnings"]
+    assert sum("are clipped. The integer model was made for inputs" in message for message in told) == 1
+    plain = search(float_model, integer, tmp_path / "own").summary["warnings"]
+    assert not any("clipped" in message for message in plain)
+
+
 @pytest.mark.parametrize("io_type", ["float32", "int8", "uint8"])
 def test_what_litert_quantizer_made(io_type: str, tmp_path: Path) -> None:
     content = zoo.cnn().float_model

@@ -235,6 +235,20 @@ def test_an_op_that_the_quantizer_does_not_know_uses_the_kernel_that_there_is() 
     assert all("stays int8" in why for why in wide.fallbacks.values())
 
 
+def test_ranges_that_an_old_converter_wrote_are_none() -> None:
+    """With them the quantizer quantizes what moves an input's values, whatever is denied."""
+
+    def call(x: Any) -> Any:
+        return tf().matmul(tf().reshape(x[:, 1:5], (8, 2)), zoo.weights(2, 4))
+
+    content = zoo.from_function(call, (4, 8)).float_model
+    model = fb.parse(content)
+    source = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]]
+    source.quantization = schema.QuantizationParametersT()
+    source.quantization.min, source.quantization.max = np.array([0.0], np.float32), np.array([255.0], np.float32)
+    assert normalise(fb.serialise(model)).content == normalise(content).content
+
+
 def test_integers_are_not_written_anew() -> None:
     """The quantizer leaves ops on whole numbers as they are."""
 

@@ -20,9 +20,14 @@ from autoselect.quantize import names
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter, usable_ranges
 from autoselect.quantize.repairing.masked_softmax import masked_scores
-from autoselect.quantize.repairing.ranges import Range
+from autoselect.quantize.repairing.ranges import Range, range_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
+
+_STEPS = 255
+"""Of a range in 8 bits."""
+_MOST_CLIPPED = 0.05
+"""Share of an input's values: quantizers that leave out the ends of a range leave out 1 % or less."""
 
 
 def calibrated_model(
@@ -112,6 +117,30 @@ def _values(runner: Runner, tensors: Sequence[int]) -> Iterator[tuple[int, np.nd
             continue
         if value.size:
             yield index, value
+
+
+def clipped_inputs(content: bytes, samples: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
+    """What to say of inputs whose samples a given integer model does not hold: they are often prepared otherwise.
+
+    Args:
+        content: Bytes of the float model with the ranges of the integer model.
+        samples: Inputs by key, in the model's order.
+    """
+    graph = fb.parse(content).subgraphs[0]
+    told = []
+    for name, tensor in zip(samples[0], (graph.tensors[i] for i in graph.inputs), strict=True):
+        held = range_of(tensor)
+        if held is None or tensor.type != schema.TensorType.FLOAT32:
+            continue
+        values, step = np.concatenate([sample[name].ravel() for sample in samples]), (held[1] - held[0]) / _STEPS
+        share = float(np.mean((values < held[0] - step) | (values > held[1] + step)))
+        if share > _MOST_CLIPPED:
+            told.append(
+                f"Input {name!r} of the integer model holds {held[0]:.3g} to {held[1]:.3g}, and the "
+                f"calibration samples have {values.min():.3g} to {values.max():.3g}: {100 * share:.0f} % of their "
+                "values are clipped. The integer model was made for inputs that are prepared otherwise."
+            )
+    return told
 
 
 def with_found_ranges(model: fb.Model, ranges: Mapping[int, Range]) -> bytes:

@@ -69,6 +69,7 @@ def normalise(content: bytes) -> Normalised:
         BuildError: If the quantizer refuses the model.
     """
     source = fb.parse(content)
+    _forget_ranges(source)
     respelled = respell(source)
     types = [fb.op_type(source, op) for op in source.subgraphs[0].operators]
     key = names.canonicalise(source)
@@ -90,6 +91,13 @@ def normalise(content: bytes) -> Normalised:
         folded=tuple(name for index, name in enumerate(key.nodes) if index not in set(found)),
         respelled=tuple(respelled),
     )
+
+
+def _forget_ranges(model: fb.Model) -> None:
+    """Drop ranges that a converter left in the file, in place: with some the quantizer quantizes what it was denied."""
+    for tensor in model.subgraphs[0].tensors:
+        if tensor.quantization is not None:
+            tensor.quantization.min = tensor.quantization.max = None
 
 
 def _node_names(indices: Sequence[int | None], before: Sequence[str]) -> tuple[str, ...]:
