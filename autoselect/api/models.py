@@ -29,6 +29,7 @@ from autoselect.runs.files import write_bytes, write_json, write_text
 from autoselect.runs.run import load_run
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import island_table, on_target
+from autoselect.sources.loading import is_converted
 from autoselect.sources.wishes import Shapes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -207,7 +208,7 @@ def inspect(
 
     Raises:
         ModelError: If a file is missing or no whole TFLite file.
-        UsageError: If a metric or reference comes without scoring data.
+        UsageError: If a metric or reference comes without scoring data, or shapes for models that have theirs.
         PreparationError: If a model cannot be scored.
 
     Examples:
@@ -220,6 +221,11 @@ def inspect(
     models = (model, *compare)
     if evaluation is None and not (metric is direction is reference is None):
         raise UsageError("A metric, direction or reference needs samples to score on: pass evaluation (--evaluation).")
+    if shapes and not any(is_converted(Path(one)) for one in models if not isinstance(one, bytes)):
+        raise UsageError(
+            f"Shapes are given for {', '.join(map(repr, shapes))}. They are for Keras files and SavedModels, which are "
+            "converted. A .tflite is told as it is: leave shapes (--shape) out."
+        )
     profile = read_target(target)
     found = [_inspect_one(source, profile, shapes) for source in models]
     if evaluation is not None:

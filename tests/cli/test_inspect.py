@@ -245,3 +245,9 @@ def test_the_sizes_that_a_keras_file_leaves_free_are_given(tmp_path: Path) -> No
     done = invoke(path, "--shape", "wave=1x20x4")
     assert done.exit_code == 0
     assert "wave: T0 float32 1x20x4" in done.stdout
+
+
+def test_shapes_of_a_file_that_is_not_converted_are_refused() -> None:
+    done = invoke(model_path(), "--shape", "window=1x128x12")
+    assert done.exit_code == 2
+    assert "A .tflite is told as it is" in " ".join(done.stderr.split())
