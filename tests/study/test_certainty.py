@@ -186,6 +186,7 @@ def test_where_nothing_is_certified_the_cheapest_that_may_do_is_told(drop: float
     assert (found.cheaper.id, found.cheaper.float_ops) == (known.sha256[:10], known.float_ops)
     assert (found.cheaper.expected, found.cheaper.bound) == pytest.approx((known.drop, known.drop + 0.02))
     assert confidence([close], pool).cheaper is None
+    assert confidence([close, replace(other, drop_bound=0.04)], pool).cheaper is None
     assert confidence([replace(close, drop_bound=0.009), other], pool).cheaper is None
 
 

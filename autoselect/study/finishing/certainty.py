@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 from autoselect.cases import evidence_jobs
-from autoselect.domain.picks import FrontMember, recommended
+from autoselect.domain.picks import WORTH, FrontMember, recommended
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -245,7 +245,8 @@ def confidence_of(
 
 
 def _cheaper(members: Sequence[FrontMember], chosen: FrontMember, allowed: float) -> Cheaper | None:
-    hopeful = [m for m in members if m.drop <= allowed and m.penalty < chosen.penalty]
+    furthest = chosen.bound + WORTH * allowed  # What it may lose beyond that not even all of float's penalty is worth.
+    hopeful = [m for m in members if m.drop <= allowed and m.penalty < chosen.penalty and m.bound <= furthest]
     if not hopeful:
         return None
     found = min(hopeful, key=lambda m: (m.penalty, m.bound, m.id))
