@@ -159,10 +159,11 @@ def _respelled(types: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     found: dict[str, Counter[str]] = {}
     for before, now in types:
         found.setdefault(now, Counter())[before] += 1
-    counts = {now: ", ".join(f"{times} {before}" for before, times in ops.items()) for now, ops in found.items()}
     return tuple(
-        f"Computed by {now}, which gives the same bit for bit and has an integer form: {ops}."
-        for now, ops in counts.items()
+        f"Computed by {now}, which gives the same bit for bit and has an integer form: "
+        + ", ".join(f"{times} {before}" for before, times in ops.items())
+        + "."
+        for now, ops in found.items()
     )
 
 

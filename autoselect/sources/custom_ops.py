@@ -57,10 +57,5 @@ def _options(op: fb.Operator) -> list[int]:
 
 def _sizes(model: fb.Model, op: fb.Operator) -> int:
     """A constant with the shape of an op's output."""
-    graph = model.subgraphs[0]
-    output, tensor = graph.tensors[op.outputs[0]], schema.TensorT()
-    tensor.name, tensor.type = f"{fb.tensor_name(output)}/sizes".encode(), schema.TensorType.INT32
-    tensor.shape = np.array([4], np.int32)
-    tensor.buffer = editing.add_buffer(model, np.array(fb.shape_of(output), np.int32))
-    graph.tensors.append(tensor)
-    return len(graph.tensors) - 1
+    output = model.subgraphs[0].tensors[op.outputs[0]]
+    return editing.add_constant(model, f"{fb.tensor_name(output)}/sizes", np.array(fb.shape_of(output), np.int32))

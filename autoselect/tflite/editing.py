@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import deepcopy
 
 import numpy as np
@@ -13,6 +13,8 @@ from autoselect.tflite.schema_types import Model, Operator, OperatorCode, Quanti
 
 _CONVERSIONS = {"QUANTIZE": 1, "DEQUANTIZE": 2}
 """Versions of conversions from and to int8 and uint8; one more with int16 (``lite/tools/versioning/op_version.cc``)."""
+
+_OPTIONS = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "SLICE": "SliceOptions"}
 
 
 def conversion_code(name: str, tensors: Iterable[Tensor]) -> OperatorCode:
@@ -45,6 +47,27 @@ def add_buffer(model: Model, values: np.ndarray) -> int:
     buffer.data = np.frombuffer(np.ascontiguousarray(values).tobytes(), dtype=np.uint8)
     model.buffers.append(buffer)
     return len(model.buffers) - 1
+
+
+def add_constant(model: Model, name: str, values: np.ndarray) -> int:
+    """Append a tensor of the main subgraph with these float32 or int32 values and return its index."""
+    tensor: Tensor = schema.TensorT()
+    tensor.name, tensor.shape = name.encode(), np.array(values.shape, np.int32)
+    tensor.type = {"float32": schema.TensorType.FLOAT32, "int32": schema.TensorType.INT32}[values.dtype.name]
+    tensor.buffer = add_buffer(model, values)
+    model.subgraphs[0].tensors.append(tensor)
+    return len(model.subgraphs[0].tensors) - 1
+
+
+def new_op(model: Model, op_type: str, inputs: Sequence[int], output: int) -> Operator:
+    """An op of one output, with plain options where its type is known to have some; its code is appended."""
+    op: Operator = schema.OperatorT()
+    op.opcodeIndex = add_code(model, op_type)
+    op.inputs, op.outputs = np.array(inputs, np.int32), np.array([output], np.int32)
+    if op_type in _OPTIONS:
+        name = _OPTIONS[op_type]
+        op.builtinOptionsType, op.builtinOptions = getattr(schema.BuiltinOptions, name), getattr(schema, f"{name}T")()
+    return op
 
 
 def symmetric(scales: np.ndarray, axis: int = 0) -> Quantization:

@@ -7,8 +7,6 @@ differ from its op in the last bits; nothing but the 16-bit build is made of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
@@ -65,20 +63,15 @@ class _Writer:
         tensor.shape, tensor.shapeSignature, tensor.hasRank = twin.shape, twin.shapeSignature, twin.hasRank
         tensor.quantization = schema.QuantizationParametersT()
         tensor.quantization.min, tensor.quantization.max = np.array([low], np.float32), np.array([high], np.float32)
-        return self._added(tensor)
+        self._graph.tensors.append(tensor)
+        return len(self._graph.tensors) - 1
 
     def constant(self, suffix: str, number: float) -> int:
         """A constant for all elements of an op's output."""
-        tensor = schema.TensorT()
-        tensor.name, tensor.type = f"{self.name}/{suffix}".encode(), schema.TensorType.FLOAT32
-        tensor.shape, tensor.hasRank = np.array([1], np.int32), True
-        tensor.quantization = schema.QuantizationParametersT()
-        tensor.buffer = editing.add_buffer(self._model, np.array([number], np.float32))
-        return self._added(tensor)
-
-    def _added(self, tensor: fb.Tensor) -> int:
-        self._graph.tensors.append(tensor)
-        return len(self._graph.tensors) - 1
+        index = editing.add_constant(self._model, f"{self.name}/{suffix}", np.array([number], np.float32))
+        self._graph.tensors[index].hasRank = True
+        self._graph.tensors[index].quantization = schema.QuantizationParametersT()
+        return index
 
     def reduced(self, op: fb.Operator) -> int:
         """How many values of an op's first operand one of its output is made of; 0 where only the runtime knows."""
@@ -91,24 +84,12 @@ class _Writer:
         self, op_type: str, inputs: list[int], output: int, activation: str = "", like: fb.Operator | None = None
     ) -> None:
         """An op of the main graph, with the options of another where one is given."""
-        op = schema.OperatorT()
-        op.opcodeIndex = editing.add_code(self._model, op_type)
-        op.inputs, op.outputs = np.array(inputs, np.int32), np.array([output], np.int32)
-        if op_type in _OPTIONS:
-            name, make = _OPTIONS[op_type]
-            op.builtinOptionsType, op.builtinOptions = getattr(schema.BuiltinOptions, name), make()
-            if activation:
-                op.builtinOptions.fusedActivationFunction = getattr(schema.ActivationFunctionType, activation)
+        op = editing.new_op(self._model, op_type, inputs, output)
+        if activation:
+            op.builtinOptions.fusedActivationFunction = getattr(schema.ActivationFunctionType, activation)
         if like is not None:
             op.builtinOptionsType, op.builtinOptions = like.builtinOptionsType, like.builtinOptions
         self.ops.append(op)
-
-
-_OPTIONS: Mapping[str, tuple[str, Callable[[], object]]] = {
-    "ADD": ("AddOptions", schema.AddOptionsT),
-    "SUB": ("SubOptions", schema.SubOptionsT),
-    "MUL": ("MulOptions", schema.MulOptionsT),
-}
 
 
 def _prelu(writer: _Writer, op: fb.Operator) -> bool:

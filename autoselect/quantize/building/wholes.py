@@ -19,7 +19,7 @@ from autoselect.errors import BuildError
 from autoselect.quantize import names
 from autoselect.quantize.building import int16, passes
 from autoselect.quantize.preparing import adoption, converter
-from autoselect.quantize.preparing.stand_ins import with_stand_ins, without_stand_ins
+from autoselect.quantize.preparing.stand_ins import stood_in_for, with_stand_ins, without_stand_ins
 from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
 from autoselect.tflite import editing, reader
@@ -131,9 +131,9 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
         return calibrated.integer
 
     def made() -> bytes:
-        content, plain = with_stand_ins(calibrated.content), Recipe(per_channel=recipe.per_channel)
-        built = converter.quantize(content, denylisted=(), recipe=plain)
-        return _with_own_outputs(without_stand_ins(built, calibrated.content), calibrated.names)
+        places, plain = stood_in_for(kit.float_model(recipe.repairs)), Recipe(per_channel=recipe.per_channel)
+        built = converter.quantize(with_stand_ins(calibrated.content, places), denylisted=(), recipe=plain)
+        return _with_own_outputs(without_stand_ins(built, places), calibrated.names)
 
     return kit.keep(_file_name("integer", recipe), made)
 

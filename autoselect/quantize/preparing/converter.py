@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from autoselect.domain.recipe import Recipe
-from autoselect.errors import BuildError, DataError, PreparationError, first_line
+from autoselect.errors import BuildError, DataError, PreparationError, first_line, sentence
 from autoselect.quantize.repairing.masked_softmax import with_near_masks
 
 
@@ -48,8 +48,8 @@ def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
             ) from exc
         if "failed to invoke" in str(exc):
             raise PreparationError(
-                f"The model fails on a calibration sample: {first_line(exc)} Check that the samples have values that "
-                "it takes: token ids below the size of its table, for example."
+                f"The model fails on a calibration sample: {sentence(first_line(exc))} Check that the samples have "
+                "values that it takes: token ids below the size of its table, for example."
             ) from exc
         raise PreparationError(f"TensorFlow's calibrator refuses the model: {first_line(exc)}") from exc
 

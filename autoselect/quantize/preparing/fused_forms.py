@@ -108,6 +108,9 @@ def _reduced(model: fb.Model) -> Iterator[tuple[fb.Operator, fb.Operator, list[f
 
 
 def _ahead(model: fb.Model, op: fb.Operator, end: fb.Operator) -> list[fb.Operator]:
-    """An op and all that reads what it leads to, up to some end."""
-    readers = [one for tensor in fb.indices(op.outputs) for one in _readers(model, tensor) if one is not end]
-    return [op, *(found for one in readers for found in _ahead(model, one, end))]
+    """An op and all that reads what it leads to, up to some end; each once, however many ways lead to it."""
+    found = [op]
+    for one in found:  # Grows on the way.
+        readers = (reader for tensor in fb.indices(one.outputs) for reader in _readers(model, tensor))
+        found += [r for r in readers if r is not end and all(r is not known for known in found)]
+    return found

@@ -38,7 +38,7 @@ def _written_anew(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
 
 def _negated(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
     name = fb.tensor_name(model.subgraphs[0].tensors[op.inputs[0]])
-    return [_product(model, op, _constant(model, f"{name}/minus_one", np.array(-1.0, np.float32)))]
+    return [_product(model, op, editing.add_constant(model, f"{name}/minus_one", np.array(-1.0, np.float32)))]
 
 
 def _squared(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
@@ -46,8 +46,7 @@ def _squared(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
 
 
 def _product(model: fb.Model, op: fb.Operator, factor: int) -> fb.Operator:
-    options = schema.BuiltinOptions.MulOptions, schema.MulOptionsT()
-    return _written(model, "MUL", options, [int(op.inputs[0]), factor], int(op.outputs[0]))
+    return editing.new_op(model, "MUL", [int(op.inputs[0]), factor], int(op.outputs[0]))
 
 
 def _summed(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
@@ -60,8 +59,7 @@ def _summed(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
         if number < len(others):
             tensors.append(copy(tensors[last]))
             tensors[-1].name, result = f"{fb.tensor_name(tensors[last])}/sum{number}".encode(), len(tensors) - 1
-        options = schema.BuiltinOptions.AddOptions, schema.AddOptionsT()
-        found.append(_written(model, "ADD", options, [total, other], result))
+        found.append(editing.new_op(model, "ADD", [total, other], result))
         total = result
     return found
 
@@ -77,27 +75,9 @@ def _parted(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
         length, name = fb.shape_of(tensors[output])[at], fb.tensor_name(tensors[output])
         begin, size = np.zeros(rank, np.int32), np.full(rank, -1, np.int32)
         begin[at], size[at], start = start, length, start + length
-        ends = [_constant(model, f"{name}/begin", begin), _constant(model, f"{name}/size", size)]
-        options = schema.BuiltinOptions.SliceOptions, schema.SliceOptionsT()
-        found.append(_written(model, "SLICE", options, [source, *ends], output))
+        ends = [editing.add_constant(model, f"{name}/{end}", row) for end, row in (("begin", begin), ("size", size))]
+        found.append(editing.new_op(model, "SLICE", [source, *ends], output))
     return found
-
-
-def _written(model: fb.Model, op_type: str, options: tuple[int, object], inputs: list[int], output: int) -> fb.Operator:
-    op: fb.Operator = schema.OperatorT()
-    op.opcodeIndex = editing.add_code(model, op_type)
-    op.builtinOptionsType, op.builtinOptions = options
-    op.inputs, op.outputs = np.array(inputs, np.int32), np.array([output], np.int32)
-    return op
-
-
-def _constant(model: fb.Model, name: str, values: np.ndarray) -> int:
-    tensor = schema.TensorT()
-    tensor.name, tensor.shape = name.encode(), list(values.shape)
-    tensor.type = {"float32": schema.TensorType.FLOAT32, "int32": schema.TensorType.INT32}[values.dtype.name]
-    tensor.buffer = editing.add_buffer(model, values)
-    model.subgraphs[0].tensors.append(tensor)
-    return len(model.subgraphs[0].tensors) - 1
 
 
 _WRITERS: dict[str, Callable[[fb.Model, fb.Operator], list[fb.Operator]]] = {

@@ -5,7 +5,7 @@ What stands for an op reads and writes integers of free scales as that does, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ai_edge_litert import schema_py_generated as schema
 
@@ -17,30 +17,33 @@ STANDS_IN = {"ELU": "GELU"}
 """What is quantized in the place of an op type: one that computes each value from one alone, and has no parameters."""
 
 
-def with_stand_ins(content: bytes) -> bytes:
+def with_stand_ins(content: bytes, places: Collection[int]) -> bytes:
     """A calibrated model under canonical names, to be quantized and not to be run; the same where nothing stands in."""
+    if not places:
+        return content
     model = fb.parse(content)
-    swapped = _swap(model, range(len(model.subgraphs[0].operators)), STANDS_IN)
-    return fb.serialise(model) if swapped else content
-
-
-def without_stand_ins(built: bytes, calibrated: bytes) -> bytes:
-    """What the quantizer made of :func:`with_stand_ins`, with the ops of the calibrated model again."""
-    before = fb.parse(calibrated)
-    wanted = {i for i, op in enumerate(before.subgraphs[0].operators) if fb.op_type(before, op) in STANDS_IN}
-    if not wanted:
-        return built
-    model = fb.parse(built)
-    places = [place for index, at in names.op_places(model).items() if index in wanted for place in at]
-    _swap(model, places, {stand_in: op_type for op_type, stand_in in STANDS_IN.items()})
+    _swap(model, places, STANDS_IN)
     return fb.serialise(model)
 
 
-def _swap(model: fb.Model, places: Iterable[int], into: Mapping[str, str]) -> bool:
-    """Give ops at some places another type, in place; whether there was one to change."""
-    ops = [model.subgraphs[0].operators[place] for place in places]
-    chosen = [(op, into[op_type]) for op in ops if (op_type := fb.op_type(model, op)) in into]
-    for op, op_type in chosen:
-        op.opcodeIndex = editing.add_code(model, op_type)
-        op.builtinOptionsType, op.builtinOptions = schema.BuiltinOptions.NONE, None
-    return bool(chosen)
+def without_stand_ins(built: bytes, places: Collection[int]) -> bytes:
+    """What the quantizer made of :func:`with_stand_ins`, with the ops of the calibrated model again."""
+    if not places:
+        return built
+    model = fb.parse(built)
+    twins = [place for index, at in names.op_places(model).items() if index in places for place in at]
+    _swap(model, twins, {stand_in: op_type for op_type, stand_in in STANDS_IN.items()})
+    return fb.serialise(model)
+
+
+def stood_in_for(model: fb.Model) -> frozenset[int]:
+    """Places of the main graph's ops that another one has to stand in for."""
+    return frozenset(i for i, op in enumerate(model.subgraphs[0].operators) if fb.op_type(model, op) in STANDS_IN)
+
+
+def _swap(model: fb.Model, places: Iterable[int], into: Mapping[str, str]) -> None:
+    """Give ops at some places another type, in place, where they are of a type that has one."""
+    for op in (model.subgraphs[0].operators[place] for place in places):
+        if (op_type := fb.op_type(model, op)) in into:
+            op.opcodeIndex = editing.add_code(model, into[op_type])
+            op.builtinOptionsType, op.builtinOptions = schema.BuiltinOptions.NONE, None
