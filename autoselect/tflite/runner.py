@@ -93,7 +93,7 @@ class Runner:
         if not isinstance(inputs, Mapping):
             inputs = {self.inputs[0].key: inputs}
         for position, (spec, detail) in enumerate(self._feeds):
-            value = _input(inputs, spec, position, len(self._feeds))
+            value = input_of(inputs, spec, position, len(self._feeds))
             self._interpreter.set_tensor(detail["index"], _quantize(value, detail))
         start, self._is_fresh = time.perf_counter(), False
         try:
@@ -130,7 +130,7 @@ class Runner:
         return np.asarray(self._interpreter.get_tensor(index))
 
 
-def _input(inputs: Mapping[str, np.ndarray], spec: TensorSpec, position: int, count: int) -> np.ndarray:
+def input_of(inputs: Mapping[str, np.ndarray], spec: TensorSpec, position: int, count: int) -> np.ndarray:
     """One input by key, by tensor name or, if another source of the same model named them all otherwise, by place."""
     for name in (spec.key, spec.name):
         if name in inputs:

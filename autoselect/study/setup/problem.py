@@ -36,8 +36,6 @@ _UNSUITED = (
     "The sampler {!r} needs a search space with choices of nodes, units, blocks or op types. This one has counts only, "
     "so tpe proposes the candidates instead."
 )
-_MOST_IN_SEQUENCE = 100
-"""Models of more nodes are not corrected in sequence, which takes a time that grows with the square of their number."""
 _LADDERS = ("rmse_per_scale", "mean_squared_error")
 
 
@@ -123,7 +121,7 @@ def _planned(
         heuristic=heuristic_nodes(layers),
         ladders=_ladders(atoms, layers),
         states=settings.states,
-        refinable=settings.refining and len(case.graph.ops) <= _MOST_IN_SEQUENCE,
+        refinable=settings.refining,
         constraints=settings.constraints,
         allowed_loss=allowed_loss,
         costs=settings.cost_columns,
