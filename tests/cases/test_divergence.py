@@ -2,14 +2,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import zoo
 
 from autoselect.cases import divergence
 from autoselect.cases.divergence import closeness, shares_of, spread_rows
+from autoselect.domain.recipe import Recipe
+from autoselect.tflite import wide_kernels
+from autoselect.tflite.runner import Runner
 
 FLOAT = [{"mask": np.array([3.0, 4.0]), "state": np.array([1000.0])}, {"mask": np.zeros(2), "state": np.zeros(1)}]
 
@@ -65,3 +70,23 @@ def test_rows_are_drawn_from_everywhere_and_always_the_same(count: int) -> None:
     assert 0 <= rows[0] <= rows[-1] < count
     if count == 500:
         assert rows[-1] > count // 2
+
+
+def test_slow_16_bit_convolutions_are_stood_in_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model with 16 bits is tried alone for each unit: on LiteRT's own kernels that took longer than the search."""
+    import tensorflow as tf
+
+    prepared = zoo.from_function(lambda x: tf.nn.conv2d(x, zoo.weights(3, 3, 2, 4), 1, "SAME"), (1, 8, 8, 2)).prepared
+    expected = [Runner(prepared.calibrated.content)(sample) for sample in prepared.fed()]
+    samples: Any = lambda *_: iter(prepared.fed())  # noqa: E731
+    monkeypatch.setattr(wide_kernels, "WORTH_IT", 1)
+    monkeypatch.setattr(divergence, "open_case", lambda root: SimpleNamespace(builder=prepared.builder))
+    monkeypatch.setattr(divergence, "samples_of", samples)
+    monkeypatch.setattr(divergence, "_float_outputs", lambda *_: expected)
+    ran: list[bytes] = []
+    monkeypatch.setattr(divergence, "Runner", lambda content: ran.append(content) or Runner(content))
+    recipe = Recipe(int16_nodes=frozenset({"*"}))
+    assert wide_kernels.slow_macs(prepared.builder.build(recipe).content) > 0
+    shares = divergence.recipe_error_shares(Path(), recipe.to_json(), "calibration", range(3))
+    assert [wide_kernels.slow_macs(content) for content in ran] == [0]
+    assert 0.0 < max(shares) < 1e-3

@@ -104,8 +104,7 @@ def _cut(model: fb.Model, ops: Sequence[fb.Operator], given: Sequence[str], want
         graph.tensors[int(key)].name = key.encode()
     editing.drop_unused_tensors(part)
     editing.drop_unused_buffers(part)
-    content = fb.serialise(part)
-    return wide_kernels.stand_in(content) if wide_kernels.slow_macs(content) >= wide_kernels.WORTH_IT else content
+    return wide_kernels.quick(fb.serialise(part))
 
 
 def _copies(parts: Iterable[T]) -> list[T]:
