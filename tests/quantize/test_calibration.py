@@ -13,7 +13,7 @@ import zoo
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
-from autoselect.errors import PreparationError
+from autoselect.errors import ModelError, PreparationError
 from autoselect.quantize import names
 from autoselect.quantize.preparing import calibration, converter
 from autoselect.tflite import flatbuffer as fb
@@ -126,7 +126,7 @@ def test_custom_ops_without_a_kernel_are_named() -> None:
     model = fb.parse(chain())
     code = model.operatorCodes[model.subgraphs[0].operators[0].opcodeIndex]
     code.builtinCode, code.customCode = schema.BuiltinOperator.CUSTOM, b"NoSuchOp"
-    with pytest.raises(PreparationError, match="custom ops that TensorFlow's calibrator does not know: NoSuchOp"):
+    with pytest.raises(ModelError, match="custom ops that TensorFlow's calibrator does not know: NoSuchOp"):
         calibration.calibrate(fb.serialise(model), samples())
 
 

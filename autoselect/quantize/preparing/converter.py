@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from autoselect.domain.recipe import Recipe
-from autoselect.errors import BuildError, DataError, PreparationError, first_line, sentence
+from autoselect.errors import BuildError, DataError, ModelError, PreparationError, first_line, sentence
 from autoselect.quantize.repairing.masked_softmax import with_near_masks
 
 
@@ -31,6 +31,7 @@ def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
         intermediate tensors that fused recurrent ops need.
 
     Raises:
+        ModelError: If it has custom ops.
         PreparationError: If the calibrator refuses the model or the data.
     """
     from tensorflow.lite.python.optimize import calibrator
@@ -42,7 +43,7 @@ def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
         raise
     except (ValueError, RuntimeError) as exc:
         if unknown := re.search(r"unresolved custom ops: \[(.*?)\]", str(exc)):
-            raise PreparationError(
+            raise ModelError(
                 f"The model has custom ops that TensorFlow's calibrator does not know: {unknown[1]}. They need a "
                 "runtime that brings kernels. Convert the model with builtin ops only, or without that part."
             ) from exc
