@@ -99,12 +99,19 @@ class OpenCase:
             ScoreError: If the interpreter refuses it.
         """
         plain = self.files.plain_kernels(sha256).exists()
-        content = self.files.candidate(sha256).read_bytes()
+        content = self.files.candidate(sha256).read_bytes() if shipped else self.as_scored(sha256)
+        return Runner(content, delegates=not plain)
+
+    def as_scored(self, sha256: str) -> bytes:
+        """The file that runs for a candidate when it is scored.
+
+        Raises:
+            ScoreError: If its file is damaged.
+        """
         try:
-            content = content if shipped else wide_kernels.quick(content)
+            return wide_kernels.quick(self.files.candidate(sha256).read_bytes())
         except ModelError as exc:
             raise ScoreError(f"The file of the candidate is damaged. {exc}") from exc
-        return Runner(content, delegates=not plain)
 
     def samples(self, name: str) -> SampleStore:
         """A folder of samples."""

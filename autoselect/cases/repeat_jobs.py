@@ -71,7 +71,7 @@ def check(root: Path, sha256: str, seconds: float) -> bool:
         StorageError: If it cannot be noted.
     """
     case = open_case(root)
-    content = case.files.candidate(sha256).read_bytes()
+    content = case.as_scored(sha256)
     store = case.samples("calibration")
     picked = (store.inputs(i) for i in spread_rows(len(store), _SAMPLES))
     same = repeats(lambda: Runner(content), picked, seconds=seconds)

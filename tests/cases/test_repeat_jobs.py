@@ -5,16 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zoo
 
 from autoselect.cases import repeat_jobs
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.open_case import open_case
 from autoselect.cases.repeat_jobs import repeats
 from autoselect.data.samples import SampleStore
+from autoselect.domain.recipe import Recipe
 from autoselect.embedded import model_bytes
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
-from autoselect.tflite.runner import Outputs
+from autoselect.tflite import reader, wide_kernels
+from autoselect.tflite.runner import Outputs, Runner
 
 SAMPLES = [{"x": np.array([float(i)], dtype=np.float32)} for i in range(3)]
 
@@ -121,3 +123,19 @@ def test_what_does_not_repeat_runs_on_plain_kernels(files: CaseFiles, monkeypatc
     files.candidate("another").write_bytes(files.float_model.read_bytes())
     case.runner("another")
     assert asked[-1] is True
+
+
+def test_what_is_scored_is_what_is_asked_to_repeat(files: CaseFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteRT's 16-bit convolutions are never scored with where they are slow."""
+    import tensorflow as tf
+
+    source = zoo.from_function(lambda x: tf.nn.conv2d(x, zoo.weights(3, 1, 6, 4), 1, "SAME"), (1, 64, 1, 6))
+    wide = source.prepared.builder.build(Recipe(int16_nodes=frozenset({"*"}))).content
+    monkeypatch.setattr(wide_kernels, "WORTH_IT", 1)
+    ran: list[bytes] = []
+    monkeypatch.setattr(repeat_jobs, "Runner", lambda content: ran.append(content) or Runner(content))
+    files.candidate("wide").parent.mkdir()
+    files.candidate("wide").write_bytes(wide)
+    assert repeat_jobs.check(files.root, "wide", 0.0)
+    assert wide_kernels.slow_macs(wide) > 0
+    assert {wide_kernels.slow_macs(content) for content in ran} == {0}
