@@ -77,6 +77,19 @@ def test_means_are_those_of_the_whole_model_and_no_op_runs_twice(recipe: Recipe,
     assert sum(ops_run) <= asked[-1][0]
 
 
+def test_shapes_are_those_of_the_run_whatever_the_file_says(ops_run: list[int]) -> None:
+    prepared = branches()
+    model = fb.parse(prepared.builder.build(Recipe()).content)
+    asked, graph = places(model), model.subgraphs[0]
+    expected = [whole_mean(model, tensor, prepared.fed()) for _, tensor in asked]
+    for i in {i for op in graph.operators for i in fb.indices(op.outputs)}:
+        graph.tensors[i].shape = np.ones_like(graph.tensors[i].shape)
+    walk = Onward(model, prepared.fed)
+    for (place, tensor), mean in zip(asked, expected, strict=True):
+        assert nearly(model, tensor, walk.mean(place, tensor), mean)
+    assert sum(ops_run) <= asked[-1][0]
+
+
 @pytest.mark.parametrize("why", ["no room", "resources"])
 def test_what_cannot_be_kept_is_computed_again(why: str, ops_run: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = branches()

@@ -28,7 +28,7 @@ class Onward:
     """One model whose ops are run from front to back over the same samples.
 
     Each op runs once a sample, where what is read later fits into memory and can be handed to a model. It cannot in
-    models with resources, and where shapes are known at run time only: there all ops run again from further ahead.
+    models with resources, and where shapes differ by sample: there ops run again, from further ahead.
     """
 
     def __init__(self, model: fb.Model, samples: Callable[[], Iterable[Mapping[str, np.ndarray]]]) -> None:
@@ -46,6 +46,7 @@ class Onward:
                 yield {key: input_of(sample, spec, i, len(inputs)) for i, (key, spec) in enumerate(inputs.items())}
 
         self._known, self._values = set(inputs), fed
+        self._shapes: Mapping[str, tuple[int, ...]] = {}
 
     def mean(self, place: int, tensor: int) -> np.ndarray:
         """Mean over the samples of a tensor that ops before a place compute, float64, in its shape.
@@ -64,7 +65,8 @@ class Onward:
         moves = self._can_be_kept(later)
         wanted = sorted((made & (later | {own})) if moves else made & {own}, key=int)
         given = sorted({str(i) for op in ops for i in fb.indices(op.inputs)} & self._known, key=int)
-        runner = Runner(_cut(self._model, ops, given, wanted)) if wanted else None
+        shapes = {key: self._shapes.get(key) for key in given}
+        runner = Runner(_cut(self._model, ops, shapes, wanted)) if wanted else None
         total, count, room = np.zeros(()), 0, _ROOM
         kept: list[Values] = []
         for values in self._values():
@@ -72,13 +74,14 @@ class Onward:
             total, count = total + found[own].astype(np.float64), count + 1
             staying = {key: found[key] for key in later} if moves else {}
             room -= sum(value.nbytes for value in staying.values())
-            moves = moves and room >= 0 and all(self._has_its_shape(*item) for item in staying.items())
+            moves = moves and room >= 0 and (not kept or _shapes(staying) == _shapes(kept[0]))
             if moves:
                 kept.append(staying)
             else:
                 kept.clear()
         if moves:
             self._place, self._known, self._values = place, later, lambda: iter(kept)
+            self._shapes = _shapes(kept[0])
         return np.asarray(total / count)
 
     def _can_be_kept(self, keys: Collection[str]) -> bool:
@@ -88,12 +91,18 @@ class Onward:
         dtypes = [(fb.TENSOR_DTYPES[tensor.type], bool(fb.scales(tensor))) for tensor in tensors]
         return all(dtype in _KEPT or (dtype in _KEPT_AS_THEY_ARE and not scaled) for dtype, scaled in dtypes)
 
-    def _has_its_shape(self, key: str, value: np.ndarray) -> bool:
-        return value.shape == fb.shape_of(self._graph.tensors[int(key)])
+
+def _shapes(values: Values) -> Mapping[str, tuple[int, ...]]:
+    return {key: value.shape for key, value in values.items()}
 
 
-def _cut(model: fb.Model, ops: Sequence[fb.Operator], given: Sequence[str], wanted: Sequence[str]) -> bytes:
-    """Some ops as a model of their own, whose inputs and outputs have their indices as names."""
+def _cut(
+    model: fb.Model,
+    ops: Sequence[fb.Operator],
+    given: Mapping[str, tuple[int, ...] | None],
+    wanted: Sequence[str],
+) -> bytes:
+    """Some ops as a model of their own, whose inputs, of known or of their own shapes, have their indices as names."""
     part, graph = copy(model), copy(model.subgraphs[0])
     part.subgraphs = [graph, *map(deepcopy, model.subgraphs[1:])]
     part.buffers, part.operatorCodes = _copies(model.buffers), _copies(model.operatorCodes)
@@ -102,6 +111,9 @@ def _cut(model: fb.Model, ops: Sequence[fb.Operator], given: Sequence[str], want
     graph.inputs, graph.outputs = (np.array([int(key) for key in keys], np.int32) for keys in (given, wanted))
     for key in (*given, *wanted):
         graph.tensors[int(key)].name = key.encode()
+    for key, shape in given.items():
+        if shape is not None:
+            graph.tensors[int(key)].shape, graph.tensors[int(key)].shapeSignature = np.array(shape, np.int32), None
     editing.drop_unused_tensors(part)
     editing.drop_unused_buffers(part)
     return wide_kernels.quick(fb.serialise(part))
