@@ -95,6 +95,7 @@ def opened(chosen: BenchmarkCase, pool: WorkerPool, root: Path, evaluation: str 
     case = prepare_case(
         ingredients, settings, root=root, pool=pool, quantizer=pool, cache_root=cache_directory(), listener=ignore
     )
+    case.references.wait("search", pool, ignore)
     return Opened(
         case=case,
         settings=settings,
