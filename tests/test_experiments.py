@@ -634,7 +634,7 @@ def test_searches_and_other_tools_are_compared_at_equal_limits(
     case = run.BenchmarkCase(
         name="pump",
         data="pump",
-        metric="agreement",
+        metric="accuracy",
         samples=60,
         reference=None,
         model=embedded.model_path(),
