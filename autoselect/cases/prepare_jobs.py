@@ -143,7 +143,7 @@ def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalise
         normalised = normalise.normalise(content)
         samples = _first(store, _COMPARED_SAMPLES)
         apart = normalise.difference(content, normalised.content, samples, delegates=False)
-        if apart <= normalise.MOST_ROUNDING:
+        if normalise.is_rounding(apart, content, samples):
             return normalised, (), (_ROUNDED.format(apart),) if apart else ()
         why = f"its outputs and the folded model's {normalise.in_words(apart)}"
     except (BuildError, ScoreError) as exc:

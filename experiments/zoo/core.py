@@ -82,7 +82,7 @@ def _normalised(content: bytes, fed: Sequence[Mapping[str, np.ndarray]]) -> tupl
     try:
         normalised = normalise.normalise(content)
         apart = normalise.difference(content, normalised.content, fed, delegates=False)
-        if apart <= normalise.MOST_ROUNDING:
+        if normalise.is_rounding(apart, content, fed):
             return normalised, ""
         why = "other outputs"
     except (BuildError, ScoreError) as exc:

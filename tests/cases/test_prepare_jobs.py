@@ -5,25 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import zoo
 
 from autoselect.cases import prepare_jobs
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepared import Prepared, load_prepared
 from autoselect.data.samples import SampleStore
+from autoselect.quantize.preparing import normalise
 from autoselect.runs.files import write_bytes
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 
 
-def unfolded() -> bytes:
-    """A file of a converter that does not fold: the quantizer puts the constant of the ADD into the next bias."""
+def unfolded(offset: float = 0.0) -> bytes:
+    """A file of a converter that does not fold: the quantizer puts the constant of the ADD into the next bias.
+
+    An offset that comes and goes amplifies the rounding of what is between.
+    """
     import tensorflow as tf
 
     def call(x: Any) -> Any:
-        first = tf.abs(tf.nn.conv2d(x, zoo.weights(3, 3, 3, 8), 1, "SAME"))
-        second = tf.nn.conv2d(tf.floor(first + 0.3), zoo.weights(1, 1, 8, 8, seed=1), 1, "VALID")
-        return second + zoo.weights(8, seed=2)
+        first = tf.abs(tf.nn.conv2d(x, zoo.weights(3, 3, 3, 8), 1, "SAME") + np.float32(offset))
+        last = zoo.weights(1, 1, 8, 8, seed=1)
+        second = tf.nn.conv2d(tf.floor(first + 0.3), last, 1, "VALID")
+        return second + (zoo.weights(8, seed=2) - np.float32(offset) * last.sum(axis=(0, 1, 2)))
 
     model = fb.parse(zoo.from_function(call, (1, 8, 8, 3)).float_model)
     graph = model.subgraphs[0]
@@ -59,3 +65,21 @@ def test_what_is_folded_without_a_bit_changed_is_not_told(tmp_path: Path) -> Non
     found = prepared(zoo.cnn().float_model, tmp_path)
     assert not found.remarks
     assert not found.notes
+
+
+def test_a_model_that_amplifies_rounding_is_folded_too(tmp_path: Path) -> None:
+    content = unfolded(offset=300.0)
+    found = prepared(content, tmp_path)
+    samples = [{"x0": sample} for [sample] in zoo.random_samples(content, 6)]
+    folded = normalise.normalise(content).content
+    assert normalise.difference(content, folded, samples, delegates=False) > normalise.MOST_ROUNDING
+    assert [op.op_type for op in found.graph.ops] == ["CONV_2D", "ABS", "CONV_2D"]
+    assert not found.remarks
+
+
+def test_what_a_model_does_not_amplify_is_no_rounding() -> None:
+    plain, amplifying = unfolded(), unfolded(offset=300.0)
+    samples = [{"x0": sample} for [sample] in zoo.random_samples(plain, 6)]
+    assert not normalise.is_rounding(3e-5, plain, samples)
+    assert normalise.is_rounding(3e-5, amplifying, samples)
+    assert not normalise.is_rounding(0.01, amplifying, samples)

@@ -85,3 +85,19 @@ def test_nodes_of_which_nothing_has_8_bits_have_no_parts() -> None:
     assert all(math.isnan(parts.activations) for parts in wide.values())
     floats, _, _ = measured(prepared, Recipe(denylisted_nodes=frozenset({"*"}), fallback="float"))
     assert floats == {}
+
+
+@pytest.mark.parametrize("op_type", ["ADD", "MUL"])
+def test_a_constant_that_the_quantizer_puts_last_may_come_first(op_type: str) -> None:
+    import tensorflow as tf
+
+    constant, together = zoo.weights(1, 16), {"ADD": tf.add, "MUL": tf.multiply}[op_type]
+    prepared = zoo.from_function(lambda x: together(tf.abs(x), constant), (1, 16)).prepared
+    last, content, places = measured(prepared, Recipe())
+    model = fb.parse(prepared.calibrated.content)
+    [op] = [op for op in model.subgraphs[0].operators if fb.op_type(model, op) == op_type]
+    op.inputs = np.array(op.inputs)[::-1].copy()
+    first = error_parts(fb.serialise(model), content, places, prepared.nodes, prepared.fed()[1:])
+    assert len(first) == len(last) == 2
+    for name, parts in first.items():
+        assert parts.activations == pytest.approx(last[name].activations)

@@ -143,8 +143,8 @@ class _Twins:
         has_weights = fb.op_type(self.model, op) in WITH_WEIGHTS
         rounded = {
             position: made
-            for position, own in enumerate(int(i) for i in op.inputs)
-            if own >= 0 and self._is_float(own) and (made := self._rounded_operand(built, position)) is not None
+            for position, (own, twin) in enumerate(zip(fb.indices(op.inputs), self._in_order(op, built), strict=False))
+            if own >= 0 and self._is_float(own) and (made := self._rounded_operand(own, twin)) is not None
         }
         weights = {p: t for p, t in rounded.items() if has_weights and fb.is_constant(self._built, t)}
         others = {p: t for p, t in rounded.items() if p not in weights}
@@ -158,12 +158,22 @@ class _Twins:
     def _is_float(self, index: int) -> bool:
         return bool(self._graph.tensors[index].type == schema.TensorType.FLOAT32)
 
-    def _rounded_operand(self, built: fb.Operator, position: int) -> fb.Tensor | None:
-        inputs = fb.indices(built.inputs)
-        if position >= len(inputs) or inputs[position] < 0:
+    def _in_order(self, op: fb.Operator, built: fb.Operator) -> tuple[int, ...]:
+        """Operands of a built op as the float op has them: the quantizer puts the constant of an ADD or a MUL last."""
+        own, found = fb.indices(op.inputs), fb.indices(built.inputs)
+        if len(own) != 2 or len(found) != 2 or min(*own, *found) < 0:
+            return found
+        constant = [fb.is_constant(self.model, self._graph.tensors[i]) for i in own]
+        built_constant = [fb.is_constant(self._built, self._built.subgraphs[0].tensors[i]) for i in found]
+        return found[::-1] if constant == [True, False] and built_constant == [False, True] else found
+
+    def _rounded_operand(self, own: int, twin: int) -> fb.Tensor | None:
+        """The tensor whose levels an operand has; None where it has none, or where a constant is computed."""
+        if twin < 0:
             return None
-        tensor = self._built.subgraphs[0].tensors[inputs[position]]
-        return tensor if _in_8_bits(tensor) else None
+        tensor = self._built.subgraphs[0].tensors[twin]
+        was_constant = fb.is_constant(self.model, self._graph.tensors[own])
+        return tensor if _in_8_bits(tensor) and fb.is_constant(self._built, tensor) >= was_constant else None
 
     def _twin(self, op: fb.Operator, rounded: Mapping[int, fb.Tensor], levels: fb.Tensor | None) -> int:
         """A copy of an op with some of its inputs rounded, and its output as well if it has levels."""

@@ -30,7 +30,11 @@ from autoselect.tflite.runner import Runner
 Sample = Mapping[str, np.ndarray]
 
 MOST_ROUNDING = 1e-5
-"""What outputs of equal models are apart at most, see :func:`difference`: sums of float32 in another order."""
+"""What outputs of equal models are apart, see :func:`difference`: sums of float32 in another order."""
+_MOST_AMPLIFIED = 1e-3
+"""The same where a model amplifies it: deep ones, and differences of large values."""
+_TIMES_KERNELS = 4.0
+"""Two roundings of one model are alike to this factor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +199,24 @@ def difference(first: bytes, second: bytes, samples: Iterable[Sample], *, delega
     Raises:
         ScoreError: If the interpreter refuses one.
     """
-    ours, theirs = (Runner(content, delegates=delegates) for content in (first, second))
+    return _largest(Runner(first, delegates=delegates), Runner(second, delegates=delegates), samples)
+
+
+def is_rounding(apart: float, content: bytes, samples: Iterable[Sample]) -> bool:
+    """Whether a :func:`difference` to a model is no more than what orders of float sums make of that model.
+
+    How much a model amplifies rounding is seen on itself, by its outputs on XNNPACK's and on LiteRT's plain kernels.
+
+    Raises:
+        ScoreError: If the interpreter refuses the model.
+    """
+    if apart <= MOST_ROUNDING or apart > _MOST_AMPLIFIED:
+        return apart <= MOST_ROUNDING
+    plain, deployed = Runner(content, delegates=False), Runner(content)
+    return apart <= _TIMES_KERNELS * _largest(plain, deployed, samples)
+
+
+def _largest(ours: Runner, theirs: Runner, samples: Iterable[Sample]) -> float:
     largest = 0.0
     for sample in samples:
         pairs = zip(ours.listed(sample), theirs.listed(sample), strict=True)
