@@ -19,7 +19,6 @@ from autoselect.errors import BuildError
 from autoselect.quantize import names
 from autoselect.quantize.building import int16, passes
 from autoselect.quantize.preparing import adoption, converter
-from autoselect.quantize.preparing.carried import carry_levels
 from autoselect.quantize.preparing.stand_ins import stood_in_for, with_stand_ins, without_stand_ins
 from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
@@ -134,7 +133,7 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
     def made() -> bytes:
         places, plain = stood_in_for(kit.float_model(recipe.repairs)), Recipe(per_channel=recipe.per_channel)
         built = converter.quantize(with_stand_ins(calibrated.content, places), denylisted=(), recipe=plain)
-        return _with_own_outputs(carry_levels(without_stand_ins(built, places)), calibrated.names)
+        return _with_own_outputs(without_stand_ins(built, places), calibrated.names)
 
     return kit.keep(_file_name("integer", recipe), made)
 
