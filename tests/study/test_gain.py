@@ -155,6 +155,16 @@ def test_losses_vary_where_they_were_seen_to() -> None:
     assert float(found.deviations(at(0.1))[0, 3]) < 0.02
 
 
+def test_ruined_candidates_do_not_say_how_scores_next_to_float_vary() -> None:
+    """Of two that are close to float the closer one scored a little worse, by less than its noise: that was luck."""
+    ruined = np.random.default_rng(0).uniform(0.1, 1.0, 15)
+    x = np.array([-9.7, -9.6, -8.1, -7.3, -7.25, *np.linspace(-1.0, 0.0, 15)])
+    y = np.array([0.009, 0.020, 0.020, 0.022, 0.018, *ruined])
+    latent = fit_link(x, y).latent(x, y, np.full(20, 0.0066))
+    assert latent[1] < latent[4] - 0.002
+    assert latent[5:] == pytest.approx(ruined, abs=0.02)
+
+
 def test_a_long_step_is_flat_but_at_its_ends() -> None:
     found = fit_link(np.array([-2.0, *np.linspace(0.0, 1.0, 11)]), np.array([0.4, *np.ones(11)]))
     assert [float(found.losses(at(v))[0, 3]) for v in (0.1, 0.5, 3.0)] == pytest.approx([1.0, 1.0, 1.0])

@@ -89,11 +89,23 @@ def fit_link(log_divergences: np.ndarray, losses: np.ndarray, weights: np.ndarra
     smooth = _rising(x, y, np.concatenate([[1.0], shares]))
     xs, ys = _knots(x, smooth)
     left = y[1:] - np.interp(x[1:], xs, ys)
-    everywhere = float(np.average(left**2, weights=shares)) if len(losses) > 2 else 0.0
     grid = np.linspace(x[0], x[-1], _GRID)
-    near = shares * np.exp(-0.5 * ((grid[:, None] - x[None, 1:]) / constants.NEAR) ** 2)
-    local = (near @ left**2 + everywhere) / (near.sum(axis=1) + 1.0)
-    return Link(xs=xs, ys=ys, grid=grid, spreads=np.maximum(np.sqrt(local), max(1e-3 * float(np.ptp(losses)), 1e-9)))
+    spreads = np.sqrt(_variances(grid, x[1:], left**2, shares))
+    return Link(xs=xs, ys=ys, grid=grid, spreads=np.maximum(spreads, max(1e-3 * float(np.ptp(losses)), 1e-9)))
+
+
+def _variances(grid: np.ndarray, x: np.ndarray, squares: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """What squares of residuals are around each point of the grid, shape (n_grid,).
+
+    Taken in ever closer surroundings, from half of the grid to ``NEAR``, where what the wider ones say counts as one
+    residual: losses of ruined candidates vary far more than those of candidates next to float.
+    """
+    found = np.full(len(grid), float(np.average(squares, weights=weights)) if len(squares) > 2 else 0.0)
+    reach = max(float(np.ptp(grid)), constants.NEAR)
+    for width in np.geomspace(constants.NEAR, reach, 1 + math.ceil(math.log2(reach / constants.NEAR)))[-2::-1]:
+        near = weights * np.exp(-0.5 * ((grid[:, None] - x[None, :]) / width) ** 2)
+        found = (near @ squares + found) / (near.sum(axis=1) + 1.0)
+    return found
 
 
 def _rising(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
