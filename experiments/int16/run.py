@@ -58,6 +58,14 @@ CASES: dict[str, dict[str, Any]] = {
         "per_channel": False,
         "repairs": ("bias", "equalization", "rounding-gptq"),
     },
+    "mobilenet, per tensor, no repairs": {**_MOBILENET, "per_channel": False, "repairs": ()},
+    "keywords": {
+        "model": loaders.KWS / "kws_dscnn_float.tflite",
+        "calibration": "loaders:kws_calibration",
+        "evaluation": "loaders:kws_evaluation",
+        "metric": "accuracy",
+        "trials": 40,
+    },
 }
 REFERENCES = {"float": "float", "fiq": "all int8", "fiq+repairs": "all int8, repaired", "int16": "all 16-bit"}
 
