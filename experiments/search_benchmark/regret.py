@@ -42,6 +42,7 @@ REGRETTED = (30, 60)
 """Marks at which regret is told."""
 RESAMPLES = 200
 SPLITS = 10
+DEFAULT = "surrogate"
 BEFORE = "before: "
 """Ahead of the names of samplers of another version."""
 _LEAST = 1e-3
@@ -250,9 +251,8 @@ def races_of(rows: pd.DataFrame) -> str:
     ]
     head = ["case", "sampler", "seeds", "trials", "evaluations, %", *(f"{share:.1%}" for share in ALLOWED)]
     lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    ends = rows[rows["evaluations"] == END]
-    bare = ends["sampler"].str.removeprefix(BEFORE).str.removesuffix(f"+{FULL}")
-    for (case, _), versions in ends.groupby(["case", bare], sort=False):
+    ends = rows[(rows["evaluations"] == END) & rows["sampler"].str.removeprefix(BEFORE).str.startswith(DEFAULT)]
+    for case, versions in ends.groupby("case", sort=False):
         seeds = set.intersection(*(set(own["seed"]) for _, own in versions.groupby("sampler")))
         shown = versions if versions["sampler"].str.endswith(f"+{FULL}").any() else versions[:0]
         for sampler, own in shown[shown["seed"].isin(seeds)].groupby("sampler", sort=False):
