@@ -130,12 +130,28 @@ def test_where_nothing_is_sure_a_penalty_is_worth_its_share_of_two_allowed_drops
     members: list[FrontMember], share: float
 ) -> None:
     """Two that are expected to keep the limit: the dear one is taken as long as it may lose so much less."""
-    cheap = member("cheap", ALLOWED / 2.0, 300, 0.0, width=4.0 * ALLOWED)
-    dear = member("dear", ALLOWED / 2.0, 300, share * FLOAT_PENALTY, width=4.0 * ALLOWED - 2.0 * share * ALLOWED)
+    hardly = 0.75 * ALLOWED
+    cheap = member("cheap", hardly, 300, 0.0, width=4.0 * ALLOWED)
+    dear = member("dear", hardly, 300, share * FLOAT_PENALTY, width=4.0 * ALLOWED - 2.0 * share * ALLOWED)
     surer, less_sure = (replace(dear, bound=dear.bound + step * ALLOWED) for step in (-0.01, 0.01))
     others = [m for m in members if m.drop > ALLOWED and m.bound > ALLOWED]
     assert recommended([cheap, surer, *others], ALLOWED, FLOAT_PENALTY).id == "dear"
     assert recommended([cheap, less_sure, *others], ALLOWED, FLOAT_PENALTY).id == "cheap"
+
+
+@given(FRONTS)
+def test_where_nothing_is_sure_no_float_op_is_recommended_beside_integers_that_keep_the_limit_easily(
+    members: list[FrontMember],
+) -> None:
+    """However little a model with float ops may lose: with so few samples all bounds are far."""
+    near = member("near", 0.0, 300, 10.0, width=1.01 * ALLOWED)
+    easily, hardly = (
+        member(name, share * ALLOWED, 300, 0.0, width=9.0 * ALLOWED)
+        for name, share in (("easily", 0.5), ("hardly", 0.51))
+    )
+    others = [m for m in members if m.float_ops and m.bound > ALLOWED]
+    assert recommended([near, easily, *others], ALLOWED, FLOAT_PENALTY).id == "easily"
+    assert recommended([near, hardly, *others], ALLOWED, FLOAT_PENALTY).float_ops
 
 
 @given(FRONTS, st.data())
