@@ -69,8 +69,7 @@ def merge(
     members = tuple(_members(runs))
     request = continued(
         first,
-        trials=len(members) + _MOST_BASELINES,
-        workers=workers,
+        {"trials": len(members) + _MOST_BASELINES, "workers": workers},
         cache=cache,
         listener=listener,
         live=live,

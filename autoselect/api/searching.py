@@ -102,6 +102,7 @@ def resume(
     directory: str | Path,
     *,
     trials: int | None = None,
+    timeout: float | None = None,
     workers: int | None = None,
     cache: bool = True,
     scheduler: Any = None,
@@ -115,6 +116,7 @@ def resume(
     Args:
         directory: The run folder.
         trials: New total; the old one by default.
+        timeout: Seconds from now after which no further candidate is begun; as before by default.
         model: Needed only if the run was started with a live object. The same holds for the other ingredients.
         workers: Processes; as before by default.
 
@@ -131,7 +133,8 @@ def resume(
     """
     folder = RunFolder(Path(directory))
     further = {"scheduler": scheduler, "insecure": insecure}
-    asked = continued(folder, trials=trials, workers=workers, cache=cache, listener=listener, live=live, **further)
+    limits = {"trials": trials, "timeout": timeout, "workers": workers}
+    asked = continued(folder, limits, cache=cache, listener=listener, live=live, **further)
     with workers_of(asked.settings), told_to(listener, progress) as told:
         study_run.resume(asked, folder, told)
     return drawn(folder)
@@ -139,9 +142,8 @@ def resume(
 
 def continued(
     folder: RunFolder,
+    limits: Mapping[str, float | None],
     *,
-    trials: int | None = None,
-    workers: int | None = None,
     cache: bool = True,
     listener: Listener = ignore,
     live: Mapping[str, Any],
@@ -164,7 +166,7 @@ def continued(
     chosen: dict[str, Any] = {name: value if value is not None else known.get(name) for name, value in given.items()}
     kept = {"repairs": (), "int16": False, **manifest["settings"]}  # a run from before these goes on without
     kept |= {**chosen, **further, "cache": cache, "listener": listener}
-    settings = preparation.with_limits(make_settings(**kept), trials=trials, workers=workers)
+    settings = preparation.with_limits(make_settings(**kept), **limits)
     if metric is None and known.get("metric") == LIVE:
         raise RunFolderError(
             f"The run in {folder.root} was started with a live metric. Pass it: resume(..., metric=...)."

@@ -120,6 +120,16 @@ class SearchSettings(SharedSettings):
             "Candidates to try.", "The baselines count, too.", resume="New total of candidates; as before by default."
         ),
     ] = 100
+    timeout: Annotated[
+        Annotated[float, Field(gt=0)] | None,
+        _search(
+            "Seconds after which no further candidate is begun.",
+            "The baselines are always scored, and the final check follows. No two runs are then the same.",
+            low=1,
+            example=1200.0,
+            resume="Seconds from now after which no further candidate is begun; as before by default.",
+        ),
+    ] = None
     seed: Annotated[int, Field(ge=0), _search("Of the sampler and of racing.")] = 0
     output: Annotated[
         Given[str | Path | None],

@@ -42,7 +42,7 @@ Stop = Callable[[Sequence[Scores]], "str | None"]
 """Says of what is scored why the search is at its end, or None."""
 
 
-def never(_scored: Sequence[Scores]) -> None:
+def never(_scored: Sequence[Scores] = ()) -> None:
     """The search ends with its budget."""
 
 
@@ -100,13 +100,20 @@ class SearchLoop:
         self._recipes.setdefault(record.scores.sha256, record.recipe)
         self._bytes_of[record.recipe.fingerprint] = record.scores.sha256
 
-    def run(self, baselines: list[Baseline], trials: int, stop: Stop = never) -> str | None:
+    def run(
+        self,
+        baselines: list[Baseline],
+        trials: int,
+        stop: Stop = never,
+        late: Callable[[], str | None] = never,
+    ) -> str | None:
         """Tell ``trials`` trials in all, those of earlier runs of the study included.
 
         Args:
             baselines: Told first, where they are not known.
             trials: The budget.
             stop: Asked with what is scored, by hash, once the baselines are told: why the search is at its end.
+            late: Asked before each further trial: why there is no time for it.
 
         Returns:
             Why the search ended before the budget was spent; None where it did not.
@@ -122,7 +129,7 @@ class SearchLoop:
         self._finish_running()
         reason = stop(list(self._known.values()))
         self._keep_schedule()
-        while reason is None and self._left > 0:
+        while reason is None and self._left > 0 and (reason := late()) is None:
             if not self._begin(lambda: self._study.ask(self._space, origin=self._sampler)):
                 self._finish_running()
                 if self._left > 0 and not self._begin(lambda: self._study.ask(self._space, origin=self._sampler)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -41,7 +42,7 @@ class Outlook(Result):
         score_seconds: To score it on the search samples.
         inference_seconds: Of one sample.
         prepare_seconds: Spent on preparing; less the next time, from the cache.
-        search_seconds: About what the search takes at most: racing ends many trials early.
+        search_seconds: About what the search takes at most: racing ends many trials early. A timeout counts.
         trials: That the search would have.
         workers: That it would use.
         disk_bytes: About what it keeps on the disk while it runs.
@@ -88,7 +89,8 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
         units = len(units_of(case))
         kept = sum(path.stat().st_size for path in folder.root.rglob("*") if path.is_file())
         probes = probe_count(units) * (1 + len({*settings.states} - {EXACT}))  # in integers, and each state that errs
-        work = settings.trials * (build + score) + probes * (build + probe * score) + held_out * score
+        work = settings.trials * (build + score) + probes * (build + probe * score)
+        searched = min(prepared + work / settings.processes, settings.timeout or math.inf)
         return Outlook(
             size_bytes=case.files.float_model.stat().st_size,
             nodes=len(case.layers.nodes),
@@ -102,7 +104,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             score_seconds=score,
             inference_seconds=inference,
             prepare_seconds=prepared,
-            search_seconds=prepared + work / settings.processes,
+            search_seconds=searched + held_out * score / settings.processes,
             trials=settings.trials,
             workers=settings.processes,
             disk_bytes=kept + settings.trials * size,

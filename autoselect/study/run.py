@@ -214,7 +214,7 @@ def _search(
     )
     try:
         stop = stop_of(request, yardstick, case.files.root, pool, study, problem)
-        reason = loop.run(_baselines(case, space, request), settings.trials, stop)
+        reason = loop.run(_baselines(case, space, request), settings.trials, stop, partial(_late, settings, listener))
         reason = None if request.members else reason
         if reason is not None:
             listener(EndedEarly(stage="trials", reason=reason))
@@ -229,6 +229,14 @@ def _search(
         raise
     study.publish(folder.front, folder.artifacts, _verdict_in_markdown(folder))
     return status
+
+
+def _late(settings: SearchSettings, clock: StageClock) -> str | None:
+    """Why there is no time for another candidate; None where there is."""
+    limit = settings.timeout
+    if limit is None or clock.elapsed() < limit:
+        return None
+    return f"the timeout of {limit:g} s has passed; `autoselect resume` goes on"
 
 
 def _remarked(case: Case, folder: RunFolder, remarks: Sequence[str], listener: Listener) -> Case:

@@ -31,6 +31,7 @@ class StageClock:
         self._spent = dict(before or {})
         self._stage: str | None = None
         self._since = 0.0
+        self._begun = clock()
 
     def __call__(self, event: Event) -> None:
         """Take one event."""
@@ -38,6 +39,10 @@ class StageClock:
             self._spent = self.seconds()
             self._stage, self._since = event.stage, self._clock()
         self._listener(event)
+
+    def elapsed(self) -> float:
+        """Seconds since this process began with the search."""
+        return self._clock() - self._begun
 
     def seconds(self) -> dict[str, float]:
         """Seconds by stage until now, the stage under way included."""

@@ -29,6 +29,12 @@ def test_a_check_tells_size_cost_and_time_and_leaves_nothing(tmp_path: Path, mon
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_check_knows_the_timeout(tmp_path: Path) -> None:
+    """Ten members of the front are scored on 300 held-out samples, where a candidate is scored on 200."""
+    found = autoselect.check(**pump.LIVE, trials=10_000, timeout=2.0, workers=1)
+    assert found.search_seconds == pytest.approx(2.0 + 10 * 300 / 200 * found.score_seconds)
+
+
 @pytest.mark.parametrize("function", [autoselect.check, autoselect.search], ids=["check", "search"])
 @pytest.mark.parametrize(
     ("changes", "error", "words"),

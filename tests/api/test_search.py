@@ -16,7 +16,7 @@ import pump
 import pytest
 
 import autoselect
-from autoselect.cases.events import Event, TrialFinished, Warned
+from autoselect.cases.events import EndedEarly, Event, TrialFinished, Warned
 from autoselect.domain.picks import PICK_NAMES, named_picks
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import left_out_of
@@ -761,3 +761,18 @@ def test_a_search_that_tries_units_together_says_so(tmp_path: Path, monkeypatch:
     for again in (run, autoselect.resume(tmp_path / "run", trials=6)):
         assert [text for text in again.summary["warnings"] if text == told] == [told]
         assert [text for text in again.manifest["warnings"] if text == told] == [told]
+
+
+def test_a_timeout_ends_a_search_with_a_front_and_a_resume_goes_on(tmp_path: Path) -> None:
+    """All time is spent on preparing: the baselines alone are scored."""
+    events: list[Event] = []
+    common = {"trials": 8, "early_exit": False, "sampler": "random"}
+    run = pump.search(tmp_path / "run", **common, timeout=1e-3, listener=events.append)
+    origins = {origin.split(":")[0] for origin in run.trials["origin"]}
+    assert (run.status, origins, run.front.empty) == ("complete", {"baseline"}, False)
+    reason = "the timeout of 0.001 s has passed; `autoselect resume` goes on"
+    assert [e.reason for e in events if isinstance(e, EndedEarly)] == [reason] == [run.summary["ended_early"]]
+    assert run.summary["verdict"].endswith(f"Ended early: {reason}.")
+    again = autoselect.resume(tmp_path / "run", timeout=3600.0)
+    assert (len(again.trials), again.summary["ended_early"]) == (8, None)
+    assert again.manifest["settings"]["timeout"] == 3600.0

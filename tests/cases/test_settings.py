@@ -36,6 +36,7 @@ WRONG = {
     "size": {"max_size": 0},
     "penalty": {"max_penalty": -1},
     "no time": {"trial_timeout": 0},
+    "no time at all": {"timeout": 0},
     "no debug samples": {"debug_samples": 0},
     "unknown": {"colour": "red"},
 }

@@ -267,6 +267,7 @@ SEARCH_DEFAULTS = {
     "heldout_fraction": 0.5,
     "split_seed": 0,
     "trials": 100,
+    "timeout": None,
     "seed": 0,
     "output": None,
     "scheduler": None,
@@ -347,6 +348,7 @@ SEARCH_DEFAULTS = {
             {"min_score": 0.7, "max_drop": 0.01, "max_size": 48500.0, "max_penalty": 3.0},
             id="limits",
         ),
+        pytest.param(["--timeout", "90"], {"timeout": 90.0}, id="time"),
         pytest.param(["--allow-overlap", "--no-cache"], {"allow_overlap": True, "cache": False}, id="flags"),
     ],
 )
@@ -360,7 +362,7 @@ def test_options_of_search(api: FakeApi, args: list[str], changed: dict[str, Any
 
 
 def test_options_of_the_other_commands(api: FakeApi) -> None:
-    invoke("resume", "run", "--trials", "200", "--workers", "1", "--evaluation", "e.npz")
+    invoke("resume", "run", "--trials", "200", "--timeout", "60", "--workers", "1", "--evaluation", "e.npz")
     api.answer = BUILT
     invoke("build", "r.json", "--model", "m", "--calibration", "c.npz", "--output", "o", "--no-cache")
     api.answer = SCORED
@@ -369,7 +371,8 @@ def test_options_of_the_other_commands(api: FakeApi) -> None:
     api.answer = PICKED
     invoke("pick", "run", "--name", "compact", "-o", "o.tflite")
     resume, build, evaluate, pick = (keywords for _, _, keywords in api.calls)
-    assert (resume["trials"], resume["workers"], resume["evaluation"], resume["model"]) == (200, 1, "e.npz", None)
+    given = [resume[name] for name in ("trials", "timeout", "workers", "evaluation", "model")]
+    assert given == [200, 60.0, 1, "e.npz", None]
     chosen = {key: value for key, value in build.items() if value is not None}
     assert chosen == {
         "model": "m",

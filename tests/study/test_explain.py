@@ -126,6 +126,7 @@ def test_the_clock_adds_up_stages_and_passes_everything_on() -> None:
         clock(StepFinished(stage=stage))
         now[0] += lasts
     assert clock.seconds() == {"trials": 15.0, "model": 1.0, "heldout": 4.0}
+    assert clock.elapsed() == 15.0
     assert len(heard) == 8
 
 

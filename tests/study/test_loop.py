@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,8 +83,14 @@ class Search:
             forecasts=forecasts,
         )
 
-    def run(self, trials: int, baselines: list[Baseline] = BASELINES, stop: Stop = never) -> list[TrialRecord]:
-        self.reason = self.loop.run(baselines, trials, stop)
+    def run(
+        self,
+        trials: int,
+        baselines: list[Baseline] = BASELINES,
+        stop: Stop = never,
+        late: Callable[[], str | None] = never,
+    ) -> list[TrialRecord]:
+        self.reason = self.loop.run(baselines, trials, stop, late)
         return self.study.records()
 
 
@@ -389,6 +395,16 @@ def test_a_search_ends_where_it_is_told_to(path: Path) -> None:
     records = search.run(30, stop=lambda scored: f"{len(scored)} are enough")
     assert search.reason == "2 are enough"
     assert len(records) == len(BASELINES)
+
+
+def test_no_trial_begins_when_it_is_late(path: Path) -> None:
+    """The clock strikes after two further trials; the baselines come whatever it says."""
+    told = iter([None, None, "late"])
+    search = Search(path)
+    assert [r.origin for r in search.run(8, late=lambda: next(told))][3:] == ["random", "random"]
+    assert search.reason == "late"
+    assert len(Search(path).run(8, late=lambda: "late")) == 5
+    assert len(Search(path).run(8)) == 8
 
 
 def test_a_sampler_with_nothing_left_ends_the_search(path: Path) -> None:
