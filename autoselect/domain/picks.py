@@ -11,28 +11,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 DEFAULT_DROP_SHARE = 0.01
-"""Where no ``max_drop`` is set, a pick may lose this share of the float model's score."""
+"""A pick may lose this share of the float model's score if no ``max_drop`` is set."""
 
 DEFAULT_DROPS: Mapping[str, float] = {"sqnr_db": 180.0, "kl_divergence": 0.01}
 """The same for metrics by which float is perfect: error of a hundredth of the outputs' power (20 of 200 dB); nats."""
 
 KNEE_DROPS = 3.0
-"""The knee's unit of the drop, in allowed drops: up to there a loss is still a trade, beyond it is none."""
+"""Unit of the drop for ``balanced``, in allowed drops: a larger loss is no trade any more."""
 
 WORTH = 2.0
-"""Where nothing is sure: so many allowed drops is the float model's penalty worth.
+"""The float model's penalty is worth so many allowed drops, if no member is sure to keep the allowed drop.
 
-In simulations on three real cases what is recommended then breaks the limit about as often as by the nearest bound
-alone, and is seldom float in all but name beside a model that is expected to do. With 1.5 it costs more, with 2.5 it
-breaks the limit more often (``experiments/evidence``).
+In simulations on three real cases the recommended model then breaks the limit about as often as the one with the
+lowest bound, and is seldom float in all but name beside a model that is expected to do. With 1.5 it costs more, with
+2.5 it breaks the limit more often (``experiments/evidence``).
 """
 
 EASILY = 0.5
-"""Where nothing is sure: a model without float ops that is expected to lose at most this share of the allowed drop is
-recommended before any with float ops, which some accelerators cannot run at all.
+"""If nothing is sure, a model without float ops that is expected to lose at most this share of the allowed drop comes
+before all with float ops. Some accelerators cannot run float ops at all.
 
-In the same simulations the limit is then broken as often as with 0 (44.5 and 44.2 % of what is not proved); with 0.75
-it is 45.1 %, with 1 46.9 %.
+In the same simulations 44.5 % of what is not proved breaks the limit, 44.2 % with a share of 0, 45.1 % with 0.75 and
+46.9 % with 1.
 """
 
 PICK_NAMES = ("recommended", "accurate", "balanced", "compact", "integer")
@@ -71,11 +71,11 @@ def default_drop(metric: str, float_score: float) -> float:
 
 
 def recommended(members: Sequence[FrontMember], allowed_drop: float, float_penalty: float) -> FrontMember:
-    """Of the members that keep the allowed drop for sure the one with the least penalty, then the closest to float.
+    """The member with the least penalty that keeps the allowed drop for sure; of equals the closest to float.
 
-    Where there are none, the best trade of what it may lose and its penalty, see :data:`WORTH`: among those without
-    float ops that are expected to keep the allowed drop easily, see :data:`EASILY`; else among those that are expected
-    to keep it; among all where none is.
+    If there is none, the best trade of what a member may lose and its penalty, see :data:`WORTH`. It is chosen among
+    those without float ops that are expected to keep the allowed drop easily, see :data:`EASILY`; else among those that
+    are expected to keep it; else among all.
 
     Args:
         members: At least one.

@@ -28,7 +28,7 @@ from autoselect.study.yardstick import Yardstick
 def stop_of(
     request: Request, yardstick: Yardstick, root: Path, pool: Workers, study: SearchStudy, problem: Problem | None
 ) -> Stop:
-    """The search has nothing to do where the all-integer model of 8 bits is sure to be as good as is asked for.
+    """The search has nothing to do if the all-integer model of 8 bits is sure to be as good as is asked for.
 
     It must be so by its own score, and by what picks go by: else another model would be recommended.
     Ops without an integer kernel may be float in it, where no candidate costs less; without a problem nobody knows.
@@ -67,7 +67,7 @@ _CHEAPEST = "by the forecasts, leaving out a unit, or all between two float ops,
 
 
 def _may_end(request: Request) -> bool:
-    """Whether the user lets it, said what is good enough, and asks for nothing of which integers may not be best."""
+    """Whether the user lets a search end early, said what is good enough, and asks for what integers do best."""
     settings = request.settings
     if not settings.early_exit or settings.keep_float:
         return False

@@ -30,7 +30,7 @@ from autoselect.study.setup.baselines import Baseline, recipe_for
 from autoselect.study.yardstick import Racing, Yardstick
 
 _HOPELESS_AFTER = 5
-"""So many failures with nothing scored stop the search: something is wrong with the ingredients."""
+"""The search stops after so many failures with nothing scored: something is wrong with the ingredients."""
 
 _RIVALS = 3
 """Scored candidates that a new one is compared with, sample by sample."""
@@ -39,7 +39,7 @@ _PATIENCE_SECONDS = 1.0
 """How long the loop waits before it looks how many slots there are: workers of a cluster come and go."""
 
 Stop = Callable[[Sequence[Scores]], "str | None"]
-"""Says of what is scored why the search is at its end, or None."""
+"""Says why the search is at its end, given what is scored; else None."""
 
 
 def never(_scored: Sequence[Scores] = ()) -> None:
@@ -116,7 +116,7 @@ class SearchLoop:
             late: Asked before each further trial: why there is no time for it.
 
         Returns:
-            Why the search ended before the budget was spent; None where it did not.
+            Why the search ended before the budget was spent; None if it did not.
 
         Raises:
             PreparationError: If the first trials all fail.
@@ -140,7 +140,7 @@ class SearchLoop:
         return reason
 
     def _begin(self, ask: Callable[[], Asked | None]) -> bool:
-        """Start one more trial, as soon as a worker is free for it; False where there is none."""
+        """Start one more trial as soon as a worker is free for it; False if no trial is left."""
         if self._slots() == 1 and self._pipeline:  # More workers have their next candidate waiting, and need the cores.
             self._study.think_ahead()
         while len(self._pipeline) >= self._slots():
@@ -201,7 +201,7 @@ class SearchLoop:
         return self._pool.submit(build_jobs.build, self._root, recipe.to_json(), timeout_seconds=self._timeout)
 
     def _submit_scoring(self, recipe: Recipe, built: build_jobs.BuildReply, known: int) -> Future[Any] | None:
-        """Score in full, or race for a place in the front that is worth it; None where the bytes have been told."""
+        """Score in full, or race for a place in the front that is worth it; None if the bytes have been told."""
         if built.sha256 in self._known or built.sha256 in self._dropped:
             return None
         if self._racing is None:
@@ -230,7 +230,7 @@ class SearchLoop:
         losses = weight.of(np.array([s.drop for s in rivals]))
         scored = np.column_stack([losses, self._stepped([s.costs for s in rivals], racing)])
         own = self._stepped([built.costs], racing)[0]
-        # Who is dearer than all that was scored adds nothing, unless nobody yet keeps the allowed drop.
+        # A candidate dearer than all that were scored adds nothing, unless none yet keeps the allowed drop.
         enough = any(s.drop <= self._yardstick.allowed_drop for s in rivals)
         corner = reference_corner(scored if enough else np.vstack([scored, [0.0, *own]]))
         loss = loss_worth(scored / corner, racing.min_gain, own / corner[1:])

@@ -22,7 +22,7 @@ from autoselect.study.setup.problem import units_of
 from autoselect.study.stage_clock import StageClock
 
 _MEMBERS = 10
-"""Of a front, as a rule: they are scored on the held-out samples too."""
+"""Usual number of members of a front, which are scored on the held-out samples too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -37,8 +37,8 @@ class Outlook(Result):
         candidates: Different settings of the search space.
         samples: By part: ``calibration``, ``search``, ``heldout``.
         warnings: What the user should know.
-        refused: Why the all-integer model cannot be built or scored; empty where it can.
-        build_seconds: To build the all-integer model; NaN where it is refused, like the times that follow.
+        refused: Why the all-integer model cannot be built or scored; empty if it can.
+        build_seconds: To build the all-integer model; NaN if it is refused, like the times that follow.
         score_seconds: To score it on the search samples.
         inference_seconds: Of one sample.
         prepare_seconds: Spent on preparing; less the next time, from the cache.

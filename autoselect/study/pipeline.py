@@ -32,10 +32,10 @@ class Candidate:
         asked: The trial.
         recipe: What is built for it.
         known: How many candidates had been scored when it was asked for: its race is against these.
-        future: What a worker does for it now; None where nothing is left to do.
+        future: What a worker does for it now; None if nothing is left to do.
         built: Once it is built.
         twin: An earlier one that is the same candidate, and is built and scored for both.
-        reply: How it scored; None where its bytes had been told before, or the twin's reply counts.
+        reply: How it scored; None if its bytes had been told before, or the twin's reply counts.
         error: Why it failed.
     """
 
@@ -57,7 +57,7 @@ class Pipeline:
 
         Args:
             build: Submits the build of a recipe.
-            score: Submits the score of a built recipe, given how many candidates it may know of; None where its bytes
+            score: Submits the score of a built recipe, given how many candidates it may know of; None if its bytes
                 have been told.
         """
         self._build, self._score = build, score
@@ -74,7 +74,7 @@ class Pipeline:
         self._line.append(Candidate(asked=asked, recipe=recipe, known=known, twin=twin, future=future))
 
     def take(self, patience_seconds: float) -> Candidate | None:
-        """Take the oldest one out; None where it is not done yet, after waiting until any is, for so long at most."""
+        """Take the oldest one out; None if it is not done. Waits until any is done, for so long at most."""
         self._advance()
         if self._line[0].future is not None:
             under_way = [c.future for c in self._line if c.future is not None and not c.future.done()]
@@ -83,7 +83,7 @@ class Pipeline:
         return self._line.popleft() if self._line[0].future is None else None
 
     def abandon(self) -> list[Asked]:
-        """Let go of everything; the trials that stay open."""
+        """Let go of everything, and return the trials that stay open."""
         left = [c.asked for c in self._line]
         self._line.clear()
         return left

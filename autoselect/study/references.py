@@ -35,7 +35,7 @@ class Reference:
 def with_demanded_score(
     settings: SearchSettings, float_model: Reference, metric: str, direction: Direction
 ) -> SearchSettings:
-    """The settings with the score that they demand as a largest drop from the float model's.
+    """The settings with the least score turned into a largest drop from the float model's score.
 
     Raises:
         UsageError: If the float model itself falls short of it.
@@ -54,7 +54,7 @@ def with_demanded_score(
 
 
 def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) -> tuple[str, ...]:
-    """A warning where the samples cannot tell the float model from one answer to all of them: data seldom fit then."""
+    """A warning if samples cannot tell the float model from one answer to all of them: data seldom fit then."""
     try:
         blind = pool.call(evidence_jobs.blind_score, root)
     except TrialError:

@@ -74,7 +74,7 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
 def opened(
     request: Request, folder: RunFolder, clock: StageClock
 ) -> Iterator[tuple[Request, Workers, Case, BoundSpace]]:
-    """What is asked for once the case settled it, workers, the case and the space, all before anything is tried.
+    """The request as the case settles it, the workers, the case and the space, before anything is tried.
 
     Raises:
         RunFolderError: If the folder is taken.
@@ -151,7 +151,7 @@ def _repaired(
     pool: Workers,
     listener: Listener,
 ) -> Request:
-    """What is asked for with the repairs that all candidates carry."""
+    """The request with the repairs that all candidates carry."""
     demanded = _demanding(request, float_model).settings
     allowed = references.yardstick_of(float_model, request.metric_name, request.direction, demanded).allowed_drop
     settings = with_repairs(
@@ -285,14 +285,14 @@ def _open_study(
 
 
 def _forecasts(request: Request, problem: Problem | None, op_types: Iterable[str]) -> ForecastCheck | None:
-    """Of what is searched; members of other runs may be of another interface."""
+    """Forecasts of what is searched; none with members of other runs, whose interface may differ."""
     if problem is None or request.members:
         return None
     return ForecastCheck(problem, request.settings.template, list(op_types))
 
 
 def _racing(request: Request) -> Racing | None:
-    """Only a mean over samples says something of the whole from a part of them."""
+    """How to race, if the metric is a mean over samples: only then does a part say something of the whole."""
     metric = request.ingredients.metric
     if metric is None or not metric.is_mean or not request.settings.racing:
         return None

@@ -53,7 +53,7 @@ class StageClock:
 
 
 def earlier_seconds(folder: RunFolder) -> dict[str, float]:
-    """What earlier processes wrote down; empty where they were killed before they could."""
+    """What earlier processes wrote down; empty if they were killed before they could."""
     try:
         found = read_json(folder.summary, missing="").get("seconds")
     except RunFolderError:

@@ -8,7 +8,7 @@ from autoselect.domain.objectives import Constraints, Direction, drop_from, scor
 from autoselect.runs.records import Scores
 
 _SIZE_STEP = 0.01
-"""Of the float model's size: a smaller difference of two models is no reason to take one."""
+"""Share of the float model's size: a smaller difference is no reason to take one of two models."""
 _PENALTY_STEP = 0.5
 
 
@@ -50,13 +50,13 @@ class Yardstick:
         return drop_from(self.float_score, score, self.direction)
 
     def score(self, drop: float) -> float:
-        """The score that is so much worse than float's."""
+        """The score that is worse than float's by a drop."""
         return score_at(self.float_score, drop, self.direction)
 
     def steps(self, spacing: float) -> dict[str, float]:
-        """How far apart models are worth telling apart, by cost; those of other costs are told apart always."""
+        """The least difference that counts, by cost; with other costs every difference counts."""
         return {"size_bytes": spacing * _SIZE_STEP * self.float_size_bytes, "penalty": spacing * _PENALTY_STEP}
 
     def violations(self, scores: Scores) -> dict[str, float]:
-        """How far each constraint is passed; at most 0 where it is met."""
+        """How far each constraint is exceeded; at most 0 if it is met."""
         return self.constraints.violations(drop=scores.drop, size_bytes=scores.size_bytes, penalty=scores.penalty)

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 RESULTS = Path(__file__).resolve().parent / "results" / "repairs.csv"
 
 
+def cell(row: Mapping[str, str]) -> str:
+    """Agreement and top-1 of a classifier, PSNR of FSRCNN."""
+    score, agreement = float(row["score"]), float(row["agreement"])
+    return f"{score:.2f} dB" if math.isnan(agreement) else f"{agreement:.3f} ({score:.3f})"
+
+
 def main() -> None:
-    """One line a row, in the file's order."""
+    """A line for each model, a column for each case, both in the file's order."""
     with RESULTS.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            agreement, sqnr = float(row["agreement"]), float(row["sqnr_db"])
-            figures = (
-                f"{float(row['score']):.4f}",
-                "" if math.isnan(agreement) else f"{agreement:.4f}",
-                "" if math.isinf(sqnr) else f"{sqnr:.1f}",
-                row["size_bytes"],
-            )
-            print("|", " | ".join((row["case"], row["model"], *figures)), "|")
+        found = {(row["case"], row["model"]): cell(row) for row in csv.DictReader(file)}
+    cases, models = (list(dict.fromkeys(place[i] for place in found)) for i in (0, 1))
+    print("| all-integer with |", " | ".join(cases), "|")
+    print("|---" * (1 + len(cases)) + "|")
+    for model in models:
+        print("|", " | ".join((model.removeprefix("fiq + "), *(found[case, model] for case in cases))), "|")
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ class NearMiss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cheaper:
-    """Where nothing is certified: the member of least penalty that is expected to keep the limit.
+    """The member of least penalty that is expected to keep the limit, if none is certified.
 
     Attributes:
         id: The member's.
@@ -75,12 +75,12 @@ class Confidence:
         bound: What its drop is at most, with that confidence, in the metric's units; NaN with an evaluator that returns
             one number.
         least_bound: The least bound of any member: no smaller drop can be certified with these samples.
-        samples_needed: So many samples would show that its drop is within the allowed one, if it is; None where that
+        samples_needed: So many samples would show that its drop is within the allowed one, if it is; None if that
             is not known.
-        resampled: In this share of resamples of the search samples the same member is recommended; NaN where unknown.
+        resampled: In this share of resamples of the search samples the same member is recommended; NaN if unknown.
         expected: What its drop is expected to be on other samples, in the metric's units.
-        near_miss: The cheaper member that is not recommended by a hair; None where there is none.
-        cheaper: What a user may prefer where nothing is certified; None where the recommended member costs least.
+        near_miss: The cheaper member that is not recommended by a hair; None if there is none.
+        cheaper: What a user may prefer where nothing is certified; None if the recommended member costs least.
     """
 
     id: str
@@ -125,7 +125,7 @@ def expected_drops(members: Sequence[Scores], link: Link | None) -> tuple[np.nda
 
 
 def link_of(known: Sequence[Scores], drops: np.ndarray | None = None) -> Link | None:
-    """How drops follow closeness among the scored candidates of a search; None where they are too few to say.
+    """How drops follow closeness among the scored candidates of a search; None if they are too few to say.
 
     Args:
         known: The candidates.
@@ -245,7 +245,7 @@ def confidence_of(
 
 
 def _cheaper(members: Sequence[FrontMember], chosen: FrontMember, allowed: float) -> Cheaper | None:
-    furthest = chosen.bound + WORTH * allowed  # What it may lose beyond that not even all of float's penalty is worth.
+    furthest = chosen.bound + WORTH * allowed  # Float's whole penalty is worth no more.
     hopeful = [m for m in members if m.drop <= allowed and m.penalty < chosen.penalty and m.bound <= furthest]
     if not hopeful:
         return None
@@ -294,7 +294,7 @@ def _near_miss(
     root: Path,
     pool: Workers,
 ) -> NearMiss | None:
-    """Of the cheaper members that miss the limit by less than chance moves their bounds, the one that misses least."""
+    """The cheaper member that misses the limit least, and by less than chance moves its bound."""
     spreads = np.std([[m.bound for m in one] for one in again], axis=0).tolist()
     near = [
         (member.bound - allowed, member.penalty, spread, place)

@@ -17,13 +17,13 @@ from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder
 
 CURE_COLUMNS = ("tensor_name", "weights_sqnr_db", "activations_sqnr_db", "broken", "cure", "reason")
-"""Of ``cures.csv``."""
+"""Columns of ``cures.csv``."""
 
 Cures = dict[str, cure_jobs.Cured]
 
 
 def start_cures(case: Case, settings: SearchSettings, pool: Workers) -> Future[Cures]:
-    """Measure them: of the all-integer model without repairs, which are what a cure may be."""
+    """Measure cures on the all-integer model without repairs, because repairs may be the cures."""
     recipe, int16 = Recipe(per_channel=settings.per_channel).to_json(), "int16" in settings.states
     return pool.submit(cure_jobs.cured, case.files.root, recipe, int16, timeout_seconds=settings.trial_timeout)
 

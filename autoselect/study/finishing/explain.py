@@ -25,8 +25,8 @@ from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.surrogate import Surrogate, learn
 
 SENSITIVITY_COLUMNS = ("tensor_name", "unit", "probe", "estimate")
-"""Of ``sensitivity.csv``. Both figures are error power over signal power of the model's outputs that the node's unit
-gives in integers: before the first trial, and as the surrogate learned it from all trials (empty until then)."""
+"""Columns of ``sensitivity.csv``. Both figures are error power over signal power of the model's outputs that the node's
+unit gives in integers: before the first trial, and as the surrogate learned it from all trials (empty until then)."""
 
 ISLAND_COLUMNS = (
     "id",
@@ -40,12 +40,12 @@ ISLAND_COLUMNS = (
     "drop_without",
     "drop_gain",
 )
-"""Of ``islands.csv``. Size and penalty are what the island adds to the pick. The divergences (error power over signal
-power of the outputs) and the gain (loss of the metric that the island is expected to avert) are estimates. Id and drop
-are those of the pick without the island, where it was scored."""
+"""Columns of ``islands.csv``. Size and penalty are what the island adds to the pick. The divergences (error power over
+signal power of the outputs) and the gain (loss of the metric that the island is expected to avert) are estimates. Id
+and drop are those of the pick without the island, if it was scored."""
 
 _FEWEST = 2
-"""Candidates that a surrogate can learn from."""
+"""A surrogate needs so many candidates to learn from."""
 
 
 def write_explanations(
@@ -71,7 +71,7 @@ def write_explanations(
 
 
 def sensitivity_rows(problem: Problem, surrogate: Surrogate | None) -> Iterator[dict[str, object]]:
-    """One row a node that the search may move, in graph order of its units."""
+    """A row for each node that the search may move, in graph order of its units."""
     terms = surrogate.terms.tolist() if surrogate is not None else [""] * len(problem.atoms)
     for unit, (atom, term) in enumerate(zip(problem.atoms, terms, strict=True)):
         for name in sorted(atom.nodes):
@@ -81,7 +81,7 @@ def sensitivity_rows(problem: Problem, surrogate: Surrogate | None) -> Iterator[
 def island_rows(
     problem: Problem, surrogate: Surrogate | None, told: Sequence[tuple[TrialRecord, Seen]], wanted: set[str]
 ) -> Iterator[dict[str, object]]:
-    """One row an island of the wanted candidates; those that the units cannot express have none."""
+    """A row for each island of the wanted candidates that the units can express."""
     scored = {seen.mask: record for record, seen in told if record.scores is not None}
     oracle = _Oracle.made(surrogate, [seen for _, seen in told])
     done: set[str] = set()
@@ -105,7 +105,7 @@ class _Oracle:
 
     @staticmethod
     def made(surrogate: Surrogate | None, seen: Sequence[Seen]) -> _Oracle | None:
-        """None where too little is known."""
+        """An oracle, or None if too little is known."""
         known = [(s.log_divergence, s.loss) for s in seen if s.loss is not None and math.isfinite(s.log_divergence)]
         if surrogate is None or len(known) < _FEWEST:
             return None

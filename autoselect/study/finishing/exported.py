@@ -81,7 +81,7 @@ class _Exporter:
         write_text(self.folder.front / f"{record.id}.build.py", build_script(record.id, ops, recipe, canonical, source))
 
     def write_node_data(self, members: Mapping[str, TrialRecord], picks: Mapping[str, str]) -> None:
-        """One file a statistic, one a pick, and how often each node is no integer on the front."""
+        """A file for each statistic and each pick, and how often each node is no integer on the front."""
         aliases = self._aliases(members)
         target, names = self.folder.model_explorer, [node.name for node in self.layers.nodes]
         for old in sorted(target.glob("*.choices.json")):

@@ -125,7 +125,7 @@ class Finish:
         }
         write_json(self.folder.summary, summary)  # After the tables that it sums up.
         front_files.remove_former_members(front, self.folder)
-        if self.case.files.prepared.exists():  # A folder that is put in order may have it no more.
+        if self.case.files.prepared.exists():  # A folder that a killed search left may lack it.
             export(front, picks, self.folder, self.case.files)
         if pool is not None:
             front_files.remove_work(self.folder.work)
@@ -178,7 +178,7 @@ class Finish:
         )
 
     def _steps(self, front: Sequence[TrialRecord]) -> dict[str, float]:
-        """How far apart members are shown, by objective; those that are none of the usual stay as they are."""
+        """The least distance between members that are shown, by objective; other objectives are not thinned."""
         noise = [r.scores.drop_noise for r in front if r.scores and r.scores.drop_noise > 0.0]
         spacing = self.settings.front_spacing
         of_drop = spacing * float(np.median(noise)) if noise else 0.0

@@ -45,7 +45,7 @@ def materialise(front: Sequence[TrialRecord], folder: RunFolder, case_root: Path
 
 
 def remove_former_members(front: Sequence[TrialRecord], folder: RunFolder) -> None:
-    """Remove the files of earlier members, known by their names; whatever else lies there is the user's."""
+    """Remove the files of earlier members, known by their names; all other files are the user's."""
     members = {r.id for r in front}
     for path in sorted(folder.front.glob("*")):
         match = _MEMBER_FILE.fullmatch(path.name)

@@ -80,7 +80,7 @@ def worth_reading(
     steps: Mapping[str, float],
     link: Link | None,
 ) -> list[TrialRecord]:
-    """The picks, and of all others one for each step of the objectives (epsilon-dominance).
+    """The picks, and one of all others for each step of the objectives (epsilon-dominance).
 
     Values are rounded down to whole steps; of the members in one box that with the closest outputs stays, and it goes
     where the box of another dominates its own (Laumanns, Thiele, Deb and Zitzler, "Combining Convergence and Diversity

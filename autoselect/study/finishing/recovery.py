@@ -52,7 +52,7 @@ def recover(folder: RunFolder) -> bool:
 
 
 def _trials_told(folder: RunFolder) -> int | None:
-    """Trials in the summary; None where it, or a table that belongs to it, is missing or damaged."""
+    """Trials in the summary; None if it, or a table that belongs to it, is missing or damaged."""
     if not all(path.exists() for path in (folder.trials, folder.front_table, folder.layer_statistics)):
         return None
     try:

@@ -79,7 +79,7 @@ def write_effects(sha256: str, case: Case, folder: RunFolder, pool: Workers) -> 
     """Write which classes a model harms on the held-out samples, and on which of these it is furthest from float.
 
     Returns:
-        Why that could not be measured; empty where it was, or where nothing is to be measured.
+        Why that could not be measured; empty if it was, or where nothing is to be measured.
     """
     try:
         found = pool.call(effect_jobs.effects, case.files.root, sha256, "heldout") if case.has_heldout else None

@@ -38,7 +38,7 @@ class Findings:
         metric: Its name.
         yardstick: Float's figures.
         references: Float, all-integer and so on.
-        picks: Scores by pick name; empty where nothing was scored.
+        picks: Scores by pick name; empty if nothing was scored.
         confidence: Likewise.
         heldout: By hash.
         samples: Of the search; 0 with an evaluator.
@@ -83,7 +83,7 @@ def sentences(found: Findings) -> str:
 
 
 def other_state(scored: Sequence[Scores], yardstick: Yardstick, fallback: str | None, *, runs_hybrid: bool) -> str:
-    """Which state would keep the allowed drop where the one that a user asked for does not; empty where it does.
+    """Which state would keep the allowed drop if the one that a user asked for does not; empty if it does.
 
     Args:
         scored: All candidates.
@@ -106,11 +106,11 @@ _OTHERS = {
     "float": "No candidate within --max-size keeps the allowed drop, and float ops take four bytes a weight: hybrid "
     "ones take one, and --fallback search chooses between the two for each unit.",
 }
-"""By the state that a user asked for."""
+"""Other states, by the state that a user asked for."""
 
 
 def far_from_float(scores: Scores | None) -> list[str]:
-    """A warning where a model scores like float though its outputs are unlike float's."""
+    """A warning if a model scores like float though its outputs are unlike float's."""
     if scores is None or not scores.drop <= 0.0 or not scores.sqnr_db < FAR_DB:
         return []
     return [

@@ -24,7 +24,7 @@ def cheaper_than_integers(problem: Problem, steps: Mapping[str, float]) -> Mask 
         steps: A smaller difference counts as none, by column.
 
     Returns:
-        One that the target takes; None where there is none.
+        One that the target takes; None if there is none.
     """
     integers, atoms = Mask(), range(len(problem.atoms))
     never = sum(1 << i for i in atoms if problem.key(integers.put(1 << i, 0)) == problem.key(integers))

@@ -44,9 +44,9 @@ ABOVE_CAP = 30.0
 
 # The link from divergence to loss (hypervolume_gain).
 NEAR = 0.15
-"""Log divergences so far apart say something of each other's losses."""
+"""Candidates whose log divergences are so far apart still say something of each other's losses."""
 LONG_STEP = 4
-"""From so many candidates on a step of the rising function keeps both its ends."""
+"""A step of the rising function keeps both its ends if it has at least so many candidates."""
 BELOW = 3.0
 """A divergence smaller by this much on the log scale than any seen is taken to lose nothing."""
 
@@ -60,7 +60,7 @@ CLIMBED = 2
 FLIPPED = 32
 """Neighbours that are weighed at each step of a climb, drawn at random where there are more."""
 LARGE = 256
-"""From so many atoms on half as many of all these: forecasting one proposal takes a time that grows with the graph."""
+"""With so many atoms or more, half as many of all these: forecasting a proposal takes longer on larger graphs."""
 UNDONE = 64
 """Islands of the front, drawn at random, that are tried without at an ask on such a graph."""
 POOL = 1200
@@ -70,7 +70,7 @@ PARENTS = 40
 PART_NOISE = 0.1
 """Deviation of a log divergence that half of the samples gave; none where all were run."""
 ENUMERATED = 12
-"""Up to so many atoms all sets are proposals."""
+"""With at most so many atoms all sets are proposals."""
 OPENING = (0.25, 0.5, 0.75)
 """Shares of the atoms, most sensitive first, that the first candidates leave out; and of what members of the front
 leave out, noisiest first, that are tried in the last state."""
@@ -79,12 +79,12 @@ UNDO_SHARE = 0.15
 LEARNED = 300
 """Candidates that the surrogate learns from, at most: the time that this takes grows with their number cubed."""
 UNDER_WAY = 32
-"""For each so many candidates under way an ask chooses one more, for the next asks: of many workers some would wait."""
+"""An ask chooses one more candidate, for later asks, for each so many under way: else some of many workers wait."""
 
 RECOMMENDING = 4
-"""Each so many asks one is for what lowers the penalty of the recommended candidate, not for what widens the front."""
+"""One in so many asks is for what lowers the penalty of the recommended candidate, not for what widens the front."""
 LEAST_LOWERED = 1e-3
-"""Less is not worth an ask: by so much it must be expected to lower it, in shares of the exact candidate's penalty."""
+"""By so much it must be expected to lower that penalty to be worth an ask, in shares of the exact candidate's."""
 
 # Moves from one proposal to another (mutation).
 CROSSED_SHARE = 0.25

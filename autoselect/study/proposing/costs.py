@@ -43,7 +43,7 @@ class CostModel:
         return [s.quantities.get(column, float(value)) for s, value in zip(scored, expected, strict=True)]
 
     def expected(self, masks: Sequence[Mask]) -> list[np.ndarray]:
-        """For each cost the expected values of candidates, shape (n,)."""
+        """The expected values of candidates for each cost, shape (n,)."""
         return [self._column(masks, column) for column in self._problem.costs]
 
     def _column(self, masks: Sequence[Mask], column: str) -> np.ndarray:
@@ -72,5 +72,5 @@ def _fitted(column: str, seen: Sequence[Seen], problem: Problem) -> _Fit:
     inside = rows - centre
     system = inside @ inside.T + constants.RIDGE * np.eye(len(known))
     terms = inside.T @ np.linalg.solve(system, values - mean)
-    # A line that is drawn on far beyond what was measured says nothing; nor is a cost far below the least of these.
+    # The line says nothing far beyond what was measured, and no cost is far below the least measured one.
     return mean, centre, terms, constants.LEAST_COST * float(values.min())

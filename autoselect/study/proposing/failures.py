@@ -16,11 +16,11 @@ from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 
 _LATEST = 12
-"""So many failed candidates are compared, each with each."""
+"""At most so many failed candidates are compared, each with each."""
 
 
 class Failures:
-    """What two failed candidates have in common, by atom and by pair of neighbours, as far as none that ran has it."""
+    """What two failed candidates have in common and none that ran has, by atom and by pair of neighbours."""
 
     def __init__(self, problem: Problem, seen: Sequence[Seen]) -> None:
         """Compare what is seen; without two failures nothing is known."""

@@ -26,7 +26,7 @@ class ForecastCheck:
         self._problem, self._template, self._nodes = problem, template, nodes
 
     def difference(self, recipe: Recipe, built: BuildReply) -> str:
-        """How a build is unlike its forecast, in words; empty where it is alike, or nothing was forecast of it.
+        """How a build is unlike its forecast, in words; empty if it is alike, or if nothing was forecast of it.
 
         A candidate that is unlike is :meth:`distrusted <distrust>` from then on.
         """
@@ -52,7 +52,7 @@ class ForecastCheck:
 
 
 _TOLD = 3
-"""Differences that are named."""
+"""So many differences are named."""
 
 
 def unlike_forecasts(records: Sequence[TrialRecord]) -> list[TrialRecord]:

@@ -28,7 +28,7 @@ _MOST_EDGES = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """From log divergence to the loss of the metric: monotone, with what it leaves over."""
+    """A monotone function from log divergence to the loss of the metric, with what it leaves over."""
 
     xs: np.ndarray
     ys: np.ndarray
@@ -59,7 +59,7 @@ class Link:
         Args:
             log_divergences: Shape (n,), finite.
             losses: As measured, shape (n,).
-            noise: Standard error of each, shape (n,); NaN where unknown: such a loss stays as it is. Infinite where
+            noise: Standard error of each, shape (n,); NaN if unknown: such a loss stays as it is. Infinite where
                 what losses of equally close candidates differ by stands for it.
 
         Returns:
@@ -95,7 +95,7 @@ def fit_link(log_divergences: np.ndarray, losses: np.ndarray, weights: np.ndarra
 
 
 def _variances(grid: np.ndarray, x: np.ndarray, squares: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """What squares of residuals are around each point of the grid, shape (n_grid,).
+    """The mean of squared residuals around each point of the grid, shape (n_grid,).
 
     Taken in ever closer surroundings, from half of the grid to ``NEAR``, where what the wider ones say counts as one
     residual: losses of ruined candidates vary far more than those of candidates next to float.
@@ -171,7 +171,7 @@ class Weight:
 
 
 def reference_corner(points: np.ndarray) -> np.ndarray:
-    """A little beyond the worst of each objective: up to there volumes count.
+    """The point up to which volumes count: a little beyond the worst of each objective.
 
     Args:
         points: Weight of the loss, and costs of candidates, shape (n, 1 + n_costs), n at least 1.
@@ -207,7 +207,7 @@ class FrontVolume:
         """Undominated area beyond each grid point, for each level; zeros at the far ends."""
         sizes = [len(edges) - 1 for edges in self._edges]
         starts = [np.searchsorted(edges, values) for edges, values in zip(self._edges, front[:, 1:].T, strict=True)]
-        # For each cell of costs the level from which on it is dominated.
+        # The level from which on each cell of costs is dominated.
         lowest = np.full([size + 1 for size in sizes], len(self._levels))
         np.minimum.at(lowest, tuple(starts), np.searchsorted(self._levels, front[:, 0]))
         for axis in range(len(sizes)):

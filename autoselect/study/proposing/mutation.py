@@ -57,7 +57,7 @@ def without_islands(mask: Mask, problem: Problem) -> list[Mask]:
 
 
 def restated(mask: Mask, problem: Problem, noise: np.ndarray) -> list[Mask]:
-    """What the mask leaves out in one state each, and from each to the exact one by quarters, the noisiest first."""
+    """All that the mask leaves out in each one state; then from it to the exact one by quarters, noisiest first."""
     *others, last = problem.by_cost
     found = []
     for place in others:

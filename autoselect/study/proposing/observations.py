@@ -27,16 +27,16 @@ class Seen:
 
     Attributes:
         mask: What it left out.
-        loss: Loss of the metric against float; None where it was dropped.
-        estimated_loss: Of a dropped one, what the samples that were run say of its loss; NaN where unknown.
-        log_divergence: Natural log of error power over signal power of the outputs; NaN where unknown.
+        loss: Loss of the metric against float; None if it was dropped.
+        estimated_loss: Of a dropped one, what the samples that were run say of its loss; NaN if unknown.
+        log_divergence: Natural log of error power over signal power of the outputs; NaN if unknown.
         share: Share of the samples that were run, 0..1.
-        size_bytes: As built; NaN where it could not be.
-        penalty: As built; NaN where it could not be.
-        feasible: False where it breaks one of the user's limits.
+        size_bytes: As built; NaN if it could not be.
+        penalty: As built; NaN if it could not be.
+        feasible: False if it breaks one of the user's limits.
         quantities: What was measured of it, by column.
-        noise: Standard error of the loss; NaN where unknown.
-        bound: What the loss is at most on other samples, with a confidence of 95 %; NaN where unknown.
+        noise: Standard error of the loss; NaN if unknown.
+        bound: What the loss is at most on other samples, with a confidence of 95 %; NaN if unknown.
         elsewhere: Whether the divergence is of other samples than the loss, as with an evaluator.
     """
 
@@ -60,7 +60,7 @@ class Seen:
 
     @property
     def likely_loss(self) -> float:
-        """The loss, or what is known of it; NaN where nothing is."""
+        """The loss, or what is known of it; NaN if nothing is."""
         return self.estimated_loss if self.loss is None else self.loss
 
 
@@ -85,11 +85,11 @@ class Reader:
 
     @classmethod
     def like(cls, template: Recipe, problem: Problem) -> Reader:
-        """One for a search whose recipes have this in common."""
+        """A reader for a search whose recipes have this in common."""
         return cls(problem=problem, fallback=template.fallback, repairs=template.repairs)
 
     def seen(self, record: TrialRecord) -> Seen | None:
-        """What one trial says; None where it says nothing of the search's own recipes."""
+        """What one trial says; None if it says nothing of the search's own recipes."""
         recipe = record.recipe
         if recipe is None or not (record.scores or record.partial or record.error):
             return None
@@ -161,7 +161,7 @@ def _of_partial(mask: Mask, partial: Partial) -> Seen:
 
 
 def log_divergence(found: Scores | Partial) -> float:
-    """Natural log of error power over signal power; NaN where unknown.
+    """Natural log of error power over signal power; NaN if unknown.
 
     That of the mean power, which is what independent errors add up to; of the mean decibels in records that lack it.
     """
@@ -173,7 +173,7 @@ def log_divergence(found: Scores | Partial) -> float:
 
 
 def with_divergences(seen: Sequence[Seen]) -> list[Seen]:
-    """The same, where an evaluator scored with losses and divergences that have learned of each other.
+    """The same for an evaluator's search, with losses and divergences that have learned from each other.
 
     An evaluator shows no outputs: divergences are then of a few samples other than those that its score is of, whose
     noise is not known. Either says something of what the other will be on samples not seen yet.
@@ -191,7 +191,7 @@ def with_divergences(seen: Sequence[Seen]) -> list[Seen]:
 
 
 def _with_losses(seen: Sequence[Seen]) -> list[Seen]:
-    """The same; where no divergence is known at all (an optuna study of one's own), the loss stands in for it."""
+    """The same; if no divergence is known (in an Optuna study of your own), the loss stands in for it."""
     losses = [s.loss for s in seen if s.loss is not None]
     if not losses or any(not math.isnan(s.log_divergence) for s in seen):
         return list(seen)
@@ -203,6 +203,6 @@ def _with_losses(seen: Sequence[Seen]) -> list[Seen]:
 
 
 def noise_of(scored: Sequence[Seen]) -> float:
-    """The usual noise of a loss; 0 where none is known."""
+    """The usual noise of a loss; 0 if none is known."""
     known = [s.noise for s in scored if math.isfinite(s.noise)]
     return float(np.median(known)) if known else 0.0

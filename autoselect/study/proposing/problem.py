@@ -22,7 +22,7 @@ NO_LIMITS = Constraints()
 NOTHING_FURTHER: Mapping[str, frozenset[str]] = {}
 
 FORECASTS_KEPT = 4096
-"""More than a sampler looks at from one ask to the next: its pool, and all that it has seen."""
+"""So many forecasts are remembered: more than a sampler's pool and all that it has seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +48,9 @@ class Atom:
 class Forecast:
     """Exact size and penalty of a candidate that need not be built; ``key`` is equal where the bytes must be.
 
-    ``refusal`` says why the target does not take it; None where it does. ``figures`` are further costs that the graph
+    ``refusal`` says why the target does not take it; None if it does. ``figures`` are further costs that the graph
     gives, by column, as far as the run's objectives ask for them. ``kinds`` says what becomes of each node, in graph
-    order; empty where that is not known.
+    order; empty if that is not known.
     """
 
     size_bytes: int
@@ -62,7 +62,7 @@ class Forecast:
 
 
 Forecaster = Callable[[frozenset[str], Mapping[str, frozenset[str]]], Forecast]
-"""From the nodes left out and, by state, those of them in a further one."""
+"""A forecast by the nodes left out and, by state, those of them in a further state."""
 
 
 class Problem:
@@ -122,7 +122,7 @@ class Problem:
         return self.pinned | self._nodes(mask.left_out)
 
     def further_of(self, mask: Mask) -> dict[str, frozenset[str]]:
-        """Of the nodes that a mask leaves out those in each further state."""
+        """The nodes that a mask leaves out in each further state."""
         return {state: self._nodes(mask.within(place)) for place, state in enumerate(self.states) if place}
 
     def out_of_integers(self, mask: Mask) -> Atoms:
@@ -135,7 +135,7 @@ class Problem:
     def mask_of(
         self, nodes: Iterable[str], further: Mapping[str, Iterable[str]] = NOTHING_FURTHER, *, refined: bool = False
     ) -> Mask:
-        """The atoms of which more than half is left out, or in a state; exact for what the atoms can express."""
+        """The mask of atoms that are more than half left out, or in a state; exact for what atoms can express."""
         mask = Mask(self._atoms(nodes), refined=refined)
         for place, state in enumerate(self.states[1:], start=1):
             mask = self.put(mask, self._atoms(further.get(state, ())) & mask.left_out, place)
@@ -151,7 +151,7 @@ class Problem:
         return replace(found, key=self.key(mask)) if mask in self._distrusted else found
 
     def key(self, mask: Mask) -> object:
-        """What it has in common with those that are equal once built; remembered of all that were asked for."""
+        """What a candidate has in common with all that are equal once built; every answer is remembered."""
         if mask in self._distrusted:
             return "built otherwise", mask
         if mask not in self._keys:
@@ -163,7 +163,7 @@ class Problem:
         return replace(found, key=(found.key, "refined")) if mask.refined else found
 
     def distrust(self, mask: Mask) -> None:
-        """Take a candidate for unlike any other from now on: it was built otherwise than forecast."""
+        """Treat a candidate as unlike any other from now on, because it was built otherwise than forecast."""
         self._distrusted.add(mask)
 
     def accepts(self, mask: Mask) -> bool:
@@ -178,7 +178,7 @@ class Problem:
 
     @cached_property
     def forms(self) -> tuple[Atoms, ...]:
-        """For each state the atoms that have a form of their own there; in the first all have.
+        """The atoms that have a form of their own in each state; in the first all have.
 
         An op without a hybrid kernel is float in both states, so that only the first counts.
         """
@@ -186,7 +186,7 @@ class Problem:
 
     @cached_property
     def _same(self) -> tuple[tuple[Atoms, ...], ...]:
-        """For each state, and each up to it, the atoms whose form in the one is that in the other."""
+        """The atoms whose form is the same in two states, for each state and each up to it."""
         found, integer = [[0] * (place + 1) for place in range(len(self.states))], self.forecast(Mask()).key
         for i in range(len(self.atoms)):
             alone = (Mask().put(1 << i, place) for place in range(len(self.states)))
@@ -197,7 +197,7 @@ class Problem:
         return tuple(map(tuple, found))
 
     def put(self, mask: Mask, atoms: Atoms, place: int) -> Mask:
-        """The candidate with these atoms in a state; those without a form of their own there in the one they have.
+        """The candidate with these atoms in a state; atoms without a form of their own there stay in theirs.
 
         One that has none but integers there stays in them.
         """
@@ -208,7 +208,7 @@ class Problem:
 
     @cached_property
     def noisy(self) -> tuple[Atoms, ...]:
-        """For each state the atoms that make an error there: of those with a form of their own all with such an op."""
+        """The atoms that make an error in each state: those with a form of their own and an op of that state."""
         found = []
         for place, state in enumerate(self.states):
             exact = state == EXACT
@@ -222,7 +222,7 @@ class Problem:
 
     @cached_property
     def noise(self) -> np.ndarray:
-        """What each atom does alone in each state, shape (n_states, n_atoms); 0 where it makes no error."""
+        """What each atom does alone in each state, shape (n_states, n_atoms); 0 if it makes no error."""
         found = np.zeros((len(self.states), len(self.atoms)))
         for place, state in enumerate(self.states):
             for i in bits(self.noisy[place]):
@@ -269,7 +269,7 @@ class Problem:
 
     @cached_property
     def sensitivities(self) -> np.ndarray:
-        """Of the atoms, shape (n_atoms,)."""
+        """What each atom does alone in integers, shape (n_atoms,)."""
         return np.array([atom.sensitivity for atom in self.atoms])
 
     def around(self, atoms: Atoms) -> Atoms:

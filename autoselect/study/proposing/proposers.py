@@ -25,7 +25,7 @@ class Proposer(Protocol):
             pending: What is under way.
 
         Returns:
-            A mask, or None where there is nothing left to try.
+            A mask, or None if there is nothing left to try.
         """
         ...
 

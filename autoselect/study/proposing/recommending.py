@@ -17,7 +17,7 @@ from autoselect.study.proposing.surrogate import Belief
 
 @dataclass(frozen=True, slots=True)
 class Recommending:
-    """The recommended candidate so far: of the least penalty among those whose loss is within the allowed one for sure.
+    """The recommended candidate so far: the least penalty among those that keep the allowed loss for sure.
 
     Where there is none, it is as if the exact one were recommended.
 
@@ -35,7 +35,7 @@ class Recommending:
 
     @classmethod
     def of(cls, problem: Problem, scored: Sequence[Seen]) -> Recommending | None:
-        """What is known of it by the scored candidates; None where their bounds are not known."""
+        """What the scored candidates say of it; None if their bounds are not known."""
         known = [s for s in scored if math.isfinite(s.bound) and math.isfinite(s.log_divergence)]
         if len(known) < 2 or not math.isfinite(problem.allowed_loss):
             return None

@@ -113,7 +113,7 @@ class Surrogate:
         return np.asarray(found * indicator(self._problem.noisy, count))
 
     def _rows(self, masks: Sequence[Mask]) -> np.ndarray:
-        """For each atom 1 where it is integer; then for each state that makes errors 1 where it makes one there."""
+        """1 for each integer atom; then, for each state that makes errors, 1 for each atom that makes one there."""
         count = len(self._problem.atoms)
         inside = 1.0 - indicator([mask.left_out for mask in masks], count)
         others = ([m.within(place) & self._problem.noisy[place] for m in masks] for place in self._noisy)
@@ -201,7 +201,7 @@ class Surrogate:
         return np.asarray(self._scale**2 * variance)
 
     def _paired(self, rows: np.ndarray) -> np.ndarray:
-        """1 where neighbours are on different sides, else 0; one column a pair."""
+        """A column for each pair of neighbours: 1 if they are on different sides, else 0."""
         return np.asarray(np.abs(rows[:, self._pairs[:, 0]] - rows[:, self._pairs[:, 1]]))
 
 
@@ -227,7 +227,7 @@ def learn(surrogate: Surrogate, seen: Sequence[Seen], most: int | None = None) -
 
 
 def _refined(masks: Sequence[Mask]) -> np.ndarray:
-    """1 where biases are corrected further, shape (n_masks,)."""
+    """1 if biases are corrected further, else 0, shape (n_masks,)."""
     return np.array([float(mask.refined) for mask in masks])
 
 

@@ -59,7 +59,7 @@ class SurrogateProposer:
             self._add(all_masks(problem))
 
     def _most(self, proposals: int) -> int:
-        """So many proposals, or half of them on a large graph."""
+        """A number of proposals, or half of it on a large graph."""
         return proposals // 2 if self._large else proposals
 
     def _drawn(self, masks: list[Mask], most: int) -> list[Mask]:
@@ -102,7 +102,7 @@ class SurrogateProposer:
             self._pool.setdefault(mask)
 
     def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
-        """The proposal of the largest expected gain; None where all sets are known."""
+        """The proposal of the largest expected gain; None if all sets are known."""
         with one_thread():
             return self._propose(seen, pending)
 
@@ -219,7 +219,7 @@ class _Ask:
         self._recommending = Recommending.of(self._problem, scored) if turn else None
 
     def _far_end(self, scored: Sequence[Seen]) -> list[np.ndarray]:
-        """The exact state alone, which nobody need have scored: volumes count as far as there.
+        """The candidate with all in the exact state, scored or not: volumes count as far as its costs.
 
         Not where another state alone loses no more than is allowed: nobody then needs more of the exact one than lies
         within what was scored.
@@ -257,14 +257,14 @@ class _Ask:
         return chosen, gain
 
     def _to_recommend(self, masks: Sequence[Mask]) -> Mask | None:
-        """What is expected to lower the penalty of the recommended candidate most; None where little is expected."""
+        """The proposal that is expected to lower the recommended penalty most; None if little is expected."""
         if not self._recommending:
             return None
         chosen, gain = self._climbed(*self._lowering(masks), self._lowering)
         return chosen if gain >= constants.LEAST_LOWERED else None
 
     def _lowering(self, masks: Sequence[Mask]) -> tuple[list[Mask], np.ndarray]:
-        """As :meth:`_weighed`, with what each lowers that penalty by."""
+        """As :meth:`_weighed`, with how much each lowers that penalty."""
         fresh = self._fresh(masks)
         if not (fresh and self._recommending):
             return [], np.zeros(0)
@@ -275,7 +275,7 @@ class _Ask:
         return [m for m in masks if self._owner._is_new(m, self._taken, self._keys)]
 
     def further(self, chosen: Mask, count: int) -> tuple[Mask, ...]:
-        """So many more of the best, each as if those before it were under way."""
+        """So many more of the best proposals, each chosen as if those before it were under way."""
         found = [chosen]
         for _ in range(count):
             self._taken, self._keys = self._taken | {found[-1]}, self._keys | {self._problem.key(found[-1])}
@@ -293,7 +293,7 @@ class _Ask:
     def best_undone(self) -> Mask | None:
         """A member of the front without one of its float islands, or with biases corrected further.
 
-        None where all of these are known.
+        None if all of these are known.
         """
         tried = [mask for member in self._parents for mask in mutation.without_islands(member, self._problem)]
         if self._owner._large:

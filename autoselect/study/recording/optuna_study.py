@@ -44,7 +44,7 @@ _DAMAGE = (
     RecipeError,
     optuna.exceptions.OptunaError,
 )
-"""What Optuna and the decoder of trials raise of a journal that nobody wrote as it is."""
+"""What Optuna and the decoder of trials raise if a journal is damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +101,12 @@ class SearchStudy:
 
     @contextlib.contextmanager
     def _using(self) -> Iterator[None]:
-        """Within it the storage is used: a full disk is told, and an interrupt waits until its files agree again."""
+        """Use the storage inside: a full disk is told, and an interrupt waits until the files agree again."""
         with held_back(), storage_errors(self._path), _quiet():
             yield
 
     def ask(self, space: BoundSpace, *, origin: str) -> Asked | None:
-        """Let the sampler propose a setting of the space; None where it has nothing left to try."""
+        """Let the sampler propose a setting of the space; None if it has nothing left to try."""
         sampler = self._study.sampler
         if isinstance(sampler, ProposerSampler):
             with _quiet():  # It may think for long: an interrupt need not wait.

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from autoselect.domain.search_space import BoundSpace, Toggle, Value
 
 MOST_PARAMETERS = 256
-"""So many choices are a parameter each, which tools for Optuna studies understand."""
+"""Up to so many choices are a parameter each, which tools for Optuna studies understand."""
 
 _EACH = 48
 """Choices in one parameter: Optuna keeps numbers as floats, which are exact that far."""
@@ -47,7 +47,7 @@ class Packing:
         return {name: value for name, value in setting.items() if name not in self.names} | numbers
 
     def unpack(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
-        """The setting that parameters mean; of those of another form too."""
+        """The setting that parameters mean, in this form or in the other."""
         setting = dict(parameters)
         for number, names in self._groups.items():
             if number in setting:

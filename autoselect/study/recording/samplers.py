@@ -30,7 +30,7 @@ PROPOSERS: dict[str, Callable[[Problem, int, int | None], Proposer]] = {
     "heuristic": lambda problem, seed, _: heuristic(problem, seed),
     "exhaustive": lambda problem, seed, _: exhaustive(problem, seed),
 }
-"""The project's own."""
+"""The project's own proposers, by name."""
 
 _OPTUNAS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed),
@@ -41,7 +41,7 @@ SAMPLERS: tuple[str, ...] = (*PROPOSERS, *_OPTUNAS)
 
 
 _CORRECTION, _CORRECTIONS = "bias_correction", ("as the others", "further")
-"""A parameter of the study where single candidates may have their biases corrected further than the others have."""
+"""A parameter of the study if single candidates may have their biases corrected further than others."""
 
 
 def check_sampler(name: str) -> None:
@@ -113,7 +113,7 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         self._next: Mask | None = None
 
     def prepare(self, study: optuna.Study) -> bool:
-        """Choose the next candidate; False where nothing is left to try."""
+        """Choose the next candidate; False if nothing is left to try."""
         self._next = self._proposer.propose(*self._known(study))
         return self._next is not None
 
@@ -164,7 +164,7 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         return {**self.packing.pack({**setting, **states}), **correction}
 
     def suggest_repairs(self, trial: optuna.Trial) -> tuple[str, ...] | None:
-        """The repairs of a proposal where they are not those of the search's other recipes."""
+        """The repairs of a proposal, if they differ from those of the search's other recipes."""
         if not self._extra or trial.suggest_categorical(_CORRECTION, _CORRECTIONS) == _CORRECTIONS[0]:
             return None
         return refined(self._repairs)

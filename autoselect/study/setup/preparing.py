@@ -57,7 +57,7 @@ def _all_need_tensorflow(settings: SearchSettings) -> bool:
 
 
 def _quantizer(request: Request, folder: RunFolder, pool: Workers) -> contextlib.AbstractContextManager[Workers]:
-    """Where TensorFlow converts, calibrates and quantizes: a process of its own where the others can do without it."""
+    """Where TensorFlow converts, calibrates and quantizes: its own process if the others can do without it."""
     if _all_need_tensorflow(request.settings) or is_shared(pool):
         return contextlib.nullcontext(pool)
     return WorkerPool(1, log=folder.log, warm_up=converter.import_tensorflow)

@@ -23,7 +23,7 @@ _SAMPLES = 8
 _SHARE = 0.125
 _LEAST_SAMPLES = 2
 _MOST = 200
-"""In each state. Of more units, neighbours are tried together, so that probes cost what the first trials do."""
+"""Most probes in each state. With more units neighbours are tried together, so that probes cost no more."""
 _TOGETHER = (
     "The {} units of this model were not tried one by one, which is done for up to {}, but up to {} neighbours "
     "together. What such a group does is shared out among its units by the Quantization Debugger's statistics. Give "
@@ -43,7 +43,7 @@ _NO_FIGURE = "the float outputs are all 0 on the calibration samples"
 
 
 def probe_samples(search_samples: int) -> int:
-    """On how many calibration samples each unit is tried alone.
+    """The number of calibration samples on which each unit is tried alone.
 
     Where candidates are scored on few samples, each of them says much and costs much: a probe then takes an eighth of
     what a candidate takes.
@@ -140,6 +140,6 @@ def _nodes(group: Sequence[Atom]) -> frozenset[str]:
 
 
 def _shares(group: Sequence[Atom]) -> list[float]:
-    """What of the group's error each atom makes: half of it by the statistics, which may be wrong, half evenly."""
+    """The share of each atom in the group's error: half by the statistics, which may be wrong, half evenly."""
     total, even = sum(atom.sensitivity for atom in group), 1.0 / len(group)
     return [(atom.sensitivity / total + even) / 2.0 if total else even for atom in group]

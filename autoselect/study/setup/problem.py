@@ -63,7 +63,7 @@ def make_problem(
         listener: Is told of each.
 
     Returns:
-        The problem, None where the space has only counts, which cannot say what the samplers propose; and remarks.
+        The problem, None if the space has only counts, which cannot say what the samplers propose; and remarks.
 
     Raises:
         PreparationError: If the worker that plans candidates died.

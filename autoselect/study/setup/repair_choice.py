@@ -92,7 +92,7 @@ class _Trier:
     known: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def divergences(self, candidates: Sequence[tuple[str, ...]]) -> list[float]:
-        """Of the outputs from the float model's; infinite where a repair failed or nothing is known.
+        """How far outputs are from the float model's; infinite if a repair failed or nothing is known.
 
         The geometric mean over samples, as the search's SQNR in dB, and over models: one that is bad does not outvote
         the others.
@@ -136,14 +136,14 @@ class _Trier:
     def raising_most(
         self, candidates: Sequence[tuple[str, ...]], instead_of: tuple[str, ...]
     ) -> tuple[str, ...] | None:
-        """Of the repairs that harm none those that raise the scores most, beyond doubt; None where none does."""
+        """The repairs that raise the scores most, beyond doubt, and harm none; None if there are none."""
         self._score_all([instead_of, *candidates])
         gains = {repairs: self._gain(repairs, instead_of) for repairs in candidates}
         raising = [repairs for repairs in candidates if gains[repairs] > 0.0 and self.harms_none(repairs, instead_of)]
         return max(raising, key=gains.__getitem__, default=None)
 
     def _gain(self, repairs: tuple[str, ...], instead_of: tuple[str, ...]) -> float:
-        """By how much scores rise in all, of the models whose own rises beyond doubt; unknown noise leaves doubt."""
+        """The sum of the rises in score that are beyond doubt; unknown noise leaves doubt."""
         found = 0.0
         for after, before in zip(self.scores[repairs], self.scores[instead_of], strict=True):
             rise, noise = after.value - before.value, self._noise(after, before)
@@ -163,7 +163,7 @@ class _Trier:
             self.scores[repairs] = [found.get((repairs, place), _FAILED) for place in range(len(self.stand_ins))]
 
     def _noise(self, after: _Score, before: _Score) -> float:
-        """Standard error of what two models' scores differ by; 0 where the samples' own scores are not known."""
+        """Standard error of the difference of two models' scores; 0 if the samples' own scores are not known."""
         if after.value == before.value or not math.isfinite(before.value - after.value):
             return 0.0
         try:
@@ -181,7 +181,7 @@ class _Trier:
         return self._submit(score_jobs.score, sha256, "search", False)
 
     def _submit_for_each(self, job: Callable[..., T], *arguments: object) -> Future[T]:
-        """What is done for all models in one job has as long as if each had a job of its own."""
+        """Submit one job for all models, with as much time as if each had a job of its own."""
         return self._submit(job, *arguments, models=len(self.stand_ins))
 
     def _submit(self, job: Callable[..., T], *arguments: object, models: int = 1) -> Future[T]:
@@ -189,7 +189,7 @@ class _Trier:
         return self.pool.submit(job, root, *arguments, timeout_seconds=limit)
 
     def _finished(self, running: Mapping[K, Future[T]]) -> dict[K, T]:
-        """Replies of those that did not fail."""
+        """Replies of the jobs that did not fail."""
         found = {}
         for key, future in running.items():
             with contextlib.suppress(TrialError):
@@ -198,7 +198,7 @@ class _Trier:
 
 
 def _mean(shares: Sequence[Sequence[float]]) -> float:
-    """The geometric mean over models of that over samples; infinite where nothing is known of a model."""
+    """The geometric mean over models and their samples; infinite if nothing is known of a model."""
     if not all(shares):
         return math.inf
     return math.exp(fmean(fmean(math.log(max(share, _NOTHING)) for share in own) for own in shares))
@@ -266,7 +266,7 @@ def with_repairs(
 
 
 def _stand_ins(layers: LayerTable) -> list[frozenset[str]]:
-    """What the models leave out by which repairs are judged."""
+    """The nodes that each model leaves out on which repairs are judged."""
     everything = {node.name for node in layers.nodes}
 
     def worst(statistic: str, share: float, sign: float) -> frozenset[str]:
@@ -287,7 +287,7 @@ def _check_nodes(case: Case, repairs: Sequence[str]) -> None:
 
 
 def _few_samples(case: Case) -> tuple[str, list[int]]:
-    """A folder of samples and a few of the search part in it; of calibration where there is no such part."""
+    """A folder and a few of its samples: of the search part, or of calibration if there is no such part."""
     path = case.files.split("search")
     if not path.exists():
         return "calibration", spread_rows(case.counts["calibration"], DECIDING_SAMPLES)

@@ -16,7 +16,7 @@ from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 
 _SECONDS, _SECONDS_IN_ALL = 0.3, 2.0
-"""Of a worker's time, for each model and for all models of one check: less than scoring a few candidates takes."""
+"""A worker's time for each model, and for all models of one check: less than scoring a few candidates."""
 
 _WARNING = (
     "{} gave other outputs for the same inputs when it was run again: LiteRT's delegates are not deterministic on it. "

@@ -165,7 +165,7 @@ def bind(
         layers: The model's layer table.
         keep_float: Names of nodes that every candidate leaves out of integers.
         keep_int: Names of nodes that none leaves out.
-        units: Names of the nodes that only make sense together, each node in one unit; None where each is its own.
+        units: Names of the nodes that only make sense together, each node in one unit; None if each is its own.
 
     Raises:
         UsageError: If nothing is left to choose.
@@ -262,7 +262,7 @@ def _group_toggles(label: str, groups: Mapping[str, str]) -> list[Toggle]:
 
 
 def _block_names(choice: BlocksChoice, names: Sequence[str]) -> dict[str, str]:
-    """The block of each node, by the names of all: so that it does not depend on the selection."""
+    """The block of each node, found by the names of all nodes, so that it does not depend on the selection."""
     parts = {name: _parts(name, choice.separator) for name in names}
     skipped = _common_start([p[:-1] for p in parts.values() if len(p) > 1])
     blocks = {}
