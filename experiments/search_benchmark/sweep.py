@@ -27,6 +27,7 @@ from autoselect.cases.files import FLOAT
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.prepare import Case, prepare_case
 from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.data.kinds import Samples
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import drop_from
 from autoselect.domain.recipe import Recipe
@@ -86,7 +87,7 @@ class Opened:
         return own | {"size_bytes": built.size_bytes} | figures
 
 
-def opened(chosen: BenchmarkCase, pool: WorkerPool, root: Path, evaluation: str | None = None) -> Opened:
+def opened(chosen: BenchmarkCase, pool: WorkerPool, root: Path, evaluation: Samples | None = None) -> Opened:
     """Prepare a case as a search does, with the samples that it scores on or others."""
     sources = chosen.sources if evaluation is None else {**chosen.sources, "evaluation": evaluation}
     metric = make_metric(chosen.metric)

@@ -9,6 +9,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from tables import finished_runs
 
 from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.files import FLOAT
+from autoselect.data.specs import load_object
 from autoselect.domain.recipe import Recipe
 from autoselect.isolation.pool import WorkerPool
 from autoselect.quantize.preparing import converter
@@ -48,8 +50,8 @@ def candidates(runs: Path, case: str) -> Iterator[tuple[str, Recipe]]:
                 yield record.scores.sha256, record.recipe
 
 
-def observe(chosen: BenchmarkCase, runs: Path, rows: Path, workers: int) -> None:
-    """Keep the rows of the float model and of each candidate of a case that has none yet."""
+def observe(chosen: BenchmarkCase, runs: Path, rows: Path, workers: int, every: int = 1) -> None:
+    """Keep the rows of the float model and of each candidate of a case that has none yet, on each so manieth sample."""
     folder = rows / chosen.name
     folder.mkdir(parents=True, exist_ok=True)
     left = [(sha, recipe) for sha, recipe in candidates(runs, chosen.name) if not (folder / f"{sha}.npy").exists()]
@@ -58,7 +60,8 @@ def observe(chosen: BenchmarkCase, runs: Path, rows: Path, workers: int) -> None
     with tempfile.TemporaryDirectory(prefix="unseen-") as work:
         root = Path(work)
         with WorkerPool(workers, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
-            case = opened(chosen, pool, root / "case", evaluation=f"parts:{chosen.data}_unseen")
+            samples = load_object(f"parts:{chosen.data}_unseen", purpose="the unseen samples")
+            case = opened(chosen, pool, root / "case", evaluation=lambda: islice(samples(), 0, None, every))
             np.save(folder / f"{FLOAT}.npy", pool.call(score_jobs.observe, case.root, FLOAT, "search")[:, 0])
             for place in range(0, len(left), workers):  # A few at a time: their files are removed again.
                 _observe_some(case, left[place : place + workers], folder)
@@ -84,10 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=Path, required=True, help="Folder of the rows; what is there stays.")
     parser.add_argument("--case", action="append", default=[], help="A case; repeat it. All with runs by default.")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--every", type=int, default=1, help="Run each so manieth sample; the same for all rows.")
     options = parser.parse_args(arguments)
     for name, case in all_cases({}).items():
         if finished_runs(options.runs, name) and (not options.case or name in options.case):
-            observe(case, options.runs, options.rows, options.workers)
+            observe(case, options.runs, options.rows, options.workers, options.every)
 
 
 if __name__ == "__main__":
