@@ -141,7 +141,7 @@ def _refuse_quantized(model: fb.Model) -> None:
     quantized = [fb.tensor_name(tensor) for tensor in tensors if tensor.type in _QUANTIZED_TYPES and fb.scales(tensor)]
     if not quantized:
         return
-    found = f"{len(quantized)} of its tensors are integers with a scale, the first is {quantized[0]!r}"
+    found = f"{len(quantized)} of its tensors are integers with a scale, the first is {quantized[0].split(';')[0]!r}"
     if any(tensor.type == schema.TensorType.FLOAT16 for tensor in tensors):
         raise ModelError(
             f"The model has float16 weights and a part that is quantized already: {found}. autoselect widens float16 "
