@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError
-from autoselect.sources import custom_ops, halves, shapes, signatures, sparse, variables
+from autoselect.sources import composites, custom_ops, halves, shapes, signatures, sparse, variables
 from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -52,6 +52,8 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     first, notes = model.subgraphs[0], []
     if (taken := signatures.choose(model, wishes.signature)) is not None:
         notes.append(f"Signature {taken!r} was taken; the model's other signatures are left out.")
+    if count := composites.inline(model):
+        notes.append(f"{count} STABLEHLO_COMPOSITE became the ops that the file says they stand for.")
     _refuse_quantized(model)
     _refuse_flex(model)
     entries = model.metadata or []
