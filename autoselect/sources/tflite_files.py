@@ -49,7 +49,7 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     """
     model = fb.parse(content)
     _refuse_damaged(model, len(content))
-    first, notes = model.subgraphs[0], []
+    first, signed, notes = model.subgraphs[0], len(model.signatureDefs or []), []
     if (taken := signatures.choose(model, wishes.signature)) is not None:
         notes.append(f"Signature {taken!r} was taken; the model's other signatures are left out.")
     if count := composites.inline(model):
@@ -74,7 +74,7 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     notes += _control_flow(model)
     settled, told = _settled(model, wishes)
     is_changed = settled is not None or len(notes) > 0 or model.subgraphs[0] is not first
-    is_changed |= len(kept) < len(entries)
+    is_changed |= len(kept) < len(entries) or len(model.signatureDefs or []) < signed
     return FloatModel(
         content=(settled or fb.serialise(model)) if is_changed else content,
         notes=(*notes, *told),
