@@ -43,7 +43,7 @@ def init(
         seen = {**look(model, signature=signature, shapes=parse_shapes(shapes)), "model": model}
     seen |= {"signature": signature, "shape": shapes}
     write_text(Path(output), config_text(seen, keys_of(search), output))
-    print(f"{output} is written. Set calibration and eval in it, then: autoselect search --config {output}")
+    print(f"{output} is written. Set calibration and evaluation in it, then: autoselect search --config {output}")
 
 
 def config_text(seen: Mapping[str, Any], keys: Mapping[str, Key], path: str) -> str:

@@ -49,7 +49,10 @@ def choose(model: fb.Model, key: str | None) -> str | None:
     taken = key if key is not None else next(iter(keys))
     make_main(model, keys[taken])
     model.signatureDefs = [
-        s for s in model.signatureDefs or [] if (key is None or _key(s) == key) and s.subgraphIndex == 0
+        s
+        for s in model.signatureDefs or []
+        # LiteRT runs a model whose signature names no outputs, and TensorFlow's calibrator refuses it.
+        if (key is None or _key(s) == key) and s.subgraphIndex == 0 and s.outputs
     ]
     return taken if len(keys) > 1 and key is not None else None
 

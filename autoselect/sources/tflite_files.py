@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError
-from autoselect.sources import custom_ops, halves, shapes, signatures, sparse, variables
+from autoselect.sources import composites, custom_ops, halves, shapes, signatures, sparse, variables
 from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -49,9 +49,11 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     """
     model = fb.parse(content)
     _refuse_damaged(model, len(content))
-    first, notes = model.subgraphs[0], []
+    first, signed, notes = model.subgraphs[0], len(model.signatureDefs or []), []
     if (taken := signatures.choose(model, wishes.signature)) is not None:
         notes.append(f"Signature {taken!r} was taken; the model's other signatures are left out.")
+    if count := composites.inline(model):
+        notes.append(f"{count} STABLEHLO_COMPOSITE became the ops that the file says they stand for.")
     _refuse_quantized(model)
     _refuse_flex(model)
     entries = model.metadata or []
@@ -72,7 +74,7 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     notes += _control_flow(model)
     settled, told = _settled(model, wishes)
     is_changed = settled is not None or len(notes) > 0 or model.subgraphs[0] is not first
-    is_changed |= len(kept) < len(entries)
+    is_changed |= len(kept) < len(entries) or len(model.signatureDefs or []) < signed
     return FloatModel(
         content=(settled or fb.serialise(model)) if is_changed else content,
         notes=(*notes, *told),
@@ -141,7 +143,7 @@ def _refuse_quantized(model: fb.Model) -> None:
     quantized = [fb.tensor_name(tensor) for tensor in tensors if tensor.type in _QUANTIZED_TYPES and fb.scales(tensor)]
     if not quantized:
         return
-    found = f"{len(quantized)} of its tensors are integers with a scale, the first is {quantized[0]!r}"
+    found = f"{len(quantized)} of its tensors are integers with a scale, the first is {quantized[0].split(';')[0]!r}"
     if any(tensor.type == schema.TensorType.FLOAT16 for tensor in tensors):
         raise ModelError(
             f"The model has float16 weights and a part that is quantized already: {found}. autoselect widens float16 "

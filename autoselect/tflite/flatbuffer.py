@@ -25,6 +25,7 @@ SignatureDef = schema_types.SignatureDef
 Indices = schema_types.Indices
 
 FILE_IDENTIFIER = b"TFL3"
+_LFS_POINTER = b"version https://git-lfs"
 
 BUFFER_ALIGNMENT = 16
 """Bytes. The schema's ``force_align`` on ``Buffer.data``; kernels on microcontrollers rely on it."""
@@ -226,6 +227,8 @@ def _glance(tensor: Any, *, in_full: bool) -> Tensor:
 
 def _check_identifier(content: bytes) -> None:
     if len(content) < 8 or content[4:8] != FILE_IDENTIFIER:
+        if content.startswith(_LFS_POINTER):
+            raise ModelError("This is a pointer of Git LFS, not the model. Fetch the model itself: git lfs pull")
         found = content[4:8].decode("latin-1") if len(content) >= 8 else f"{len(content)} bytes"
         raise ModelError(
             f"Expected a TFLite file (identifier 'TFL3' at byte 4), found {found!r}. "

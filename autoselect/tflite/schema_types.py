@@ -64,6 +64,7 @@ class Operator(Protocol):
     intermediates: Indices | None
     builtinOptionsType: int
     builtinOptions: Any
+    builtinOptions2: Any
     customOptions: np.ndarray | None
     largeCustomOptionsOffset: int
     largeCustomOptionsSize: int

@@ -192,6 +192,31 @@ def test_an_op_without_an_integer_form_is_written_as_one_that_has_one() -> None:
         assert not any(op.kind is OpKind.FLOAT for op in built.graph.ops)
 
 
+def leaky_dense() -> bytes:
+    """A PRELU as old converters write it, behind a dense layer: the layer is read by a RELU and by a NEG."""
+
+    def call(x: Any) -> Any:
+        rows = tf().matmul(x, zoo.weights(16, 64))
+        falling = np.linspace(0.1, 0.3, 64, dtype=np.float32) * -tf().nn.relu(-rows)
+        return tf().matmul(tf().nn.relu(rows) + falling, zoo.weights(64, 8, seed=1))
+
+    return zoo.from_function(call, (4, 16)).float_model
+
+
+def test_a_layer_whose_negative_is_read_too_is_there_once() -> None:
+    content = leaky_dense()
+    found = normalise(content)
+    assert set(found.respelled) == {("NEG", "SUB"), ("NEG", "MUL")}
+    assert len(found.content) < 1.05 * len(content)
+    samples = [{"x0": sample[0]} for sample in zoo.random_samples(content)]
+    assert same_outputs(content, found.content, samples, delegates=False)
+    prepared = zoo.prepare(content)
+    for recipe, most in ((Recipe(), 0.05), (Recipe(int16_nodes=frozenset({"*"})), 0.02)):
+        built = prepared.builder.build(recipe)
+        assert not any(op.kind is OpKind.FLOAT for op in built.graph.ops)
+        assert difference(content, built.content, samples) < most
+
+
 def test_parts_of_several_lengths_are_cut_out_one_by_one() -> None:
     content = parted()
     found = normalise(content)

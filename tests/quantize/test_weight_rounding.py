@@ -172,6 +172,17 @@ def test_memory_is_bounded_and_what_does_not_fit_is_named(monkeypatch: pytest.Mo
     ]
 
 
+def test_a_layer_of_many_inputs_and_few_channels_keeps_its_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The moments of its inputs are inverted for little. Of all types the transposed convolution has the most."""
+    monkeypatch.setattr(weight_rounding, "MOST_WORK", 108**2 // 8 - 1)
+    built = fresh_builder(all_types()).build(Recipe(repairs=(NAME,)))
+    [reason] = [reasons[NAME] for reasons in built.skipped.values() if reasons]
+    assert "so few output channels" in reason
+    monkeypatch.setattr(weight_rounding, "MOST_WORK", 108**2 // 8)
+    built = fresh_builder(all_types()).build(Recipe(repairs=(NAME,)))
+    assert not any(built.skipped.values())
+
+
 def test_levels_differ_where_biases_are_corrected_and_whichever_is_asked_for_first() -> None:
     recipes = [Recipe(repairs=(NAME,)), Recipe(repairs=(NAME, "bias"))]
     files = [built_in_order(order) for order in (recipes, recipes[::-1])]

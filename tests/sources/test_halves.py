@@ -78,7 +78,7 @@ def test_tensors_go_on_sharing_a_buffer() -> None:
 def with_a_quantized_part(content: bytes) -> bytes:
     model = fb.parse(content)
     tensor = schema.TensorT()
-    tensor.name, tensor.type, tensor.shape = b"stray", schema.TensorType.INT8, np.array([1], np.int32)
+    tensor.name, tensor.type, tensor.shape = b"stray;and;more", schema.TensorType.INT8, np.array([1], np.int32)
     tensor.quantization = schema.QuantizationParametersT()
     tensor.quantization.scale, tensor.quantization.zeroPoint = np.array([0.5], np.float32), np.array([0])
     model.subgraphs[0].tensors.append(tensor)

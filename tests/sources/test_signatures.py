@@ -120,6 +120,14 @@ def test_the_only_signature_need_not_be_of_the_first_subgraph() -> None:
     assert [signature.subgraphIndex for signature in found.signatureDefs] == [0]
 
 
+def test_one_that_names_no_outputs_is_left_out() -> None:
+    """LiteRT runs such a model; TensorFlow's calibrator refuses it."""
+    model = fb.parse(zoo.from_function(lambda x: x * 2.0 + 1.0, (1, 8)).float_model)
+    [signature] = model.signatureDefs
+    signature.outputs = []
+    assert not fb.parse(loading.float_model(fb.serialise(model)).content).signatureDefs
+
+
 def test_a_keras_model_takes_none() -> None:
     import keras
 

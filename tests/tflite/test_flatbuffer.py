@@ -102,6 +102,7 @@ def test_a_damaged_file_is_read_or_is_a_model_error(data: st.DataObject) -> None
         pytest.param(b"", "found '0 bytes'", id="empty"),
         pytest.param(b"TFL3", "found '4 bytes'", id="too short"),
         pytest.param(b"PK\x03\x04" + bytes(60), "identifier 'TFL3'", id="a zip file"),
+        pytest.param(b"version https://git-lfs.github.com/spec/v1\noid\n", "git lfs pull", id="an LFS pointer"),
         pytest.param(b"\x89HDF\r\n\x1a\n" + bytes(60), "identifier 'TFL3'", id="an HDF5 file"),
         pytest.param(b"\x08\x00\x00\x00TFL3" + bytes(60), "damaged", id="zeros behind the identifier"),
         pytest.param(b"\xff\xff\xff\x7fTFL3" + bytes(60), "damaged", id="a root beyond the end"),

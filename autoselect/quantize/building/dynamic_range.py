@@ -74,8 +74,9 @@ def make_hybrid(built: Built, _kit: RepairKit) -> None:
             kept[index] = reason
         else:
             turned[index] = kernel
+    read_in_float = {int(i) for index in kept for i in model.subgraphs[0].operators[index].inputs}
     for index, kernel in turned.items():
-        _turn(model, model.subgraphs[0].operators[index], kernel, set(turned))
+        _turn(model, model.subgraphs[0].operators[index], kernel, read_in_float)
     built.kept_float = kept
 
 
@@ -95,10 +96,10 @@ def _obstacle(model: fb.Model, op: fb.Operator, kernel: HybridKernel) -> str:
     return ""
 
 
-def _turn(model: fb.Model, op: fb.Operator, kernel: HybridKernel, turned: set[int]) -> None:
+def _turn(model: fb.Model, op: fb.Operator, kernel: HybridKernel, read_in_float: set[int]) -> None:
     op.inputs = np.array(op.inputs)
     for position in _weight_positions(op, kernel):
-        op.inputs[position] = _quantized_tensor(model, int(op.inputs[position]), kernel.axis, turned)
+        op.inputs[position] = _quantized_tensor(model, int(op.inputs[position]), kernel.axis, read_in_float)
     if kernel.asymmetric_inputs:
         op.builtinOptions.asymmetricQuantizeInputs = True
     grouped = fb.op_type(model, op) == "CONV_2D" and _is_grouped(model, op)
@@ -112,15 +113,14 @@ def _is_grouped(model: fb.Model, op: fb.Operator) -> bool:
     return bool(fb.shape_of(tensors[op.inputs[0]])[3] != fb.shape_of(tensors[op.inputs[1]])[3])
 
 
-def _quantized_tensor(model: fb.Model, index: int, axis: int | None, turned: set[int]) -> int:
+def _quantized_tensor(model: fb.Model, index: int, axis: int | None, read_in_float: set[int]) -> int:
     """Index of the int8 form of a weight tensor: the tensor itself unless an op that stays float reads it."""
     graph = model.subgraphs[0]
     tensor = graph.tensors[index]
     if tensor.type == schema.TensorType.INT8:
         return index
-    readers = {i for i, op in enumerate(graph.operators) if index in op.inputs}
     levels, scales = quantize_weights(fb.constant_values(model, tensor), axis)
-    if not readers <= turned:
+    if index in read_in_float:
         tensor = copy(tensor)
         tensor.name = (tensor.name or b"") + b"_int8"
         graph.tensors.append(tensor)

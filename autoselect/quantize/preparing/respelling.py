@@ -37,7 +37,17 @@ def _written_anew(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
 
 
 def _negated(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
-    name = fb.tensor_name(model.subgraphs[0].tensors[op.inputs[0]])
+    """A product with -1, but a difference behind a dense layer.
+
+    The quantizer merges such a product into the weights of a dense layer before it. If others read that layer, too, it
+    is then there twice, the second time with weights of the other sign. From minus zero a zero of either sign is right.
+    """
+    graph, source = model.subgraphs[0], int(op.inputs[0])
+    name = fb.tensor_name(graph.tensors[source])
+    writers = (one for one in graph.operators if source in fb.indices(one.outputs))
+    if any(fb.op_type(model, one) == "FULLY_CONNECTED" for one in writers):
+        zero = editing.add_constant(model, f"{name}/minus_zero", np.array(-0.0, np.float32))
+        return [editing.new_op(model, "SUB", [zero, source], int(op.outputs[0]))]
     return [_product(model, op, editing.add_constant(model, f"{name}/minus_one", np.array(-1.0, np.float32)))]
 
 

@@ -34,6 +34,11 @@ MOST_BYTES = 3 * 2**27
 """What the second moments that are measured at a time may take; an op that alone takes more, with above 5,016 inputs,
 keeps its levels."""
 
+MOST_WORK = 2**22
+"""Multiplications for each weight: the square of the inputs of an op by its output channels, since the second moments
+are inverted once for all channels. An op of one channel that takes more, with above 2,048 inputs, keeps its levels: of
+4,096 inputs one inversion took 24 s on two busy cores, and a model can have dozens of such ops."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layer:
@@ -60,8 +65,20 @@ class _Layer:
     @property
     def moment_bytes(self) -> int:
         """What its moments take: two matrices a group, in float64."""
-        inputs = int(np.prod(self.shape[1:3] if self.op_type == "DEPTHWISE_CONV_2D" else self.shape[1:]))
-        return 2 * 8 * self.groups * inputs**2
+        return 2 * 8 * self.groups * self._inputs**2
+
+    @property
+    def work(self) -> int:
+        """Multiplications for each weight."""
+        return self._inputs**2 * self.groups // self._channels
+
+    @property
+    def _inputs(self) -> int:
+        return int(np.prod(self.shape[1:3] if self.op_type == "DEPTHWISE_CONV_2D" else self.shape[1:]))
+
+    @property
+    def _channels(self) -> int:
+        return self.shape[-1 if self.op_type == "DEPTHWISE_CONV_2D" else 0]
 
     def grouped(self, values: np.ndarray) -> np.ndarray:
         """Values by weight as rows of inputs, shape (groups, channels, inputs)."""
@@ -146,6 +163,8 @@ def _layer(built: Built, op: fb.Operator, float_model: fb.Model, index: int, use
     )
     if layer.moment_bytes > MOST_BYTES:
         raise SkipError(f"the second moments of its inputs would take more than {MOST_BYTES >> 10} KiB")
+    if layer.work > MOST_WORK:
+        raise SkipError("it has so many inputs for so few output channels that to round it would take too long")
     return layer
 
 

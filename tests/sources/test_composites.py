@@ -1,0 +1,90 @@
+"""Composites of litert-torch: models with them are those that have the ops themselves."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import zoo
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.domain.recipe import Recipe
+from autoselect.quantize.preparing.normalise import same_outputs
+from autoselect.sources import loading
+from autoselect.tflite import editing, reader
+from autoselect.tflite import flatbuffer as fb
+
+
+def plain() -> bytes:
+    """Twice a dense layer, and the larger of a constant and the hyperbolic tangent of what it gives."""
+
+    def call(x: Any) -> Any:
+        import tensorflow as tf
+
+        for seed in range(2):
+            x = tf.maximum(tf.tanh(tf.matmul(x, zoo.weights(8, 8, seed=seed))), -0.5)
+        return tf.matmul(x, zoo.weights(8, 4, seed=2))
+
+    return zoo.from_function(call, (4, 8)).float_model
+
+
+def composed(*, nested: bool = False) -> bytes:
+    """The same, where each tangent with its maximum is a composite; with one that stands for another if wished."""
+    model = fb.parse(plain())
+    graph = model.subgraphs[0]
+    pairs = [graph.operators[i : i + 2] for i in (1, 4)]
+    model.subgraphs.append(part(model, pairs[0]))
+    ops = [composite(model, pair) for pair in pairs]
+    graph.operators = [graph.operators[0], ops[0], graph.operators[3], ops[1], graph.operators[6]]
+    if nested:
+        model.subgraphs.append(part(model, [ops[0]]))
+        ops[0].builtinOptions2.decompositionSubgraphIndex = 2
+    editing.drop_unused_tensors(model)
+    return fb.serialise(model)
+
+
+def part(model: fb.Model, ops: list[fb.Operator]) -> fb.SubGraph:
+    """A subgraph of copies of ops that follow one another."""
+    graph = schema.SubGraphT()
+    graph.name, graph.tensors = b"bounded", [deepcopy(t) for t in model.subgraphs[0].tensors]
+    graph.operators = deepcopy(ops)
+    graph.inputs, graph.outputs = np.array(ops[0].inputs[:1], np.int32), np.array(ops[-1].outputs, np.int32)
+    return graph
+
+
+def composite(model: fb.Model, ops: list[fb.Operator]) -> fb.Operator:
+    op = editing.new_op(model, "STABLEHLO_COMPOSITE", [int(ops[0].inputs[0])], int(ops[-1].outputs[0]))
+    op.builtinOptions2Type = schema.BuiltinOptions2.StableHLOCompositeOptions
+    op.builtinOptions2 = schema.StableHLOCompositeOptionsT()
+    op.builtinOptions2.name, op.builtinOptions2.decompositionSubgraphIndex = "bounded", 1
+    op.builtinOptions2.compositeAttributes = np.array([0, 0, 1, 0, 0, 36, 1], np.uint8)  # An empty map, as FlexBuffer.
+    return op
+
+
+def types(content: bytes) -> list[str]:
+    return [op.op_type for op in reader.read_graph(fb.parse(content)).ops]
+
+
+def test_a_composite_becomes_its_ops() -> None:
+    for content in (composed(), composed(nested=True)):
+        assert types(content).count("STABLEHLO_COMPOSITE") == 2
+        found = loading.float_model(content)
+        assert any("STABLEHLO_COMPOSITE became the ops" in note for note in found.notes)
+        assert types(found.content) == types(plain())
+        assert len(fb.parse(found.content).subgraphs) == 1
+        samples = [{"x0": sample[0]} for sample in zoo.random_samples(found.content)]
+        assert same_outputs(plain(), found.content, samples)
+        assert same_outputs(content, found.content, samples)
+
+
+def test_its_ops_are_searched() -> None:
+    prepared = zoo.prepare(loading.float_model(composed()).content)
+    assert {"TANH", "MAXIMUM"} <= {node.op_type for node in prepared.nodes}
+    assert not any(op.op_type == "STABLEHLO_COMPOSITE" for op in prepared.builder.build(Recipe()).graph.ops)
+
+
+def test_a_composite_without_ops_stays() -> None:
+    model = fb.parse(composed())
+    model.subgraphs[1].outputs = model.subgraphs[1].inputs
+    assert types(loading.float_model(fb.serialise(model)).content).count("STABLEHLO_COMPOSITE") == 2
