@@ -176,7 +176,7 @@ def pseudo_values(metric: Metric, rows: np.ndarray, groups: Sequence[np.ndarray]
 
 def _remembered(metric: Metric, rows: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
     """:func:`pseudo_values` of a model that was asked for lately: float's are needed beside those of each other."""
-    key = (metric, rows.shape, hashlib.sha256(np.ascontiguousarray(rows)).digest())
+    key = (metric, rows.shape, hashlib.sha256(rows.tobytes()).digest())
     found = _LATELY.pop(key, None)
     _LATELY[key] = pseudo_values(metric, rows, groups) if found is None else found
     if len(_LATELY) > _REMEMBERED:

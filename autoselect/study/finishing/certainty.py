@@ -228,7 +228,7 @@ def confidence_of(
                 same = [recommended(one, allowed, yardstick.float_penalty).id == chosen.id for one in again]
                 resampled = float(np.mean(same))
             if again and certified:
-                near = _near_miss(members, again, own, scores, allowed, root, pool)
+                near = _near_miss(members, again, own, scores, yardstick, root, pool)
         except TrialError:
             pass
     return Confidence(
@@ -290,24 +290,29 @@ def _near_miss(
     again: Sequence[Sequence[FrontMember]],
     own: Scores,
     scores: Sequence[Scores],
-    allowed: float,
+    yardstick: Yardstick,
     root: Path,
     pool: Workers,
 ) -> NearMiss | None:
-    """Of the cheaper members that miss the limit by less than chance moves their bounds, the one that misses least."""
+    """Of the cheaper members that miss the limit by less than chance moves their bounds, the best trade.
+
+    That is the one which would be recommended if none were certified: see :data:`autoselect.domain.picks.WORTH`.
+    """
+    allowed = yardstick.allowed_drop
+    worth = WORTH * allowed / (yardstick.float_penalty or 1.0)
     spreads = np.std([[m.bound for m in one] for one in again], axis=0).tolist()
     near = [
-        (member.bound - allowed, member.penalty, spread, place)
+        (member.bound + worth * member.penalty, spread, place)
         for place, (member, spread) in enumerate(zip(members, spreads, strict=True))
         if member.penalty < own.penalty and 0.0 < member.bound - allowed < spread
     ]
     if not near:
         return None
-    missed_by, _, spread, place = min(near)
+    _, spread, place = min(near)
     found = scores[place]
     return NearMiss(
         id=members[place].id,
-        missed_by=missed_by,
+        missed_by=members[place].bound - allowed,
         varies_by=spread,
         fewer_float_ops=own.float_ops - found.float_ops,
         samples_needed=pool.call(evidence_jobs.samples_needed, root, found.sha256, allowed, members[place].drop),
