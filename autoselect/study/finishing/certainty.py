@@ -154,6 +154,32 @@ def with_bounds(front: Sequence[TrialRecord], root: Path, pool: Workers | None) 
     return [replace(r, scores=found.get(r.id, r.scores)) for r in front]
 
 
+def with_guessed_bounds(records: Sequence[TrialRecord], measured: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The records; noise and bounds that scoring left for later are those of measured ones of like closeness.
+
+    Args:
+        records: Of a search.
+        measured: Some of them, with :func:`with_bounds`; their own figures are taken.
+    """
+    own = {r.id: r for r in measured}
+    known = [(log_divergence(s), s.drop_noise, s.drop_bound - s.drop) for s in scores_of(measured)]
+    table = np.array(sorted(row for row in known if np.isfinite(row).all())).reshape(-1, 3)
+    if not len(table):
+        return list(records)
+
+    def guessed(record: TrialRecord) -> TrialRecord:
+        scores = record.scores
+        if record.id in own or scores is None or not scores.samples or not math.isnan(scores.drop_bound):
+            return own.get(record.id, record)
+        closeness = log_divergence(scores)
+        if math.isnan(closeness):
+            return record
+        noise, width = (float(np.interp(closeness, table[:, 0], column)) for column in table.T[1:])
+        return replace(record, scores=replace(scores, drop_noise=noise, drop_bound=scores.drop + width))
+
+    return [guessed(record) for record in records]
+
+
 def members_of(
     front: Sequence[TrialRecord],
     yardstick: Yardstick,
