@@ -60,9 +60,9 @@ def measured_front(
 ) -> tuple[list[TrialRecord], bool]:
     """As :func:`front_of`, with noise and bounds of all drops.
 
-    If the metric is no mean, both are measured here, for members alone. Who is a member hangs on them: by its raw score
-    a lucky candidate dominates all that are closer to float. So the front is drawn again, with what members of like
-    closeness show, and who comes in by that is measured, too.
+    With a function of the user's both are measured here, for members alone. Who is a member hangs on them: by its raw
+    score a lucky candidate dominates all that are closer to float. So the front is drawn again, with what members of
+    like closeness show, and who comes in by that is measured, too.
 
     Args:
         records: Of the search.
