@@ -60,13 +60,13 @@ def resampled_drops(root: Path, candidates: Sequence[str]) -> np.ndarray:
 
     Returns:
         Drop, error and bound of each, shape (n_resamples, n_candidates, 3), in the metric's units; no rows with an
-        evaluator that returns one number, with a function of the user's, whose cost nobody knows, and where the metric
-        is not defined without some samples.
+        evaluator that returns one number, with a function of the user's whose evidence is too wide to be kept, and
+        where the metric is not defined without some samples.
     """
     case = open_case(root)
     metric = case.scoring.pairs
     found: list[np.ndarray] = []
-    if not isinstance(metric, UserMetric):
+    if not isinstance(metric, UserMetric) or all(case.rows(key) is not None for key in (*candidates, FLOAT)):
         theirs = _rows(case, FLOAT, "search")
         found = [
             pairs.resampled_drops(metric, _rows(case, key, "search"), theirs, resamples=_RESAMPLES)

@@ -22,6 +22,7 @@ from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate, intervals
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.paired import paired_drop
+from autoselect.scoring.user_metric import UserMetric
 from autoselect.tflite.runner import Runner
 
 _UNKNOWN = np.zeros((0, 1))
@@ -35,7 +36,7 @@ class ScoreReply:
     """A score and how sure it is.
 
     ``noise`` is the standard error of the drop against float, ``bound`` what that is at most with a confidence of
-    95 %; NaN where they are left for later.
+    95 %; NaN with a function of the user's, where both are left for later.
 
     ``sqnr_db`` and ``divergence`` say how close the outputs are to the float model's, as means of decibels and of
     shares of error; with an evaluator on a few calibration samples. NaN where float outputs were not at hand.
@@ -206,7 +207,7 @@ def _reply(
     value = metric.summarise(rows)
     _keep_rows(attempt.case.files, attempt.sha256, attempt.part, rows, kept)
     low, high = intervals.confidence_interval(metric, rows) if interval else (np.nan, np.nan)
-    now = metric.is_mean and attempt.part == "search"
+    now = attempt.part == "search" and not isinstance(metric, UserMetric)  # Nobody knows what a user's would cost.
     return ScoreReply(
         value=value,
         **(_paired(attempt.case, metric, rows) if now else {"noise": np.nan, "bound": np.nan}),

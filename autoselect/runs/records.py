@@ -59,7 +59,8 @@ class Scores(_Measured):
     Attributes:
         metric: Score on the search samples.
         drop: Loss against the float model, in the metric's units.
-        drop_noise: Standard error of ``drop``, from paired samples; NaN where it is measured for the front alone.
+        drop_noise: Standard error of ``drop``, from paired samples; NaN where it is measured for the front alone,
+            with a function of the user's.
         float_macs_share: 0..1.
         fallbacks: For denylisted nodes that are not what the recipe's fallback says, why.
         compiled: What the target's compiler made of it, and what was predicted; empty where nothing was compiled.

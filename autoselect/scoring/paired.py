@@ -7,6 +7,7 @@ chapter 11) are what each sample adds to it.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
 from collections.abc import Sequence
@@ -31,6 +32,10 @@ _ROUNDING = 1e-9
 """Differences of so small a share of the rows' range are none: pseudo-values are sums of large numbers."""
 _MOST_SAMPLES = 1e12
 """More samples than this are no answer."""
+_REMEMBERED = 64
+"""Models whose pseudo-values are remembered; the members of most fronts are fewer."""
+_LATELY: dict[tuple[Metric, tuple[int, ...], bytes], np.ndarray] = {}
+"""Pseudo-values by metric and rows, the latest last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +174,16 @@ def pseudo_values(metric: Metric, rows: np.ndarray, groups: Sequence[np.ndarray]
     return len(groups) * whole - (len(groups) - 1) * np.array(without)
 
 
+def _remembered(metric: Metric, rows: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
+    """:func:`pseudo_values` of a model that was asked for lately: float's are needed beside those of each other."""
+    key = (metric, rows.shape, hashlib.sha256(rows.tobytes()).digest())
+    found = _LATELY.pop(key, None)
+    _LATELY[key] = pseudo_values(metric, rows, groups) if found is None else found
+    if len(_LATELY) > _REMEMBERED:
+        _LATELY.pop(next(iter(_LATELY)))
+    return _LATELY[key]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Evidence:
     """Losses against the reference, whose mean is the drop.
@@ -219,7 +234,7 @@ def _evidence(metric: Metric, rows: Rows, reference_rows: Rows) -> _Evidence | N
     order = np.random.default_rng(_SEED).permutation(len(ours))
     groups = np.array_split(order, min(len(ours), _GROUPS))
     try:
-        evidence = _of_means(metric, *(pseudo_values(metric, side, groups) for side in (ours, theirs)))
+        evidence = _of_means(metric, *(_remembered(metric, side, groups) for side in (ours, theirs)))
         drop = drop_from(metric.summarise(theirs), metric.summarise(ours), metric.direction)
     except MetricError:  # For example a ROC curve without the only sample of a class.
         return None

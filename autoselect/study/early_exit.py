@@ -79,7 +79,7 @@ def _may_end(request: Request) -> bool:
 def _with_bound(integer: Scores, root: Path, pool: Workers) -> Scores:
     """The model with noise and bound of its drop, as picks know them.
 
-    NaN with an evaluator: of one number nobody knows how sure it is. For metrics that are no means they are measured
+    NaN with an evaluator: of one number nobody knows how sure it is. For a function of the user's they are measured
     for this one model, unless it is of an earlier process, which found it not good enough.
     """
     if math.isnan(integer.drop_bound) and integer.samples:

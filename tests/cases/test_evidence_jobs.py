@@ -13,6 +13,7 @@ from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.open_case import OpenCase
 from autoselect.cases.prepare import Case, write_scoring
 from autoselect.embedded import make_windows
+from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.paired import PairedDrop, samples_needed
 
@@ -72,16 +73,56 @@ def my_accuracy(labels: np.ndarray, outputs: np.ndarray) -> float:
     return float((outputs.argmax(axis=1) == labels).mean())
 
 
-def test_what_costs_too_much_is_not_resampled(made: tuple[CaseFiles, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_of_the_users_is_resampled_where_its_evidence_is_kept(
+    made: tuple[CaseFiles, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     files, integer = made
-    monkeypatch.setattr(evidence_jobs, "open_case", OpenCase)  # Another metric than that of the case that is open.
-    scoring = files.scoring.read_bytes()
+    expected = evidence_jobs.resampled_drops(files.root, [integer])
+    for jobs in (evidence_jobs, score_jobs):  # Another metric than that of the case that is open.
+        monkeypatch.setattr(jobs, "open_case", OpenCase)
+    kept = {path: path.read_bytes() for path in (files.scoring, files.rows(FLOAT), files.rows(integer))}
     try:
         write_scoring(files, make_metric(my_accuracy, direction="maximize"), None)
-        found = evidence_jobs.resampled_drops(files.root, [integer, "near"])
+        for sha in (FLOAT, integer):
+            np.save(files.rows(sha), score_jobs.observe(files.root, sha, "search"))
+        found = evidence_jobs.resampled_drops(files.root, [integer])
+        files.rows(integer).unlink()
+        too_wide = evidence_jobs.resampled_drops(files.root, [integer])
     finally:
-        files.scoring.write_bytes(scoring)
-    assert found.shape == (0, 2, 3)
+        for path, content in kept.items():
+            path.write_bytes(content)
+    assert found.mean(axis=0) == pytest.approx(expected.mean(axis=0), abs=0.02)
+    assert found.std(axis=0) == pytest.approx(expected.std(axis=0), rel=0.4)
+    assert too_wide.shape == (0, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("metric", "known"),
+    [(make_metric("f1_macro"), True), (make_metric(my_accuracy, direction="maximize"), False)],
+    ids=["no mean", "the user's"],
+)
+def test_the_noise_of_a_score_is_left_for_later_where_nobody_knows_what_it_costs(
+    made: tuple[CaseFiles, str], monkeypatch: pytest.MonkeyPatch, metric: Metric, known: bool
+) -> None:
+    files, integer = made
+    for jobs in (evidence_jobs, score_jobs):  # Another metric than that of the case that is open.
+        monkeypatch.setattr(jobs, "open_case", OpenCase)
+    paths = [files.scoring, *(rows(sha) for sha in (FLOAT, integer) for rows in (files.rows, files.fidelity_rows))]
+    kept = {path: path.read_bytes() for path in paths if path.exists()}
+    try:
+        write_scoring(files, metric, None)
+        for path in paths[1:]:
+            path.unlink(missing_ok=True)
+        score_jobs.score(files.root, FLOAT, "search", False)
+        scored = score_jobs.score(files.root, integer, "search", False)
+        later = evidence_jobs.paired(files.root, integer)
+    finally:
+        for path, content in kept.items():
+            path.write_bytes(content)
+    assert later is not None
+    assert [scored.noise, scored.bound] == (
+        [later.error, later.bound] if known else pytest.approx([math.nan] * 2, nan_ok=True)
+    )
 
 
 def test_how_many_samples_it_takes_goes_by_what_is_expected_not_by_luck(made: tuple[CaseFiles, str]) -> None:

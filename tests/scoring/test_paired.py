@@ -309,6 +309,23 @@ def test_a_score_that_is_no_mean_is_resampled_by_its_pseudo_values() -> None:
     assert drops.std() == pytest.approx(np.std(exact), rel=0.15)
 
 
+def test_what_a_score_is_without_each_sample_is_worked_out_once_for_each_model() -> None:
+    calls = 0
+
+    def f1(labels: np.ndarray, answers: np.ndarray) -> float:
+        nonlocal calls
+        calls += 1
+        return float(np.mean(labels == answers.ravel()))
+
+    metric = make_metric(f1, direction="maximize")
+    rows = [np.stack([metric.observe({"y": a[None]}, x, None) for x, a in pairs(seed, 40)]) for seed in (1, 2, 3)]
+    for ours in rows[1:]:
+        paired_drop(metric, ours, rows[0])
+        samples_needed(metric, ours, rows[0], allowed=0.5)
+        resampled_drops(metric, ours, rows[0], resamples=10)
+    assert 3 * 40 <= calls < 4 * 40
+
+
 def test_one_sample_has_no_resamples() -> None:
     assert resampled_drops(ACCURACY, np.ones((1, 1)), np.ones((1, 1)), resamples=5).shape == (0, 3)
 

@@ -158,6 +158,16 @@ def test_a_cheaper_member_that_misses_the_limit_by_a_hair_is_told(
         assert pool.asked[-1] == (cheap.sha256, YARDSTICK.allowed_drop, pytest.approx(drop))
 
 
+def test_of_two_that_miss_by_a_hair_the_better_trade_is_told() -> None:
+    """One misses by less, but costs nearly what the recommended one does."""
+    drops = [0.0025, 0.0021, 0.0]
+    members = [scored(key * 4, drop, penalty=p) for key, drop, p in zip("abc", drops, (4.0, 45.0, 50.0), strict=True)]
+    spread = np.array([[-0.001, -0.001, 0.0], [0.001, 0.001, 0.0]]) * 2.0
+    found = confidence(members, Pool(spread + np.array(drops))).near_miss
+    assert found is not None
+    assert found.id == members[0].sha256[:10]
+
+
 def test_a_recommendation_that_is_not_certified_says_what_could_be_and_what_it_takes() -> None:
     found = confidence([scored("a" * 4, 0.004), scored("b" * 4, 0.006)], Pool(np.zeros((0, 2))))
     assert not found.certified

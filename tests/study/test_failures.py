@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from synthetic import Synthetic, chain_of, synthetic
@@ -60,6 +61,27 @@ def test_what_two_failures_share_and_nothing_that_ran_is_expected_to_fail(
 ) -> None:
     seen = [*(failure(CHAIN, states(text)) for text in failed), *(success(states(text)) for text in ran)]
     assert Failures(CHAIN, seen).expected([states(asked)]).tolist() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("split", "expected"), {"whole atoms": (0, False), "a part of the one that dies": (0b10, True)}.values()
+)
+def test_what_ran_with_a_part_of_an_atom_in_another_state_says_nothing_of_that_atom(split: int, expected: bool) -> None:
+    failed = [failure(CHAIN, states(text)) for text in ("ihii", "ihhh")]
+    ran = replace(success(states("ihff")), split=split)
+    assert Failures(CHAIN, [*failed, ran]).expected([states("ihih")]).tolist() == [expected]
+
+
+def test_a_recipe_of_single_nodes_splits_the_atoms_that_it_names_in_part() -> None:
+    atoms = [replace(CHAIN.atoms[0], nodes=frozenset({"a", "b"})), *CHAIN.atoms[1:]]
+    problem = Problem(atoms, CHAIN.neighbours, CHAIN.forecast_of, states=CHAIN.states)
+    for nodes, expected in (({"a"}, 1), ({"a", "b"}, 0), (set(), 0)):
+        assert problem.split_by(frozenset(nodes)) == expected
+        found = Reader(problem=problem).seen(
+            TrialRecord(number=0, origin="", recipe=Recipe(denylisted_nodes=frozenset(nodes)), error="It died.")
+        )
+        assert found is not None
+        assert found.split == expected
 
 
 @pytest.mark.parametrize("seed", [1, 2])

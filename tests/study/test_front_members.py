@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +14,10 @@ from autoselect.domain.objectives import Constraints
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, objectives_of
 from autoselect.domain.recipe import Recipe
 from autoselect.runs.records import Scores, TrialRecord, scores_of
+from autoselect.scoring.paired import PairedDrop
+from autoselect.study.finishing import front_files
 from autoselect.study.finishing.certainty import link_of
-from autoselect.study.finishing.front_members import front_of, worth_reading
+from autoselect.study.finishing.front_members import front_of, measured_front, worth_reading
 from autoselect.study.yardstick import Yardstick
 
 OBJECTIVES = objectives_of(chosen_objectives(DEFAULT_OBJECTIVES, set()), "gain", "maximize")
@@ -66,6 +70,38 @@ def test_luck_with_an_evaluator_does_not_hide_what_is_closer_to_float(
     front, feasible = front_of(records, OBJECTIVES, YARDSTICK, link_of(scores_of(records)))
     assert feasible
     assert {r.number for r in front} == expected
+
+
+class Measuring:
+    """A worker that knows what scoring left for later: the noise of all drops is 3."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def submit(self, job: Any, root: Path, sha256: str) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.asked.append(sha256)
+        drop = {"0" * 10: 0.0, "1" * 10: -0.5, "2" * 10: 2.0, "3" * 10: 3.0}[sha256]
+        future.set_result(PairedDrop(drop=drop, error=3.0, low=drop - 6.0, high=drop + 6.0, bound=drop + 5.0))
+        return future
+
+
+def test_luck_with_a_metric_that_is_no_mean_does_not_hide_what_is_closer_to_float(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Noise and bounds are measured for members alone, and who is a member hangs on them."""
+    monkeypatch.setattr(front_files, "restore", lambda *_: None)
+    records = [record(i, *row, 120) for i, row in enumerate((CLOSE, LUCKY, SMALL, WORSE))]
+    records = [
+        replace(r, scores=replace(r.scores, drop_noise=math.nan, drop_bound=math.nan)) for r in records if r.scores
+    ]
+    pool, link = Measuring(), link_of(scores_of(records))
+    assert {r.number for r in front_of(records, OBJECTIVES, YARDSTICK, link)[0]} == {1, 2}
+    front, feasible = measured_front(records, OBJECTIVES, YARDSTICK, link, Path(), pool)  # type: ignore[arg-type]
+    assert feasible
+    assert [r.number for r in front] == [1, 0, 2]
+    assert sorted(pool.asked) == ["0" * 10, "1" * 10, "2" * 10]
+    assert [r.scores.drop_noise for r in front if r.scores] == [3.0] * 3
 
 
 def numbers(records: list[TrialRecord], limits: Constraints | None = None) -> tuple[set[int], bool]:

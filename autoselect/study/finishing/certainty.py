@@ -154,6 +154,32 @@ def with_bounds(front: Sequence[TrialRecord], root: Path, pool: Workers | None) 
     return [replace(r, scores=found.get(r.id, r.scores)) for r in front]
 
 
+def with_guessed_bounds(records: Sequence[TrialRecord], measured: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The records; noise and bounds that scoring left for later are those of measured ones of like closeness.
+
+    Args:
+        records: Of a search.
+        measured: Some of them, with :func:`with_bounds`; their own figures are taken.
+    """
+    own = {r.id: r for r in measured}
+    known = [(log_divergence(s), s.drop_noise, s.drop_bound - s.drop) for s in scores_of(measured)]
+    table = np.array(sorted(row for row in known if np.isfinite(row).all())).reshape(-1, 3)
+    if not len(table):
+        return list(records)
+
+    def guessed(record: TrialRecord) -> TrialRecord:
+        scores = record.scores
+        if record.id in own or scores is None or not scores.samples or not math.isnan(scores.drop_bound):
+            return own.get(record.id, record)
+        closeness = log_divergence(scores)
+        if math.isnan(closeness):
+            return record
+        noise, width = (float(np.interp(closeness, table[:, 0], column)) for column in table.T[1:])
+        return replace(record, scores=replace(scores, drop_noise=noise, drop_bound=scores.drop + width))
+
+    return [guessed(record) for record in records]
+
+
 def members_of(
     front: Sequence[TrialRecord],
     yardstick: Yardstick,
@@ -228,7 +254,7 @@ def confidence_of(
                 same = [recommended(one, allowed, yardstick.float_penalty).id == chosen.id for one in again]
                 resampled = float(np.mean(same))
             if again and certified:
-                near = _near_miss(members, again, own, scores, allowed, root, pool)
+                near = _near_miss(members, again, own, scores, yardstick, root, pool)
         except TrialError:
             pass
     return Confidence(
@@ -290,24 +316,29 @@ def _near_miss(
     again: Sequence[Sequence[FrontMember]],
     own: Scores,
     scores: Sequence[Scores],
-    allowed: float,
+    yardstick: Yardstick,
     root: Path,
     pool: Workers,
 ) -> NearMiss | None:
-    """The cheaper member that misses the limit least, and by less than chance moves its bound."""
+    """The best trade of the cheaper members that miss the limit by less than chance moves their bounds.
+
+    That is the one which would be recommended if none were certified: see :data:`autoselect.domain.picks.WORTH`.
+    """
+    allowed = yardstick.allowed_drop
+    worth = WORTH * allowed / (yardstick.float_penalty or 1.0)
     spreads = np.std([[m.bound for m in one] for one in again], axis=0).tolist()
     near = [
-        (member.bound - allowed, member.penalty, spread, place)
+        (member.bound + worth * member.penalty, spread, place)
         for place, (member, spread) in enumerate(zip(members, spreads, strict=True))
         if member.penalty < own.penalty and 0.0 < member.bound - allowed < spread
     ]
     if not near:
         return None
-    missed_by, _, spread, place = min(near)
+    _, spread, place = min(near)
     found = scores[place]
     return NearMiss(
         id=members[place].id,
-        missed_by=missed_by,
+        missed_by=members[place].bound - allowed,
         varies_by=spread,
         fewer_float_ops=own.float_ops - found.float_ops,
         samples_needed=pool.call(evidence_jobs.samples_needed, root, found.sha256, allowed, members[place].drop),

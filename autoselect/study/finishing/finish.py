@@ -67,14 +67,13 @@ class Finish:
     ) -> str:
         """Write the result; without a pool (after Ctrl-C) held-out scores are left for a resume."""
         link = certainty.link_of(scored := scores_of(distinct(records)))
-        whole_front, feasible = front_members.front_of(records, self.objectives, self.yardstick, link)
         root, metric, costs = self.case.files.root, self.objectives[0].name, self.settings.cost_columns
         wholes = _whole_baselines(records)
         references = [float_model, *(_reference(name, r.scores) for name, r in wholes.items() if r.scores)]
         if pool is not None:
             listener(StageStarted(stage="picks"))
-            front_files.restore([*whole_front, *wholes.values()], root, pool)
-        whole_front = certainty.with_bounds(whole_front, root, pool)
+            front_files.restore(list(wholes.values()), root, pool)
+        whole_front, feasible = front_members.measured_front(records, self.objectives, self.yardstick, link, root, pool)
         picks = self._picks(whole_front, link)
         confidence = certainty.confidence_of(whole_front, scored, self.yardstick, root, pool)
         front = front_members.worth_reading(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from autoselect.domain.objectives import Objective, losses
 from autoselect.domain.pareto import non_dominated, whole_steps
+from autoselect.isolation.door import Workers
 from autoselect.runs.records import TrialRecord, distinct, scores_of
-from autoselect.study.finishing.certainty import expected_drops
+from autoselect.study.finishing import front_files
+from autoselect.study.finishing.certainty import expected_drops, with_bounds, with_guessed_bounds
 from autoselect.study.proposing.hypervolume_gain import Link
 from autoselect.study.yardstick import Yardstick
 
@@ -44,8 +47,45 @@ def front_of(
     for lost in (expected, expected + beyond):
         keep |= non_dominated(np.column_stack([lost, table[:, 1:]]))
     front = [r for r, kept in zip(feasible, keep, strict=True) if kept]
-    front.sort(key=lambda r: (losses(np.array([_values(r, objectives)]), objectives).tolist()[0], r.id))
-    return front, any(r.feasible for r in candidates)
+    return _best_first(front, objectives), any(r.feasible for r in candidates)
+
+
+def measured_front(
+    records: Sequence[TrialRecord],
+    objectives: Sequence[Objective],
+    yardstick: Yardstick,
+    link: Link | None,
+    root: Path,
+    pool: Workers | None,
+) -> tuple[list[TrialRecord], bool]:
+    """As :func:`front_of`, with noise and bounds of all drops.
+
+    With a function of the user's both are measured here, for members alone. Who is a member hangs on them: by its raw
+    score a lucky candidate dominates all that are closer to float. So the front is drawn again, with what members of
+    like closeness show, and who comes in by that is measured, too.
+
+    Args:
+        records: Of the search.
+        objectives: The metric first.
+        yardstick: With the limits.
+        link: Of the search.
+        root: The case.
+        pool: None leaves all as it was scored.
+    """
+    front, feasible = front_of(records, objectives, yardstick, link)
+    if pool is None:
+        return front, feasible
+    front_files.restore(front, root, pool)
+    front = with_bounds(front, root, pool)
+    wider, _ = front_of(with_guessed_bounds(records, front), objectives, yardstick, link)
+    own, known = {r.id: r for r in distinct(records)}, {r.id for r in front}
+    further = [own[r.id] for r in wider if r.id not in known]
+    front_files.restore(further, root, pool)
+    return _best_first([*front, *with_bounds(further, root, pool)], objectives), feasible
+
+
+def _best_first(front: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[TrialRecord]:
+    return sorted(front, key=lambda r: (losses(np.array([_values(r, objectives)]), objectives).tolist()[0], r.id))
 
 
 def _values(record: TrialRecord, objectives: Sequence[Objective]) -> tuple[float, ...]:

@@ -17,6 +17,8 @@ from autoselect.study.proposing.problem import Problem
 
 _LATEST = 12
 """At most so many failed candidates are compared, each with each."""
+_UNKNOWN = -1
+"""The state of an atom whose nodes are in several."""
 
 
 class Failures:
@@ -25,13 +27,15 @@ class Failures:
     def __init__(self, problem: Problem, seen: Sequence[Seen]) -> None:
         """Compare what is seen; without two failures nothing is known."""
         self._problem = problem
+        pairs = [(i, j) for i, near in enumerate(problem.neighbours) for j in near if i < j]
+        self._pairs = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         self._shared: list[tuple[np.ndarray, np.ndarray]] = []  # of two failures: where they are alike, and how
-        failed = [s.mask for s in seen if s.failed][-_LATEST:]
+        failed = [s for s in seen if s.failed][-_LATEST:]
         if len(failed) < 2:
             return
-        states, sound = self._states(failed), self._states([s.mask for s in seen if not s.failed])
+        states, sound = self._states_of(failed), self._states_of([s for s in seen if not s.failed])
         for one, other in combinations(states, 2):
-            places = np.flatnonzero((one == other) & ~np.any(sound == one, axis=0))
+            places = np.flatnonzero((one == other) & (one != _UNKNOWN) & ~np.any(sound == one, axis=0))
             if len(places):
                 self._shared.append((places, one[places]))
 
@@ -44,12 +48,18 @@ class Failures:
                 found |= np.all(states[:, places] == common, axis=1)
         return found
 
+    def _states_of(self, seen: Sequence[Seen]) -> np.ndarray:
+        """The same of what was seen, and unknown where only a part of an atom is in its state."""
+        split = indicator([s.split for s in seen], len(self._problem.atoms)) > 0.0
+        first, second = self._pairs
+        unknown = np.hstack([split, split[:, first] | split[:, second]])
+        return np.where(unknown, _UNKNOWN, self._states([s.mask for s in seen]))
+
     def _states(self, masks: Sequence[Mask]) -> np.ndarray:
         """The states of each atom, and of each two neighbours, as numbers, shape (n_masks, n_atoms + n_pairs)."""
         count, states = len(self._problem.atoms), len(self._problem.states)
         own = np.zeros((len(masks), count), dtype=np.int8)
         for place in range(states):
             own += (indicator([mask.within(place) for mask in masks], count) * (place + 1)).astype(np.int8)
-        pairs = [(i, j) for i, near in enumerate(self._problem.neighbours) for j in near if i < j]
-        first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        first, second = self._pairs
         return np.hstack([own, own[:, first] * (states + 1) + own[:, second]])

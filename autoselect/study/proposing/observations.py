@@ -13,7 +13,7 @@ from autoselect.domain.quantities import BY_COLUMN
 from autoselect.domain.recipe import Fallback, Recipe
 from autoselect.domain.states import further_of, left_out_of
 from autoselect.runs.records import Partial, Scores, TrialRecord
-from autoselect.study.proposing.mask import Mask
+from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.problem import Problem
 
 _LOG_PER_DB = math.log(10.0) / 10.0
@@ -38,6 +38,7 @@ class Seen:
         noise: Standard error of the loss; NaN if unknown.
         bound: What the loss is at most on other samples, with a confidence of 95 %; NaN if unknown.
         elsewhere: Whether the divergence is of other samples than the loss, as with an evaluator.
+        split: The atoms of which only some nodes are as the mask says: a recipe may name single nodes.
     """
 
     mask: Mask
@@ -52,6 +53,7 @@ class Seen:
     noise: float = math.nan
     bound: float = math.nan
     elsewhere: bool = False
+    split: Atoms = 0
 
     @property
     def failed(self) -> bool:
@@ -94,13 +96,13 @@ class Reader:
         if recipe is None or not (record.scores or record.partial or record.error):
             return None
         if record.scores is None and record.partial is None:
-            return Seen(mask=self._mask(recipe), share=0.0, feasible=False)
+            return Seen(mask=self._mask(recipe), share=0.0, feasible=False, split=self._split(recipe))
         if not self._is_ours(recipe):
             return None
         if record.scores is not None:
-            return _of_scores(self._mask(recipe), record.scores, record.feasible)
+            return replace(_of_scores(self._mask(recipe), record.scores, record.feasible), split=self._split(recipe))
         assert record.partial is not None
-        return _of_partial(self._mask(recipe), record.partial)
+        return replace(_of_partial(self._mask(recipe), record.partial), split=self._split(recipe))
 
     def told(self, records: Sequence[TrialRecord]) -> list[tuple[TrialRecord, Seen]]:
         """All candidates with scores, or part of one, in order."""
@@ -111,6 +113,9 @@ class Reader:
     def _mask(self, recipe: Recipe) -> Mask:
         further = self.repairs is not None and self.repairs != recipe.repairs == refined(self.repairs)
         return self.problem.mask_of(left_out_of(recipe), further_of(recipe), refined=further)
+
+    def _split(self, recipe: Recipe) -> Atoms:
+        return self.problem.split_by(left_out_of(recipe), *further_of(recipe).values())
 
     def _is_ours(self, recipe: Recipe) -> bool:
         if self.repairs is not None and recipe.repairs not in (self.repairs, refined(self.repairs)):

@@ -141,6 +141,12 @@ class Problem:
             mask = self.put(mask, self._atoms(further.get(state, ())) & mask.left_out, place)
         return mask
 
+    def split_by(self, *sets: frozenset[str]) -> Atoms:
+        """The atoms that any of these sets of nodes holds only a part of; no mask can express that."""
+        return sum(
+            1 << i for i, atom in enumerate(self.atoms) if any(0 < len(atom.nodes & s) < len(atom.nodes) for s in sets)
+        )
+
     def _atoms(self, nodes: Iterable[str]) -> Atoms:
         chosen = frozenset(nodes)
         return sum(1 << i for i, atom in enumerate(self.atoms) if 2 * len(atom.nodes & chosen) > len(atom.nodes))

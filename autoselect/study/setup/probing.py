@@ -26,8 +26,8 @@ _MOST = 200
 """Most probes in each state. With more units neighbours are tried together, so that probes cost no more."""
 _TOGETHER = (
     "The {} units of this model were not tried one by one, which is done for up to {}, but up to {} neighbours "
-    "together. What such a group does is shared out among its units by the Quantization Debugger's statistics. Give "
-    "the search more trials, or choose a search space with fewer units."
+    "together. What such a group does is shared out among its units by the Quantization Debugger's statistics. If "
+    "the recommended model costs too much, give the search more trials, or choose a search space with fewer units."
 )
 _FAILED = (
     "{} of {} units could not be tried alone. For them the search starts from the Quantization Debugger's statistics, "
