@@ -45,9 +45,9 @@ def heldout(drops: st.SearchStrategy[float]) -> st.SearchStrategy[Heldout]:
     return st.builds(made, st.tuples(drops, drops, drops), st.booleans())
 
 
-def scores(drop: float, float_ops: int, segments: int, share: float) -> Scores:
+def scores(drop: float, float_ops: int, segments: int, share: float, letter: str = "a") -> Scores:
     values = dict.fromkeys(Scores.__dataclass_fields__, 0)
-    own = {"sha256": "a" * 40, "drop": drop, "metric": 0.9 - drop, "float_ops": float_ops, "segments": segments}
+    own = {"sha256": letter * 40, "drop": drop, "metric": 0.9 - drop, "float_ops": float_ops, "segments": segments}
     return Scores(**{**values, **own, "float_macs_share": share, "fallbacks": {}, "compiled": {}, "quantities": {}})  # type: ignore[arg-type]
 
 
@@ -74,7 +74,7 @@ def confidence(
 
 
 FINDINGS = st.builds(
-    lambda metric, picked, sure, ends, unseen, wholes, allowed, samples, feasible, wide: verdict.Findings(
+    lambda metric, picked, integer, sure, ends, unseen, wholes, allowed, samples, feasible, wide: verdict.Findings(
         metric=metric,
         wide=wide,
         yardstick=Yardstick(
@@ -91,14 +91,15 @@ FINDINGS = st.builds(
             )
             for name, drop, ops in wholes
         ],
-        picks=dict.fromkeys(["recommended", "accurate"], picked) if picked else {},
+        picks={"recommended": picked, "accurate": picked, "integer": integer} if picked else {},
         confidence=sure,
-        heldout=dict(zip(["a" * 40, *(w[0] for w in wholes)], ends, strict=False)) if unseen else {},
+        heldout=dict(zip(["a" * 40, *(w[0] for w in wholes), "d" * 40], ends, strict=False)) if unseen else {},
         samples=samples,
         feasible=feasible,
     ),
     st.sampled_from(METRICS),
     st.none() | st.builds(scores, DROPS, st.sampled_from([0, 1, 7]), st.integers(0, 2), st.sampled_from([0.0, 1.0])),
+    st.builds(scores, DROPS, st.integers(0, 2), st.integers(0, 2), st.sampled_from([0.0, 0.2, 1.0]), st.just("d")),
     st.builds(
         confidence,
         st.booleans(),
@@ -124,7 +125,7 @@ FINDINGS = st.builds(
             st.sampled_from([0, 1, 4]),
         ),
     ),
-    st.lists(heldout(DROPS), min_size=4, max_size=4),
+    st.lists(heldout(DROPS), min_size=5, max_size=5),
     st.booleans(),
     st.tuples(
         st.just(("float", 0.0, 5)),
@@ -136,6 +137,51 @@ FINDINGS = st.builds(
     st.booleans(),
     st.integers(0, 2),
 )
+
+
+NEARLY_FLOAT = "Most of its work is in float: with no float op, `integer` (dddddddddd) "
+
+
+@pytest.mark.parametrize(
+    ("share", "other", "unseen", "accelerated", "known", "told"),
+    [
+        pytest.param(
+            0.9, 0.0, True, True, "b", "loses 3.0 points (95 % interval: 2.0 points to 4.0 points lost).", id="held out"
+        ),
+        pytest.param(0.9, 0.0, False, True, "b", "loses 2.5 points.", id="search samples"),
+        pytest.param(0.5, 0.0, True, True, "b", "", id="half of its work is in integers"),
+        pytest.param(0.9, 0.6, True, True, "b", "", id="the other is mostly float, too"),
+        pytest.param(0.9, 0.0, True, False, "b", "", id="no accelerator"),
+        pytest.param(0.9, 0.0, True, True, "d", "", id="named as cheaper already"),
+    ],
+)
+def test_of_a_model_that_is_mostly_float_it_is_said_what_integers_cost(
+    share: float, other: float, unseen: bool, accelerated: bool, known: str, told: str
+) -> None:
+    measured = Heldout(score=0.87, low=0.8, high=0.9, drop=0.03, drop_low=0.02, drop_high=0.04)
+    found = verdict.Findings(
+        metric="accuracy",
+        yardstick=Yardstick(
+            float_score=0.9,
+            float_size_bytes=1000,
+            float_penalty=80.0,
+            direction="maximize",
+            constraints=Constraints(),
+            allowed_drop=0.009,
+        ),
+        references=[],
+        picks={"recommended": scores(0.0, 7, 1, share), "integer": scores(0.025, 0, 1, other, "d")},
+        confidence=confidence(
+            False, 0.02, None, math.nan, 0.0, None, Cheaper(id=known * 10, expected=0.0, bound=0.03, float_ops=0)
+        ),
+        heldout={"a" * 40: measured, "d" * 40: measured} if unseen else {},
+        samples=100,
+        feasible=True,
+        accelerated=accelerated,
+    )
+    said = verdict.sentences(found)
+    assert (f"{NEARLY_FLOAT}{told}" in said) == bool(told)
+    assert ("Most of its work" in said) == bool(told)
 
 
 def test_a_score_is_said_with_the_interval_that_tables_have() -> None:

@@ -29,6 +29,9 @@ FAR_DB = 20.0
 """Outputs with more error than this, a hundredth of their power, do not go with a score like float's: the samples
 cannot tell. A hundredth is also what a score may lose by default."""
 
+_MOST = 0.5
+"""Share of the multiplications."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
@@ -136,11 +139,7 @@ def _whole_models(found: Findings, named: Sequence[Reference], unseen: bool) -> 
 
 def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: bool) -> str:
     measured = found.heldout.get(own.sha256) if unseen else None
-    drop, interval = own.drop, ""
-    if measured is not None and measured.drop is not None:
-        drop = measured.drop
-        if ends := _ends(measured, found):
-            interval = f" (95 % interval: {between(*ends, found.metric)})"
+    loss = _loss(own, measured, found)
     ops = counted(own.float_ops, "float op") if own.float_ops else "all ops in integers"
     if own.float_ops and found.accelerated:
         ops += f" and {counted(own.segments, 'accelerator segment') if own.segments else 'nothing on an accelerator'}"
@@ -148,13 +147,35 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
     alone = f" An integer-only accelerator gains nothing from {listed(idle)}." if idle and found.accelerated else ""
     where = "held-out" if unseen else "search"
     sixteen = f"; {counted(found.wide, 'node')} {'has' if found.wide == 1 else 'have'} 16-bit activations"
-    outcome = (
-        f"on the {where} samples it {lost(drop, found.metric)}{interval}, with {ops}{sixteen if found.wide else ''}"
-    )
+    outcome = f"on the {where} samples it {loss}, with {ops}{sixteen if found.wide else ''}"
+    alone += _mostly_float(found, own, confidence, unseen)
     if found.feasible:
         return f"Recommended is {confidence.id}: {outcome}.{alone}"
     return (
         f"No candidate meets all limits. Of those that come closest, {confidence.id} is recommended: {outcome}.{alone}"
+    )
+
+
+def _loss(scores: Scores, measured: Heldout | None, found: Findings) -> str:
+    """What a model loses, with the interval on held-out samples if it was scored there."""
+    if measured is None or measured.drop is None:
+        return lost(scores.drop, found.metric)
+    ends = _ends(measured, found)
+    interval = f" (95 % interval: {between(*ends, found.metric)})" if ends else ""
+    return f"{lost(measured.drop, found.metric)}{interval}"
+
+
+def _mostly_float(found: Findings, own: Scores, confidence: Confidence, unseen: bool) -> str:
+    """What integers cost, if the recommended model leaves most of the work in float; empty else, or if it is said."""
+    integer = found.picks.get("integer", own)
+    is_known = integer.sha256[:10] in confidence.named or (unseen and integer.sha256 not in found.heldout)
+    if is_known or own.float_macs_share <= _MOST or integer.float_macs_share > _MOST or not found.accelerated:
+        return ""
+    measured = found.heldout.get(integer.sha256) if unseen else None
+    ops = counted(integer.float_ops, "float op") if integer.float_ops else "no float op"
+    return (
+        f" Most of its work is in float: with {ops}, `integer` ({integer.sha256[:10]}) "
+        f"{_loss(integer, measured, found)}."
     )
 
 
