@@ -81,6 +81,25 @@ def test_the_tables_of_regret_are_what_was_measured(regret: ModuleType) -> None:
     assert regret.races_of(rows) == (results / "races.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("folder", ["int16", "equal"])
+def test_further_tables_of_regret_are_what_was_measured(regret: ModuleType, folder: str) -> None:
+    results = BENCHMARK / "results" / folder
+    assert regret.table_of(pd.read_csv(results / "regret.csv")) == (results / "regret.md").read_text(encoding="utf-8")
+
+
+def test_the_volumes_at_equal_evaluations_are_those_of_the_table() -> None:
+    rows = pd.read_csv(BENCHMARK / "results" / "equal" / "regret.csv").dropna(subset=["volume"])
+    shown = (BENCHMARK / "README.md").read_text(encoding="utf-8").split("**At equal evaluations.**")[1].splitlines()
+    for case, whole in rows.groupby("case"):
+        (line,) = [line for line in shown if line.startswith(f"| `{case}` |")][:1]
+        cells = []
+        for sampler in ("surrogate+search", "before: surrogate"):
+            for mark in (20, 60, 100):
+                own = 100 * whole.loc[(whole["sampler"] == sampler) & (whole["evaluations"] == mark), "volume"]
+                cells.append(f"{own.median():.1f} ({own.min():.1f} to {own.max():.1f})")
+        assert line == f"| `{case}` | {' | '.join(cells)} |"
+
+
 def test_the_page_of_comparisons_shows_rows_of_these_tables() -> None:
     page = (BENCHMARK.parents[1] / "docs" / "comparison.md").read_text(encoding="utf-8")
     cited = page.split("## Samplers of these tools")[1].splitlines()
