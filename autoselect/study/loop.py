@@ -6,6 +6,7 @@ Trials are told in their order, and a race is against what had been told when it
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import islice
@@ -234,7 +235,21 @@ class SearchLoop:
         enough = any(s.drop <= self._yardstick.allowed_drop for s in rivals)
         corner = reference_corner(scored if enough else np.vstack([scored, [0.0, *own]]))
         loss = loss_worth(scored / corner, racing.min_gain, own / corner[1:])
-        return self._yardstick.score(weight.loss(float(loss * corner[0])))
+        lowering = self._loss_to_lower(float(built.fragmentation["penalty"]), racing, rivals)
+        return self._yardstick.score(max(weight.loss(float(loss * corner[0])), lowering))
+
+    def _loss_to_lower(self, penalty: float, racing: Racing, rivals: Sequence[Scores]) -> float:
+        """The loss with which a candidate may lower the penalty of the recommended one; minus infinity if with none.
+
+        The volume does not tell: where only what is nearly all float keeps the allowed drop, it is hardly any. The
+        first that keeps it for sure need only cost less than float.
+        """
+        if all(math.isnan(s.drop_bound) for s in rivals):
+            return -math.inf
+        allowed, step = self._yardstick.allowed_drop, self._yardstick.steps(racing.spacing)["penalty"]
+        sure = [s.penalty for s in rivals if s.drop_bound <= allowed]
+        lowers = penalty <= min(sure) - step if sure else penalty < self._yardstick.float_penalty
+        return allowed if lowers else -math.inf
 
     def _stepped(self, costs: Sequence[Mapping[str, float]], racing: Racing) -> np.ndarray:
         """Costs in the order of the objectives, each down to a whole step of the front, shape (n, n_costs)."""

@@ -377,6 +377,32 @@ def test_a_goal_asks_for_more_where_more_must_be_gained(path: Path, tmp_path: Pa
     assert goals[0] < goals[1] < goals[2]
 
 
+class BoundedPool(FakePool):
+    """All drops have one bound."""
+
+    def __init__(self, bound: float) -> None:
+        super().__init__()
+        self._bound = bound
+
+    def _score(self, *args: Any) -> score_jobs.ScoreReply:
+        return replace(super()._score(*args), bound=self._bound)
+
+
+@pytest.mark.parametrize("sure", [True, False])
+def test_what_may_be_recommended_for_less_need_not_widen_the_front(tmp_path: Path, sure: bool) -> None:
+    """The allowed drop is 10: if none keeps it for sure, float is recommended and each candidate costs less."""
+    racing = Racing(confidence=0.9, min_gain=0.5, seed=0)
+    told, plain = (
+        Search(tmp_path / f"{name}.journal", pool, racing=racing)
+        for name, pool in {"told": BoundedPool(9.0 if sure else 11.0), "plain": FakePool()}.items()
+    )
+    for search in (told, plain):
+        search.run(30)
+    goals = [goal for _, _, goal in told.pool.raced]
+    assert goals == ([goal for _, _, goal in plain.pool.raced] if sure else [pytest.approx(0.2 - 10.0)] * len(goals))
+    assert goals
+
+
 def test_rivals_are_those_that_are_most_alike(path: Path) -> None:
     nodes = "abcde"
     space = BoundSpace(dimensions=tuple(Toggle(name=f"node:{n}", nodes=frozenset({n})) for n in nodes))
