@@ -136,10 +136,12 @@ def test_where_something_keeps_the_limits_nothing_else_is_a_member() -> None:
 
 
 def test_what_costs_as_much_as_float_is_a_member_only_where_there_is_nothing_else() -> None:
-    float_again, whole = record(0, 8.0, 99.0, 400, 80.0, 9), record(1, 6.0, 20.0, 100, 0.0, 9)
-    assert numbers([float_again, whole]) == ({1}, True)
-    assert numbers([float_again]) == ({0}, True)
-    for cheaper in (record(0, 8.0, 99.0, 399, 80.0, 9), record(0, 8.0, 99.0, 400, 79.0, 9)):
+    """A hundredth of float's size is the least difference that counts."""
+    whole = record(1, 6.0, 20.0, 100, 0.0, 9)
+    for float_again in (record(0, 8.0, 99.0, 400, 80.0, 9), record(0, 8.0, 99.0, 396, 80.0, 9)):
+        assert numbers([float_again, whole]) == ({1}, True)
+        assert numbers([float_again]) == ({0}, True)
+    for cheaper in (record(0, 8.0, 99.0, 395, 80.0, 9), record(0, 8.0, 99.0, 400, 79.0, 9)):
         assert numbers([cheaper, whole]) == ({0, 1}, True)
 
 

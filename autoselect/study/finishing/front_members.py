@@ -100,13 +100,9 @@ def _has_float_ops(records: Sequence[TrialRecord]) -> np.ndarray:
 
 
 def _is_float_again(record: TrialRecord, yardstick: Yardstick) -> bool:
-    """True for a candidate that costs what the float model costs: nothing in it is quantized."""
-    scores = record.scores
-    return (
-        scores is not None
-        and scores.size_bytes >= yardstick.float_size_bytes
-        and scores.penalty >= yardstick.float_penalty
-    )
+    """True for a candidate that costs what the float model costs, as far as sizes count: it gains nobody anything."""
+    scores, size = record.scores, yardstick.float_size_bytes - yardstick.steps(1.0)["size_bytes"]
+    return scores is not None and scores.size_bytes >= size and scores.penalty >= yardstick.float_penalty
 
 
 def _total_excess(record: TrialRecord, yardstick: Yardstick) -> float:
