@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from itertools import cycle, islice
 from pathlib import Path
@@ -15,11 +15,12 @@ from autoselect.cases.events import ignore
 from autoselect.cases.settings import make_settings
 from autoselect.domain.arena import peak_activation_bytes
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.states import further_of
+from autoselect.domain.states import EXACT, further_of, states_of
 from autoselect.errors import BuildError, ScoreError
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
-from autoselect.study.proposing.problem import Atom
+from autoselect.study.proposing.mask import Mask, bits
+from autoselect.study.proposing.problem import Atom, Problem
 from autoselect.study.setup.probing import probe_count, probe_samples, probed
 from autoselect.study.setup.problem import forecaster
 
@@ -135,3 +136,26 @@ def test_forecasts_with_one_key_are_of_one_file() -> None:
             files.setdefault(forecast(nodes, {"float": floats}).key, set()).add(prepared.builder.build(recipe).content)
     assert len(files) > 6
     assert {len(contents) for contents in files.values()} == {1}
+
+
+@pytest.mark.parametrize("net", [zoo.cnn, zoo.two_inputs, zoo.shared_weights])
+def test_one_forecast_of_all_units_tells_what_one_of_each_alone_tells(net: Callable[[], zoo.Source]) -> None:
+    prepared = net().prepared
+    names = [node.name for node in prepared.nodes]
+    layers: Any = SimpleNamespace(nodes=prepared.nodes)
+    blueprint = prepared.builder.blueprint(Recipe(), int16=True)
+    forecast = forecaster(blueprint, layers, make_settings(fallback="search"), read_target())
+    groups = [frozenset(names[:2]), *(frozenset({name}) for name in names[2:])]
+    atoms = [Atom(nodes=nodes, op_type="ADD", position=i, sensitivity=0.1) for i, nodes in enumerate(groups)]
+    states = states_of("search", int16=True)
+    at_once, each = (
+        Problem(atoms, [frozenset()] * len(atoms), forecast, states=states, order=order) for order in (names, ())
+    )
+    assert at_once.forms == each.forms
+    for place, state in enumerate(states):
+        alone = [Mask().put(1 << i, place) for i in range(len(atoms))]
+        assert [at_once.put(Mask(), m.left_out, place) for m in alone] == [
+            each.put(Mask(), m.left_out, place) for m in alone
+        ]
+        has = {i for i, mask in enumerate(alone) if state != EXACT and state in each.forecast(mask).kinds}
+        assert set(bits(at_once.noisy[place])) == has & set(bits(each.forms[place]))

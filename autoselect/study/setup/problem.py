@@ -125,6 +125,7 @@ def _planned(
         constraints=settings.constraints,
         allowed_loss=allowed_loss,
         costs=settings.cost_columns,
+        order=[node.name for node in layers.nodes],
     )
 
 
