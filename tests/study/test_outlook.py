@@ -11,18 +11,20 @@ import pytest
 import zoo
 from fakes import table
 
-from autoselect.cases.events import ignore
+from autoselect.cases.events import Event, StageStarted, ignore
 from autoselect.cases.settings import make_settings
 from autoselect.domain.arena import peak_activation_bytes
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.states import EXACT, further_of, states_of
 from autoselect.errors import BuildError, ScoreError
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
 from autoselect.study.proposing.mask import Mask, bits
 from autoselect.study.proposing.problem import Atom, Problem
+from autoselect.study.setup import problem as problem_module
 from autoselect.study.setup.probing import probe_count, probe_samples, probed
-from autoselect.study.setup.problem import forecaster
+from autoselect.study.setup.problem import forecaster, make_problem
 
 
 @pytest.mark.parametrize(
@@ -136,6 +138,29 @@ def test_forecasts_with_one_key_are_of_one_file() -> None:
             files.setdefault(forecast(nodes, {"float": floats}).key, set()).add(prepared.builder.build(recipe).content)
     assert len(files) > 6
     assert {len(contents) for contents in files.values()} == {1}
+
+
+def test_planning_is_announced_before_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers try units meanwhile."""
+    told: list[tuple[str, int | None]] = []
+    planned_after = []
+
+    def planned(atoms: Sequence[Atom], *_: Any) -> Any:
+        planned_after.append([stage for stage, _ in told])
+        return SimpleNamespace(atoms=atoms, states=("hybrid",), noisy=(0b1,))
+
+    def listen(event: Event) -> None:
+        if isinstance(event, StageStarted):
+            told.append((event.stage, event.total))
+
+    monkeypatch.setattr(problem_module, "_planned", planned)
+    layers = table(("a", "ADD", 0.3), ("b", "ADD", 0.3))
+    case: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")), layers=layers, counts={"calibration": 3})
+    space = BoundSpace(dimensions=tuple(Toggle(name=name, nodes=frozenset({name})) for name in "ab"))
+    pool: Any = Probes([[0.0], [0.1], [0.2], [0.3]])  # The first stands for the blueprint.
+    make_problem(case, space, make_settings(), 0.01, pool, listen)
+    assert planned_after[0] == ["plan"]
+    assert told == [("plan", None), ("probes", 3)]
 
 
 @pytest.mark.parametrize("net", [zoo.cnn, zoo.two_inputs, zoo.shared_weights])
