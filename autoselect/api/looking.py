@@ -64,7 +64,7 @@ def float_content(model: Source, *, signature: str | None = None, shapes: Shapes
             return load_float(loaded.model, files, pool, signature=loaded.signature, shapes=loaded.shapes).content
 
 
-def file_content(model: str | Path | bytes, shapes: Shapes | None = None) -> bytes:
+def file_content(model: str | Path | bytes, *, signature: str | None = None, shapes: Shapes | None = None) -> bytes:
     """The bytes of a ``.tflite`` file, quantized or not; a Keras file or SavedModel folder is converted first.
 
     Raises:
@@ -73,7 +73,9 @@ def file_content(model: str | Path | bytes, shapes: Shapes | None = None) -> byt
     if isinstance(model, bytes):
         return model
     path = Path(model)
-    return float_content(path, shapes=shapes) if is_converted(path) else fb.read_model_file(path)
+    if is_converted(path):
+        return float_content(path, signature=signature, shapes=shapes)
+    return fb.read_model_file(path)
 
 
 def _spec(spec: TensorSpec) -> dict[str, Any]:

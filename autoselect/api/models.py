@@ -187,6 +187,7 @@ def inspect(
     reference: str | Path | bytes | None = None,
     output: str | Path | None = None,
     target: str = "integer-only",
+    signature: str | None = None,
     shapes: Shapes | None = None,
 ) -> Inspection:
     """Tell what a model file holds; it runs only if scoring data are given.
@@ -201,6 +202,7 @@ def inspect(
         output: Folder for ``inspect.json``, which holds what is returned, and the ops of all models as a strip,
             ``islands.png`` and ``islands.svg``.
         target: Name of a bundled target profile, or path of a ``.toml``: decides places, islands and penalty.
+        signature: See :func:`search`; for SavedModels.
         shapes: See :func:`search`; for the sizes that Keras files and SavedModels leave free.
 
     Returns:
@@ -208,7 +210,7 @@ def inspect(
 
     Raises:
         ModelError: If a file is missing or no whole TFLite file.
-        UsageError: If a metric or reference comes without scoring data, or shapes for models that have theirs.
+        UsageError: If a metric or reference comes without scoring data, or shapes or a signature for a ``.tflite``.
         PreparationError: If a model cannot be scored.
 
     Examples:
@@ -221,13 +223,14 @@ def inspect(
     models = (model, *compare)
     if evaluation is None and not (metric is direction is reference is None):
         raise UsageError("A metric, direction or reference needs samples to score on: pass evaluation (--evaluation).")
-    if shapes and not any(is_converted(Path(one)) for one in models if not isinstance(one, bytes)):
+    if (shapes or signature) and not any(is_converted(Path(one)) for one in models if not isinstance(one, bytes)):
+        given = f"Shapes are given for {', '.join(map(repr, shapes))}." if shapes else f"Signature is {signature!r}."
         raise UsageError(
-            f"Shapes are given for {', '.join(map(repr, shapes))}. They are for Keras files and SavedModels, which are "
-            "converted. A .tflite is told as it is: leave shapes (--shape) out."
+            f"{given} Shapes and signature are for Keras files and SavedModels, which are converted. A .tflite is told "
+            "as it is, with all its signatures: leave shapes (--shape) and signature (--signature) out."
         )
     profile = read_target(target)
-    found = [_inspect_one(source, profile, shapes) for source in models]
+    found = [_inspect_one(source, profile, signature, shapes) for source in models]
     if evaluation is not None:
         scores = score_models(
             models, evaluation=evaluation, metric=metric or "accuracy", direction=direction, reference=reference
@@ -256,9 +259,9 @@ def _write_inspection(result: Mapping[str, Any], folder: Path) -> None:
     save(islands_figure([result, *result["compare"]]), folder / "islands")
 
 
-def _inspect_one(model: str | Path | bytes, target: Target, shapes: Shapes | None) -> Inspection:
+def _inspect_one(model: str | Path | bytes, target: Target, signature: str | None, shapes: Shapes | None) -> Inspection:
     name = LIVE if isinstance(model, bytes) else str(model)
-    content = file_content(model, shapes)
+    content = file_content(model, signature=signature, shapes=shapes)
     try:
         parsed = fb.parse(content)
         found = analyse(parsed, len(content))

@@ -11,7 +11,7 @@ import typer
 from autoselect.cases.declared import declared, told_of
 from autoselect.cli.command import with_debug
 from autoselect.cli.console import out, print_lines, results_only_on_stdout, warn
-from autoselect.cli.options import AsJson, ShapeTexts, option_of
+from autoselect.cli.options import AsJson, ShapeTexts, Signature, option_of
 from autoselect.domain.looks import LOOKS
 from autoselect.domain.objectives import Direction
 from autoselect.sources.wishes import parse_shapes
@@ -54,6 +54,7 @@ def inspect(
         str | None,
         typer.Option(rich_help_panel=_SCORING, help="The float model, for metrics that compare with it."),
     ] = None,
+    signature: Signature = None,
     shapes: ShapeTexts = None,
     as_json: AsJson = False,
 ) -> None:
@@ -79,6 +80,7 @@ def inspect(
             reference=reference,
             output=output,
             target=target or "integer-only",
+            signature=signature,
             shapes=parse_shapes(shapes),
         )
     if as_json:

@@ -251,3 +251,25 @@ def test_shapes_of_a_file_that_is_not_converted_are_refused() -> None:
     done = invoke(model_path(), "--shape", "window=1x128x12")
     assert done.exit_code == 2
     assert "A .tflite is told as it is" in " ".join(done.stderr.split())
+
+
+def test_the_signature_of_a_savedmodel_is_chosen(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    module = tf.Module()
+    spec = tf.TensorSpec([1, 4], tf.float32, name="x")
+    calls = {
+        "double": tf.function(lambda x: {"y": x + x}, input_signature=[spec]),
+        "sine": tf.function(lambda x: {"y": tf.sin(x)}, input_signature=[spec]),
+    }
+    tf.saved_model.save(module, str(tmp_path / "saved"), signatures=calls)
+    assert "double, sine" in " ".join(invoke(tmp_path / "saved").stderr.split())
+    done = invoke(tmp_path / "saved", "--signature", "sine")
+    assert done.exit_code == 0
+    assert "\nSIN  1  1 float\n" in done.stdout
+
+
+def test_a_signature_of_a_file_that_is_not_converted_is_refused() -> None:
+    done = invoke(model_path(), "--signature", "serving_default")
+    assert done.exit_code == 2
+    assert "Signature is 'serving_default'" in " ".join(done.stderr.split())

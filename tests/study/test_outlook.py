@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from itertools import cycle, islice
 from pathlib import Path
@@ -11,17 +11,20 @@ import pytest
 import zoo
 from fakes import table
 
-from autoselect.cases.events import ignore
+from autoselect.cases.events import Event, StageStarted, ignore
 from autoselect.cases.settings import make_settings
 from autoselect.domain.arena import peak_activation_bytes
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.states import further_of
+from autoselect.domain.search_space import BoundSpace, Toggle
+from autoselect.domain.states import EXACT, further_of, states_of
 from autoselect.errors import BuildError, ScoreError
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
-from autoselect.study.proposing.problem import Atom
+from autoselect.study.proposing.mask import Mask, bits
+from autoselect.study.proposing.problem import Atom, Problem
+from autoselect.study.setup import problem as problem_module
 from autoselect.study.setup.probing import probe_count, probe_samples, probed
-from autoselect.study.setup.problem import forecaster
+from autoselect.study.setup.problem import forecaster, make_problem
 
 
 @pytest.mark.parametrize(
@@ -135,3 +138,50 @@ def test_forecasts_with_one_key_are_of_one_file() -> None:
             files.setdefault(forecast(nodes, {"float": floats}).key, set()).add(prepared.builder.build(recipe).content)
     assert len(files) > 6
     assert {len(contents) for contents in files.values()} == {1}
+
+
+def test_planning_is_announced_before_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers try units meanwhile."""
+    told: list[tuple[str, int | None]] = []
+    planned_after = []
+
+    def planned(atoms: Sequence[Atom], *_: Any) -> Any:
+        planned_after.append([stage for stage, _ in told])
+        return SimpleNamespace(atoms=atoms, states=("hybrid",), noisy=(0b1,))
+
+    def listen(event: Event) -> None:
+        if isinstance(event, StageStarted):
+            told.append((event.stage, event.total))
+
+    monkeypatch.setattr(problem_module, "_planned", planned)
+    layers = table(("a", "ADD", 0.3), ("b", "ADD", 0.3))
+    case: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")), layers=layers, counts={"calibration": 3})
+    space = BoundSpace(dimensions=tuple(Toggle(name=name, nodes=frozenset({name})) for name in "ab"))
+    answers: list[list[float] | Exception] = [[0.0], [0.1], [0.2], [0.3]]  # The first stands for the blueprint.
+    pool: Any = Probes(answers)
+    make_problem(case, space, make_settings(), 0.01, pool, listen)
+    assert planned_after[0] == ["plan"]
+    assert told == [("plan", None), ("probes", 3)]
+
+
+@pytest.mark.parametrize("net", [zoo.cnn, zoo.two_inputs, zoo.shared_weights])
+def test_one_forecast_of_all_units_tells_what_one_of_each_alone_tells(net: Callable[[], zoo.Source]) -> None:
+    prepared = net().prepared
+    names = [node.name for node in prepared.nodes]
+    layers: Any = SimpleNamespace(nodes=prepared.nodes)
+    blueprint = prepared.builder.blueprint(Recipe(), int16=True)
+    forecast = forecaster(blueprint, layers, make_settings(fallback="search"), read_target())
+    groups = [frozenset(names[:2]), *(frozenset({name}) for name in names[2:])]
+    atoms = [Atom(nodes=nodes, op_type="ADD", position=i, sensitivity=0.1) for i, nodes in enumerate(groups)]
+    states = states_of("search", int16=True)
+    at_once, each = (
+        Problem(atoms, [frozenset()] * len(atoms), forecast, states=states, order=order) for order in (names, ())
+    )
+    assert at_once.forms == each.forms
+    for place, state in enumerate(states):
+        alone = [Mask().put(1 << i, place) for i in range(len(atoms))]
+        assert [at_once.put(Mask(), m.left_out, place) for m in alone] == [
+            each.put(Mask(), m.left_out, place) for m in alone
+        ]
+        has = {i for i, mask in enumerate(alone) if state != EXACT and state in each.forecast(mask).kinds}
+        assert set(bits(at_once.noisy[place])) == has & set(bits(each.forms[place]))

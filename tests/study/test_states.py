@@ -63,7 +63,7 @@ def made_up(
         for i, name in enumerate(NAMES)
     ]
     near = [frozenset(j for j in (i - 1, i + 1) if 0 <= j < len(NAMES)) for i in range(len(NAMES))]
-    return Problem(atoms, near, forecast, states=states)
+    return Problem(atoms, near, forecast, states=states, order=NAMES)
 
 
 FOUR = ("hybrid", "sixteen", "float")
@@ -88,6 +88,20 @@ def test_a_unit_that_stays_in_integers_in_a_state_does_not_have_it() -> None:
     assert [form >> 1 & 1 for form in problem.forms] == [1, 0, 1]
     assert problem.in_state(0b111, 1) == Mask(0b101).put(0b101, 1)
     assert problem.noise[1, :3].tolist() == [1e-5, 0.0, 1e-5]
+
+
+def test_what_units_become_takes_one_forecast_for_each_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = made_up(FOUR, NOISE)
+    asked, forecast = [], problem.forecast_of
+
+    def counted(left_out: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
+        asked.append(left_out)
+        return forecast(left_out, further)
+
+    monkeypatch.setattr(problem, "forecast_of", counted)
+    everything = (1 << 10) - 1
+    assert (problem.forms, problem.noisy) == ((everything,) * 3, (everything, everything, 0))
+    assert len(asked) == 1 + len(FOUR)
 
 
 def test_the_count_of_candidates_is_that_of_all_of_them() -> None:

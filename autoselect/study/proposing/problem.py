@@ -81,6 +81,7 @@ class Problem:
         costs: Columns of the run's objectives but the metric.
         forecast_of: Exact size and penalty by the nodes left out and those of them in each further state; not
             remembered.
+        order: The nodes in the order in which forecasts say what becomes of them; empty if they do not.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Problem:
         constraints: Constraints = NO_LIMITS,
         allowed_loss: float = math.inf,
         costs: Sequence[str] = DEFAULT_COSTS,
+        order: Sequence[str] = (),
     ) -> None:
         """Keep what is known; a ``forecast`` is what :attr:`forecast_of` becomes."""
         self.atoms = tuple(atoms)
@@ -107,7 +109,7 @@ class Problem:
         self.states, self.refinable = tuple(states), refinable
         self.constraints, self.allowed_loss = constraints, allowed_loss
         self.costs = tuple(costs)
-        self.forecast_of = forecast
+        self.forecast_of, self.order = forecast, tuple(order)
         self._remembered = lru_cache(maxsize=FORECASTS_KEPT)(self._worked_out)
         self._distrusted: set[Mask] = set()
         self._keys: dict[Mask, object] = {}
@@ -193,14 +195,36 @@ class Problem:
     @cached_property
     def _same(self) -> tuple[tuple[Atoms, ...], ...]:
         """The atoms whose form is the same in two states, for each state and each up to it."""
-        found, integer = [[0] * (place + 1) for place in range(len(self.states))], self.forecast(Mask()).key
+        found = [[0] * (place + 1) for place in range(len(self.states))]
         for i in range(len(self.atoms)):
-            alone = (Mask().put(1 << i, place) for place in range(len(self.states)))
-            keys: list[object] = [self.forecast(mask).key for mask in alone] if len(self.states) > 1 else [i]
+            integer, *keys = self._becomes(i)
             for place, key in enumerate(keys):
                 first = keys.index(key)
                 found[place][first] |= (first == 0 or key != integer) << i
         return tuple(map(tuple, found))
+
+    def _becomes(self, atom: int) -> list[object]:
+        """What an atom becomes in integers and in each state; equal where its form is the same."""
+        if self.order:
+            return [kinds[atom] for kinds in self._kinds]
+        if len(self.states) == 1:
+            return [None, atom]
+        alone = (Mask().put(1 << atom, place) for place in range(len(self.states)))
+        return [self.forecast(mask).key for mask in (Mask(), *alone)]
+
+    @cached_property
+    def _kinds(self) -> tuple[tuple[tuple[str, ...], ...], ...]:
+        """What becomes of each atom's nodes in integers, then in each state.
+
+        It does not depend on other nodes, so one forecast with all atoms in a state tells of each.
+        """
+        places = {name: place for place, name in enumerate(self.order)}
+        rows = [sorted(places[name] for name in atom.nodes) for atom in self.atoms]
+        masks = (Mask(), *(Mask().put(self.everything, place) for place in range(len(self.states))))
+        return tuple(
+            tuple(tuple(kinds[place] for place in row) for row in rows)
+            for kinds in (self.forecast(mask).kinds for mask in masks)
+        )
 
     def put(self, mask: Mask, atoms: Atoms, place: int) -> Mask:
         """The candidate with these atoms in a state; atoms without a form of their own there stay in theirs.
@@ -223,8 +247,10 @@ class Problem:
 
     def _has(self, atom: int, place: int) -> bool:
         """Whether an atom has any op of a state where it is in it, as far as forecasts tell kinds."""
-        before, after = (self.forecast(m).kinds for m in (Mask(), Mask().put(1 << atom, place)))
-        return not after or after.count(self.states[place]) > before.count(self.states[place])
+        if not self.order:
+            return True
+        before, after = self._kinds[0][atom], self._kinds[1 + place][atom]
+        return after.count(self.states[place]) > before.count(self.states[place])
 
     @cached_property
     def noise(self) -> np.ndarray:

@@ -83,9 +83,12 @@ def make_problem(
     def planned(atoms: Sequence[Atom]) -> Problem:
         return _planned(atoms, case, space, settings, allowed_loss, planning)
 
-    atoms, remarks = probed(atoms, case, settings, pool, listener, lambda: _noisy(planned(atoms)))
-    listener(StageStarted(stage="plan"))
-    return planned(atoms), remarks
+    def noisy() -> list[tuple[Atom, str]]:
+        listener(StageStarted(stage="plan"))
+        return _noisy(planned(atoms))
+
+    tried, remarks = probed(atoms, case, settings, pool, listener, noisy)
+    return planned(tried), remarks
 
 
 def settled_int16(case: Case, settings: SearchSettings, pool: Workers) -> tuple[SearchSettings, tuple[str, ...]]:
@@ -125,6 +128,7 @@ def _planned(
         constraints=settings.constraints,
         allowed_loss=allowed_loss,
         costs=settings.cost_columns,
+        order=[node.name for node in layers.nodes],
     )
 
 
