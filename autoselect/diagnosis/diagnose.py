@@ -29,7 +29,8 @@ from autoselect.diagnosis.travel import travel
 from autoselect.diagnosis.weights import weight_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics, ErrorParts, Findings, Travel
 from autoselect.domain.layers import LayerTable, Node
-from autoselect.errors import DataError, PreparationError, TrialError
+from autoselect.domain.words import listed
+from autoselect.errors import DataError, PreparationError, ScoreError, TrialError, sentence
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import open_pool, result_of
 from autoselect.quantize.building.left_out import left_out
@@ -58,6 +59,8 @@ class _Desk:
     rows: range = range(0)
     seconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    failing: frozenset[str] = frozenset()
+    """Nodes whose integer kernels fail on a sample; they are left out."""
 
     @contextmanager
     def stage(self, name: str, total: int | None = None) -> Iterator[None]:
@@ -113,16 +116,13 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
         node = None if request.settings.node is None else node_named(request.settings.node, [n.name for n in nodes])
         _say_what_is_left(desk, prepared)
         try:
-            with desk.stage("build"):
-                built = _build(desk)
-            with desk.stage("measure"):
-                findings, model_metrics = _measure(desk, started, prepared, built)
+            diagnosed, findings, model_metrics = _measured(desk, started, prepared)
             findings = _ablated(desk, findings)
         except TrialError as exc:
             raise PreparationError(f"The diagnosis failed. {exc}") from exc
     return Outcome(
         findings=findings,
-        diagnosed=built.diagnosed,
+        diagnosed=diagnosed,
         model_metrics=model_metrics,
         node=node,
         seconds=dict(desk.seconds),
@@ -162,6 +162,40 @@ class _Built:
     diagnosed: jobs.Diagnosed
     by_layer: Path
     whole: Path | None
+
+
+def _measured(
+    desk: _Desk, started: Started, prepared: Prepared
+) -> tuple[jobs.Diagnosed, Findings, Mapping[str, float]]:
+    """Build and measure; nodes whose kernels fail are left out of integers, so that the others have figures."""
+    while True:
+        with desk.stage("build"):
+            built = _build(desk)
+        try:
+            with desk.stage("measure"):
+                return (built.diagnosed, *_measure(desk, started, prepared, built))
+        except ScoreError:
+            if not _leave_out_failing(desk, built.diagnosed):
+                raise
+
+
+def _leave_out_failing(desk: _Desk, diagnosed: jobs.Diagnosed) -> bool:
+    """Take the node whose kernel fails into the denylist, and say so; False if that is not what failed."""
+    found: tuple[list[str], str] = result_of(desk.submit(jobs.failing_nodes, diagnosed, desk.samples, desk.rows))
+    names, error = found
+    recipe = desk.request.recipe
+    if recipe.denylisted_nodes.issuperset(names):
+        return False
+    desk.failing |= {*names}
+    desk.request = replace(desk.request, recipe=replace(recipe, denylisted_nodes=recipe.denylisted_nodes | {*names}))
+    divisor = f" The divisor comes from {listed([repr(name) for name in names[1:]])}." if names[1:] else ""
+    them = "these nodes" if names[1:] else "this node"
+    desk.warn(
+        f"Node {names[0]!r} cannot be integer. {sentence(error)}{divisor} All figures are those of the model with "
+        f"{them} left out of integers. Leave {'them' if names[1:] else 'it'} out of a search, too: "
+        f"{' '.join(f'--keep-float {name!r}' for name in names)}."
+    )
+    return True
 
 
 def _build(desk: _Desk) -> _Built:
@@ -214,6 +248,7 @@ def _measure(desk: _Desk, started: Started, prepared: Prepared, built: _Built) -
         travel=travelling,
         parts=result_of(parting),
         forms=result_of(forming),
+        failing=desk.failing,
     )
     return findings, {} if scoring is None else result_of(scoring)
 
@@ -250,10 +285,12 @@ def _ablated(desk: _Desk, findings: Findings) -> Findings:
     found: dict[str, Ablation] = {}
     arguments = desk.samples, list(desk.rows[: desk.request.settings.ablate]), desk.request.recipe.per_channel
     nodes = findings.layers.nodes
-    with desk.stage("ablation", len(nodes)):
-        whole: Future[list[float]] = desk.submit(error_shares, frozenset(), *arguments)
+    with desk.stage("ablation", len(nodes) - len(desk.failing)):
+        whole: Future[list[float]] = desk.submit(error_shares, desk.failing, *arguments)
         running: list[tuple[str, Future[Ablation]]] = [
-            (n.name, desk.submit(jobs.ablate, n.name, *arguments)) for n in nodes
+            (n.name, desk.submit(jobs.ablate, n.name, *arguments, desk.failing))
+            for n in nodes
+            if n.name not in desk.failing
         ]
         for name, future in running:
             try:

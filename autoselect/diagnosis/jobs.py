@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,13 +16,14 @@ from autoselect.cases.open_case import open_case
 from autoselect.diagnosis.activations import activation_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.units import units
 from autoselect.isolation.worker import kept
 from autoselect.quantize.building.build import corrects_biases
 from autoselect.quantize.diagnosing import verification
 from autoselect.quantize.diagnosing.statistics import LayerMetrics, measure, scalar_of
 from autoselect.quantize.repairing.built import Shift
 from autoselect.runs.files import write_bytes
-from autoselect.tflite.runner import Runner
+from autoselect.tflite.runner import Runner, failing_op
 
 ModelDebugMetric = Callable[[list[np.ndarray], list[np.ndarray]], float]
 """Called with the outputs of the float model and of the quantized one, as the Quantization Debugger's."""
@@ -54,7 +56,8 @@ def plan(root: Path, recipe_json: str, whole_model: bool) -> Path:
     case = open_case(root)
     prepared, recipe = case.prepared, Recipe.from_json(recipe_json)
     found = verification.plan(prepared.calibrated, prepared.layers.nodes, recipe, whole_model=whole_model, kit=case.kit)
-    path = root / f"plan_{'model' if whole_model else 'layer'}.pkl"
+    # A worker keeps the plans that it read, by path.
+    path = root / f"plan_{'model' if whole_model else 'layer'}_{zlib.crc32(recipe_json.encode()):08x}.pkl"
     write_bytes(path, pickle.dumps(found))
     return path
 
@@ -81,6 +84,27 @@ def build(root: Path, recipe_json: str) -> Diagnosed:
         shifts=dict.fromkeys(corrected.kinds, _AS_GIVEN) if is_given else corrected.shifts,
         skipped=corrected.skipped,
     )
+
+
+def failing_nodes(root: Path, diagnosed: Diagnosed, samples: str, rows: Sequence[int]) -> tuple[list[str], str]:
+    """Run the built model up to the node whose kernel fails on a sample.
+
+    Returns:
+        That node first, then, where it is a division, the nodes of the unit that computes its divisor: in float, too,
+        it would divide by what was rounded to 0. And the error. No nodes if no node is known to fail.
+    """
+    case = open_case(root)
+    place, error = failing_op(diagnosed.content, samples_of(case, samples, rows)) or (None, "")
+    graph, nodes = case.prepared.graph, case.prepared.layers.nodes
+    failing = next((n for n in nodes if diagnosed.places.get(n.index) == place), None)
+    if failing is None:
+        return [], error
+    names, op = [failing.name], graph.ops[failing.index]
+    if op.op_type == "DIV" and len(op.inputs) == len(("dividend", "divisor")):
+        writer = graph.producers().get(op.inputs[1])
+        before = {n.name for n in nodes if n.index == writer}
+        names += [name for unit in units(graph, nodes) if before & {*unit} for name in unit if name != failing.name]
+    return names, error
 
 
 def measure_part(root: Path, path: Path, samples: str, rows: Sequence[int], metrics: LayerMetrics) -> np.ndarray:
@@ -116,11 +140,13 @@ def model_metrics(
     return {name: float(np.mean(column)) for name, column in values.items()}
 
 
-def ablate(root: Path, name: str, samples: str, rows: Sequence[int], per_channel: bool) -> Ablation:
-    """Divergence of the outputs with only one node quantized, and with all nodes but that one."""
+def ablate(
+    root: Path, name: str, samples: str, rows: Sequence[int], per_channel: bool, failing: frozenset[str] = frozenset()
+) -> Ablation:
+    """Divergence of the outputs with only one node quantized, and with all nodes but that one and failing ones."""
     alone = frozenset({name})
     others = frozenset(n.name for n in open_case(root).prepared.layers.nodes) - alone
     return Ablation(
         leave_one_in=divergence(error_shares(root, others, samples, rows, per_channel)),
-        leave_one_out=divergence(error_shares(root, alone, samples, rows, per_channel)),
+        leave_one_out=divergence(error_shares(root, alone | failing, samples, rows, per_channel)),
     )

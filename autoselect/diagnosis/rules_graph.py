@@ -195,7 +195,7 @@ def _suffers_per_tensor(found: WeightStatistics) -> bool:
 def unsupported_by_target(findings: Findings) -> Advice | None:
     """Ops that the target refuses, or that its accelerator leaves to the host."""
     target, graph = findings.target, findings.graph
-    nodes = {n.index for n in findings.layers.nodes}
+    nodes = {n.index for n in findings.layers.nodes if n.name not in findings.failing}
     kinds = {index: OpKind(kind) for index, kind in findings.kinds.items()}
     built, integer = (computing_in(graph, k) for k in (kinds, {**kinds, **dict.fromkeys(nodes, OpKind.INTEGER)}))
     placements = judge(built, target).placements

@@ -167,6 +167,7 @@ class Findings:
         travel: Where the whole model was verified.
         parts: Of the nodes in 8-bit integers.
         forms: Which forms a node has beside int8 and float: ``int16`` and ``hybrid``, by node name.
+        failing: Nodes that were left out because their integer kernels fail on a sample.
     """
 
     layers: LayerTable
@@ -185,6 +186,7 @@ class Findings:
     travel: Mapping[str, Travel] = field(default_factory=dict)
     parts: Mapping[str, ErrorParts] = field(default_factory=dict)
     forms: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    failing: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,17 +9,22 @@ from copy import copy
 
 import numpy as np
 
+from autoselect.domain.words import listed
+from autoselect.errors import ModelError
 from autoselect.sources import signatures
 from autoselect.tflite import flatbuffer as fb
+
+_COMPOSITE = "STABLEHLO_COMPOSITE"
 
 
 def inline(model: fb.Model) -> int:
     """Put the ops in the place of the composites of the main graph, in place, also where one stands for others.
 
-    A composite that hands on what it is given, without an op, stays.
-
     Returns:
         How many there were.
+
+    Raises:
+        ModelError: If a composite is left: the file does not hold its ops, or it is inside a branch.
     """
     graph, count, is_new = model.subgraphs[0], 0, True
     while is_new:
@@ -31,11 +36,24 @@ def inline(model: fb.Model) -> int:
         graph.operators = ops
     if count:
         signatures.make_main(model, 0)
+    _refuse_what_is_left(model)
     return count
 
 
+def _refuse_what_is_left(model: fb.Model) -> None:
+    ops = [op for graph in model.subgraphs for op in graph.operators or [] if fb.op_type(model, op) == _COMPOSITE]
+    names = sorted({(getattr(op.builtinOptions2, "name", None) or b"?").decode(errors="replace") for op in ops})
+    if names:
+        raise ModelError(
+            f"The model has composites that cannot be replaced by their ops: {listed([repr(name) for name in names])} "
+            f"({_COMPOSITE}). TensorFlow's quantizer takes none, so the file must hold the ops of each "
+            "(its decomposition), and the composite must not be inside a branch or a loop. Convert the model again "
+            "with the decompositions, or without these composites."
+        )
+
+
 def _inlined(model: fb.Model, op: fb.Operator, prefix: str) -> list[fb.Operator]:
-    if fb.op_type(model, op) != "STABLEHLO_COMPOSITE":
+    if fb.op_type(model, op) != _COMPOSITE or next(signatures.reached_subgraphs(op), 0) == 0:
         return []
     main, inner = model.subgraphs[0], model.subgraphs[op.builtinOptions2.decompositionSubgraphIndex]
     ends, given = ((*fb.indices(one.inputs), *fb.indices(one.outputs)) for one in (inner, op))

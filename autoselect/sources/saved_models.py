@@ -36,7 +36,8 @@ def from_saved_model(folder: Path, wishes: Wishes = NO_WISHES) -> FloatModel:
     content = _converted(loaded, found[key], str(folder), key, wishes)
     # Keras's ``serve`` is the same call under another name.
     others = [other for other in found if other != key and {other, key} != {"serve", _DEFAULT_SIGNATURE}]
-    notes = (f"Signature {key!r} was taken; the SavedModel also has {', '.join(others)}.",) if others else ()
+    is_news = bool(others) and wishes.signature is None
+    notes = (f"Signature {key!r} was taken; the SavedModel also has {', '.join(others)}.",) if is_news else ()
     return FloatModel(content=content, notes=notes)
 
 

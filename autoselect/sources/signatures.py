@@ -25,15 +25,12 @@ _ONE = (
 _SEVERAL = ("branchSubgraphIndices",)
 
 
-def choose(model: fb.Model, key: str | None) -> str | None:
+def choose(model: fb.Model, key: str | None) -> None:
     """Make the subgraph of a signature the main one and drop what it does not reach, in place.
 
     Args:
         model: Changed where the signature's subgraph is not the main one already.
         key: Of the signature; None for the only one.
-
-    Returns:
-        The key of the signature taken where the file has several, else None.
 
     Raises:
         UsageError: If there is no such signature.
@@ -45,7 +42,7 @@ def choose(model: fb.Model, key: str | None) -> str | None:
     if key is not None and key not in keys:
         raise UsageError(unknown(key, tuple(keys)))
     if not keys:
-        return None
+        return
     taken = key if key is not None else next(iter(keys))
     make_main(model, keys[taken])
     model.signatureDefs = [
@@ -54,7 +51,6 @@ def choose(model: fb.Model, key: str | None) -> str | None:
         # LiteRT runs a model whose signature names no outputs, and TensorFlow's calibrator refuses it.
         if (key is None or _key(s) == key) and s.subgraphIndex == 0 and s.outputs
     ]
-    return taken if len(keys) > 1 and key is not None else None
 
 
 def several(keys: Sequence[str]) -> str:

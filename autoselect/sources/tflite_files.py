@@ -49,9 +49,8 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     """
     model = fb.parse(content)
     _refuse_damaged(model, len(content))
-    first, signed, notes = model.subgraphs[0], len(model.signatureDefs or []), []
-    if (taken := signatures.choose(model, wishes.signature)) is not None:
-        notes.append(f"Signature {taken!r} was taken; the model's other signatures are left out.")
+    first, signed, notes = model.subgraphs[0], len(model.signatureDefs or []), list[str]()
+    signatures.choose(model, wishes.signature)
     if count := composites.inline(model):
         notes.append(f"{count} STABLEHLO_COMPOSITE became the ops that the file says they stand for.")
     _refuse_quantized(model)

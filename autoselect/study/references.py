@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autoselect.cases import evidence_jobs
+from autoselect.cases import clipping_jobs, evidence_jobs
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.objectives import Direction, drop_from
 from autoselect.domain.picks import default_drop
-from autoselect.domain.words import said
+from autoselect.domain.words import listed, said
 from autoselect.errors import TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.study.yardstick import Yardstick
@@ -65,6 +65,20 @@ def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) 
         f"The float model scores {said(float_model.metric, metric)} on the search samples, and one answer to all of "
         f"them {said(blind, metric)}: these samples cannot tell the two apart. Prepare inputs and targets as in "
         "training. Where one class is far commoner than the others, balanced_accuracy tells more.",
+    )
+
+
+def clipping_of(root: Path, pool: Workers) -> tuple[str, ...]:
+    """A warning if outputs on search samples leave the ranges that calibration saw."""
+    try:
+        outputs = pool.call(clipping_jobs.clipped_outputs, root)
+    except TrialError:
+        return ()
+    if not outputs:
+        return ()
+    return (
+        f"Outputs leave the ranges that calibration saw, and integers cut them off: {listed(outputs)}. Bring more "
+        "calibration samples, from the same source as those that are scored.",
     )
 
 

@@ -181,6 +181,7 @@ def _search(
     yardstick = references.yardstick_of(float_model, request.metric_name, request.direction, settings)
     problem: Problem | None = None
     remarks = references.warnings_of(float_model, request.metric_name, case.files.root, pool)
+    remarks += references.clipping_of(case.files.root, pool)
     case = _remarked(case, folder, remarks, listener)
     if settings.sampler in PROPOSERS:
         problem, remarks = make_problem(case, space, settings, yardstick.allowed_drop, pool, listener)

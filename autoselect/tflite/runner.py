@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -15,6 +16,9 @@ from autoselect.errors import ScoreError
 from autoselect.tflite import reader
 
 Outputs = dict[str, np.ndarray]
+
+_FAILED_OP = re.compile(r"Node number (\d+) \(")
+_DIVIDED_BY_0 = re.compile(r"div\.cc:\d+ .* was not true.*Node number (\d+) \(DIV\)")
 
 
 class Runner:
@@ -99,8 +103,7 @@ class Runner:
         try:
             self._interpreter.invoke()
         except RuntimeError as exc:
-            # The lines before are what NumericVerify ops had to say.
-            raise ScoreError(f"The LiteRT interpreter fails on a sample: {str(exc).strip().splitlines()[-1]}") from exc
+            raise ScoreError(f"The LiteRT interpreter fails on a sample: {_why(str(exc))}") from exc
         self.inference_seconds += time.perf_counter() - start
         return {
             spec.key: _dequantize(self._interpreter.get_tensor(detail["index"]), detail)
@@ -128,6 +131,26 @@ class Runner:
     def tensor(self, index: int) -> np.ndarray:
         """Value of a tensor after a run; needs ``preserve_all_tensors``."""
         return np.asarray(self._interpreter.get_tensor(index))
+
+
+def failing_op(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> tuple[int, str] | None:
+    """The place, in the main graph, of the op whose kernel fails on one of the samples, and the error; None if none."""
+    runner = Runner(content, delegates=False)
+    try:
+        for sample in samples:
+            runner(sample)
+    except ScoreError as exc:
+        found = _FAILED_OP.findall(str(exc.__cause__))
+        return (int(found[-1]), str(exc)) if found else None
+    return None
+
+
+def _why(told: str) -> str:
+    """What LiteRT says of a failure; the lines before the last are what NumericVerify ops had to say."""
+    last = told.strip().splitlines()[-1]
+    if found := _DIVIDED_BY_0.search(last):
+        return f"op {found[1]} (DIV) divides by integers, and one that it divides by was rounded to 0."
+    return last
 
 
 def input_of(inputs: Mapping[str, np.ndarray], spec: TensorSpec, position: int, count: int) -> np.ndarray:

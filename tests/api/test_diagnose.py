@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pump
 import pytest
+import zoo
 
 import autoselect
 from autoselect.cases.events import Event, StageStarted, StepFinished, Warned
@@ -264,3 +265,34 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
         autoselect.read_layer_statistics(tmp_path / "other.csv")
     with pytest.raises(DataError, match="cannot be read"):
         autoselect.read_layer_statistics(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize("whole_model", [False, True], ids=["layers", "and the whole model"])
+def test_a_node_that_divides_by_zero_in_integers_is_named_and_the_others_are_measured(whole_model: bool) -> None:
+    import tensorflow as tf
+
+    def divided(x: Any) -> Any:
+        ratios = [tf.tanh(x) / (tf.nn.relu(x) + least) for least in (0.001, 0.002)]
+        return tf.concat(ratios, -1) @ zoo.weights(16, 6)
+
+    samples = [np.full((1, 8), value, np.float32) for value in (-1.0, 100.0)]
+    events: list[Event] = []
+    found = autoselect.diagnose(
+        zoo.from_function(divided, (1, 8)).float_model,
+        calibration=samples,
+        whole_model=whole_model,
+        ablate=2,
+        listener=events.append,
+        cache=False,
+    )
+    table = found.layer_statistics.set_index("tensor_name")
+    divisions, sums = (list(table.index[table["op_name"] == op_type]) for op_type in ("DIV", "ADD"))
+    told = [e.message for e in events if isinstance(e, Warned) and "cannot be integer" in e.message]
+    assert len(divisions) == len(told) == 2
+    for division, divisor, message in zip(divisions, sums, told, strict=True):
+        assert message.startswith(f"Node {division!r} cannot be integer. ")
+        assert "(DIV) divides by integers, and one that it divides by was rounded to 0." in message
+        assert message.endswith(f"--keep-float {division!r} --keep-float {divisor!r}.")
+    assert set(table.loc[[*divisions, *sums], "kind"]) == {"float"}
+    assert np.isfinite(table["mean_squared_error"]).all()
+    assert not any("Take off the denylist" in advice.action for advice in found.advice)

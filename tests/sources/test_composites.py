@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 import numpy as np
+import pytest
 import zoo
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
+from autoselect.errors import ModelError
 from autoselect.quantize.preparing.normalise import same_outputs
 from autoselect.sources import loading
 from autoselect.tflite import editing, reader
@@ -84,7 +87,26 @@ def test_its_ops_are_searched() -> None:
     assert not any(op.op_type == "STABLEHLO_COMPOSITE" for op in prepared.builder.build(Recipe()).graph.ops)
 
 
-def test_a_composite_without_ops_stays() -> None:
-    model = fb.parse(composed())
+def without_ops(model: fb.Model) -> None:
     model.subgraphs[1].outputs = model.subgraphs[1].inputs
-    assert types(loading.float_model(fb.serialise(model)).content).count("STABLEHLO_COMPOSITE") == 2
+
+
+def without_decomposition(model: fb.Model) -> None:
+    for op in model.subgraphs[0].operators:
+        if op.builtinOptions2 is not None:
+            op.builtinOptions2.decompositionSubgraphIndex = -1
+
+
+def in_another_subgraph(model: fb.Model) -> None:
+    graph = model.subgraphs[0]
+    model.subgraphs.append(part(model, [op for op in graph.operators if op.builtinOptions2 is not None][:1]))
+    graph.operators, model.signatureDefs = graph.operators[:1], None
+    graph.outputs = graph.operators[0].outputs
+
+
+@pytest.mark.parametrize("change", [without_ops, without_decomposition, in_another_subgraph])
+def test_a_composite_that_cannot_be_replaced_is_refused_by_its_name(change: Callable[[fb.Model], None]) -> None:
+    model = fb.parse(composed())
+    change(model)
+    with pytest.raises(ModelError, match=r"cannot be replaced by their ops: 'bounded' \(STABLEHLO_COMPOSITE\)"):
+        loading.float_model(fb.serialise(model))

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from autoselect.errors import TrialError
-from autoselect.study.references import Reference, warnings_of
+from autoselect.study.references import Reference, clipping_of, warnings_of
 
 FLOAT = Reference(name="float", sha256="float", metric=0.115, size_bytes=100, penalty=80.0)
 
@@ -35,3 +35,7 @@ def test_a_float_model_that_knows_nothing_is_warned_of() -> None:
 @pytest.mark.parametrize("found", [None, TrialError("killed")], ids=["it knows more", "nobody knows"])
 def test_else_nothing_is_said(found: Exception | None) -> None:
     assert warnings_of(FLOAT, "accuracy", Path(), cast("Any", Pool(found))) == ()
+
+
+def test_a_worker_that_dies_says_nothing_of_clipped_outputs() -> None:
+    assert clipping_of(Path(), cast("Any", Pool(TrialError("killed")))) == ()

@@ -104,6 +104,7 @@ def test_a_recommendation_says_in_how_many_resamples_it_is_made() -> None:
     rows = np.array([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.05, 0.0]])
     found = confidence([cheap, dear], Pool(rows))
     assert (found.id, found.certified, found.resampled) == (cheap.sha256[:10], True, 0.75)
+    assert found.resampled_penalties == (5.0, 50.0)
     assert (found.bound, found.expected) == (pytest.approx(0.008), 0.0)
     assert found.near_miss is None
 
@@ -330,6 +331,12 @@ def test_the_verdict_goes_by_held_out_scores_where_there_are_any() -> None:
         "with 95 % confidence; the limit is 1.0 point. In 83 % of resamples of the search samples the same model is "
         "recommended."
     )
+    often, seldom = (replace(SURE, resampled=share, resampled_penalties=(0.2, 1.04)) for share in (0.5, 0.02))
+    assert told(often, HELDOUT).endswith("In 50 % of resamples of the search samples the same model is recommended.")
+    told_seldom = "the same model is recommended; nine in ten recommend a penalty of "
+    assert told(seldom, HELDOUT).endswith(f"In 2 % of resamples of the search samples {told_seldom}0.2 to 1.0 point.")
+    alike = replace(seldom, resampled_penalties=(0.51, 0.52))
+    assert told(alike, HELDOUT).endswith(f"{told_seldom}0.5 points.")
     unseen = {k: v for k, v in HELDOUT.items() if k != "fiq"}
     assert told(SURE, unseen).startswith("Recommended is aaaaaaaaaa: on the search samples it loses 0.2 points, with")
 

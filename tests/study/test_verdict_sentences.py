@@ -20,7 +20,7 @@ from autoselect.study.yardstick import Yardstick
 METRICS = ("accuracy", "top5_accuracy", "agreement", "f1_macro", "mse", "psnr", "sqnr_db", "my_package.module:my_score")
 NOUN = r"(?:point|float op|accelerator segment|search sample|sample|node)"
 NUMBER = r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?!\w|[.,]\d)"
-UNITS = rf"{NOUN}s?|%|dB|to [\d.]+ dB|f1 macro|mse|my score"
+UNITS = rf"{NOUN}s?|%|dB|to [\d.]+ (?:dB|points?)|f1 macro|mse|my score"
 FAULTS = {
     "a blank too many": r"  | [.,;:]|^\s|\s$",
     "a negative loss": r"(loses|gains|at most|than|is|to) -(?![\d.]+ (dB|to))",
@@ -55,7 +55,7 @@ def confidence(
     certified: bool,
     bound: float,
     needed: int | None,
-    resampled: float,
+    again: tuple[float, tuple[float, float] | None],
     expected: float,
     near: NearMiss | None,
     cheaper: Cheaper | None,
@@ -69,7 +69,8 @@ def confidence(
         bound=bound,
         least_bound=max(bound, 1e-7),
         samples_needed=needed,
-        resampled=resampled,
+        resampled=again[0],
+        resampled_penalties=again[1],
     )
 
 
@@ -105,7 +106,10 @@ FINDINGS = st.builds(
         st.booleans(),
         DROPS | st.just(math.nan),
         st.none() | st.just(1200),
-        st.sampled_from([0.0, 0.48, 1.0, math.nan]),
+        st.tuples(
+            st.sampled_from([0.0, 0.48, 1.0, math.nan]),
+            st.sampled_from([None, (0.0, 0.0), (0.21, 1.04), (1.0, 60.0)]),
+        ),
         DROPS,
         st.none()
         | st.builds(
@@ -199,7 +203,7 @@ def test_a_score_is_said_with_the_interval_that_tables_have() -> None:
         ),
         references=[],
         picks={"recommended": scores(173.7, 0, 1, 0.0)},
-        confidence=confidence(True, 174.7, None, 1.0, 173.7, None, None),
+        confidence=confidence(True, 174.7, None, (1.0, None), 173.7, None, None),
         heldout={"a" * 40: Heldout(score=26.7, low=25.4, high=28.0, **drops)},
         samples=50,
         feasible=True,

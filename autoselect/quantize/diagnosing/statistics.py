@@ -244,4 +244,6 @@ def _mean(column: np.ndarray) -> Any:
 def _decibels(signal: float, noise: float) -> float:
     if noise == 0.0:
         return math.inf if signal > 0.0 else math.nan
+    if math.isinf(noise):
+        return -math.inf if math.isfinite(signal) else math.nan
     return 10.0 * math.log10(signal / noise) if signal > 0.0 else -math.inf

@@ -26,6 +26,7 @@ from autoselect.study.yardstick import Yardstick
 
 _FEWEST = 4
 """Members that say something of how scores follow closeness."""
+_NINE_IN_TEN = (0.05, 0.95)
 _ONE_SIDED = NormalDist().inv_cdf(0.95)
 
 
@@ -78,6 +79,7 @@ class Confidence:
         samples_needed: So many samples would show that its drop is within the allowed one, if it is; None if that
             is not known.
         resampled: In this share of resamples of the search samples the same member is recommended; NaN if unknown.
+        resampled_penalties: Between these penalties are nine in ten of the members that resamples recommend.
         expected: What its drop is expected to be on other samples, in the metric's units.
         near_miss: The cheaper member that is not recommended by a hair; None if there is none.
         cheaper: What a user may prefer where nothing is certified; None if the recommended member costs least.
@@ -89,6 +91,7 @@ class Confidence:
     least_bound: float
     samples_needed: int | None
     resampled: float
+    resampled_penalties: tuple[float, float] | None = None
     expected: float = math.nan
     near_miss: NearMiss | None = None
     cheaper: Cheaper | None = None
@@ -245,14 +248,16 @@ def confidence_of(
     own = next(s for s in scores if s.sha256[:10] == chosen.id)
     bounded = math.isfinite(own.drop_bound)
     certified = bounded and chosen.bound <= allowed
-    resampled, needed, near = math.nan, None, None
+    resampled, penalties, needed, near = math.nan, None, None, None
     if pool is not None and bounded:
         try:
             needed = pool.call(evidence_jobs.samples_needed, root, own.sha256, allowed, chosen.drop)
             again = _resampled(members, scores, scored, root, pool)
             if again:
-                same = [recommended(one, allowed, yardstick.float_penalty).id == chosen.id for one in again]
-                resampled = float(np.mean(same))
+                others = [recommended(one, allowed, yardstick.float_penalty) for one in again]
+                resampled = float(np.mean([member.id == chosen.id for member in others]))
+                low, high = np.quantile([m.penalty for m in others], _NINE_IN_TEN, method="inverted_cdf").tolist()
+                penalties = (low, high)
             if again and certified:
                 near = _near_miss(members, again, own, scores, yardstick, root, pool)
         except TrialError:
@@ -264,6 +269,7 @@ def confidence_of(
         least_bound=min(m.bound for m in members),
         samples_needed=needed,
         resampled=resampled,
+        resampled_penalties=penalties,
         expected=chosen.drop,
         near_miss=near,
         cheaper=_cheaper(members, chosen, allowed) if bounded and not certified else None,

@@ -25,6 +25,8 @@ from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.yardstick import Yardstick
 
+OFTEN = 0.5
+"""A model that a smaller share of resamples recommends is one of several that would do."""
 FAR_DB = 20.0
 """Outputs with more error than this, a hundredth of their power, do not go with a score like float's: the samples
 cannot tell. A hundredth is also what a score may lose by default."""
@@ -196,8 +198,8 @@ def _sure(found: Findings, confidence: Confidence) -> str:
         )
     limit, again = asked(found.yardstick.allowed_drop, found.metric), ""
     if not math.isnan(confidence.resampled):
-        again = f" In {confidence.resampled:.0%} of resamples of the search samples the same model is recommended."
-        again = again.replace("%", " %")
+        again = f" In {confidence.resampled:.0%} of resamples of the search samples the same model is recommended"
+        again = f"{again.replace('%', ' %')}{_others(confidence)}."
     if confidence.certified:
         most = lost_at_most(confidence.bound, found.metric)
         said_near = _near_miss(found, confidence.near_miss) if confidence.near_miss else ""
@@ -221,6 +223,15 @@ def _sure(found: Findings, confidence: Confidence) -> str:
         f"{lost_at_most(confidence.least_bound, found.metric)} with 95 % confidence; {limit}. "
         f"{why}{needed}{again}{other}"
     )
+
+
+def _others(confidence: Confidence) -> str:
+    """What other resamples recommend, where they are many: often a neighbour that does as well."""
+    if confidence.resampled_penalties is None or confidence.resampled >= OFTEN:
+        return ""
+    low, high = (f"{penalty:.1f}" for penalty in confidence.resampled_penalties)
+    span = high if low == high else f"{low} to {high}"
+    return f"; nine in ten recommend a penalty of {span} point{'' if high == '1.0' else 's'}"
 
 
 def _cheaper(found: Findings, cheaper: Cheaper) -> str:
