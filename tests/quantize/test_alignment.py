@@ -55,6 +55,22 @@ def swapped(content: bytes) -> bytes:
     return fb.serialise(model)
 
 
+def with_outputs_swapped(content: bytes) -> bytes:
+    """The same with outputs in the opposite order."""
+    model = fb.parse(content)
+    model.subgraphs[0].outputs = model.subgraphs[0].outputs[::-1].copy()
+    return fb.serialise(model)
+
+
+@functools.cache
+def heads() -> zoo.Source:
+    """Two layers of different sizes on one input, each an output."""
+    import tensorflow as tf
+
+    first, second = zoo.weights(6, 4), zoo.weights(6, 3, seed=1)
+    return zoo.from_function(lambda x: {"a": tf.matmul(x, first), "b": tf.nn.tanh(tf.matmul(x, second))}, (1, 6))
+
+
 @functools.cache
 def branches() -> zoo.Source:
     """Three matrices of one shape on one input, as a transformer's query, key and value, and a residual sum."""
@@ -223,6 +239,7 @@ def rows() -> list[Any]:
         "no names": (zoo.cnn, lambda s: unnamed(tensorflow(s))),
         "several inputs and outputs": (zoo.two_inputs, tensorflow),
         "several inputs, in another order": (zoo.two_inputs, lambda s: swapped(tensorflow(s))),
+        "outputs in another order, no names": (heads, lambda s: with_outputs_swapped(unnamed(tensorflow(s)))),
         "several inputs, litert-quantizer": (zoo.two_inputs, litert),
         "fused LSTM": (zoo.lstm, tensorflow),
         "fused LSTM that stays float": (zoo.lstm, litert),
@@ -276,6 +293,16 @@ def test_candidates_are_stitched_of_a_given_integer_model(
             found = {str(spec.dtype) for spec in reader.input_specs(fb.parse(candidate.content))}
             assert found <= {io_type, "float32"}
             assert all(np.isfinite(value).all() for value in Runner(candidate.content)(samples[0]).values())
+
+
+@pytest.mark.parametrize("source", [heads, zoo.two_inputs], ids=["other shapes", "equal shapes"])
+def test_outputs_without_names_are_matched_by_what_computes_them(source: Callable[[], zoo.Source]) -> None:
+    integer = unnamed(tensorflow(source()))
+    model = fb.parse(source().float_model)
+    key = names.canonicalise(model)
+    assert adoption.ordered(integer, model, key) == integer
+    found = fb.parse(adoption.ordered(with_outputs_swapped(integer), model, key))
+    assert list(found.subgraphs[0].outputs) == list(fb.parse(integer).subgraphs[0].outputs)
 
 
 def test_integers_that_pass_through_float_on_their_way_to_integers_are_converted_at_once() -> None:

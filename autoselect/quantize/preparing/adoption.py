@@ -52,6 +52,8 @@ def adopt(content: bytes, float_model: fb.Model, key: names.NameMap) -> tuple[fb
     found = align(model, float_model, key)
     if found.missing:
         raise _strangers(model, found.missing)
+    _order_outputs(model, key, found.outputs)
+    _check_shapes(model, float_model, key, "outputs")
     _check_weights(model, float_model, found.places)
     _take_shapes(model, float_model, key, found.places)
     return model, found.places
@@ -66,6 +68,9 @@ def ordered(content: bytes, float_model: fb.Model, key: names.NameMap) -> bytes:
     model = fb.parse(content)
     before = [list(map(int, row)) for row in (model.subgraphs[0].inputs, model.subgraphs[0].outputs)]
     _order_ends(model, float_model, key)
+    parsed = _parsed(content, float_model)
+    _order_ends(parsed, float_model, key)
+    _order_outputs(model, key, align(parsed, float_model, key).outputs)
     after = [list(map(int, row)) for row in (model.subgraphs[0].inputs, model.subgraphs[0].outputs)]
     return content if before == after else fb.serialise(model)
 
@@ -79,6 +84,8 @@ def matched(content: bytes, float_model: fb.Model, key: names.NameMap) -> int:
     model = _parsed(content, float_model)
     _order_ends(model, float_model, key)
     found = align(model, float_model, key)
+    _order_outputs(model, key, found.outputs)
+    _check_shapes(model, float_model, key, "outputs")
     return len(found.places) - len(found.missing)
 
 
@@ -124,19 +131,32 @@ def _order_ends(model: fb.Model, float_model: fb.Model, key: names.NameMap) -> N
             )
         rows = [([o.name for o in ours], list(getattr(key, side))), ([o.key for o in ours], [t.key for t in theirs])]
         named = next((row for row in rows if len(set(row[0])) == len(ours) and set(row[0]) == set(row[1])), None)
-        order = range(len(ours)) if named is None else [named[0].index(name) for name in named[1]]
-        graph = model.subgraphs[0]
-        setattr(graph, side, np.array([getattr(graph, side)[i] for i in order], dtype=np.int32))
-        float_graph = float_model.subgraphs[0]
-        pairs = zip(getattr(graph, side), getattr(float_graph, side)[: len(theirs)], strict=True)
-        for number, (tensor, twin) in enumerate(pairs):
-            made, wanted = graph.tensors[tensor], float_graph.tensors[twin]
-            if not same_shape(made, wanted):
-                raise ModelError(
-                    f"The integer model's {side[:-1]} {fb.tensor_name(made)!r} has the shape {fb.shape_of(made)}, the "
-                    f"float model's {getattr(key, side)[number]!r} has {fb.shape_of(wanted)}: it was made from another "
-                    f"model, or with other --shape. {_REMEDY}"
-                )
+        _put_in_order(model, side, range(len(ours)) if named is None else [named[0].index(name) for name in named[1]])
+    _check_shapes(model, float_model, key, "inputs")
+
+
+def _order_outputs(model: fb.Model, key: names.NameMap, computed: Sequence[int | None]) -> None:
+    """Bring outputs into the float model's order by what computes them, in place, where that tells them all apart."""
+    order = [place for place in computed[: len(key.outputs)] if place is not None]
+    if len(set(order)) == len(key.outputs):
+        _put_in_order(model, "outputs", order)
+
+
+def _put_in_order(model: fb.Model, side: str, order: Iterable[int]) -> None:
+    graph = model.subgraphs[0]
+    setattr(graph, side, np.array([getattr(graph, side)[i] for i in order], dtype=np.int32))
+
+
+def _check_shapes(model: fb.Model, float_model: fb.Model, key: names.NameMap, side: str) -> None:
+    graph, float_graph = model.subgraphs[0], float_model.subgraphs[0]
+    for tensor, twin, name in zip(getattr(graph, side), getattr(float_graph, side), getattr(key, side), strict=False):
+        made, wanted = graph.tensors[tensor], float_graph.tensors[twin]
+        if not same_shape(made, wanted):
+            raise ModelError(
+                f"The integer model's {side[:-1]} {fb.tensor_name(made)!r} has the shape {fb.shape_of(made)}, the "
+                f"float model's {name!r} has {fb.shape_of(wanted)}: it was made from another model, or with other "
+                f"--shape. {_REMEDY}"
+            )
 
 
 def _take_shapes(model: fb.Model, float_model: fb.Model, key: names.NameMap, places: Mapping[int, int]) -> None:

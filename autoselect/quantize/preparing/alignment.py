@@ -41,14 +41,17 @@ class Alignment:
     Attributes:
         places: For each op of the float model that has a twin, the place of that in the integer model.
         missing: Places of the integer model's ops that have none and that the integer model cannot do without.
+        outputs: For each output of the float model the position of that of the integer model which computes the same;
+            None where there is none.
     """
 
     places: Mapping[int, int]
     missing: tuple[int, ...]
+    outputs: tuple[int | None, ...]
 
 
 def align(model: fb.Model, float_model: fb.Model, key: names.NameMap) -> Alignment:
-    """Find the twins; inputs and outputs are in the same order."""
+    """Find the twins; inputs are in the same order."""
     return _Aligner(model, float_model, key).align()
 
 
@@ -94,7 +97,12 @@ class _Aligner:
                 self._values[tensor] = (what, place, number) if index is None else ("op", index, number)
             if index is None:
                 self._pass_on(self._model, op, self._values)
-        return Alignment(places=self._places, missing=tuple(missing))
+        return Alignment(places=self._places, missing=tuple(missing), outputs=self._outputs())
+
+    def _outputs(self) -> tuple[int | None, ...]:
+        ours = [self._values.get(int(tensor)) for tensor in self._graph.outputs]
+        theirs = [self._float_values.get(int(tensor)) for tensor in self._float_graph.outputs]
+        return tuple(ours.index(value) if value in ours else None for value in theirs)
 
     def _pass_on(self, model: fb.Model, op: fb.Operator, values: Mapping[int, _Value]) -> None:
         """Note what a RESHAPE brings into another shape."""
