@@ -122,8 +122,8 @@ class SearchSettings(SharedSettings):
     ] = 100
     timeout: Annotated[
         Annotated[float, Field(gt=0)] | None,
-        _search(
-            "Seconds after which no further candidate is begun.",
+        Option(
+            "Begin no candidate after so many seconds.",
             "The baselines are always scored, and the final check follows. No two runs are then the same.",
             low=1,
             example=1200.0,

@@ -9,17 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from autoselect.cases.declared import declared, told_of
-from autoselect.cli.command import with_debug
+from autoselect.cases.settings import SearchSettings
+from autoselect.cli.command import with_debug, with_settings
 from autoselect.cli.console import out, print_lines, results_only_on_stdout, warn
-from autoselect.cli.options import AsJson, ShapeTexts, Signature, option_of
+from autoselect.cli.options import AsJson, in_python, option_of, parameter_of
 from autoselect.domain.looks import LOOKS
 from autoselect.domain.objectives import Direction
-from autoselect.sources.wishes import parse_shapes
 
 _SCORING = "Scoring, with --compare"
+_CONVERTING = ("signature", "shapes")
 
 
 @with_debug
+@with_settings([parameter_of(declared()[name], option_of(name), None) for name in _CONVERTING])
 def inspect(
     *,
     models: Annotated[
@@ -54,8 +56,7 @@ def inspect(
         str | None,
         typer.Option(rich_help_panel=_SCORING, help="The float model, for metrics that compare with it."),
     ] = None,
-    signature: Signature = None,
-    shapes: ShapeTexts = None,
+    settings: Mapping[str, Any],
     as_json: AsJson = False,
 ) -> None:
     """Show what a model file holds: ops, tensors, sizes, and where it computes in float."""
@@ -80,8 +81,7 @@ def inspect(
             reference=reference,
             output=output,
             target=target or "integer-only",
-            signature=signature,
-            shapes=parse_shapes(shapes),
+            **in_python(SearchSettings, settings),
         )
     if as_json:
         print_json(found)

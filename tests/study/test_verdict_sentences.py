@@ -176,7 +176,13 @@ def test_of_a_model_that_is_mostly_float_it_is_said_what_integers_cost(
         references=[],
         picks={"recommended": scores(0.0, 7, 1, share), "integer": scores(0.025, 0, 1, other, "d")},
         confidence=confidence(
-            False, 0.02, None, math.nan, 0.0, None, Cheaper(id=known * 10, expected=0.0, bound=0.03, float_ops=0)
+            False,
+            0.02,
+            None,
+            (math.nan, None),
+            0.0,
+            None,
+            Cheaper(id=known * 10, expected=0.0, bound=0.03, float_ops=0),
         ),
         heldout={"a" * 40: measured, "d" * 40: measured} if unseen else {},
         samples=100,
