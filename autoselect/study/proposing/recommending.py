@@ -24,14 +24,12 @@ class Recommending:
     Attributes:
         problem: With the allowed loss.
         bounds: How the bound on a loss follows closeness.
-        mask: The recommended candidate.
-        least: Its penalty.
+        least: Penalty of the recommended candidate.
         exact: Of the candidate that is all in the most exact state.
     """
 
     problem: Problem
     bounds: Link
-    mask: Mask
     least: float
     exact: float
 
@@ -41,11 +39,10 @@ class Recommending:
         known = [s for s in scored if math.isfinite(s.bound) and math.isfinite(s.log_divergence)]
         if len(known) < 2 or not math.isfinite(problem.allowed_loss):
             return None
-        end = problem.in_state(problem.everything, problem.by_cost[-1])
-        exact = problem.forecast(end).penalty
-        sure = [(s.mask, s.penalty) for s in known if s.feasible and s.bound <= problem.allowed_loss]
+        exact = problem.forecast(problem.in_state(problem.everything, problem.by_cost[-1])).penalty
+        sure = [s.penalty for s in known if s.feasible and s.bound <= problem.allowed_loss]
         bounds = fit_link(*np.array([(s.log_divergence, s.bound) for s in known]).T)
-        return cls(problem, bounds, *min([(end, exact), *sure], key=lambda one: one[1]), exact)
+        return cls(problem, bounds, min([exact, *sure]), exact)
 
     def lowering(self, masks: Sequence[Mask], belief: Belief) -> np.ndarray:
         """By how much each candidate is expected to lower that penalty, in shares of the exact one's, shape (n,)."""

@@ -260,9 +260,7 @@ class _Ask:
         """The proposal that is expected to lower the recommended penalty most; None if little is expected."""
         if not self._recommending:
             return None
-        # Where nearly all must be exact, its neighbours widen the front too little to be kept among the proposals.
-        near = self._flips(self._recommending.mask)
-        chosen, gain = self._climbed(*self._lowering(list(dict.fromkeys([*masks, *near]))), self._lowering)
+        chosen, gain = self._climbed(*self._lowering(masks), self._lowering)
         return chosen if gain >= constants.LEAST_LOWERED else None
 
     def _lowering(self, masks: Sequence[Mask]) -> tuple[list[Mask], np.ndarray]:
