@@ -91,10 +91,14 @@ def _price(member: FrontMember) -> tuple[object, ...]:
 
 
 def _best_trade(members: Sequence[FrontMember], allowed_drop: float, float_penalty: float) -> FrontMember:
-    worth = WORTH * allowed_drop / (float_penalty or 1.0)
     hopeful = [m for m in members if m.drop <= allowed_drop] or members
     easily = [m for m in hopeful if not m.float_ops and m.drop <= EASILY * allowed_drop]
-    return min(easily or hopeful, key=lambda m: (m.bound + worth * m.penalty, *_price(m)))
+    return min(easily or hopeful, key=lambda m: (trade(m, allowed_drop, float_penalty), *_price(m)))
+
+
+def trade(member: FrontMember, allowed_drop: float, float_penalty: float) -> float:
+    """What a member may lose and its penalty together, in the metric's units, see :data:`WORTH`; less is better."""
+    return member.bound + WORTH * allowed_drop * member.penalty / (float_penalty or 1.0)
 
 
 def named_picks(

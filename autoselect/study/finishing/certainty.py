@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 from autoselect.cases import evidence_jobs
-from autoselect.domain.picks import WORTH, FrontMember, recommended
+from autoselect.domain.picks import WORTH, FrontMember, recommended, trade
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -331,10 +331,9 @@ def _near_miss(
     That is the one which would be recommended if none were certified: see :data:`autoselect.domain.picks.WORTH`.
     """
     allowed = yardstick.allowed_drop
-    worth = WORTH * allowed / (yardstick.float_penalty or 1.0)
     spreads = np.std([[m.bound for m in one] for one in again], axis=0).tolist()
     near = [
-        (member.bound + worth * member.penalty, spread, place)
+        (trade(member, allowed, yardstick.float_penalty), spread, place)
         for place, (member, spread) in enumerate(zip(members, spreads, strict=True))
         if member.penalty < own.penalty and 0.0 < member.bound - allowed < spread
     ]
