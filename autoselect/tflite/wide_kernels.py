@@ -26,9 +26,11 @@ def slow_macs(content: bytes) -> int:
     Raises:
         ModelError: If the bytes are no whole TFLite file, as far as they are read.
     """
-    if not fb.has_type(content, schema.TensorType.INT16):
-        return 0
-    graph = reader.read_graph(fb.parse(content))
+    return _slow_macs(fb.parse(content)) if fb.has_type(content, schema.TensorType.INT16) else 0
+
+
+def _slow_macs(model: fb.Model) -> int:
+    graph = reader.read_graph(model)
     wide = [op for op in graph.ops if op.op_type in _SLOW and graph.tensors[op.inputs[-1]].dtype == "int16"]
     return sum(op.macs for op in wide)
 
@@ -39,7 +41,10 @@ def quick(content: bytes) -> bytes:
     Raises:
         ModelError: As :func:`slow_macs`.
     """
-    return stand_in(content) if slow_macs(content) >= WORTH_IT else content
+    if not fb.has_type(content, schema.TensorType.INT16):
+        return content
+    model = fb.parse(content)
+    return _stand_in(model) if _slow_macs(model) >= WORTH_IT else content
 
 
 def stand_in(content: bytes) -> bytes:
@@ -51,7 +56,11 @@ def stand_in(content: bytes) -> bytes:
     Returns:
         The bytes of a file with the same interface. What it takes in memory and time is not that of the model.
     """
-    model = fb.parse(content)
+    return _stand_in(fb.parse(content))
+
+
+def _stand_in(model: fb.Model) -> bytes:
+    """The same of a parsed file, which becomes what stands in."""
     graph = model.subgraphs[0]
     floats: dict[int, int] = {}
     codes = {name: len(model.operatorCodes) + place for place, name in enumerate(fb.CONVERSIONS)}
