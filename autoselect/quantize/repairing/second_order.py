@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.linalg.lapack import dtrtri
 
 DAMPING = 0.01
 """Share of the mean diagonal that is added to the diagonal of the second moments; from the paper, section 3.3."""
@@ -108,5 +109,7 @@ def _ratios(moments: np.ndarray) -> np.ndarray:
     mean_power = np.trace(moments, axis1=1, axis2=2) / size
     damping = np.where(mean_power > 0.0, DAMPING * mean_power, 1.0)
     damped = moments + damping[:, None, None] * np.eye(size)
-    upper = np.linalg.inv(np.linalg.cholesky(damped[:, ::-1, ::-1])[:, ::-1, ::-1])
+    factors = np.linalg.cholesky(damped[:, ::-1, ::-1])[:, ::-1, ::-1]
+    # An inverse that knows of the triangle: an eighth of the work, which decides where inputs are thousands.
+    upper = np.stack([dtrtri(factor)[0] for factor in factors])
     return np.asarray(upper / np.diagonal(upper, axis1=1, axis2=2)[:, :, None])

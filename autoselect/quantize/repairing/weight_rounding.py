@@ -31,13 +31,16 @@ JUDGED_EVERY = 5
 """One in so many samples is kept apart, for the rounding to be judged on."""
 
 MOST_BYTES = 3 * 2**27
-"""What the second moments that are measured at a time may take; an op that alone takes more, with above 5,016 inputs,
-keeps its levels."""
+"""What the second moments of an op may take; one that takes more, with above 5,016 inputs, keeps its levels."""
+
+TOGETHER_BYTES = 2**30
+"""What the second moments that are measured at a time may take, since each time runs the whole model on all samples.
+Those of ResNet-50, 2 GB, take two runs; with MOST_BYTES here they took seven."""
 
 MOST_WORK = 2**22
 """Multiplications for each weight: the square of the inputs of an op by its output channels, since the second moments
 are inverted once for all channels. An op of one channel that takes more, with above 2,048 inputs, keeps its levels: of
-4,096 inputs one inversion took 24 s on two busy cores, and a model can have dozens of such ops."""
+4,096 inputs one inversion takes 10 s on two busy cores, and a model can have dozens of such ops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +199,7 @@ def _batches(layers: Mapping[int, _Layer]) -> Iterator[list[int]]:
     """Indices of layers whose moments fit into memory together."""
     batch: list[int] = []
     for index, layer in layers.items():
-        if sum(layers[i].moment_bytes for i in batch) + layer.moment_bytes > MOST_BYTES:
+        if sum(layers[i].moment_bytes for i in batch) + layer.moment_bytes > TOGETHER_BYTES:
             yield batch
             batch = []
         batch.append(index)
