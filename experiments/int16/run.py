@@ -154,6 +154,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args(arguments)
     for name, int16 in product(options.case or CASES, (False, True)):
+        if not Path(CASES[name]["model"]).exists():
+            print(f"{name}: skipped, as there is no {CASES[name]['model']}")
+            continue
         searched(name, int16, _folder(options.runs, name, int16), options.workers)
     earlier = pd.read_csv(RESULTS / "int16.csv", keep_default_na=False)
     found: list[pd.DataFrame] = []
