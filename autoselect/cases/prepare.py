@@ -73,15 +73,6 @@ def prepare_case(
 ) -> Case:
     """Prepare everything before the first trial but the float model's outputs, which are then under way.
 
-    Args:
-        ingredients: What the user brings.
-        settings: Of the search.
-        root: An empty folder, or one that was prepared before.
-        pool: Where models are run.
-        quantizer: Where TensorFlow works, which takes long to import.
-        cache_root: Folder of the cache; None does without.
-        listener: Told of the stages.
-
     Raises:
         ModelError, DataError, UsageError: If an ingredient does not fit; the message says which and why.
         PreparationError: If native code dies on the model.

@@ -103,9 +103,6 @@ class Attempt:
 def score_errors(sha256: str) -> Iterator[None]:
     """Make a metric without a value the failure of one candidate, unless it has none for the float model.
 
-    Args:
-        sha256: The candidate (or the float model).
-
     Raises:
         ScoreError: If the metric has no value for the candidate.
         MetricError: If the metric has no value for the float model.

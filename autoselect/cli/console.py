@@ -55,9 +55,6 @@ def err() -> Console:
 def reported(*, debug: bool) -> Iterator[None]:
     """Turn what the body raises into a message on stderr and an exit code.
 
-    Args:
-        debug: Show the traceback too.
-
     Raises:
         typer.Exit: With the exit code of the error's class, 130 for Ctrl-C, 1 for an unexpected exception.
     """
@@ -138,12 +135,6 @@ def watching(
 
     On stderr: bars on a terminal, plain lines where it is none or ``NO_COLOR`` is set, warnings only where asked to be
     quiet. For machines: events as lines of JSON on stdout, and warnings on stderr.
-
-    Args:
-        stream: Instead of stderr.
-        quiet: Warnings only.
-        verbose: Also what is logged.
-        as_json: Write events as lines of JSON.
 
     Yields:
         The listener to hand over.

@@ -40,13 +40,7 @@ def command_line() -> str:
 
 
 def option_of(name: str, kind: type[SharedSettings] = SearchSettings, **changes: Any) -> Any:
-    """The option of a declared setting.
-
-    Args:
-        name: Of the setting.
-        kind: The settings that it is one of.
-        changes: What this command has otherwise, as ``typer.Option`` takes it.
-    """
+    """The option of a declared setting; ``changes`` are what this command has otherwise."""
     option = declared(kind)[name]
     told: dict[str, Any] = {
         "help": told_of(name, kind),

@@ -123,9 +123,6 @@ def content_digest(sample: Sample) -> str:
 
     Names and order of the inputs do not matter, since the formats of one model differ in them.
 
-    Args:
-        sample: Arrays by input key.
-
     Returns:
         32 hex digits (BLAKE2b, 16 bytes).
     """
@@ -145,10 +142,6 @@ def named_digest(sample: Sample, group: str | None) -> str:
 
 def signature_of(digests: Iterable[str], targets: Iterable[Any]) -> str:
     """Digest the contents of samples in order, and their targets.
-
-    Args:
-        digests: One digest per sample, see :func:`named_digest`.
-        targets: One target per sample, or None where there is none.
 
     Returns:
         32 hex digits (BLAKE2b, 16 bytes).

@@ -67,10 +67,6 @@ def _called(function: Callable[[], object], purpose: str) -> object:
 def stacks_in(data: object, *, purpose: str) -> Mapping[str, Callable[[], Stack]] | None:
     """Open the stacks of a file, an array or a dict of arrays.
 
-    Args:
-        data: What :func:`unwrap` returned.
-        purpose: The first words of every message.
-
     Returns:
         Name -> function that opens the stack; an array by itself is called ``x``. None if the data are
         an iterable of items instead.

@@ -80,11 +80,6 @@ class _Desk:
 def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
     """Diagnose one model.
 
-    Args:
-        request: What to diagnose.
-        root: An empty folder to work in.
-        listener: Told of the stages ``model``, ``data``, ``calibrate``, ``build``, ``measure`` and ``ablation``.
-
     Raises:
         ModelError, DataError, RecipeError, UsageError: If an ingredient does not fit.
         MetricError: If a metric of the user's fails, with its name and the node's.

@@ -13,10 +13,6 @@ from autoselect.domain.layers import LayerStatistics, LayerTable
 def travel(graph: Graph, accumulated: LayerTable) -> dict[str, Travel]:
     """Follow the accumulated error from node to node.
 
-    Args:
-        graph: The float model; ``node.index`` is the op's index in it.
-        accumulated: Layer statistics of the whole-model debug model.
-
     Returns:
         By node name, in graph order; nodes without statistics are left out.
     """

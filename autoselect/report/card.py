@@ -24,13 +24,7 @@ _NODES = {
 
 
 def card_of(run: Run, member: str, *, title: str) -> str:
-    """The card as Markdown.
-
-    Args:
-        run: The run that the model is from.
-        member: Id of the front.
-        title: Of the page, the file's name.
-    """
+    """The card as Markdown."""
     environment = Environment(loader=PackageLoader("autoselect.report"), undefined=StrictUndefined, trim_blocks=True)
     references = [row for row in frames.reference_rows(run.summary) if row.reference in ("float", "fiq")]
     (chosen,) = [row for row in frames.front_rows(run.front, run.summary) if row.label == member]

@@ -98,10 +98,7 @@ class RunFolder:
             self.root.rmdir()
 
     def read_manifest(self, *tables: str) -> dict[str, Any]:
-        """Read the manifest of an existing run.
-
-        Args:
-            tables: Keys that must be there, each with a table.
+        """Read the manifest of an existing run, which must have these tables.
 
         Raises:
             RunFolderError: If there is none, it is damaged or of another version, or a link leads out of the folder.

@@ -96,11 +96,6 @@ class Device:
     def bench(self, tool: str = TOOL, *, threads: int = 1, flags: Sequence[str] = ()) -> Iterator[Bench]:
         """A new folder on the device for models, removed at the end.
 
-        Args:
-            tool: Path of ``benchmark_model`` on the device.
-            threads: Of the interpreter.
-            flags: Further ones of the tool.
-
         Raises:
             UsageError: If the tool is not there.
             PreparationError: If the folder cannot be made.
@@ -173,9 +168,6 @@ class Bench:
 
 def find_device(serial: str | None = None) -> Device:
     """The device that is attached.
-
-    Args:
-        serial: Which, if there are several.
 
     Raises:
         UsageError: If adb is missing, or no device is ready, or nothing says which of several.

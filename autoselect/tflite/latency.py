@@ -37,11 +37,6 @@ class Latency:
 def latency_of(content: bytes, sample: Mapping[str, np.ndarray], *, threads: int = 1) -> Latency:
     """Time one model on one sample, with LiteRT's default delegates.
 
-    Args:
-        content: Of a ``.tflite``.
-        sample: Inputs by name, as :class:`autoselect.tflite.runner.Runner` takes them.
-        threads: Of the interpreter.
-
     Raises:
         ScoreError: If the interpreter refuses the model.
     """
@@ -56,11 +51,7 @@ def latency_of(content: bytes, sample: Mapping[str, np.ndarray], *, threads: int
 
 
 def repeated(seconds: Callable[[], float]) -> Latency:
-    """Run until half a second is measured, 5 to 50 times, after three runs that do not count.
-
-    Args:
-        seconds: Runs once and tells how long that took.
-    """
+    """Run until half a second is measured, 5 to 50 times, after three runs that do not count; ``seconds`` runs once."""
     for _ in range(_WARM_UPS):
         seconds()
     times: list[float] = []

@@ -74,11 +74,6 @@ def is_node(float_op: Op, integer_op: Op) -> bool:
 def read_parts(wholes: Wholes, nodes: Sequence[Node], io_type: IoType = "float32") -> tuple[Blueprint, Stock]:
     """Read what candidates are put together from.
 
-    Args:
-        wholes: The whole builds.
-        nodes: In graph order.
-        io_type: Type of the candidates' inputs and outputs.
-
     Raises:
         BuildError: If ops of different builds would wait for each other.
     """

@@ -59,9 +59,6 @@ _MOST_COLUMNS = 3
 def measures_figure(report: Report) -> Figure:
     """Draw each figure of each model as a mark with its interval as a bar.
 
-    Args:
-        report: What ``autoselect.classification_report`` returns.
-
     Returns:
         A figure 1200 dots wide.
     """
@@ -132,9 +129,6 @@ def _arrange(figure: Figure, axes: Axes, title: str, count: int) -> None:
 
 def confusion_figure(report: Report) -> Figure:
     """Draw the confusion matrix of each model: labels downwards, answers to the right.
-
-    Args:
-        report: What ``autoselect.classification_report`` returns.
 
     Returns:
         A figure 1200 dots wide. Up to 60 classes a cell's shade is the share of the label's samples, and up to 15 its

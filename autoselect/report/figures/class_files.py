@@ -23,10 +23,6 @@ TABLES: Mapping[str, tuple[str, ...]] = {
 def write_class_report(report: Mapping[str, Any], folder: Path) -> None:
     """Write a report; what is undefined is an empty cell, and null in ``report.json``.
 
-    Args:
-        report: What ``autoselect.classification_report`` returns.
-        folder: Made if it is missing; files of an earlier report are replaced.
-
     Raises:
         StorageError: If a file cannot be written.
     """

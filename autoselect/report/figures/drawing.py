@@ -56,10 +56,6 @@ def panel(figure: Figure, *, left: float, top: float, width: float, height: floa
 def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
     """Write a figure as PNG and as SVG; equal figures give equal bytes.
 
-    Args:
-        figure: The figure.
-        stem: Folder and name without ending; a dot in the name stays.
-
     Returns:
         The PNG and the SVG file, each written whole or not at all.
 

@@ -53,10 +53,6 @@ def cost_axes(summary: Mapping[str, Any]) -> list[Row]:
 def model_rows(run: Run, places: Mapping[str, int]) -> list[Row]:
     """All trials in their order, those of the front with their held-out scores and picks.
 
-    Args:
-        run: The run.
-        places: Number of each node's row, by node name; recipes become lists of these.
-
     Returns:
         One row a trial: ``id``, ``number``, ``state``, ``origin``, ``score`` and ``drop`` (held-out ones where they
         are known), ``search`` and ``search_drop``, further columns of ``trials.csv``, ``heldout`` (score, low, high; or

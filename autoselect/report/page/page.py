@@ -34,10 +34,6 @@ _STATUS = {
 def write_page(run: Run, path: Path) -> Path:
     """Write the page of a run.
 
-    Args:
-        run: As ``load_run`` gives it.
-        path: The file.
-
     Returns:
         The file, written whole or not at all.
 

@@ -117,11 +117,6 @@ def trial_rows(trials: pd.DataFrame, summary: Mapping[str, Any]) -> tuple[ModelR
 def best_in_panel(rows: Sequence[ModelRow], column: str, summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
     """The rows that none beats in both the score and one column, from the lowest column on.
 
-    Args:
-        rows: Members of the front whose column is known.
-        column: The other objective of the panel; lower is better.
-        summary: Names the metric and its direction.
-
     Returns:
         Rows in ascending order of the column; of equal points, the first.
     """

@@ -91,10 +91,6 @@ _CURES = ("bias", "rounding", "range", "16 bit", "hybrid", "float")
 def cure_lines(table: pd.DataFrame | Table, *, width: int = 80) -> tuple[str, ...]:
     """What to try first, and for which nodes; the cheapest cure first.
 
-    Args:
-        table: The wide layer table.
-        width: Columns of the page.
-
     Returns:
         A paragraph for each cure, with the nodes in graph order and the reason of one; none where no node needs one.
     """
@@ -129,10 +125,6 @@ def _chosen(rows: Table, room: int) -> list[Row]:
 
 def advice_lines(advice: Iterable[Advice], *, width: int = 80) -> tuple[str, ...]:
     """The advice as numbered paragraphs, in its order.
-
-    Args:
-        advice: What to print.
-        width: Columns of the page; a word that is longer than a line stays whole.
 
     Returns:
         Lines; an empty one between paragraphs. None for no advice.

@@ -129,9 +129,6 @@ def tensor_rows(subgraph: Analysis) -> tuple[Row, ...]:
 def comparison_rows(models: Sequence[Analysis]) -> tuple[Row, ...]:
     """Several models side by side.
 
-    Args:
-        models: One or more.
-
     Returns:
         A heading with the models' names, then rows of a measure's name and its value for each model: sizes, tensors by
         dtype, ops by type, ops by kind, fragmentation, and the score with its interval where the models were scored.

@@ -114,12 +114,6 @@ def refuse_other_space(folder: RunFolder, manifest: Mapping[str, Any], request: 
 def refuse_lost_states(folder: RunFolder, before: Sequence[str], now: Sequence[str], remarks: Sequence[str]) -> None:
     """Refuse to continue a search whose units had states that cannot be made now: its trials would mean others.
 
-    Args:
-        folder: Of the run.
-        before: States of the search.
-        now: Those that can be made.
-        remarks: Why the others cannot.
-
     Raises:
         RunFolderError: With the remarks.
     """

@@ -54,14 +54,6 @@ def make_problem(
 ) -> tuple[Problem | None, tuple[str, ...]]:
     """Make the problem that the project's own samplers look at, and say what the user should know of it.
 
-    Args:
-        case: What is searched.
-        space: Which choices there are.
-        settings: How it is searched.
-        allowed_loss: What a recommended candidate may lose, in the metric's units.
-        pool: Where units are tried alone.
-        listener: Is told of each.
-
     Returns:
         The problem, None if the space has only counts, which cannot say what the samplers propose; and remarks.
 
