@@ -15,7 +15,6 @@ from autoselect.cases.compiling import Compiling
 from autoselect.cases.events import Listener, Noted, StageStarted, Warned
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
-from autoselect.cases.measuring import Measuring
 from autoselect.cases.open_case import Scoring
 from autoselect.cases.references import References
 from autoselect.cases.scoring_samples import prepare_samples
@@ -137,7 +136,8 @@ def write_scoring(
         evaluator=evaluator,
         target=target,
         compiling=compiling,
-        measuring=Measuring(columns=frozenset(chosen.cost_columns), latency_threads=chosen.latency_threads),
+        costs=frozenset(chosen.cost_columns),
+        latency_threads=chosen.latency_threads,
         direction=chosen.direction or "maximize",
     )
     try:
