@@ -29,6 +29,7 @@ from autoselect.diagnosis.travel import travel
 from autoselect.diagnosis.weights import weight_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics, ErrorParts, Findings, Travel
 from autoselect.domain.layers import LayerTable, Node
+from autoselect.domain.recipe import Recipe
 from autoselect.domain.words import listed
 from autoselect.errors import DataError, PreparationError, ScoreError, TrialError, sentence
 from autoselect.isolation.door import Workers
@@ -278,14 +279,13 @@ def _ablated(desk: _Desk, findings: Findings) -> Findings:
     if not desk.request.settings.ablate:
         return findings
     found: dict[str, Ablation] = {}
-    arguments = desk.samples, list(desk.rows[: desk.request.settings.ablate]), desk.request.recipe.per_channel
+    plain = Recipe(denylisted_nodes=desk.failing, fallback="float", per_channel=desk.request.recipe.per_channel)
+    recipe, arguments = plain.to_json(), (desk.samples, list(desk.rows[: desk.request.settings.ablate]))
     nodes = findings.layers.nodes
     with desk.stage("ablation", len(nodes) - len(desk.failing)):
-        whole: Future[list[float]] = desk.submit(error_shares, desk.failing, *arguments)
+        whole: Future[list[float]] = desk.submit(error_shares, recipe, *arguments)
         running: list[tuple[str, Future[Ablation]]] = [
-            (n.name, desk.submit(jobs.ablate, n.name, *arguments, desk.failing))
-            for n in nodes
-            if n.name not in desk.failing
+            (n.name, desk.submit(jobs.ablate, recipe, n.name, *arguments)) for n in nodes if n.name not in desk.failing
         ]
         for name, future in running:
             try:
