@@ -79,11 +79,6 @@ class SampleStore:
     def __reduce__(self) -> tuple[Any, ...]:
         return SampleStore, (self.folder, None if self._is_whole else self._rows)
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys of the inputs, in the order of the model."""
-        return tuple(self._index["inputs"])
-
     def inputs(self, index: int) -> Sample:
         """Return one sample; its arrays are read-only views of the file, batch axis included."""
         row = self._rows[index]
@@ -93,12 +88,6 @@ class SampleStore:
         """Return the target of one sample (a NumPy scalar or array), or None if there are no targets."""
         array = self._target_array
         return None if array is None else array[self._rows[index]]
-
-    @property
-    def targets(self) -> np.ndarray | None:
-        """All targets, shape (n_samples, ...), in the dtype given; None if there are none."""
-        array = self._target_array
-        return array if array is None or self._is_whole else array[self._rows]
 
     @cached_property
     def digests(self) -> tuple[str, ...]:
