@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from autoselect.domain.findings import Travel
 from autoselect.domain.graph import Graph
@@ -18,7 +17,7 @@ def travel(graph: Graph, accumulated: LayerTable) -> dict[str, Travel]:
     """
     known = {n.index: s for n, s in zip(accumulated.nodes, accumulated.statistics, strict=True) if s is not None}
     powers = {index: _noise_to_signal(figures) for index, figures in known.items()}
-    feeding = _feeding_nodes(graph, powers)
+    feeding = graph.nearest(powers)
     return {
         node.name: Travel(
             mean_squared_error=known[node.index].mean_squared_error,
@@ -41,15 +40,3 @@ def _growth(power: float, before: list[float]) -> float:
     if largest == 0.0:
         return math.inf if power > 0.0 else 1.0
     return power / largest
-
-
-def _feeding_nodes(graph: Graph, powers: Mapping[int, float]) -> dict[int, frozenset[int]]:
-    """The nearest measured nodes up every branch, by op index; ops without a figure are looked through."""
-    producers = graph.producers()
-    feeding: dict[int, frozenset[int]] = {}
-    for index, op in enumerate(graph.ops):
-        found: set[int] = set()
-        for before in (producers[t] for t in op.inputs if t in producers):
-            found |= {before} if before in powers else feeding[before]
-        feeding[index] = frozenset(found)
-    return feeding

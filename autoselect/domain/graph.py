@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -87,6 +87,15 @@ class Graph:
             for tensor in op.inputs:
                 readers.setdefault(tensor, []).append(i)
         return readers
+
+    def nearest(self, wanted: Container[int]) -> list[frozenset[int]]:
+        """For each op the nearest of the wanted ops up every branch, by index; all others are looked through."""
+        producers = self.producers()
+        found: list[frozenset[int]] = []
+        for op in self.ops:
+            before = [producers[tensor] for tensor in op.inputs if tensor in producers]
+            found.append(frozenset[int]().union(*({i} if i in wanted else found[i] for i in before)))
+        return found
 
 
 def partition(graph: Graph, on_accelerator: Sequence[bool | None]) -> list[tuple[bool, list[int]]]:
