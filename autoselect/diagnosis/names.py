@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from autoselect.domain.words import some
 from autoselect.errors import UsageError
 
 _SHOWN = 8
@@ -23,9 +24,8 @@ def node_named(wanted: str, names: Sequence[str]) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        listed = "; ".join(found[:_SHOWN])
-        raise UsageError(f"--node {wanted!r} fits {len(found)} nodes: {listed}{more}. Give one whole name.")
+        told = some(found, _SHOWN, "; ")
+        raise UsageError(f"--node {wanted!r} fits {len(found)} nodes: {told}. Give one whole name.")
     near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.3)
     hint = f" Nearest: {'; '.join(near)}." if near else ""
     raise UsageError(f"--node {wanted!r} fits none of the model's {len(names)} nodes.{hint}")

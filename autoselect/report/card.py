@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from autoselect.domain.words import counted
+from autoselect.domain.words import counted, some
 from autoselect.report.tables import frames
 from autoselect.report.tables.result_lines import cells
 from autoselect.runs.run import Run
@@ -42,7 +42,7 @@ def card_of(run: Run, member: str, *, title: str) -> str:
         size=frames.format_size(chosen.size_bytes),
         computes=_computes(frames.number(record.get("float_ops")), frames.number(record.get("segments"))),
         recipe=recipe,
-        nodes={told: _names(recipe.get(key) or ()) for key, told in _NODES.items()},
+        nodes={told: some(_names(recipe.get(key) or ()), _NAMES_SHOWN) for key, told in _NODES.items()},
         repairs=", ".join(recipe.get("repairs") or ()),
         counts=run.manifest.get("counts") or {},
         hashes=run.manifest.get("hashes") or {},
@@ -66,10 +66,8 @@ def _recipe(path: Path) -> Mapping[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def _names(names: Iterable[str]) -> str:
-    found = sorted(names)
-    more = f" and {len(found) - _NAMES_SHOWN} more" if len(found) > _NAMES_SHOWN else ""
-    return ", ".join(f"`{_clean(name)}`" for name in found[:_NAMES_SHOWN]) + more
+def _names(names: Iterable[str]) -> list[str]:
+    return [f"`{_clean(name)}`" for name in sorted(names)]
 
 
 def _clean(text: str) -> str:
