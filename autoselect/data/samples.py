@@ -30,9 +30,6 @@ class SampleStore:
     """N samples in a folder, or a choice of them, read through shared, read-only memory maps.
 
     A pickled store carries its path and choice only, so that worker processes share its pages.
-
-    Attributes:
-        folder: Absolute path of the folder.
     """
 
     def __init__(self, folder: Path, indices: np.ndarray | None = None) -> None:

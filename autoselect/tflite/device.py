@@ -78,11 +78,7 @@ def _reason(output: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """An attached device.
-
-    Attributes:
-        serial: By which adb knows it.
-    """
+    """An attached device."""
 
     serial: str
 

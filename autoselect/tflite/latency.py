@@ -19,14 +19,7 @@ _ENOUGH_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Time of one inference, milliseconds.
-
-    Attributes:
-        median: Of the repetitions.
-        low: Lower quartile.
-        high: Upper quartile.
-        runs: How many repetitions there were.
-    """
+    """Time of one inference, milliseconds: median and quartiles of so many repetitions."""
 
     median: float
     low: float

@@ -66,7 +66,7 @@ def model_rows(run: Run, places: Mapping[str, int]) -> list[Row]:
         member = members.get(row["id"])
         if member is not None and row["state"] == "complete" and row["id"] not in met:
             met.add(row["id"])
-            row |= {"front": True, "picks": list(member.picks), "heldout": _heldout(member)}
+            row |= {"front": True, "picks": list(member.picks), "heldout": member.interval}
             row |= {"score": member.score, "drop": member.drop}
             row |= {name: member.cost(name) for name in further}  # Latency was measured once more.
         rows.append(row)
@@ -125,7 +125,7 @@ def reference_points(run: Run) -> list[Row]:
             "size_bytes": row.size_bytes,
             "penalty": row.penalty,
             **{name: row.cost(name) for name in further_columns(run.summary)},
-            "heldout": _heldout(row),
+            "heldout": row.interval,
         }
         for row in reference_rows(run.summary)
     ]
@@ -197,19 +197,16 @@ def _axis(rows: Sequence[ModelRow]) -> tuple[float, float]:
 
 def _bar(row: ModelRow, whole: ModelRow | None, axis: tuple[float, float]) -> Row | None:
     """Places on the card's axis in per cent: held-out score, its interval, and float's score."""
-    if row.heldout is None or row.heldout_low is None or row.heldout_high is None:
+    if row.interval is None:
         return None
-    points = {"low": row.heldout_low, "high": row.heldout_high, "value": row.heldout}
+    points = dict(zip(("value", "low", "high"), row.interval, strict=True))
     if whole is not None and whole.heldout is not None:
         points["float"] = whole.heldout
     return {name: round(100 * (value - axis[0]) / (axis[1] - axis[0]), 2) for name, value in points.items()}
 
 
 def _interval(row: ModelRow, summary: Mapping[str, Any], scale: float | None) -> str:
-    if row.heldout_low is None or row.heldout_high is None:
-        return ""
-    low, high = (spoken(v, summary, scale, unit=False) for v in (row.heldout_low, row.heldout_high))
-    return f"{low} to {high}"
+    return " to ".join(spoken(end, summary, scale, unit=False) for end in (row.interval or ())[1:])
 
 
 def spoken(value: float, summary: Mapping[str, Any], scale: float | None = None, *, unit: bool = True) -> str:
@@ -217,12 +214,6 @@ def spoken(value: float, summary: Mapping[str, Any], scale: float | None = None,
     if summary["metric"] in SHARES:
         return f"{100 * value:.1f}{' %' if unit else ''}"
     return format_score(value, scale=scale)
-
-
-def _heldout(row: ModelRow) -> list[float] | None:
-    if row.heldout is None or row.heldout_low is None or row.heldout_high is None:
-        return None
-    return [row.heldout, row.heldout_low, row.heldout_high]
 
 
 def _text(cell: object) -> str:

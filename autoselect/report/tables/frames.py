@@ -67,6 +67,13 @@ class ModelRow:
     further: Mapping[str, float | None] = field(default_factory=dict)
     reference: str = ""
 
+    @property
+    def interval(self) -> tuple[float, float, float] | None:
+        """The held-out score and both ends of its interval, where all are known."""
+        if self.heldout is None or self.heldout_low is None or self.heldout_high is None:
+            return None
+        return self.heldout, self.heldout_low, self.heldout_high
+
     def cost(self, column: str) -> float | None:
         """Value of an objective other than the metric; None where it is not known."""
         if column in DEFAULT_COSTS:
