@@ -11,8 +11,7 @@ from autoselect.api.searching import continued, drawn
 from autoselect.api.source import read_recipe
 from autoselect.api.told import with_live
 from autoselect.api.workers import workers_of
-from autoselect.cases.events import Listener, ignore
-from autoselect.cases.logs import logged
+from autoselect.cases.events import Listener, ignore, logged
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RunFolderError, UsageError
 from autoselect.report.run import Run, load_run

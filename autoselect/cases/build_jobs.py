@@ -15,8 +15,7 @@ from typing import Any
 from autoselect.cases.compiling import compile_report
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
-from autoselect.domain.arena import peak_activation_bytes
-from autoselect.domain.graph import Graph
+from autoselect.domain.graph import Graph, peak_activation_bytes
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.verdicts import judge
 from autoselect.errors import TrialError

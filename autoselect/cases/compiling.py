@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from autoselect.domain.compiled import Compiled
-from autoselect.domain.targets import Target
+from autoselect.domain.targets import Compiled, Target
 from autoselect.domain.verdicts import Verdict
 from autoselect.errors import StorageError, TargetRefusal
 from autoselect.runs.files import write_json

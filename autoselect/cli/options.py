@@ -15,7 +15,7 @@ from autoselect.cases.declared import declared, told_of
 from autoselect.cases.option import ADVANCED, OUTPUT, PANELS, Bytes, Option
 from autoselect.cases.settings import SearchSettings
 from autoselect.cases.shared_settings import SharedSettings
-from autoselect.domain.sizes import parse_size
+from autoselect.domain.quantities import parse_size
 from autoselect.errors import UsageError
 from autoselect.sources.wishes import Shapes, parse_shapes
 

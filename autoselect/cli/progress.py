@@ -10,7 +10,7 @@ from typing import IO
 
 from autoselect.cases.events import STAGES, EndedEarly, Event, Noted, StageStarted, StepFinished, TrialFinished, Warned
 from autoselect.domain.words import counted
-from autoselect.report.tables.plain import plain
+from autoselect.runs.files import plain
 
 WAITS: Mapping[str, str] = {
     "model": "TensorFlow is loaded where it has to convert",

@@ -13,7 +13,7 @@ from autoselect.cli.console import out, print_lines, warn
 from autoselect.errors import EXIT_INTERRUPTED, EXIT_NOTHING_FEASIBLE
 from autoselect.report.tables import frames as tables
 from autoselect.report.tables import result_lines
-from autoselect.report.tables.plain import plain
+from autoselect.runs.files import plain
 from autoselect.runs.run import Run
 
 _LATENCY_NOTE = "* ms on this host, noisy: median of repetitions; quartiles are in front.csv"

@@ -13,7 +13,7 @@ from fakes import table
 
 from autoselect.cases.events import Event, StageStarted, ignore
 from autoselect.cases.settings import make_settings
-from autoselect.domain.arena import peak_activation_bytes
+from autoselect.domain.graph import peak_activation_bytes
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.states import EXACT, further_of, states_of

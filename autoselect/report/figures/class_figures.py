@@ -1,9 +1,10 @@
-"""The pictures of a classification report: figures with their intervals, confusion matrices; computes no figures."""
+"""A classification report as a folder: its tables, its intervals and confusion matrices as figures; computes none."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from autoselect.report.figures.drawing import (
     drawable,
     headline,
     panel,
+    save,
     sheet,
     tidy,
 )
@@ -36,7 +38,15 @@ from autoselect.report.tables.class_tables import (
     ran,
     short_name,
 )
+from autoselect.runs.files import plain, write_json, write_table
 
+TABLES: Mapping[str, tuple[str, ...]] = {
+    "measures": ("model", "metric", "value", "low", "high"),
+    "per_class": ("model", "number", "support", "answered", "precision", "recall", "f1", "agreement"),
+    "confusion": ("model", "label", "answer", "count"),
+    "disagreements": ("model", "index", "label", "float_answer", "float_probability", "answer", "probability"),
+}
+"""The columns of each table."""
 _COLORS = (BLACK, BLUE, VERMILION, GREEN, ORANGE, "#CC79A7", "#56B4E9", GREY)
 _MARKERS = "*osD^vP"
 """One fewer than the colours, so that both together tell many models apart."""
@@ -54,6 +64,20 @@ _VECTOR_POINTS = 3000
 _CONFUSIONS = 8
 _ROOM = 1.25
 _MOST_COLUMNS = 3
+
+
+def write_class_report(report: Report, folder: Path) -> None:
+    """Write a report; what is undefined is an empty cell, and null in ``report.json``.
+
+    Raises:
+        StorageError: If a file cannot be written.
+    """
+    content = plain(report)
+    write_json(folder / "report.json", content)
+    for name, columns in TABLES.items():
+        write_table(folder / f"{name}.csv", columns, content[name])
+    save(measures_figure(report), folder / "measures")
+    save(confusion_figure(report), folder / "confusion")
 
 
 def measures_figure(report: Report) -> Figure:

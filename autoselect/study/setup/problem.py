@@ -10,8 +10,7 @@ from autoselect.cases import prepare_jobs
 from autoselect.cases.events import Listener, StageStarted
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
-from autoselect.domain.arena import peak_activation_bytes
-from autoselect.domain.graph import Graph
+from autoselect.domain.graph import Graph, peak_activation_bytes
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.search_space import BoundSpace, Toggle
