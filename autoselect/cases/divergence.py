@@ -49,12 +49,6 @@ def error_shares_of_each(root: Path, recipes: Sequence[str], samples: str, rows:
 def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int]) -> list[float]:
     """Power of the outputs' error over that of the float outputs for each sample; run as for a score.
 
-    Args:
-        root: A prepared case.
-        recipe: Of the model, as JSON.
-        samples: Name of a folder of samples.
-        rows: Which of them.
-
     Returns:
         Of the samples whose float outputs are not all 0.
     """

@@ -135,9 +135,6 @@ def watching(
 
     On stderr: bars on a terminal, plain lines where it is none or ``NO_COLOR`` is set, warnings only where asked to be
     quiet. For machines: events as lines of JSON on stdout, and warnings on stderr.
-
-    Yields:
-        The listener to hand over.
     """
     from rich.console import Console
 
@@ -206,13 +203,7 @@ def _bars(console: Console) -> Progress:
 
 
 class Watcher:
-    """The listener of the command line.
-
-    Args:
-        console: Where warnings go.
-        progress: The bars; None for a stream without.
-        also: Another listener, which gets all events; warnings are printed here.
-    """
+    """The listener of the command line."""
 
     def __init__(self, console: Console, progress: Progress | None, also: Listener = ignore) -> None:
         self.warned: set[str] = set()

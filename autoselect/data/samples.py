@@ -48,9 +48,6 @@ class SampleStore:
                 labels the sample's group.
             inputs: The model's inputs, which every sample must fit exactly.
 
-        Returns:
-            The opened store.
-
         Raises:
             DataError: If there are no samples, a sample does not fit, only some have targets or groups, or targets
                 are not numbers of one shape and one kind.

@@ -35,9 +35,6 @@ def unwrap(source: object, *, purpose: str) -> object:
             an ``input_gen`` attribute, or data.
         purpose: The first words of every message.
 
-    Returns:
-        The path, arrays or iterable behind the source.
-
     Raises:
         UsageError: If a spec is malformed or names nothing.
         DataError: If a function raises or returns nothing.

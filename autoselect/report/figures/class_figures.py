@@ -81,11 +81,7 @@ def write_class_report(report: Report, folder: Path) -> None:
 
 
 def measures_figure(report: Report) -> Figure:
-    """Draw each figure of each model as a mark with its interval as a bar.
-
-    Returns:
-        A figure 1200 dots wide.
-    """
+    """Draw each figure of each model as a mark with its interval as a bar."""
     names = ran(report)
     metrics = list(dict.fromkeys(row["metric"] for row in report["measures"]))
     figure = sheet(1.6 + len(metrics) * (0.35 + 0.2 * len(names)) + 0.25 * math.ceil(len(names) / 4))

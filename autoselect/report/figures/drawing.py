@@ -237,12 +237,7 @@ def fit_names(figure: Figure, axes: Axes) -> None:
 
 
 def bar_points(axes: Axes, values: np.ndarray) -> list[tuple[float, float]]:
-    """Points along vertical bars, near enough to each other that no label fits between; limits are final.
-
-    Args:
-        axes: The panel.
-        values: Heights of the bars at 0, 1, 2 and so on; NaN for no bar.
-    """
+    """Points along vertical bars, near enough to each other that no label fits between; limits are final."""
     known = np.flatnonzero(np.isfinite(values))
     tops = axes.transData.transform(np.column_stack([known, np.maximum(values[known], axes.get_ylim()[0])]))
     floor, step = axes.bbox.y0, 8.0 * DOTS_PER_INCH / 72

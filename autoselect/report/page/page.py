@@ -33,9 +33,6 @@ _STATUS = {
 def write_page(run: Run, path: Path) -> Path:
     """Write the page of a run.
 
-    Returns:
-        The file, written whole or not at all.
-
     Raises:
         StorageError: If it cannot be written.
     """

@@ -151,10 +151,6 @@ def labels(paths: Sequence[str]) -> tuple[str, ...]:
 def aligned(rows: Iterable[Row], *, right: Iterable[int] = ()) -> tuple[str, ...]:
     """Set rows in columns.
 
-    Args:
-        rows: All of one length.
-        right: Numbers of the columns that are aligned on the right.
-
     Returns:
         One line a row, without trailing blanks.
     """
