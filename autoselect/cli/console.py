@@ -19,7 +19,6 @@ from autoselect.cases.events import (
     Listener,
     Noted,
     StageStarted,
-    StepFinished,
     TrialFinished,
     Warned,
     ignore,
@@ -219,14 +218,17 @@ class Watcher:
             self._warn(event.message)
         elif isinstance(event, StageStarted):
             self._start(event)
-        elif isinstance(event, StepFinished):
-            self._advance()
-        elif isinstance(event, EndedEarly):
-            self._end_early(event)
-        elif isinstance(event, Noted):
-            self._note(event.message)
-        else:
+        elif isinstance(event, TrialFinished):
             self._count(event)
+        elif self._progress is None:
+            pass
+        elif isinstance(event, EndedEarly):
+            self.close_stage()
+            _say(self._console, f"Ended early after {counted(self._tally.done, 'trial')}: {event.reason}.")
+        elif isinstance(event, Noted):
+            _say(self._console, f"Note: {event.message}")
+        elif self._stage is not None:
+            self._progress.advance(self._stage)
         self._also(event)
 
     def _warn(self, message: str) -> None:
@@ -234,10 +236,6 @@ class Watcher:
             return
         self.warned.add(message)
         _say(self._console, f"Warning: {message}", style="yellow")
-
-    def _note(self, message: str) -> None:
-        if self._progress is not None:
-            _say(self._console, f"Note: {message}")
 
     def _start(self, event: StageStarted) -> None:
         if self._progress is None:
@@ -255,15 +253,6 @@ class Watcher:
             self._progress.update(self._stage, total=done, completed=done, note=note)
             self._progress.stop_task(self._stage)
             self._stage = None
-
-    def _end_early(self, event: EndedEarly) -> None:
-        self.close_stage()
-        if self._progress is not None:
-            _say(self._console, f"Ended early after {counted(self._tally.done, 'trial')}: {event.reason}.")
-
-    def _advance(self) -> None:
-        if self._progress is not None and self._stage is not None:
-            self._progress.advance(self._stage)
 
     def _count(self, event: TrialFinished) -> None:
         self._tally.add(event)

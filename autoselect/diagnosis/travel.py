@@ -6,7 +6,7 @@ import math
 
 from autoselect.domain.findings import Travel
 from autoselect.domain.graph import Graph
-from autoselect.domain.layers import LayerStatistics, LayerTable
+from autoselect.domain.layers import LayerTable
 
 
 def travel(graph: Graph, accumulated: LayerTable) -> dict[str, Travel]:
@@ -16,7 +16,7 @@ def travel(graph: Graph, accumulated: LayerTable) -> dict[str, Travel]:
         By node name, in graph order; nodes without statistics are left out.
     """
     known = {n.index: s for n, s in zip(accumulated.nodes, accumulated.statistics, strict=True) if s is not None}
-    powers = {index: _noise_to_signal(figures) for index, figures in known.items()}
+    powers = {index: float(10.0 ** (-figures.sqnr_db / 10.0)) for index, figures in known.items()}
     feeding = graph.nearest(powers)
     return {
         node.name: Travel(
@@ -28,10 +28,6 @@ def travel(graph: Graph, accumulated: LayerTable) -> dict[str, Travel]:
         for node in accumulated.nodes
         if node.index in known
     }
-
-
-def _noise_to_signal(figures: LayerStatistics) -> float:
-    return float(10.0 ** (-figures.sqnr_db / 10.0))
 
 
 def _growth(power: float, before: list[float]) -> float:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -29,7 +28,8 @@ def card_of(run: Run, member: str, *, title: str) -> str:
     references = [row for row in frames.reference_rows(run.summary) if row.reference in ("float", "fiq")]
     (chosen,) = [row for row in frames.front_rows(run.front, run.summary) if row.label == member]
     table = cells([*((row.label, row) for row in references), ("this model", chosen)], run.summary, with_interval=True)
-    recipe = _recipe(run.directory / "front" / f"{member}.recipe.json")
+    path = run.directory / "front" / f"{member}.recipe.json"
+    recipe = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     record = run.front.set_index("id").loc[member].to_dict()
     return environment.get_template("card.md.j2").render(
         title=_clean(title),
@@ -60,10 +60,6 @@ def _computes(float_ops: float | None, segments: float | None) -> str:
     return (
         f"{counted(round(float_ops), 'op')} in float (hybrid ones too), {counted(round(segments), 'integer segment')}."
     )
-
-
-def _recipe(path: Path) -> Mapping[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def _names(names: Iterable[str]) -> list[str]:

@@ -136,9 +136,8 @@ def cards(run: Run, models: Sequence[Row]) -> list[Row]:
     references = {row.label: row for row in reference_rows(run.summary)}
     members = {row["id"]: row for row in models if row["front"]}
     rows = [row for row in front_rows(run.front, run.summary) if row.picks]
-    every = (*references.values(), *rows)
-    scale = largest(value for row in every for value in (row.score, row.heldout))
-    axis = _axis([*references.values(), *rows])
+    every = [*references.values(), *rows]
+    scale, axis = largest(value for row in every for value in (row.score, row.heldout)), _axis(every)
     found = [_card(run, row, members.get(row.label, {}), references, scale, axis) for row in rows]
     return sorted(found, key=lambda card: pick_order(card["picks"][0]))
 
@@ -159,7 +158,7 @@ def _card(
         "score": spoken(row.score, run.summary, scale),
         "drop": "" if row.drop is None or metric == CLOSENESS else lost(row.drop, metric),
         "samples": "search" if row.heldout is None else "held out",
-        "interval": _interval(row, run.summary, scale),
+        "interval": " to ".join(spoken(end, run.summary, scale, unit=False) for end in (row.interval or ())[1:]),
         "bar": _bar(row, whole, axis),
         "size": format_size(row.size_bytes),
         "size_note": "" if whole is None else f"{100 * row.size_bytes / whole.size_bytes:.0f} % of float",
@@ -203,10 +202,6 @@ def _bar(row: ModelRow, whole: ModelRow | None, axis: tuple[float, float]) -> Ro
     if whole is not None and whole.heldout is not None:
         points["float"] = whole.heldout
     return {name: round(100 * (value - axis[0]) / (axis[1] - axis[0]), 2) for name, value in points.items()}
-
-
-def _interval(row: ModelRow, summary: Mapping[str, Any], scale: float | None) -> str:
-    return " to ".join(spoken(end, summary, scale, unit=False) for end in (row.interval or ())[1:])
 
 
 def spoken(value: float, summary: Mapping[str, Any], scale: float | None = None, *, unit: bool = True) -> str:
