@@ -77,8 +77,6 @@ class NpyWriter:
 
     def close(self) -> None:
         """Write the header, now that the number of rows is known, and close the file."""
-        if self._stream.closed:
-            return
         with self._stream:
             self._stream.seek(0)
             self._write_header()

@@ -11,15 +11,7 @@ from typing import Any
 import numpy as np
 
 from autoselect.data.fit import Sample
-from autoselect.data.sample_writer import (
-    FORMAT,
-    INDEX_FILE,
-    TARGETS_FILE,
-    LabelledSample,
-    named_digest,
-    signature_of,
-    write_samples,
-)
+from autoselect.data.sample_writer import FORMAT, INDEX_FILE, TARGETS_FILE, LabelledSample, write_samples
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import DataError
 
@@ -95,14 +87,10 @@ class SampleStore:
         groups = self._index["groups"]
         return None if groups is None else tuple(groups[row] for row in self._rows)
 
-    @cached_property
+    @property
     def signature(self) -> str:
-        """One digest of all samples in order, their targets and groups, 32 hex digits."""
-        if self._is_whole:
-            return str(self._index["signature"])
-        groups = self.groups or [None] * len(self)
-        named = (named_digest(self.inputs(i), group) for i, group in enumerate(groups))
-        return signature_of(named, (self.target(i) for i in range(len(self))))
+        """One digest of all samples of the folder in order, their targets and groups, 32 hex digits."""
+        return str(self._index["signature"])
 
     def subset(self, indices: Sequence[int] | np.ndarray) -> SampleStore:
         """Choose samples, in the given order; the files stay shared.

@@ -86,14 +86,6 @@ def test_subset_of_a_subset(tmp_path: Path) -> None:
     assert view.digests == (store.digests[1], store.digests[5], store.digests[5])
 
 
-def test_a_view_equals_a_store_of_the_same_samples(tmp_path: Path) -> None:
-    pairs = labelled(4)
-    whole = write(tmp_path / "whole", pairs)
-    part = write(tmp_path / "part", [pairs[2], pairs[0]])
-    assert whole.subset([2, 0]).signature == part.signature
-    assert whole.subset(range(4)).signature == whole.signature
-
-
 def test_signature_tells_order_content_and_targets(tmp_path: Path) -> None:
     pairs = labelled(3)
     variants = {
@@ -261,7 +253,6 @@ def test_groups_are_kept_with_their_samples(tmp_path: Path) -> None:
     assert plain.groups is None
     assert plain.digests == store.digests
     assert plain.signature != store.signature
-    assert store.subset(range(3)).signature == store.signature
 
 
 def test_refuses_samples_of_which_some_have_a_group(tmp_path: Path) -> None:
