@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autoselect.cases.events import Listener, StageStarted, StepFinished, ignore
-from autoselect.cases.logs import logged
+from autoselect.cases.events import Listener, StageStarted, StepFinished, ignore, logged
 from autoselect.errors import ModelError, PreparationError, ScoreError, UsageError
 from autoselect.report.run import Run, load_run
 from autoselect.report.tables.frames import first_pick, front_rows

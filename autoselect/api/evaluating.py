@@ -183,7 +183,7 @@ def classification_report(
         warnings = list(bench.warnings)
     report = _report(entries, class_count, has_reference=reference is not None, warnings=warnings)
     if output is not None:
-        from autoselect.report.figures.class_files import write_class_report
+        from autoselect.report.figures.class_figures import write_class_report
 
         write_class_report(report, Path(output))
     return report

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,7 @@ from autoselect.api.searching import continued, drawn
 from autoselect.api.source import read_recipe
 from autoselect.api.told import with_live
 from autoselect.api.workers import workers_of
-from autoselect.cases.events import Listener, ignore
-from autoselect.cases.logs import logged
+from autoselect.cases.events import Listener, ignore, logged
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RunFolderError, UsageError
 from autoselect.report.run import Run, load_run
@@ -66,7 +64,8 @@ def merge(
     first = RunFolder(runs[0].directory)
     target = RunFolder(Path(output))
     target.refuse_taken()
-    members = tuple(_members(runs))
+    recipes = (_recipe(run, str(member)) for run in runs for member in run.front["id"])
+    members = tuple({recipe.fingerprint: recipe for recipe in recipes}.values())
     request = continued(
         first,
         {"trials": len(members) + _MOST_BASELINES, "workers": workers},
@@ -108,12 +107,6 @@ def _recommended(run: Run) -> Recipe | None:
 
 def _recipe(run: Run, member: str) -> Recipe:
     return read_recipe(run.model_path(member).with_name(f"{member}.recipe.json"))
-
-
-def _members(runs: list[Run]) -> Iterator[Recipe]:
-    """Each recipe of the fronts once."""
-    recipes = (_recipe(run, str(member)) for run in runs for member in run.front["id"])
-    yield from {recipe.fingerprint: recipe for recipe in recipes}.values()
 
 
 def _refuse_other(first: Run, other: Run) -> None:

@@ -253,7 +253,7 @@ def _score_of(scored: Mapping[str, Any]) -> dict[str, Any]:
 def _write_inspection(result: Mapping[str, Any], folder: Path) -> None:
     from autoselect.report.figures.drawing import save
     from autoselect.report.figures.islands import islands_figure
-    from autoselect.report.tables.plain import plain
+    from autoselect.runs.files import plain
 
     write_json(folder / "inspect.json", plain(result))
     save(islands_figure([result, *result["compare"]]), folder / "islands")

@@ -8,8 +8,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from autoselect.cases.events import EndedEarly, Event, Listener, StageStarted, StepFinished, TrialFinished
-from autoselect.cases.logs import logged
+from autoselect.cases.events import EndedEarly, Event, Listener, StageStarted, StepFinished, TrialFinished, logged
 
 
 @contextlib.contextmanager

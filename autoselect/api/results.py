@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoselect.domain.objectives import Constraints, Direction, drop_from
+from autoselect.domain.quantities import parse_size
 from autoselect.domain.result import Result
-from autoselect.domain.sizes import parse_size
 from autoselect.errors import UsageError
 
 Rows = list[dict[str, Any]]

@@ -14,9 +14,8 @@ from typing import Any
 
 from autoselect.cases.compiling import compile_report
 from autoselect.cases.files import FLOAT
-from autoselect.cases.measuring import latency_columns
 from autoselect.cases.open_case import OpenCase, open_case
-from autoselect.domain.graph import Graph
+from autoselect.domain.graph import Graph, peak_activation_bytes
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.verdicts import judge
 from autoselect.errors import TrialError
@@ -24,7 +23,7 @@ from autoselect.runs.files import write_bytes
 from autoselect.scoring.target_penalty import on_target, require_accepted
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
-from autoselect.tflite.latency import Latency, latency_of
+from autoselect.tflite.latency import latency_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,14 +119,20 @@ def latency(root: Path, sha256: str) -> dict[str, float]:
         ScoreError: If the interpreter cannot run it.
     """
     case = open_case(root)
-    content = case.files.candidate(sha256).read_bytes()
-    return latency_columns(_latency(case, content, case.scoring.measuring.latency_threads))
+    return _latency(case, case.files.candidate(sha256).read_bytes())
 
 
 def _quantities(case: OpenCase, content: bytes, graph: Graph, compiled: dict[str, Any]) -> dict[str, float]:
-    return case.scoring.measuring.of_model(graph, compiled, lambda threads: _latency(case, content, threads))
+    """What the objectives of the run ask for beside the usual figures; NPU cycles only of what was compiled."""
+    columns, found = case.scoring.costs, dict[str, float]()
+    if "arena_bytes" in columns:
+        found["arena_bytes"] = peak_activation_bytes(graph)
+    if "npu_cycles" in columns and compiled:
+        found["npu_cycles"] = compiled["cycles"]
+    return found | (_latency(case, content) if "latency_ms" in columns else {})
 
 
-def _latency(case: OpenCase, content: bytes, threads: int) -> Latency:
+def _latency(case: OpenCase, content: bytes) -> dict[str, float]:
     """On the first calibration sample: values hardly matter for the time, but indices must be real ones."""
-    return latency_of(content, case.samples("calibration").inputs(0), threads=threads)
+    found = latency_of(content, case.samples("calibration").inputs(0), threads=case.scoring.latency_threads)
+    return {"latency_ms": found.median, "latency_low": found.low, "latency_high": found.high}

@@ -16,12 +16,6 @@ def cached_folder(
 ) -> Callable[[], None]:
     """Fill a folder from the cache at once, else have a worker fill it, and keep that.
 
-    Args:
-        folder: To be filled.
-        what: Everything that decides its content.
-        cache_root: Folder of the cache; None does without.
-        submit: Starts the job that fills it.
-
     Returns:
         Waits until it is filled; raises a TrialError if the worker died, or its job failed.
     """

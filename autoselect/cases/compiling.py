@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from autoselect.domain.compiled import Compiled
-from autoselect.domain.targets import Target
+from autoselect.domain.targets import Compiled, Target
 from autoselect.domain.verdicts import Verdict
 from autoselect.errors import StorageError, TargetRefusal
 from autoselect.runs.files import write_json
@@ -50,7 +49,8 @@ def compile_report(content: bytes, target: Target, verdict: Verdict, how: Compil
         except TargetRefusal as exc:
             compiled = Compiled(refusal=str(exc))
         if kept is not None:
-            _keep_result(compiled, kept)
+            with contextlib.suppress(StorageError):  # It costs time later, never the run.
+                write_json(kept, asdict(compiled))
     if compiled.refusal:
         raise TargetRefusal(compiled.refusal)
     return {
@@ -78,9 +78,3 @@ def _read_result(path: Path) -> Compiled | None:
         return Compiled(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
-
-
-def _keep_result(compiled: Compiled, path: Path) -> None:
-    """Keep a result; a cache that cannot be written costs time later, never the run."""
-    with contextlib.suppress(StorageError):
-        write_json(path, asdict(compiled))

@@ -30,15 +30,7 @@ class Cured:
 def parts(
     root: Path, content: bytes, places: Mapping[int, int], samples: str, rows: Sequence[int]
 ) -> dict[str, ErrorParts]:
-    """What rounded weights and rounded activations do; see :func:`autoselect.quantize.diagnosing.twins.error_parts`.
-
-    Args:
-        root: Of the case.
-        content: A model that was built.
-        places: Where each op of the float model is in it.
-        samples: Folder of samples.
-        rows: Numbers of those to take.
-    """
+    """What rounded weights and rounded activations do; see :func:`autoselect.quantize.diagnosing.twins.error_parts`."""
     case = open_case(root)
     prepared = case.prepared
     return error_parts(prepared.normalised, content, places, prepared.layers.nodes, samples_of(case, samples, rows))
@@ -57,13 +49,7 @@ def forms(root: Path, recipe_json: str, *, int16: bool = True) -> dict[str, froz
 
 
 def cured(root: Path, recipe_json: str, int16: bool) -> dict[str, Cured]:
-    """The parts of every node's error in a recipe's model, on calibration samples, and the cures; by node name.
-
-    Args:
-        root: Of the case.
-        recipe_json: The recipe.
-        int16: Whether 16 bits are a choice.
-    """
+    """The parts of every node's error in a recipe's model, on calibration samples, and the cures; by node name."""
     case = open_case(root)
     built = case.builder.build(Recipe.from_json(recipe_json))
     found = parts(root, built.content, dict(built.places), "calibration", range(_sample_count(case)))

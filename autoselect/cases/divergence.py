@@ -41,45 +41,17 @@ def shares_of(decibels: np.ndarray) -> np.ndarray:
     return np.asarray(np.minimum(10.0 ** (-decibels / 10.0), _REVERSED))
 
 
-def error_shares(
-    root: Path,
-    denylisted: frozenset[str],
-    samples: str,
-    rows: Sequence[int],
-    per_channel: bool,
-    repairs: tuple[str, ...] = (),
-) -> list[float]:
-    """Power of the outputs' error over that of the float outputs for each sample, with these nodes float.
+def error_shares_of_each(root: Path, recipes: Sequence[str], samples: str, rows: Sequence[int]) -> list[list[float]]:
+    """:func:`error_shares` of several recipes that have most in common, so that one worker has what they share."""
+    return [error_shares(root, recipe, samples, rows) for recipe in recipes]
 
-    Args:
-        root: A prepared case.
-        denylisted: Names of the nodes that stay float; all others are integer.
-        samples: Name of a folder of samples.
-        rows: Which of them.
-        per_channel: Granularity of the weights.
-        repairs: As in a recipe.
+
+def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int]) -> list[float]:
+    """Power of the outputs' error over that of the float outputs for each sample; run as for a score.
 
     Returns:
         Of the samples whose float outputs are not all 0.
     """
-    recipe = Recipe(denylisted_nodes=denylisted, fallback="float", per_channel=per_channel, repairs=repairs)
-    return recipe_error_shares(root, recipe.to_json(), samples, rows)
-
-
-def error_shares_of_each(
-    root: Path,
-    denylisted: Sequence[frozenset[str]],
-    samples: str,
-    rows: Sequence[int],
-    per_channel: bool,
-    repairs: tuple[str, ...],
-) -> list[list[float]]:
-    """The same of several models that differ in their float nodes alone, so that one worker has what they share."""
-    return [error_shares(root, nodes, samples, rows, per_channel, repairs) for nodes in denylisted]
-
-
-def recipe_error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int]) -> list[float]:
-    """The same of any recipe, given as JSON; 16-bit convolutions are stood in for as in a score."""
     case = open_case(root)
     candidate = case.builder.build(Recipe.from_json(recipe))
     runner = Runner(wide_kernels.quick(candidate.content))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -105,3 +106,35 @@ Listener = Callable[[Event], None]
 
 def ignore(_event: Event) -> None:
     """The listener that does nothing."""
+
+
+LOGGER = logging.getLogger("autoselect")
+
+
+def logged(listener: Listener) -> Listener:
+    """A listener that logs each event and passes it on: warnings as such, steps for debugging, the rest as info."""
+
+    def told(event: Event) -> None:
+        if isinstance(event, Warned):
+            LOGGER.warning("%s", event.message)
+        elif isinstance(event, Noted):
+            LOGGER.info("%s", event.message)
+        elif isinstance(event, StageStarted):
+            LOGGER.info("stage %s%s", event.stage, f", {event.total} steps" if event.total else "")
+        elif isinstance(event, EndedEarly):
+            LOGGER.info("stage %s ends early: %s", event.stage, event.reason)
+        elif isinstance(event, TrialFinished):
+            LOGGER.info("trial %d, %s: %s", event.number, event.origin, _outcome(event))
+        else:
+            LOGGER.debug("step of %s", event.stage)
+        listener(event)
+
+    return told
+
+
+def _outcome(trial: TrialFinished) -> str:
+    if trial.error is not None:
+        return f"failed. {trial.error}"
+    told = "dropped by racing" if trial.dropped else f"score {trial.score:.6g}, penalty {trial.penalty:.6g}"
+    size = "" if trial.size_bytes is None else f", {trial.size_bytes} bytes"
+    return f"{told}{size}{', known already' if trial.reused else ''}"

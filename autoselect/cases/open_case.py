@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -16,7 +16,6 @@ import numpy as np
 
 from autoselect.cases.compiling import Compiling
 from autoselect.cases.files import FLOAT, CaseFiles
-from autoselect.cases.measuring import Measuring
 from autoselect.cases.prepared import Prepared, load_prepared
 from autoselect.data.samples import SampleStore
 from autoselect.domain.objectives import Direction
@@ -38,7 +37,9 @@ class Scoring:
     """How candidates of a case are scored; exactly one of metric and evaluator is set.
 
     ``fidelity`` compares with the float model whatever the metric is: on few samples it tells candidates apart
-    that a metric cannot. Candidates that ``target`` refuses are not scored. ``direction`` is the evaluator's.
+    that a metric cannot. Candidates that ``target`` refuses are not scored. ``costs`` are the columns of the run's
+    objectives but the metric, ``latency_threads`` those of the interpreter that is timed. ``direction`` is the
+    evaluator's.
     """
 
     metric: Metric | None
@@ -46,7 +47,8 @@ class Scoring:
     evaluator: evaluate.Evaluator | None
     target: Target
     compiling: Compiling | None = None
-    measuring: Measuring = field(default_factory=Measuring)
+    costs: frozenset[str] = frozenset()
+    latency_threads: int = 1
     direction: Direction = "maximize"
 
     @property

@@ -15,7 +15,6 @@ from autoselect.cases.compiling import Compiling
 from autoselect.cases.events import Listener, Noted, StageStarted, Warned
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
-from autoselect.cases.measuring import Measuring
 from autoselect.cases.open_case import Scoring
 from autoselect.cases.references import References
 from autoselect.cases.scoring_samples import prepare_samples
@@ -72,15 +71,6 @@ def prepare_case(
     listener: Listener,
 ) -> Case:
     """Prepare everything before the first trial but the float model's outputs, which are then under way.
-
-    Args:
-        ingredients: What the user brings.
-        settings: Of the search.
-        root: An empty folder, or one that was prepared before.
-        pool: Where models are run.
-        quantizer: Where TensorFlow works, which takes long to import.
-        cache_root: Folder of the cache; None does without.
-        listener: Told of the stages.
 
     Raises:
         ModelError, DataError, UsageError: If an ingredient does not fit; the message says which and why.
@@ -146,7 +136,8 @@ def write_scoring(
         evaluator=evaluator,
         target=target,
         compiling=compiling,
-        measuring=Measuring(columns=frozenset(chosen.cost_columns), latency_threads=chosen.latency_threads),
+        costs=frozenset(chosen.cost_columns),
+        latency_threads=chosen.latency_threads,
         direction=chosen.direction or "maximize",
     )
     try:

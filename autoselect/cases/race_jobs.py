@@ -52,9 +52,6 @@ def keep_schedule(root: Path, sha256: str, seed: int) -> racing.Schedule:
             outputs are far from the float model's.
         seed: Of the order.
 
-    Returns:
-        What was kept for :func:`race`.
-
     Raises:
         UsageError: If the candidate is not scored, or the case has no float outputs.
         StorageError: If it cannot be written.

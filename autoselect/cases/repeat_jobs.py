@@ -58,11 +58,6 @@ def _same(found: Outputs, expected: Outputs) -> bool:
 def check(root: Path, sha256: str, seconds: float) -> bool:
     """Run a candidate (or the float model) again and again; one that does not repeat has plain kernels from then on.
 
-    Args:
-        root: A prepared case.
-        sha256: Of the candidate.
-        seconds: To spend on it, about.
-
     Returns:
         Whether it gave the same outputs, bit for bit, on a few calibration samples.
 

@@ -57,15 +57,7 @@ class ScoreReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A model that is being scored on a part of the samples, from now on.
-
-    Attributes:
-        case: The case.
-        sha256: The candidate (or the float model).
-        part: ``search`` or ``heldout``.
-        runner: Runs it; None where nothing need be run.
-        start: When it began, by :func:`time.perf_counter`.
-    """
+    """A model that is being scored on a part of the samples, from now on; without a runner nothing need be run."""
 
     case: OpenCase
     sha256: str
@@ -102,9 +94,6 @@ class Attempt:
 @contextlib.contextmanager
 def score_errors(sha256: str) -> Iterator[None]:
     """Make a metric without a value the failure of one candidate, unless it has none for the float model.
-
-    Args:
-        sha256: The candidate (or the float model).
 
     Raises:
         ScoreError: If the metric has no value for the candidate.

@@ -17,9 +17,8 @@ from autoselect.cases.option import GOAL, HARDWARE, OUTPUT, SEARCH, Bytes, Optio
 from autoselect.cases.shared_settings import Given, SharedSettings, checked_as, checked_settings, data
 from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Constraints, Direction
-from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of
+from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of, parse_size
 from autoselect.domain.recipe import IoType, Recipe
-from autoselect.domain.sizes import parse_size
 from autoselect.domain.states import states_of
 
 Sampler = Literal["surrogate", "tpe", "nsga2", "random", "prefix", "greedy", "heuristic", "exhaustive"]

@@ -8,24 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from autoselect.cli.command import with_debug
+from autoselect.cases.settings import SearchSettings
+from autoselect.cli.command import with_debug, with_settings
 from autoselect.cli.console import results_only_on_stdout, warn
-from autoselect.cli.options import AsJson, Calibration, Integer, NoCache, QuantizerName, ShapeTexts, Signature
-from autoselect.sources.wishes import parse_shapes
+from autoselect.cli.options import AsJson, in_python, some_parameters
 
 
+@with_settings(some_parameters("calibration", "signature", "shapes", "integer", "quantizer", "cache"))
 @with_debug
 def build(
     *,
     recipe: Annotated[str, typer.Argument(help="A .recipe.json file.")],
     model: Annotated[str, typer.Option(help="The float model that the recipe is for.")],
     output: Annotated[str, typer.Option("--output", "-o", help="File to write.")],
-    calibration: Calibration = None,
-    signature: Signature = None,
-    shapes: ShapeTexts = None,
-    integer: Integer = None,
-    quantizer: QuantizerName = "tensorflow",
-    no_cache: NoCache = False,
+    settings: Mapping[str, Any],
     as_json: AsJson = False,
 ) -> None:
     """Build one model from a recipe."""
@@ -33,17 +29,7 @@ def build(
     from autoselect.cli.results import print_fields, print_json
 
     with results_only_on_stdout():
-        built = run_build(
-            recipe,
-            model=model,
-            calibration=calibration,
-            signature=signature,
-            shapes=parse_shapes(shapes),
-            integer=integer,
-            quantizer=quantizer,
-            output=output,
-            cache=not no_cache,
-        )
+        built = run_build(recipe, model=model, output=output, **in_python(SearchSettings, settings))
     for message in built["warnings"]:
         warn(message)
     if as_json:

@@ -16,14 +16,14 @@ _NONE: Mapping[str, Any] = {}
 
 
 def with_settings(parameters: Sequence[inspect.Parameter]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of settings beside its own; it gets their values together, as ``settings``."""
+    """Give a command the options of settings among its own; it gets their values together, as ``settings``."""
 
     def change(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def command(**given: Any) -> Any:
             return function(settings={one.name: given.pop(one.name) for one in parameters}, **given)
 
-        return _signed(command, function, hidden="settings", first=parameters)
+        return _signed(command, function, {"settings": parameters})
 
     return change
 
@@ -55,21 +55,20 @@ def with_run(function: Callable[..., Run]) -> Callable[..., None]:
         finish(run, as_json=as_json, warned=watcher.warned)
 
     shown = {"quiet": Quiet, "verbose": Verbose, "as_json": AsJsonLines}
-    return with_debug(_signed(command, function, hidden="listener", last=shown))
+    return with_debug(_signed(command, function, {"listener": ()}, last=shown))
 
 
 def _signed(
     command: Callable[..., Any],
     function: Callable[..., Any],
+    instead: Mapping[str, Sequence[inspect.Parameter]] = _NONE,
     *,
-    hidden: str = "",
-    first: Sequence[inspect.Parameter] = (),
     last: Mapping[str, Any] = _NONE,
 ) -> Callable[..., Any]:
-    """The command with a function's parameters but the hidden one, and switches at the end, before ``--help-all``."""
+    """The command with a function's parameters, others in place of some, and switches before ``--help-all``."""
     own = inspect.signature(function, eval_str=True).parameters.values()
     kind = inspect.Parameter.KEYWORD_ONLY
     switches = [inspect.Parameter(name, kind, annotation=told, default=False) for name, told in last.items()]
-    found = [one for one in (*first, *own, *switches) if one.name != hidden]
+    found = [one for mine in own for one in instead.get(mine.name, (mine,))] + switches
     command.__signature__ = inspect.Signature(sorted(found, key=lambda one: one.name == "help_all"))  # type: ignore[attr-defined]
     return command

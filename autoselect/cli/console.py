@@ -19,7 +19,6 @@ from autoselect.cases.events import (
     Listener,
     Noted,
     StageStarted,
-    StepFinished,
     TrialFinished,
     Warned,
     ignore,
@@ -54,9 +53,6 @@ def err() -> Console:
 @contextlib.contextmanager
 def reported(*, debug: bool) -> Iterator[None]:
     """Turn what the body raises into a message on stderr and an exit code.
-
-    Args:
-        debug: Show the traceback too.
 
     Raises:
         typer.Exit: With the exit code of the error's class, 130 for Ctrl-C, 1 for an unexpected exception.
@@ -138,15 +134,6 @@ def watching(
 
     On stderr: bars on a terminal, plain lines where it is none or ``NO_COLOR`` is set, warnings only where asked to be
     quiet. For machines: events as lines of JSON on stdout, and warnings on stderr.
-
-    Args:
-        stream: Instead of stderr.
-        quiet: Warnings only.
-        verbose: Also what is logged.
-        as_json: Write events as lines of JSON.
-
-    Yields:
-        The listener to hand over.
     """
     from rich.console import Console
 
@@ -215,13 +202,7 @@ def _bars(console: Console) -> Progress:
 
 
 class Watcher:
-    """The listener of the command line.
-
-    Args:
-        console: Where warnings go.
-        progress: The bars; None for a stream without.
-        also: Another listener, which gets all events; warnings are printed here.
-    """
+    """The listener of the command line."""
 
     def __init__(self, console: Console, progress: Progress | None, also: Listener = ignore) -> None:
         self.warned: set[str] = set()
@@ -237,14 +218,17 @@ class Watcher:
             self._warn(event.message)
         elif isinstance(event, StageStarted):
             self._start(event)
-        elif isinstance(event, StepFinished):
-            self._advance()
-        elif isinstance(event, EndedEarly):
-            self._end_early(event)
-        elif isinstance(event, Noted):
-            self._note(event.message)
-        else:
+        elif isinstance(event, TrialFinished):
             self._count(event)
+        elif self._progress is None:
+            pass
+        elif isinstance(event, EndedEarly):
+            self.close_stage()
+            _say(self._console, f"Ended early after {counted(self._tally.done, 'trial')}: {event.reason}.")
+        elif isinstance(event, Noted):
+            _say(self._console, f"Note: {event.message}")
+        elif self._stage is not None:
+            self._progress.advance(self._stage)
         self._also(event)
 
     def _warn(self, message: str) -> None:
@@ -252,10 +236,6 @@ class Watcher:
             return
         self.warned.add(message)
         _say(self._console, f"Warning: {message}", style="yellow")
-
-    def _note(self, message: str) -> None:
-        if self._progress is not None:
-            _say(self._console, f"Note: {message}")
 
     def _start(self, event: StageStarted) -> None:
         if self._progress is None:
@@ -273,15 +253,6 @@ class Watcher:
             self._progress.update(self._stage, total=done, completed=done, note=note)
             self._progress.stop_task(self._stage)
             self._stage = None
-
-    def _end_early(self, event: EndedEarly) -> None:
-        self.close_stage()
-        if self._progress is not None:
-            _say(self._console, f"Ended early after {counted(self._tally.done, 'trial')}: {event.reason}.")
-
-    def _advance(self) -> None:
-        if self._progress is not None and self._stage is not None:
-            self._progress.advance(self._stage)
 
     def _count(self, event: TrialFinished) -> None:
         self._tally.add(event)

@@ -8,7 +8,7 @@ import typer
 
 from autoselect.cases.events import Listener
 from autoselect.cli.command import with_run
-from autoselect.cli.options import Workers, option_of
+from autoselect.cli.options import option_of
 from autoselect.runs.run import Run
 
 
@@ -21,7 +21,7 @@ def demo(
         str | None,
         typer.Option("--output", "-o", help="Run folder; a new autoselect-demo by default."),
     ] = None,
-    workers: Workers = None,
+    workers: Annotated[int | None, option_of("workers")] = None,
     listener: Listener,
 ) -> Run:
     """Search on the embedded example: a pump monitor that full-integer quantization harms."""

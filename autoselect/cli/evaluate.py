@@ -11,7 +11,7 @@ import typer
 from autoselect.cases.declared import declared
 from autoselect.cli.command import with_debug, with_settings
 from autoselect.cli.console import out, print_lines, warn, watching
-from autoselect.cli.options import AsJson, OutputName, option_of, parameter_of
+from autoselect.cli.options import AsJson, option_of, some_parameters
 from autoselect.domain.objectives import Direction
 from autoselect.errors import EXIT_NOTHING_FEASIBLE, PreparationError
 
@@ -19,13 +19,7 @@ _REPORT = "Report on classifiers"
 _LIMITS = "Limits: the exit code is 10 where one is missed"
 
 
-_LIMITING = [
-    parameter_of(declared()[name], option_of(name, rich_help_panel=_LIMITS), None)
-    for name in ("max_drop", "min_score", "max_size")
-]
-
-
-@with_settings(_LIMITING)
+@with_settings(some_parameters("max_drop", "min_score", "max_size", panel=_LIMITS))
 @with_debug
 def evaluate(
     *,
@@ -37,7 +31,7 @@ def evaluate(
     evaluation: Annotated[str, option_of("evaluation")],
     metric: Annotated[str, option_of("metric")] = "accuracy",
     direction: Annotated[Direction | None, option_of("direction", help="For a metric of your own.")] = None,
-    output_name: OutputName = None,
+    output_name: Annotated[str | None, option_of("output_name")] = None,
     ignore_label: Annotated[int | None, option_of("ignore_label")] = None,
     reference: Annotated[
         str | None, typer.Option(help="The float model, for metrics that compare with it, and for --full.")

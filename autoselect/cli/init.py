@@ -10,27 +10,28 @@ from typing import Annotated, Any
 
 import typer
 
-from autoselect.cases.declared import declared
-from autoselect.cli.command import with_debug
+from autoselect.cases.declared import declared, told_of
+from autoselect.cases.settings import SearchSettings
+from autoselect.cli.command import with_debug, with_settings
 from autoselect.cli.config_file import Key, keys_of
 from autoselect.cli.console import results_only_on_stdout
-from autoselect.cli.options import Model, ShapeTexts, Signature
+from autoselect.cli.options import in_python, some_parameters
 from autoselect.cli.search import search
 from autoselect.errors import UsageError
-from autoselect.sources.wishes import parse_shapes
+from autoselect.report.tables.model_tables import clean
 
 _ALWAYS = ("model", "calibration", "evaluation", "metric", "trials")
 """Keys that are set; all others are there as comments, with their defaults."""
 _LEFT_OUT = ("json", "debug")
 
 
+@with_settings(some_parameters("signature", "shapes"))
 @with_debug
 def init(
     *,
-    model: Model,
+    model: Annotated[str, typer.Argument(help=told_of("model"))],
     output: Annotated[str, typer.Option("--output", "-o", help="File to write.")] = "run.toml",
-    signature: Signature = None,
-    shapes: ShapeTexts = None,
+    settings: Mapping[str, Any],
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
 ) -> None:
     """Look at a model and write a commented file for autoselect search --config."""
@@ -40,8 +41,8 @@ def init(
     if Path(output).exists() and not force:
         raise UsageError(f"{output} exists already. Choose another --output, or pass --force.")
     with results_only_on_stdout():
-        seen = {**look(model, signature=signature, shapes=parse_shapes(shapes)), "model": model}
-    seen |= {"signature": signature, "shape": shapes}
+        seen = {**look(model, **in_python(SearchSettings, settings)), "model": model}
+    seen |= {"signature": settings["signature"], "shape": settings["shapes"]}
     write_text(Path(output), config_text(seen, keys_of(search), output))
     print(f"{output} is written. Set calibration and evaluation in it, then: autoselect search --config {output}")
 
@@ -61,11 +62,11 @@ def config_text(seen: Mapping[str, Any], keys: Mapping[str, Key], path: str) -> 
 
 def _seen(seen: Mapping[str, Any]) -> list[str]:
     def listed(specs: list[dict[str, Any]]) -> str:
-        return ", ".join(f"{_printable(s['name'])} {s['dtype']} {s['shape']}" for s in specs)
+        return ", ".join(f"{clean(s['name'])} {s['dtype']} {s['shape']}" for s in specs)
 
-    ops = ", ".join(f"{count} {_printable(op)}" for op, count in seen["ops"].items())
+    ops = ", ".join(f"{count} {clean(op)}" for op, count in seen["ops"].items())
     words = [
-        f"{_printable(str(seen['model']))}: {seen['size_bytes']} bytes as float .tflite",
+        f"{clean(str(seen['model']))}: {seen['size_bytes']} bytes as float .tflite",
         f"inputs: {listed(seen['inputs'])}",
         f"outputs: {listed(seen['outputs'])}",
         *textwrap.wrap(f"ops: {ops}", 110),
@@ -98,7 +99,3 @@ def _entry(name: str, key: Key, seen: Mapping[str, Any]) -> list[str]:
 def _toml(value: Any) -> str:
     """A value of TOML; JSON writes texts, numbers, lists and booleans alike."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in text)

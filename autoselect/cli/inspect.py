@@ -12,18 +12,18 @@ from autoselect.cases.declared import declared, told_of
 from autoselect.cases.settings import SearchSettings
 from autoselect.cli.command import with_debug, with_settings
 from autoselect.cli.console import out, print_lines, results_only_on_stdout, warn
-from autoselect.cli.options import AsJson, in_python, option_of, parameter_of
+from autoselect.cli.options import AsJson, in_python, option_of, some_parameters
 from autoselect.domain.looks import LOOKS
 from autoselect.domain.objectives import Direction
 
 _SCORING = "Scoring, with --compare"
-_CONVERTING = ("signature", "shapes")
 
 
 @with_debug
-@with_settings([parameter_of(declared()[name], option_of(name), None) for name in _CONVERTING])
+@with_settings(some_parameters("signature", "shapes"))
 def inspect(
     *,
+    settings: Mapping[str, Any],
     models: Annotated[
         list[str],
         typer.Argument(metavar="MODEL", help="A .tflite, .keras or .h5 file or SavedModel; several with --compare."),
@@ -56,7 +56,6 @@ def inspect(
         str | None,
         typer.Option(rich_help_panel=_SCORING, help="The float model, for metrics that compare with it."),
     ] = None,
-    settings: Mapping[str, Any],
     as_json: AsJson = False,
 ) -> None:
     """Show what a model file holds: ops, tensors, sizes, and where it computes in float."""

@@ -9,7 +9,7 @@ import typer
 from autoselect.cases.events import Listener
 from autoselect.cli.command import with_debug, with_run
 from autoselect.cli.console import out, print_lines
-from autoselect.cli.options import NoCache
+from autoselect.cli.options import option_of
 from autoselect.runs.run import Run
 
 
@@ -21,7 +21,7 @@ def merge(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Worker processes; as in the first run by default.")
     ] = None,
-    no_cache: NoCache = False,
+    no_cache: Annotated[bool, option_of("cache")] = False,
     listener: Listener,
 ) -> Run:
     """Make one run of several of the same model, data and metric: their fronts, scored again on the same samples."""

@@ -15,7 +15,7 @@ from autoselect.cases.declared import declared, told_of
 from autoselect.cases.option import ADVANCED, OUTPUT, PANELS, Bytes, Option
 from autoselect.cases.settings import SearchSettings
 from autoselect.cases.shared_settings import SharedSettings
-from autoselect.domain.sizes import parse_size
+from autoselect.domain.quantities import parse_size
 from autoselect.errors import UsageError
 from autoselect.sources.wishes import Shapes, parse_shapes
 
@@ -40,13 +40,7 @@ def command_line() -> str:
 
 
 def option_of(name: str, kind: type[SharedSettings] = SearchSettings, **changes: Any) -> Any:
-    """The option of a declared setting.
-
-    Args:
-        name: Of the setting.
-        kind: The settings that it is one of.
-        changes: What this command has otherwise, as ``typer.Option`` takes it.
-    """
+    """The option of a declared setting; ``changes`` are what this command has otherwise."""
     option = declared(kind)[name]
     told: dict[str, Any] = {
         "help": told_of(name, kind),
@@ -72,17 +66,27 @@ def parameter_of(option: Option, info: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
 
 
+def some_parameters(
+    *names: str, kind: type[SharedSettings] = SearchSettings, panel: str | None = None
+) -> list[inspect.Parameter]:
+    """Some settings as parameters of a command, in a panel of its help."""
+    found = []
+    for option in (declared(kind)[name] for name in names):
+        default = ",".join(option.default) or None if isinstance(option.default, tuple) else option.default
+        info = option_of(option.name, kind, rich_help_panel=panel)
+        found.append(parameter_of(option, info, not default if option.turns_off else default))
+    return found
+
+
 def parameters_of(kind: type[SharedSettings]) -> list[inspect.Parameter]:
     """All settings of a kind as parameters of a command, by the panels of its help."""
     found = []
     places = {panel: place for place, panel in enumerate((*PANELS[:-1], "", ADVANCED))}
     for name, option in sorted(declared(kind).items(), key=lambda item: places.get(item[1].panel, places[""])):
-        default = ",".join(option.default) or None if isinstance(option.default, tuple) else option.default
         if option.argument:
             found.append(parameter_of(option, typer.Argument(help=told_of(name, kind)), inspect.Parameter.empty))
         elif option.only != "python":
-            info = option_of(name, kind, rich_help_panel=option.panel)
-            found.append(parameter_of(option, info, not default if option.turns_off else default))
+            found += some_parameters(name, kind=kind, panel=option.panel)
     return found
 
 
@@ -98,16 +102,6 @@ def in_python(kind: type[SharedSettings], given: Mapping[str, Any]) -> dict[str,
 
     return {name: value(declared(kind)[name], read) for name, read in given.items()}
 
-
-Model = Annotated[str, typer.Argument(help=told_of("model"))]
-Calibration = Annotated[str | None, option_of("calibration")]
-Signature = Annotated[str | None, option_of("signature")]
-ShapeTexts = Annotated[list[str] | None, option_of("shapes")]
-Integer = Annotated[str | None, option_of("integer")]
-QuantizerName = Annotated[str, option_of("quantizer")]
-OutputName = Annotated[str | None, option_of("output_name")]
-Workers = Annotated[int | None, option_of("workers")]
-NoCache = Annotated[bool, option_of("cache")]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.", rich_help_panel=OUTPUT)]
 AsJsonLines = Annotated[

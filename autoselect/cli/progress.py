@@ -10,7 +10,7 @@ from typing import IO
 
 from autoselect.cases.events import STAGES, EndedEarly, Event, Noted, StageStarted, StepFinished, TrialFinished, Warned
 from autoselect.domain.words import counted
-from autoselect.report.tables.plain import plain
+from autoselect.runs.files import plain
 
 WAITS: Mapping[str, str] = {
     "model": "TensorFlow is loaded where it has to convert",
@@ -79,12 +79,7 @@ class Tally:
 
 
 class PlainLog:
-    """A listener that writes whole lines, for logs: each stage, and the trials every few seconds.
-
-    Args:
-        write: Takes one line.
-        clock: Tells the time, seconds.
-    """
+    """A listener that writes whole lines, for logs: each stage, and the trials every few seconds."""
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._write, self._clock = write, clock
@@ -133,11 +128,7 @@ class PlainLog:
 
 
 class JsonLines:
-    """A listener that writes each event as a line of JSON.
-
-    Args:
-        stream: Flushed after each line, so that a reader sees it at once.
-    """
+    """A listener that writes each event as a line of JSON."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream

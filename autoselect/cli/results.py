@@ -13,7 +13,7 @@ from autoselect.cli.console import out, print_lines, warn
 from autoselect.errors import EXIT_INTERRUPTED, EXIT_NOTHING_FEASIBLE
 from autoselect.report.tables import frames as tables
 from autoselect.report.tables import result_lines
-from autoselect.report.tables.plain import plain
+from autoselect.runs.files import plain
 from autoselect.runs.run import Run
 
 _LATENCY_NOTE = "* ms on this host, noisy: median of repetitions; quartiles are in front.csv"
@@ -65,12 +65,7 @@ def print_fields(fields: Mapping[str, str]) -> None:
 
 
 def print_run(run: Run, *, whole: bool = False) -> None:
-    """Print a run: what decides, in five lines, then why and how sure.
-
-    Args:
-        run: The run.
-        whole: Print the whole front instead of the picks that decide.
-    """
+    """Print a run: what decides, in five lines, then why and how sure."""
     references, front = tables.reference_rows(run.summary), tables.front_rows(run.front, run.summary)
     rows = (result_lines.all_rows if whole else result_lines.deciding_rows)(references, front)
     lines = [*result_lines.result_lines(rows, run.summary, out().width)] if rows else []

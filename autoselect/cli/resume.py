@@ -12,7 +12,7 @@ from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener
 from autoselect.cases.option import Option
 from autoselect.cli.command import with_run, with_settings
-from autoselect.cli.options import NoCache, option_of, parameter_of
+from autoselect.cli.options import option_of, parameter_of
 from autoselect.runs.run import Run
 
 _LIVE = "What the run had as an object in Python, not as a path or name"
@@ -30,7 +30,7 @@ def resume(
     *,
     directory: Annotated[str, typer.Argument(help="Run folder.")],
     settings: Mapping[str, Any],
-    no_cache: NoCache = False,
+    no_cache: Annotated[bool, option_of("cache")] = False,
     listener: Listener,
 ) -> Run:
     """Go on with a search that was stopped, or give a finished one more trials."""

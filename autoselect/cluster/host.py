@@ -59,12 +59,6 @@ def missing(hashes: Sequence[str]) -> tuple[str, ...]:
 def keep(sha256: str, sending: str, chunk: bytes, is_last: bool) -> bool:
     """Add a piece to a file on its way; the whole one is checked and renamed into its place.
 
-    Args:
-        sha256: Of the whole file.
-        sending: Name of this way; pieces come in order.
-        chunk: The piece.
-        is_last: Whether the file ends with it.
-
     Returns:
         False where what came is not what the hash says.
 

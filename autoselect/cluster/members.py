@@ -115,12 +115,6 @@ def why_refused(
 ) -> str | None:
     """Why a worker is not taken; None for one that is.
 
-    Args:
-        member: The worker.
-        versions: Of the packages that decide bytes, here.
-        describe: Gives those of the process in which it is called.
-        insecure: Whether open addresses are taken.
-
     Raises:
         Gone: If it left.
     """

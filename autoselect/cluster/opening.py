@@ -40,13 +40,6 @@ def opened(
 ) -> Iterator[Cluster]:
     """The workers of a scheduler, given back at the end; a live client stays open.
 
-    Args:
-        scheduler: What the user says.
-        describe: Importable function that gives the versions of the packages that decide bytes.
-        local: What is done without a scheduler.
-        insecure: Whether open addresses are taken.
-        tell: Told of what users should know.
-
     Raises:
         UsageError: If it is no scheduler, cannot be reached, may not be used, or has workers of other versions only.
     """

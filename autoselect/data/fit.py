@@ -47,10 +47,6 @@ def fit_sample(raw: object, inputs: Sequence[TensorSpec], *, where: str) -> Iter
 def names_by_key(names: Iterable[str], inputs: Sequence[TensorSpec]) -> dict[str, str]:
     """Find under which of the given names each input comes.
 
-    Args:
-        names: Names that a user gave.
-        inputs: The model's inputs.
-
     Returns:
         Input key -> given name, for the inputs found. An input's key goes before its tensor name,
         and the tensor name counts with and without a trailing ``:0``.

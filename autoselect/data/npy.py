@@ -51,13 +51,7 @@ def iter_rows(stream: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -
 
 
 class NpyWriter:
-    """Writes a ``.npy`` file row by row, its length unknown until it is closed.
-
-    Args:
-        path: The file to create.
-        row_shape: Shape of every row.
-        dtype: Dtype of every row.
-    """
+    """Writes a ``.npy`` file row by row, its length unknown until it is closed."""
 
     def __init__(self, path: Path, row_shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.row_shape = row_shape
@@ -83,8 +77,6 @@ class NpyWriter:
 
     def close(self) -> None:
         """Write the header, now that the number of rows is known, and close the file."""
-        if self._stream.closed:
-            return
         with self._stream:
             self._stream.seek(0)
             self._write_header()

@@ -30,11 +30,14 @@ def write_samples(folder: Path, samples: Iterable[LabelledSample], inputs: Seque
     with _storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         writer = _SampleWriter(folder, inputs)
-        try:
-            for labelled in _reraised_as_they_are(samples):
+    try:
+        for labelled in samples:  # What reading them raises is no error of writing.
+            with _storage_errors(folder):
                 writer.append(*labelled)
+        with _storage_errors(folder):
             writer.commit()
-        finally:
+    finally:
+        with _storage_errors(folder):
             writer.discard()
 
 
@@ -123,9 +126,6 @@ def content_digest(sample: Sample) -> str:
 
     Names and order of the inputs do not matter, since the formats of one model differ in them.
 
-    Args:
-        sample: Arrays by input key.
-
     Returns:
         32 hex digits (BLAKE2b, 16 bytes).
     """
@@ -145,10 +145,6 @@ def named_digest(sample: Sample, group: str | None) -> str:
 
 def signature_of(digests: Iterable[str], targets: Iterable[Any]) -> str:
     """Digest the contents of samples in order, and their targets.
-
-    Args:
-        digests: One digest per sample, see :func:`named_digest`.
-        targets: One target per sample, or None where there is none.
 
     Returns:
         32 hex digits (BLAKE2b, 16 bytes).
@@ -195,25 +191,10 @@ def _fitting_target(array: np.ndarray, writer: NpyWriter, where: str) -> np.ndar
     return cast
 
 
-class _SourceFailure(Exception):
-    """Carries an OSError of the source past the mapping of storage errors."""
-
-
-def _reraised_as_they_are(samples: Iterable[LabelledSample]) -> Iterator[LabelledSample]:
-    try:
-        yield from samples
-    except OSError as exc:
-        raise _SourceFailure from exc
-
-
 @contextmanager
 def _storage_errors(folder: Path) -> Iterator[None]:
     try:
         yield
-    except _SourceFailure as failure:
-        cause = failure.__cause__
-        assert cause is not None  # always raised `from` the error of the source
-        raise cause from None
     except OSError as exc:
         raise StorageError(
             f"{folder}: expected to write samples here, got {type(exc).__name__}: {exc}. "

@@ -11,15 +11,7 @@ from typing import Any
 import numpy as np
 
 from autoselect.data.fit import Sample
-from autoselect.data.sample_writer import (
-    FORMAT,
-    INDEX_FILE,
-    TARGETS_FILE,
-    LabelledSample,
-    named_digest,
-    signature_of,
-    write_samples,
-)
+from autoselect.data.sample_writer import FORMAT, INDEX_FILE, TARGETS_FILE, LabelledSample, write_samples
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import DataError
 
@@ -30,9 +22,6 @@ class SampleStore:
     """N samples in a folder, or a choice of them, read through shared, read-only memory maps.
 
     A pickled store carries its path and choice only, so that worker processes share its pages.
-
-    Attributes:
-        folder: Absolute path of the folder.
     """
 
     def __init__(self, folder: Path, indices: np.ndarray | None = None) -> None:
@@ -50,9 +39,6 @@ class SampleStore:
             samples: Pairs of sample and target, as ``labelled_samples`` yields them; None for no target. A third member
                 labels the sample's group.
             inputs: The model's inputs, which every sample must fit exactly.
-
-        Returns:
-            The opened store.
 
         Raises:
             DataError: If there are no samples, a sample does not fit, only some have targets or groups, or targets
@@ -79,11 +65,6 @@ class SampleStore:
     def __reduce__(self) -> tuple[Any, ...]:
         return SampleStore, (self.folder, None if self._is_whole else self._rows)
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys of the inputs, in the order of the model."""
-        return tuple(self._index["inputs"])
-
     def inputs(self, index: int) -> Sample:
         """Return one sample; its arrays are read-only views of the file, batch axis included."""
         row = self._rows[index]
@@ -93,12 +74,6 @@ class SampleStore:
         """Return the target of one sample (a NumPy scalar or array), or None if there are no targets."""
         array = self._target_array
         return None if array is None else array[self._rows[index]]
-
-    @property
-    def targets(self) -> np.ndarray | None:
-        """All targets, shape (n_samples, ...), in the dtype given; None if there are none."""
-        array = self._target_array
-        return array if array is None or self._is_whole else array[self._rows]
 
     @cached_property
     def digests(self) -> tuple[str, ...]:
@@ -112,14 +87,10 @@ class SampleStore:
         groups = self._index["groups"]
         return None if groups is None else tuple(groups[row] for row in self._rows)
 
-    @cached_property
+    @property
     def signature(self) -> str:
-        """One digest of all samples in order, their targets and groups, 32 hex digits."""
-        if self._is_whole:
-            return str(self._index["signature"])
-        groups = self.groups or [None] * len(self)
-        named = (named_digest(self.inputs(i), group) for i, group in enumerate(groups))
-        return signature_of(named, (self.target(i) for i in range(len(self))))
+        """One digest of all samples of the folder in order, their targets and groups, 32 hex digits."""
+        return str(self._index["signature"])
 
     def subset(self, indices: Sequence[int] | np.ndarray) -> SampleStore:
         """Choose samples, in the given order; the files stay shared.

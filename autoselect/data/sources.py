@@ -35,9 +35,6 @@ def unwrap(source: object, *, purpose: str) -> object:
             an ``input_gen`` attribute, or data.
         purpose: The first words of every message.
 
-    Returns:
-        The path, arrays or iterable behind the source.
-
     Raises:
         UsageError: If a spec is malformed or names nothing.
         DataError: If a function raises or returns nothing.
@@ -66,10 +63,6 @@ def _called(function: Callable[[], object], purpose: str) -> object:
 
 def stacks_in(data: object, *, purpose: str) -> Mapping[str, Callable[[], Stack]] | None:
     """Open the stacks of a file, an array or a dict of arrays.
-
-    Args:
-        data: What :func:`unwrap` returned.
-        purpose: The first words of every message.
 
     Returns:
         Name -> function that opens the stack; an array by itself is called ``x``. None if the data are

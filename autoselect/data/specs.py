@@ -25,9 +25,6 @@ def load_object(spec: str, *, purpose: str) -> Any:
         spec: Module and name, joined by a colon. The name may hold dots (``module:Class.method``).
         purpose: What the object is for, the first words of every message: ``"the metric"``.
 
-    Returns:
-        The object, whatever it is.
-
     Raises:
         UsageError: If the spec is malformed, or its module or name does not exist.
         DataError: If the module itself raises while it is imported.

@@ -109,10 +109,6 @@ def _nearest(sizes: Sequence[int], wanted: int) -> list[int]:
 def refuse_overlap(parts: Mapping[str, Sequence[str]], *, allow: bool) -> list[str]:
     """Refuse parts that share samples, since a score on seen samples promises too much.
 
-    Args:
-        parts: Name of each part -> the content digests of its samples.
-        allow: Whether to return the findings as sentences instead of raising.
-
     Returns:
         One sentence per pair of overlapping parts, in the order of the parts; empty without overlap.
 

@@ -107,9 +107,6 @@ def require_file(path: Path) -> None:
 def stacks_of_file(path: Path) -> Mapping[str, Callable[[], Stack]]:
     """Open the arrays of a ``.npz`` or ``.npy`` file without reading their data.
 
-    Args:
-        path: A ``.npz`` file of named arrays, or a ``.npy`` file, whose array is called ``x``.
-
     Returns:
         Name -> function that opens the stack, so that an array nobody asks for may be of any kind.
 

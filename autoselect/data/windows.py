@@ -41,10 +41,6 @@ def shared_windows(first: SampleStore, second: SampleStore) -> list[Shared]:
 
     Only the first samples are looked at, see :func:`checked`, and of each the values that begin at a quarter.
 
-    Args:
-        first: Samples.
-        second: Others, of the same model.
-
     Returns:
         One of the overlaps for each sample of ``second`` that has any, in their order.
     """

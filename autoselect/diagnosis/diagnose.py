@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,14 +25,14 @@ from autoselect.data.representative import representative_samples
 from autoselect.data.samples import SampleStore
 from autoselect.diagnosis import jobs
 from autoselect.diagnosis.activations import input_statistics
-from autoselect.diagnosis.names import node_named
 from autoselect.diagnosis.request import Outcome, Request
 from autoselect.diagnosis.travel import travel
 from autoselect.diagnosis.weights import weight_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics, ErrorParts, Findings, Travel
 from autoselect.domain.layers import LayerTable, Node
-from autoselect.domain.words import listed
-from autoselect.errors import DataError, PreparationError, ScoreError, TrialError, sentence
+from autoselect.domain.recipe import Recipe
+from autoselect.domain.words import listed, some
+from autoselect.errors import DataError, PreparationError, ScoreError, TrialError, UsageError, sentence
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import open_pool, result_of
 from autoselect.quantize.building.left_out import left_out
@@ -41,6 +43,7 @@ from autoselect.runs.cache import cache_directory
 
 T = TypeVar("T")
 
+_NODES_SHOWN = 8
 _INT8_LEVELS = (-128, 127)
 
 _PART = 8
@@ -80,11 +83,6 @@ class _Desk:
 def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
     """Diagnose one model.
 
-    Args:
-        request: What to diagnose.
-        root: An empty folder to work in.
-        listener: Told of the stages ``model``, ``data``, ``calibrate``, ``build``, ``measure`` and ``ablation``.
-
     Raises:
         ModelError, DataError, RecipeError, UsageError: If an ingredient does not fit.
         MetricError: If a metric of the user's fails, with its name and the node's.
@@ -113,7 +111,7 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
             desk.warn(remark)
         for note in prepared.notes:
             listener(Noted(message=note))
-        node = None if request.settings.node is None else node_named(request.settings.node, [n.name for n in nodes])
+        node = None if request.settings.node is None else _node_named(request.settings.node, [n.name for n in nodes])
         _say_what_is_left(desk, prepared)
         try:
             diagnosed, findings, model_metrics = _measured(desk, started, prepared)
@@ -128,6 +126,25 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
         seconds=dict(desk.seconds),
         warnings=tuple(desk.warnings),
     )
+
+
+def _node_named(wanted: str, names: Sequence[str]) -> str:
+    """The full name of a node: the exact name, else the only one that a glob or a part of a name fits.
+
+    Raises:
+        UsageError: If it fits no node, with the nearest names, or several, with these.
+    """
+    if wanted in names:
+        return wanted
+    found = [name for name in names if fnmatchcase(name, wanted)] or [name for name in names if wanted in name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        told = some(found, _NODES_SHOWN, "; ")
+        raise UsageError(f"--node {wanted!r} fits {len(found)} nodes: {told}. Give one whole name.")
+    near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.3)
+    hint = f" Nearest: {'; '.join(near)}." if near else ""
+    raise UsageError(f"--node {wanted!r} fits none of the model's {len(names)} nodes.{hint}")
 
 
 def _choose_samples(desk: _Desk, started: Started) -> None:
@@ -283,14 +300,13 @@ def _ablated(desk: _Desk, findings: Findings) -> Findings:
     if not desk.request.settings.ablate:
         return findings
     found: dict[str, Ablation] = {}
-    arguments = desk.samples, list(desk.rows[: desk.request.settings.ablate]), desk.request.recipe.per_channel
+    plain = Recipe(denylisted_nodes=desk.failing, fallback="float", per_channel=desk.request.recipe.per_channel)
+    recipe, arguments = plain.to_json(), (desk.samples, list(desk.rows[: desk.request.settings.ablate]))
     nodes = findings.layers.nodes
     with desk.stage("ablation", len(nodes) - len(desk.failing)):
-        whole: Future[list[float]] = desk.submit(error_shares, desk.failing, *arguments)
+        whole: Future[list[float]] = desk.submit(error_shares, recipe, *arguments)
         running: list[tuple[str, Future[Ablation]]] = [
-            (n.name, desk.submit(jobs.ablate, n.name, *arguments, desk.failing))
-            for n in nodes
-            if n.name not in desk.failing
+            (n.name, desk.submit(jobs.ablate, recipe, n.name, *arguments)) for n in nodes if n.name not in desk.failing
         ]
         for name, future in running:
             try:

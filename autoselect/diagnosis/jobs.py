@@ -140,13 +140,14 @@ def model_metrics(
     return {name: float(np.mean(column)) for name, column in values.items()}
 
 
-def ablate(
-    root: Path, name: str, samples: str, rows: Sequence[int], per_channel: bool, failing: frozenset[str] = frozenset()
-) -> Ablation:
-    """Divergence of the outputs with only one node quantized, and with all nodes but that one and failing ones."""
-    alone = frozenset({name})
+def ablate(root: Path, recipe_json: str, name: str, samples: str, rows: Sequence[int]) -> Ablation:
+    """Divergence of the outputs with only one node quantized, and with all nodes of a recipe but that one."""
+    recipe, alone = Recipe.from_json(recipe_json), frozenset({name})
     others = frozenset(n.name for n in open_case(root).prepared.layers.nodes) - alone
+    one_in, one_out = (
+        replace(recipe, denylisted_nodes=nodes).to_json() for nodes in (others, recipe.denylisted_nodes | alone)
+    )
     return Ablation(
-        leave_one_in=divergence(error_shares(root, others, samples, rows, per_channel)),
-        leave_one_out=divergence(error_shares(root, alone | failing, samples, rows, per_channel)),
+        leave_one_in=divergence(error_shares(root, one_in, samples, rows)),
+        leave_one_out=divergence(error_shares(root, one_out, samples, rows)),
     )

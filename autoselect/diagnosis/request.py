@@ -16,16 +16,7 @@ from autoselect.quantize.diagnosing.statistics import LayerMetrics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What to diagnose.
-
-    Attributes:
-        settings: As they were told, checked.
-        ingredients: What the user brings.
-        recipe: The model to diagnose; ``Recipe()`` is the all-integer one.
-        layer_metrics: The user's own metrics of layers.
-        model_metrics: The user's own metrics of the model's outputs.
-        target: What the advice is for.
-    """
+    """What to diagnose."""
 
     settings: DiagnosisSettings
     ingredients: Ingredients
@@ -37,16 +28,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a diagnosis found.
-
-    Attributes:
-        findings: What the advice is given from.
-        diagnosed: The model, with what bias correction finds in it.
-        model_metrics: The user's metrics of the model's outputs.
-        node: Full name of the node that was asked for.
-        seconds: By stage.
-        warnings: What the user was told.
-    """
+    """What a diagnosis found."""
 
     findings: Findings
     diagnosed: jobs.Diagnosed

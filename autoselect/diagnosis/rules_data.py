@@ -11,10 +11,9 @@ from autoselect.diagnosis.sources import (
     OWN,
     POST_TRAINING_GUIDE,
     WU,
-    listed,
 )
 from autoselect.domain.findings import ActivationStatistics, Advice, Findings, InputStatistics
-from autoselect.domain.words import counted
+from autoselect.domain.words import counted, some
 from autoselect.tflite.operands import FIXED_SCALE_OPS
 
 OFF_CENTRE = 1.0
@@ -46,7 +45,7 @@ def input_not_normalised(findings: Findings) -> Advice | None:
         title="The input is not normalised",
         subjects=tuple(i.name for i, _ in found),
         evidence=" ".join(
-            f"{i.name!r}: {listed([_channel_text(i, c) for c in bad])}.{_few_steps(i)}" for i, bad in found
+            f"{i.name!r}: {some([_channel_text(i, c) for c in bad])}.{_few_steps(i)}" for i, bad in found
         ),
         threshold=f"mean of a channel within {OFF_CENTRE:g} standard deviation of 0, largest magnitude "
         f"{SMALLEST_PEAK:g} to {LARGEST_PEAK:g}",
@@ -84,7 +83,7 @@ def _few_steps(found: InputStatistics) -> str:
     width = max([0.0, *(high for _, high in ranges.values())]) - min([0.0, *(low for low, _ in ranges.values())])
     steps = {c: 255.0 * (high - low) / width for c, (low, high) in ranges.items()}
     few = [f"channel {c} {count:.2g}" for c, count in steps.items() if count < FEWEST_STEPS]
-    return f" One int8 scale for all channels leaves some few of its 255 steps: {listed(few)}." if few else ""
+    return f" One int8 scale for all channels leaves some few of its 255 steps: {some(few)}." if few else ""
 
 
 def _remedy(found: InputStatistics) -> str:
@@ -96,8 +95,8 @@ def _remedy(found: InputStatistics) -> str:
         offset = (high + low) / (high - low)
         shift = f" - {offset:.4g}" if offset >= 0.0 else f" + {-offset:.4g}"
         return f"x / {half:.4g}{shift} takes these data to -1..1"
-    means = listed([f"{found.means[c]:.4g}" for c in used], _CHANNELS_SHOWN)
-    deviations = listed([f"{found.deviations[c]:.4g}" for c in used], _CHANNELS_SHOWN)
+    means = some([f"{found.means[c]:.4g}" for c in used], _CHANNELS_SHOWN)
+    deviations = some([f"{found.deviations[c]:.4g}" for c in used], _CHANNELS_SHOWN)
     return f"(x - mean) / deviation by channel, means {means}, deviations {deviations}"
 
 
@@ -135,7 +134,7 @@ def calibration_unlike_data(findings: Findings) -> Advice | None:
         rule="calibration_unlike_data",
         title="The data leave the calibrated ranges",
         subjects=tuple(name for name, _ in found),
-        evidence=f"{counted(len(found), 'node')}: {listed(_growth_texts(found))}.",
+        evidence=f"{counted(len(found), 'node')}: {some(_growth_texts(found))}.",
         threshold=f"range growth above {LARGEST_RANGE_GROWTH:g}, or more than {LARGEST_CLIPPED_SHARE:.1%} of the "
         "values clipped",
         source=f"Percentile calibration: {WU}; {OWN}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from autoselect.diagnosis.sources import DEBUGGER_GUIDE, KRISHNAMOORTHI, NAGEL, OWN, listed
+from autoselect.diagnosis.sources import DEBUGGER_GUIDE, KRISHNAMOORTHI, NAGEL, OWN
 from autoselect.domain.findings import Advice, Findings
 from autoselect.domain.layers import (
     HEALTHY_RMSE_PER_SCALE,
@@ -13,7 +13,7 @@ from autoselect.domain.layers import (
     LayerStatistics,
     Node,
 )
-from autoselect.domain.words import counted
+from autoselect.domain.words import counted, some
 from autoselect.tflite.operands import FIXED_SCALE_OPS
 
 UNHEALTHY_RMSE_PER_SCALE = 0.5
@@ -68,7 +68,7 @@ def suspicious_error(findings: Findings) -> Advice | None:
         rule="suspicious_error",
         title="Nodes with a large quantization error",
         subjects=tuple(n.name for n, _ in found),
-        evidence=f"rmse/scale of {counted(len(found), 'node')}: {listed([_error_text(n, s) for n, s in found])}{note}.",
+        evidence=f"rmse/scale of {counted(len(found), 'node')}: {some([_error_text(n, s) for n, s in found])}{note}.",
         threshold=f"rmse/scale above {SUSPICIOUS_RMSE_PER_SCALE:g}; rounding alone gives {HEALTHY_RMSE_PER_SCALE:.3f}",
         source=DEBUGGER_GUIDE,
         action=_what_to_deny(findings, found),
@@ -98,9 +98,9 @@ def _by_ablation(findings: Findings, suspects: Sequence[str]) -> str:
     effects = {name: _effect(findings, name, reference) for name in measured}
     harmful = [f"{n!r} ({e:.0%} of the divergence)" for n, e in effects.items() if e >= HARMFUL_SHARE]
     harmless = [repr(n) for n, e in effects.items() if e < HARMFUL_SHARE]
-    parts = [f"Ablation finds harmful: {listed(harmful)}."] if harmful else []
+    parts = [f"Ablation finds harmful: {some(harmful)}."] if harmful else []
     if harmless:
-        parts.append(f"Ablation finds harmless, so leave in integers: {listed(harmless)}.")
+        parts.append(f"Ablation finds harmless, so leave in integers: {some(harmless)}.")
     return " ".join(parts)
 
 
@@ -139,9 +139,9 @@ def _loses_signal(figures: LayerStatistics) -> bool:
 
 
 def _unhealthy_text(high: Sequence[_Measured], low: Sequence[_Measured]) -> str:
-    parts = [f"Above: {listed([_error_text(n, s) for n, s in high])}."] if high else []
+    parts = [f"Above: {some([_error_text(n, s) for n, s in high])}."] if high else []
     if low:
-        parts.append(f"Below: {listed([f'{_error_text(n, s)} at {s.sqnr_db:.1f} dB' for n, s in low])}.")
+        parts.append(f"Below: {some([f'{_error_text(n, s)} at {s.sqnr_db:.1f} dB' for n, s in low])}.")
     return " ".join(parts)
 
 
@@ -173,7 +173,7 @@ def wide_range(findings: Findings) -> Advice | None:
         rule="wide_range",
         title="Outputs with a wide range",
         subjects=tuple(n.name for n, _ in found),
-        evidence=f"{counted(len(found), 'node')}: {listed(texts)}.",
+        evidence=f"{counted(len(found), 'node')}: {some(texts)}.",
         threshold=f"range (255 x scale) above {WIDE_RANGE:g}, where one int8 step is more than 1",
         source=f"{DEBUGGER_GUIDE}, which looks at the range without a limit; {OWN}",
         action="Differences below half a step vanish. Where they matter: normalize the model's inputs if the wide "

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autoselect.diagnosis.sources import KRISHNAMOORTHI, NAGEL, OWN, listed
+from autoselect.diagnosis.sources import KRISHNAMOORTHI, NAGEL, OWN
 from autoselect.domain.findings import Advice, Findings, WeightStatistics
 from autoselect.domain.graph import IN_INTEGERS, Graph, Op, OpKind
 from autoselect.domain.target_islands import computing_in
 from autoselect.domain.targets import Place, Target
 from autoselect.domain.verdicts import Placement, judge
-from autoselect.domain.words import counted
+from autoselect.domain.words import counted, some
 
 WEIGHT_OPS = frozenset({"CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"})
 """Op types into whose weights a batch normalization behind them folds."""
@@ -149,18 +149,8 @@ def _widths(findings: Findings) -> dict[int, float]:
 def _feeding_layers(graph: Graph) -> list[set[int]]:
     """For each op, the weight layers that reach it through neither another layer nor a normalization."""
     normalising = {add for _, add in batch_normalizations(graph)}
-    producers = graph.producers()
-    feeders: list[set[int]] = []
-    for op in graph.ops:
-        found: set[int] = set()
-        for source in (producers[t] for t in op.inputs if t in producers):
-            kind = graph.ops[source].op_type
-            if kind in WEIGHT_OPS:
-                found.add(source)
-            elif kind not in BOUNDING_OPS and source not in normalising and source < len(feeders):
-                found |= feeders[source]
-        feeders.append(found)
-    return feeders
+    ends = {i for i, op in enumerate(graph.ops) if op.op_type in WEIGHT_OPS | BOUNDING_OPS} | normalising
+    return [{i for i in before if graph.ops[i].op_type in WEIGHT_OPS} for before in graph.nearest(ends)]
 
 
 def per_channel_disabled(findings: Findings) -> Advice | None:
@@ -181,7 +171,7 @@ def per_channel_disabled(findings: Findings) -> Advice | None:
         rule="per_channel_disabled",
         title="One scale for channels of different size",
         subjects=tuple(name for name, _ in found),
-        evidence=f"Largest over smallest channel: {listed(texts)}.",
+        evidence=f"Largest over smallest channel: {some(texts)}.",
         threshold=f"one scale for the tensor, channel magnitudes apart by more than {MAX_CHANNEL_RATIO:g} times",
         source=f"Per-channel weights: {KRISHNAMOORTHI}; {NAGEL}, which also describes equalization; {OWN}",
         action=action,
@@ -207,10 +197,10 @@ def unsupported_by_target(findings: Findings) -> Advice | None:
     culprits = [i for i in found if _is_astray(alone[i], target)]
     mendable = [i for i in culprits if kinds[i] not in IN_INTEGERS and not _is_astray(in_integers[i], target)]
     lost = sorted({f"{_spoken(placements[i])} {graph.ops[i].op_type}" for i in culprits if i not in mendable})
-    parts = [f"Replace these op types: {listed(lost)}."] if lost else []
+    parts = [f"Replace these op types: {some(lost)}."] if lost else []
     if mendable:
         names = [repr(_op_name(findings, i)) for i in mendable]
-        parts.append(f"Take off the denylist what accuracy allows: {listed(names)}.")
+        parts.append(f"Take off the denylist what accuracy allows: {some(names)}.")
     refuses = any(placements[i].place is Place.NOWHERE for i in found)
     runner = target.accelerator or target.host
     return Advice(
@@ -241,4 +231,4 @@ def _by_reason(graph: Graph, placements: Sequence[Placement], found: Sequence[in
     for i in found:
         groups.setdefault(placements[i].reason, Counter())[f"{_spoken(placements[i])} {graph.ops[i].op_type}"] += 1
     ranked = sorted(groups.items(), key=lambda pair: -pair[1].total())
-    return [f"{listed([f'{n} x {name}' for name, n in ops.most_common()])} ({reason})" for reason, ops in ranked]
+    return [f"{some([f'{n} x {name}' for name, n in ops.most_common()])} ({reason})" for reason, ops in ranked]

@@ -1,8 +1,6 @@
-"""Where the advice's thresholds come from: titles to look up, and how figures are put into words; knows no rule."""
+"""Where the advice's thresholds come from: titles to look up; knows no rule."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 DEBUGGER_GUIDE = "TensorFlow guide “Inspecting Quantization Errors with Quantization Debugger”"
 POST_TRAINING_GUIDE = "TensorFlow guide “Post-training quantization”"
@@ -12,9 +10,3 @@ KRISHNAMOORTHI = "Krishnamoorthi 2018, “Quantizing deep convolutional networks
 NAGEL = "Nagel et al. 2021, “A White Paper on Neural Network Quantization”"
 WU = "Wu et al. 2020, “Integer Quantization for Deep Learning Inference: Principles and Empirical Evaluation”"
 OWN = "the limit is autoselect's own choice"
-
-
-def listed(items: Sequence[str], shown: int = 5) -> str:
-    """The first few, and how many more there are."""
-    rest = len(items) - shown
-    return ", ".join(items[:shown]) + (f" and {rest} more" if rest > 0 else "")

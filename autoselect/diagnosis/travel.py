@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from autoselect.domain.findings import Travel
 from autoselect.domain.graph import Graph
-from autoselect.domain.layers import LayerStatistics, LayerTable
+from autoselect.domain.layers import LayerTable
 
 
 def travel(graph: Graph, accumulated: LayerTable) -> dict[str, Travel]:
     """Follow the accumulated error from node to node.
 
-    Args:
-        graph: The float model; ``node.index`` is the op's index in it.
-        accumulated: Layer statistics of the whole-model debug model.
-
     Returns:
         By node name, in graph order; nodes without statistics are left out.
     """
     known = {n.index: s for n, s in zip(accumulated.nodes, accumulated.statistics, strict=True) if s is not None}
-    powers = {index: _noise_to_signal(figures) for index, figures in known.items()}
-    feeding = _feeding_nodes(graph, powers)
+    powers = {index: float(10.0 ** (-figures.sqnr_db / 10.0)) for index, figures in known.items()}
+    feeding = graph.nearest(powers)
     return {
         node.name: Travel(
             mean_squared_error=known[node.index].mean_squared_error,
@@ -35,25 +30,9 @@ def travel(graph: Graph, accumulated: LayerTable) -> dict[str, Travel]:
     }
 
 
-def _noise_to_signal(figures: LayerStatistics) -> float:
-    return float(10.0 ** (-figures.sqnr_db / 10.0))
-
-
 def _growth(power: float, before: list[float]) -> float:
     """Power over the largest before; NaN without any, infinite out of exact inputs."""
     largest = max((p for p in before if not math.isnan(p)), default=math.nan)
     if largest == 0.0:
         return math.inf if power > 0.0 else 1.0
     return power / largest
-
-
-def _feeding_nodes(graph: Graph, powers: Mapping[int, float]) -> dict[int, frozenset[int]]:
-    """The nearest measured nodes up every branch, by op index; ops without a figure are looked through."""
-    producers = graph.producers()
-    feeding: dict[int, frozenset[int]] = {}
-    for index, op in enumerate(graph.ops):
-        found: set[int] = set()
-        for before in (producers[t] for t in op.inputs if t in producers):
-            found |= {before} if before in powers else feeding[before]
-        feeding[index] = frozenset(found)
-    return feeding

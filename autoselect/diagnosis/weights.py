@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -86,16 +85,11 @@ def _quantization(built: fb.Model, place: int, positions: Mapping[int, np.ndarra
         if position >= len(op.inputs) or op.inputs[position] < 0:
             continue
         tensor = built.subgraphs[0].tensors[op.inputs[position]]
-        if fb.TENSOR_DTYPES[tensor.type] in reader.QUANTIZED_DTYPES and tensor.quantization is not None:
-            own = [float(s) for s in _listed(tensor.quantization.scale)]
-            levels = [int(z) for z in _listed(tensor.quantization.zeroPoint)]
+        if fb.TENSOR_DTYPES[tensor.type] in reader.QUANTIZED_DTYPES:
+            own, levels = fb.scales(tensor), fb.zero_points_of(tensor)
             scales += own
             zero_points += levels if len(levels) == len(own) else [0] * len(own)
     return scales, zero_points
-
-
-def _listed(values: Any) -> list[Any]:
-    return [] if values is None else list(values)
 
 
 def _statistics(

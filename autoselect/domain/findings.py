@@ -77,15 +77,7 @@ class ActivationStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputStatistics:
-    """One input of the model on the debug data, by channel (last axis; one channel for inputs of rank below 3).
-
-    Attributes:
-        name: The input's key.
-        means: Mean of each channel.
-        deviations: Standard deviation of each channel.
-        minima: Smallest value of each channel.
-        maxima: Largest value of each channel.
-    """
+    """One input of the model on the debug data, by channel (last axis; one channel for inputs of rank below 3)."""
 
     name: str
     means: tuple[float, ...]

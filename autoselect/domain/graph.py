@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -88,6 +88,15 @@ class Graph:
                 readers.setdefault(tensor, []).append(i)
         return readers
 
+    def nearest(self, wanted: Container[int]) -> list[frozenset[int]]:
+        """For each op the nearest of the wanted ops up every branch, by index; all others are looked through."""
+        producers = self.producers()
+        found: list[frozenset[int]] = []
+        for op in self.ops:
+            before = [producers[tensor] for tensor in op.inputs if tensor in producers]
+            found.append(frozenset[int]().union(*({i} if i in wanted else found[i] for i in before)))
+        return found
+
 
 def partition(graph: Graph, on_accelerator: Sequence[bool | None]) -> list[tuple[bool, list[int]]]:
     """Cut the graph into the pieces that a delegate would run, alternating between two devices.
@@ -139,3 +148,28 @@ def _turns(graph: Graph, on_accelerator: Sequence[bool | None]) -> tuple[list[in
         for tensor in op.outputs:
             turn_of[tensor] = turn
     return turns, worked
+
+
+def peak_activation_bytes(graph: Graph) -> int:
+    """Most bytes of activations that are alive at once.
+
+    A tensor lives from the op that writes it to the last that reads it, model inputs from the start and outputs to the
+    end. An op's inputs and outputs are alive together: nothing is computed in place. This is the least arena that any
+    allocation can reach, not what one allocator reaches.
+    """
+    last = {t: len(graph.ops) for t in graph.outputs}
+    for i, op in enumerate(graph.ops):
+        for tensor in op.inputs:
+            last[tensor] = max(last.get(tensor, i), i)
+    alive = set(graph.inputs)
+    size = sum(graph.tensors[t].size_bytes for t in alive)
+    peak = size
+    for i, op in enumerate(graph.ops):
+        born = set(op.outputs) - alive
+        alive |= born
+        size += sum(graph.tensors[t].size_bytes for t in born)
+        peak = max(peak, size)
+        dead = {t for t in alive if last.get(t, i) <= i}
+        alive -= dead
+        size -= sum(graph.tensors[t].size_bytes for t in dead)
+    return peak

@@ -25,14 +25,12 @@ class Node:
         index: Index of the op in the float model's main subgraph.
         name: The float model's own name of the op's first output; what ``denylisted_nodes`` takes.
         op_type: For example ``CONV_2D``; what ``denylisted_ops`` takes.
-        outputs: Names of all outputs.
         macs: Multiply-accumulates per inference.
     """
 
     index: int
     name: str
     op_type: str
-    outputs: tuple[str, ...]
     macs: int = 0
 
 
@@ -177,13 +175,12 @@ def _row(node: Node, stat: LayerStatistics | None) -> dict[str, object]:
 
 
 def table_from_rows(rows: Sequence[Mapping[str, object]]) -> LayerTable:
-    """Read the rows of ``layer_statistics.csv`` back (outputs hold the node's name only)."""
+    """Read the rows of ``layer_statistics.csv`` back."""
     nodes = tuple(
         Node(
             index=int(str(row["index"])),
             name=str(row["tensor_name"]),
             op_type=str(row["op_name"]),
-            outputs=(str(row["tensor_name"]),),
             macs=int(str(row["macs"])),
         )
         for row in rows

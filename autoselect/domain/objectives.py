@@ -35,13 +35,7 @@ class Constraints:
     max_penalty: float | None = None
 
     def violations(self, *, drop: float, size_bytes: float, penalty: float) -> dict[str, float]:
-        """How far each limit is passed, relative to the limit: at most 0 where it is met.
-
-        Args:
-            drop: Loss of the metric against float, positive for worse.
-            size_bytes: Size of the file.
-            penalty: Fragmentation penalty.
-        """
+        """How far each limit is passed, relative to the limit: at most 0 where it is met."""
         return {
             "max_drop": _excess(drop, self.max_drop),
             "max_size": _excess(size_bytes, self.max_size_bytes),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -127,3 +128,20 @@ def objectives_of(names: Sequence[str], metric: str, direction: Direction) -> tu
     """Checked objectives with their directions, the metric first under its own name."""
     costs = (Objective(name=column, direction="minimize") for column in columns_of(names))
     return (Objective(name=metric, direction=direction), *costs)
+
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")
+
+
+def parse_size(text: str) -> float:
+    """Read a size in bytes: ``49320``, ``48kB`` (1000 bytes), ``1.5 MB``, ``64KiB`` (1024 bytes).
+
+    Raises:
+        UsageError: If it is no size.
+    """
+    found = _SIZE.fullmatch(text)
+    factor = _UNITS.get(found.group(2).lower()) if found else None
+    if found is None or factor is None:
+        raise UsageError("expected bytes, or a size such as 48kB, 1.5MB or 64KiB")
+    return float(found.group(1)) * factor

@@ -192,10 +192,6 @@ def split_repair(repair: str) -> tuple[str, str | None]:
 def node_ranges(repairs: Iterable[str], names: Iterable[str]) -> dict[str, str]:
     """Which ranges a recipe chooses for single nodes.
 
-    Args:
-        repairs: Of the recipe.
-        names: Of the model's nodes and inputs.
-
     Returns:
         The names of the repairs, by the names of the nodes and inputs.
 

@@ -26,11 +26,6 @@ class Island:
 def islands(graph: Graph, target: Target, penalty: Callable[[Graph], float]) -> tuple[Island, ...]:
     """The islands of a model and what each costs.
 
-    Args:
-        graph: A built model.
-        target: Decides which ops are strays.
-        penalty: Of a graph on that target.
-
     Returns:
         In order of their first op.
     """

@@ -56,10 +56,6 @@ def units(graph: Graph, nodes: Sequence[Node]) -> tuple[tuple[str, ...], ...]:
     an error; for the branches of an ADD; and for a CONCATENATION of several branches, each of which may leave integers
     without the others.
 
-    Args:
-        graph: The float model; its ops have the nodes' indices.
-        nodes: In graph order.
-
     Returns:
         Names of the nodes of each unit in graph order; units in order of their first node.
     """

@@ -93,14 +93,7 @@ class Pins:
 
 
 def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool) -> Pins:
-    """Which ops of a float model a target wants in integers, which in float, and which it refuses in any form.
-
-    Args:
-        graph: Of the float model.
-        nodes: Indices of the ops that can be integer.
-        target: The target.
-        hybrid: Whether what is left out of integers may become hybrid.
-    """
+    """Which ops of a float model a target wants in integers, which in float, and which it refuses in any form."""
     found: tuple[dict[int, str], dict[int, str], dict[int, str], dict[int, str]] = ({}, {}, {}, {})
     choosable = set(nodes)
     for i, op in enumerate(graph.ops):

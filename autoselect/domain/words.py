@@ -104,6 +104,12 @@ def listed(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
+def some(items: Sequence[str], shown: int = 5, separator: str = ", ") -> str:
+    """The first few, and how many more there are."""
+    rest = len(items) - shown
+    return separator.join(items[:shown]) + (f" and {rest} more" if rest > 0 else "")
+
+
 def counted(count: int, noun: str) -> str:
     """``1 node``, ``3 nodes``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -81,10 +81,6 @@ def make_windows(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.n
     Only ``Generator.random`` and ``Generator.standard_normal`` are drawn from, and every reading is rounded
     to the sensors' resolution (1/1024 of a unit), so a seed gives the same windows on every supported numpy.
 
-    Args:
-        rng: Source of randomness; it is advanced.
-        count: Number of windows, at least 1.
-
     Returns:
         Windows of shape (count, 64, 1, 6), float32, in the units named by ``CHANNEL_NAMES``, and their class
         indices of shape (count,), int64, about equally frequent.

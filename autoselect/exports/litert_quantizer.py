@@ -30,10 +30,6 @@ def litert_recipe(ops: Sequence[MemberOp], recipe: Recipe) -> list[dict[str, Any
     or dynamic-range quantized, where the candidate has it so and the package can, else left as it is. The package
     refuses a rule that names an op type that it cannot quantize so, and passes over such ops where none is named.
 
-    Args:
-        ops: The ops of the float model, with what the candidate made of them.
-        recipe: For its granularity and the type of inputs and outputs.
-
     Returns:
         What ``Quantizer(float_model, rules)`` takes, calibrated where ``need_calibration`` says so.
     """

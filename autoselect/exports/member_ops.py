@@ -36,15 +36,7 @@ def member_ops(
     kinds: Mapping[str, str],
     denylisted: frozenset[str],
 ) -> tuple[MemberOp, ...]:
-    """Say of every op of the float model what a candidate made of it.
-
-    Args:
-        float_graph: The float model.
-        op_outputs: Own names of each op's outputs, in graph order.
-        nodes: The nodes; every other op stays as it is in the float model.
-        kinds: By node name what the candidate made of it.
-        denylisted: Names of the nodes that the recipe leaves out.
-    """
+    """Say of every op of the float model what a candidate made of it."""
     by_index = {node.index: node for node in nodes}
     found = []
     for index, (op, outputs) in enumerate(zip(float_graph.ops, op_outputs, strict=True)):

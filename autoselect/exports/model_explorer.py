@@ -24,26 +24,14 @@ Aliases = Mapping[str, Sequence[str]]
 
 
 def statistics_data(name: str, values: Mapping[str, float], aliases: Aliases) -> dict[str, Any]:
-    """One statistic of the nodes, from white for the least to vermilion for the largest.
-
-    Args:
-        name: Heading of the column.
-        values: By node name; what is not finite is left out.
-        aliases: Names under which a node is found beside its own.
-    """
+    """One statistic of the nodes, from white for the least to vermilion for the largest; finite ones only."""
     results = {key: {"value": value} for key, value in _by_alias(values, aliases).items() if math.isfinite(value)}
     gradient = [{"stop": 0, "bgColor": _LEAST}, {"stop": 1, "bgColor": _MOST}]
     return {MAIN: {"name": name, "results": results, "gradient": gradient}}
 
 
 def choices_data(name: str, kinds: Mapping[str, str], aliases: Aliases) -> dict[str, Any]:
-    """What a candidate made of each node, in words and colours.
-
-    Args:
-        name: Heading of the column.
-        kinds: One of ``OF_NODES`` by node name.
-        aliases: Names under which a node is found beside its own.
-    """
+    """What a candidate made of each node, in words and colours."""
     results = {}
     for key, kind in _by_alias(kinds, aliases).items():
         look = OF_NODES[kind]
@@ -52,14 +40,10 @@ def choices_data(name: str, kinds: Mapping[str, str], aliases: Aliases) -> dict[
 
 
 def names_in(graph: Graph, nodes: Sequence[str]) -> dict[str, str]:
-    """Names of the nodes' outputs in a built model.
+    """Names of the nodes' outputs in a built model, of those that it has.
 
     An integer node whose output the model gives out in float has another name, since the DEQUANTIZE behind it has the
     node's own.
-
-    Args:
-        graph: The built model.
-        nodes: Names of nodes; those that the model does not have are left out.
     """
     tensors = {tensor.name: index for index, tensor in enumerate(graph.tensors) if not tensor.is_constant}
     producers = graph.producers()

@@ -18,10 +18,6 @@ from collections.abc import Sequence
 def run_tethered(command: Sequence[str], *, timeout_seconds: float) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, as :func:`subprocess.run` does, and keep what it prints.
 
-    Args:
-        command: Program and arguments.
-        timeout_seconds: After which it is killed, with all that it started.
-
     Raises:
         subprocess.TimeoutExpired: If it took longer.
     """

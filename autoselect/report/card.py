@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from autoselect.domain.words import counted
+from autoselect.domain.words import counted, some
 from autoselect.report.tables import frames
 from autoselect.report.tables.result_lines import cells
 from autoselect.runs.run import Run
@@ -24,18 +23,13 @@ _NODES = {
 
 
 def card_of(run: Run, member: str, *, title: str) -> str:
-    """The card as Markdown.
-
-    Args:
-        run: The run that the model is from.
-        member: Id of the front.
-        title: Of the page, the file's name.
-    """
+    """The card as Markdown."""
     environment = Environment(loader=PackageLoader("autoselect.report"), undefined=StrictUndefined, trim_blocks=True)
     references = [row for row in frames.reference_rows(run.summary) if row.reference in ("float", "fiq")]
     (chosen,) = [row for row in frames.front_rows(run.front, run.summary) if row.label == member]
     table = cells([*((row.label, row) for row in references), ("this model", chosen)], run.summary, with_interval=True)
-    recipe = _recipe(run.directory / "front" / f"{member}.recipe.json")
+    path = run.directory / "front" / f"{member}.recipe.json"
+    recipe = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     record = run.front.set_index("id").loc[member].to_dict()
     return environment.get_template("card.md.j2").render(
         title=_clean(title),
@@ -48,7 +42,7 @@ def card_of(run: Run, member: str, *, title: str) -> str:
         size=frames.format_size(chosen.size_bytes),
         computes=_computes(frames.number(record.get("float_ops")), frames.number(record.get("segments"))),
         recipe=recipe,
-        nodes={told: _names(recipe.get(key) or ()) for key, told in _NODES.items()},
+        nodes={told: some(_names(recipe.get(key) or ()), _NAMES_SHOWN) for key, told in _NODES.items()},
         repairs=", ".join(recipe.get("repairs") or ()),
         counts=run.manifest.get("counts") or {},
         hashes=run.manifest.get("hashes") or {},
@@ -68,14 +62,8 @@ def _computes(float_ops: float | None, segments: float | None) -> str:
     )
 
 
-def _recipe(path: Path) -> Mapping[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-
-
-def _names(names: Iterable[str]) -> str:
-    found = sorted(names)
-    more = f" and {len(found) - _NAMES_SHOWN} more" if len(found) > _NAMES_SHOWN else ""
-    return ", ".join(f"`{_clean(name)}`" for name in found[:_NAMES_SHOWN]) + more
+def _names(names: Iterable[str]) -> list[str]:
+    return [f"`{_clean(name)}`" for name in sorted(names)]
 
 
 def _clean(text: str) -> str:

@@ -7,6 +7,7 @@ import csv
 import errno
 import io
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -74,3 +75,16 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, 
     writer.writeheader()
     writer.writerows(rows)
     write_text(path, text.getvalue())
+
+
+def plain(value: Any) -> Any:
+    """Make a value fit JSON: NumPy's numbers become Python's, NaN and infinities become null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

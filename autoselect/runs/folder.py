@@ -7,9 +7,11 @@ import hashlib
 import json
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from autoselect.domain.recipe import split_repair
 from autoselect.errors import RunFolderError
@@ -88,6 +90,22 @@ class RunFolder:
         with storage_errors(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
 
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Refuse a second process in the same folder; the lock ends with the process, however it ends."""
+        lock = FileLock(str(self.lock))
+        with storage_errors(self.lock):
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:  # an OSError too
+                raise RunFolderError(
+                    f"Another process is working in {self.root}. Wait for it, or stop it first."
+                ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
     def discard(self) -> None:
         """Take back what a search left that never began; a log that says something stays."""
         shutil.rmtree(self.work, ignore_errors=True)
@@ -98,10 +116,7 @@ class RunFolder:
             self.root.rmdir()
 
     def read_manifest(self, *tables: str) -> dict[str, Any]:
-        """Read the manifest of an existing run.
-
-        Args:
-            tables: Keys that must be there, each with a table.
+        """Read the manifest of an existing run, which must have these tables.
 
         Raises:
             RunFolderError: If there is none, it is damaged or of another version, or a link leads out of the folder.

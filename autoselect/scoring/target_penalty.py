@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autoselect.domain.arena import peak_activation_bytes
-from autoselect.domain.graph import Graph, OpKind
+from autoselect.domain.graph import Graph, OpKind, peak_activation_bytes
 from autoselect.domain.target_islands import islands
 from autoselect.domain.targets import Target
 from autoselect.domain.verdicts import Verdict, judge

@@ -18,9 +18,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from autoselect.domain.compiled import Compiled
 from autoselect.domain.graph import Graph
-from autoselect.domain.targets import Compiler, Target
+from autoselect.domain.targets import Compiled, Compiler, Target
 from autoselect.domain.verdicts import judge
 from autoselect.errors import TargetRefusal, UsageError, WorkerDied
 from autoselect.isolation.tether import run_tethered

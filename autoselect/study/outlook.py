@@ -69,11 +69,6 @@ class Outlook(Result):
 def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
     """Prepare a search, and measure one build and one evaluation instead of going on.
 
-    Args:
-        request: The search.
-        folder: A new one, of which nothing is left.
-        listener: Told of the stages.
-
     Raises:
         AutoselectError: What the search would raise before its first trial.
     """

@@ -29,7 +29,6 @@ from autoselect.study.finishing.finish import Finish
 from autoselect.study.loop import SearchLoop
 from autoselect.study.proposing.forecast_check import ForecastCheck
 from autoselect.study.proposing.problem import Problem
-from autoselect.study.recording.folder_lock import locked
 from autoselect.study.recording.manifest import (
     changed_code,
     manifest,
@@ -84,7 +83,7 @@ def opened(
     check_sampler(request.settings.sampler)
     check_objectives(request.settings, check_target(request.settings))
     folder.create()
-    with locked(folder), _discarded_unless_begun(folder), search_pool(request, folder) as pool:
+    with folder.locked(), _discarded_unless_begun(folder), search_pool(request, folder) as pool:
         front_files.remove_work(folder.work)  # What a search of other ingredients left that was killed before it began.
         case, settings, remarks = prepared(request, folder, pool, clock)
         settled = replace(request, settings=settings)
@@ -111,7 +110,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
     refuse_other_metric(folder, manifest, request)
     space_file = read_space(request.settings.search_space)
     clock = StageClock(listener, before=earlier_seconds(folder))
-    with locked(folder), search_pool(request, folder) as pool:
+    with folder.locked(), search_pool(request, folder) as pool:
         kept = folder.work.exists()
         try:
             case, settings, remarks = prepared(request, folder, pool, clock)

@@ -20,13 +20,7 @@ class StageClock:
         before: Mapping[str, float] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start without a stage.
-
-        Args:
-            listener: Gets every event.
-            before: Seconds by stage that earlier processes spent on the same search.
-            clock: Tells the time, seconds.
-        """
+        """Start without a stage."""
         self._listener, self._clock = listener, clock
         self._spent = dict(before or {})
         self._stage: str | None = None

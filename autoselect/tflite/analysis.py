@@ -20,10 +20,6 @@ Analysis = dict[str, Any]
 def analyse(model: fb.Model, size_bytes: int) -> Analysis:
     """Analyse a parsed model.
 
-    Args:
-        model: From :func:`autoselect.tflite.flatbuffer.parse`.
-        size_bytes: Size of the file that it was parsed from.
-
     Returns:
         * ``size_bytes``, as given.
         * ``sizes``: the file in four parts, which add up to its size exactly; a buffer that several tensors share

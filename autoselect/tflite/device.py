@@ -78,11 +78,7 @@ def _reason(output: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """An attached device.
-
-    Attributes:
-        serial: By which adb knows it.
-    """
+    """An attached device."""
 
     serial: str
 
@@ -95,11 +91,6 @@ class Device:
     @contextlib.contextmanager
     def bench(self, tool: str = TOOL, *, threads: int = 1, flags: Sequence[str] = ()) -> Iterator[Bench]:
         """A new folder on the device for models, removed at the end.
-
-        Args:
-            tool: Path of ``benchmark_model`` on the device.
-            threads: Of the interpreter.
-            flags: Further ones of the tool.
 
         Raises:
             UsageError: If the tool is not there.
@@ -173,9 +164,6 @@ class Bench:
 
 def find_device(serial: str | None = None) -> Device:
     """The device that is attached.
-
-    Args:
-        serial: Which, if there are several.
 
     Raises:
         UsageError: If adb is missing, or no device is ready, or nothing says which of several.

@@ -19,14 +19,7 @@ _ENOUGH_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Time of one inference, milliseconds.
-
-    Attributes:
-        median: Of the repetitions.
-        low: Lower quartile.
-        high: Upper quartile.
-        runs: How many repetitions there were.
-    """
+    """Time of one inference, milliseconds: median and quartiles of so many repetitions."""
 
     median: float
     low: float
@@ -36,11 +29,6 @@ class Latency:
 
 def latency_of(content: bytes, sample: Mapping[str, np.ndarray], *, threads: int = 1) -> Latency:
     """Time one model on one sample, with LiteRT's default delegates.
-
-    Args:
-        content: Of a ``.tflite``.
-        sample: Inputs by name, as :class:`autoselect.tflite.runner.Runner` takes them.
-        threads: Of the interpreter.
 
     Raises:
         ScoreError: If the interpreter refuses the model.
@@ -56,11 +44,7 @@ def latency_of(content: bytes, sample: Mapping[str, np.ndarray], *, threads: int
 
 
 def repeated(seconds: Callable[[], float]) -> Latency:
-    """Run until half a second is measured, 5 to 50 times, after three runs that do not count.
-
-    Args:
-        seconds: Runs once and tells how long that took.
-    """
+    """Run until half a second is measured, 5 to 50 times, after three runs that do not count; ``seconds`` runs once."""
     for _ in range(_WARM_UPS):
         seconds()
     times: list[float] = []

@@ -27,10 +27,6 @@ def check_room(raw: Any, size: int) -> None:
 
     Nothing in the format keeps two entries from pointing at one part, and these at another one twice, and so on.
 
-    Args:
-        raw: ``schema.Model``, not unpacked.
-        size: Bytes of the file.
-
     Raises:
         ValueError: If there are more entries, or longer names, than a file of this size can hold.
     """

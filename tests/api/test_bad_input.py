@@ -31,7 +31,6 @@ from autoselect.errors import (
 from autoselect.runs import files
 from autoselect.runs.cache import fetch, keep
 from autoselect.runs.folder import RunFolder
-from autoselect.study.recording.folder_lock import locked
 
 X, Y = pump.SEARCH
 WINDOW = X[:1]
@@ -278,7 +277,7 @@ def test_two_processes_do_not_share_a_folder(
 ) -> None:
     before = pump.tree(finished.directory)
     monkeypatch.chdir(finished.directory)
-    with locked(RunFolder(finished.directory)), pytest.raises(RunFolderError, match="Another process is working"):
+    with RunFolder(finished.directory).locked(), pytest.raises(RunFolderError, match="Another process is working"):
         autoselect.resume(spelling, trials=30)
     assert pump.tree(finished.directory) == before
 

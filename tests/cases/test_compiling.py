@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from autoselect.cases.compiling import Compiling, compile_report
-from autoselect.domain.compiled import Compiled
-from autoselect.domain.targets import Target
+from autoselect.domain.targets import Compiled, Target
 from autoselect.domain.verdicts import Verdict
 from autoselect.errors import TargetRefusal, WorkerDied
 from autoselect.scoring import vela

@@ -87,6 +87,6 @@ def test_slow_16_bit_convolutions_are_stood_in_for(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(divergence, "Runner", lambda content: ran.append(content) or Runner(content))
     recipe = Recipe(int16_nodes=frozenset({"*"}))
     assert wide_kernels.slow_macs(prepared.builder.build(recipe).content) > 0
-    shares = divergence.recipe_error_shares(Path(), recipe.to_json(), "calibration", range(3))
+    shares = divergence.error_shares(Path(), recipe.to_json(), "calibration", range(3))
     assert [wide_kernels.slow_macs(content) for content in ran] == [0]
     assert 0.0 < max(shares) < 1e-3

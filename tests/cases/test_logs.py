@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from autoselect.cases.events import EndedEarly, Event, Noted, StageStarted, StepFinished, TrialFinished, Warned
-from autoselect.cases.logs import logged
+from autoselect.cases.events import EndedEarly, Event, Noted, StageStarted, StepFinished, TrialFinished, Warned, logged
 
 TRIAL = TrialFinished(number=3, origin="tpe", score=0.9, size_bytes=9, penalty=1.5, reused=False, error=None)
 EVENTS: list[Event] = [

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from autoselect.cases.measuring import Measuring
+from autoselect.cases import build_jobs
 from autoselect.domain.graph import Graph
 from autoselect.tflite.latency import Latency
 
@@ -24,12 +25,16 @@ MEASURED = {
 
 @pytest.mark.parametrize(("columns", "compiled", "expected"), MEASURED.values(), ids=MEASURED)
 def test_only_what_the_objectives_ask_for_is_measured(
-    columns: set[str], compiled: dict[str, Any], expected: dict[str, float]
+    monkeypatch: pytest.MonkeyPatch, columns: set[str], compiled: dict[str, Any], expected: dict[str, float]
 ) -> None:
-    def latency(threads: int) -> Latency:
+    def latency_of(content: bytes, sample: object, *, threads: int) -> Latency:
         assert "latency_ms" in columns
         assert threads == 3
         return Latency(median=4.0, low=3.0, high=5.0, runs=5)
 
-    measuring = Measuring(columns=frozenset(columns), latency_threads=3)
-    assert measuring.of_model(EMPTY, compiled, latency) == expected
+    monkeypatch.setattr(build_jobs, "latency_of", latency_of)
+    case: Any = SimpleNamespace(
+        scoring=SimpleNamespace(costs=frozenset(columns), latency_threads=3),
+        samples=lambda _name: SimpleNamespace(inputs=lambda _number: {}),
+    )
+    assert build_jobs._quantities(case, b"", EMPTY, compiled) == expected

@@ -9,8 +9,7 @@ import re
 import pytest
 from rich.console import Console
 
-from autoselect.cases.events import STAGES, EndedEarly, Event, Noted, StageStarted, TrialFinished, Warned
-from autoselect.cases.logs import logged
+from autoselect.cases.events import STAGES, EndedEarly, Event, Noted, StageStarted, TrialFinished, Warned, logged
 from autoselect.cli.console import Watcher, _bars, watching
 from autoselect.cli.progress import WAITS, PlainLog, Tally, clock
 

@@ -11,7 +11,7 @@ from autoselect.domain.layers import LayerTable, Node
 from autoselect.quantize.repairing.built import Shift
 
 NODES = tuple(
-    Node(index=i, name=name, op_type=op_type, outputs=(name,))
+    Node(index=i, name=name, op_type=op_type)
     for i, (name, op_type) in enumerate([("a", "CONV_2D"), ("b", "CONV_2D"), ("c", "MEAN")])
 )
 SHIFTS = {

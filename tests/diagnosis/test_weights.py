@@ -48,7 +48,7 @@ def every_op(prepared: zoo.Prepared) -> list[Node]:
     model = fb.parse(prepared.calibrated.content)
     known = {n.index: n for n in prepared.nodes}
     op_types = [fb.op_type(model, op) for op in model.subgraphs[0].operators]
-    others = [Node(index=i, name=str(i), op_type=name, outputs=(str(i),)) for i, name in enumerate(op_types)]
+    others = [Node(index=i, name=str(i), op_type=name) for i, name in enumerate(op_types)]
     return [known.get(n.index, n) for n in others]
 
 

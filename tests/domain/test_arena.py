@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoselect.domain.arena import peak_activation_bytes
-from autoselect.domain.graph import Graph, Op, OpKind, Tensor
+from autoselect.domain.graph import Graph, Op, OpKind, Tensor, peak_activation_bytes
 
 
 def graph_of(sizes: list[int], ops: list[tuple[list[int], list[int]]], inputs: list[int], outputs: list[int]) -> Graph:

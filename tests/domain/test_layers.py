@@ -16,7 +16,7 @@ FINITE = st.floats(-1e6, 1e6)
 
 def node(index: int, **changes: object) -> Node:
     name = f"n{index}"
-    return Node(**{"index": index, "name": name, "op_type": "ADD", "outputs": (name,), **changes})  # type: ignore[arg-type]
+    return Node(**{"index": index, "name": name, "op_type": "ADD", **changes})  # type: ignore[arg-type]
 
 
 def measured(mse: float, scale: float = 1.0, **changes: object) -> LayerStatistics:
@@ -96,7 +96,6 @@ def tables(draw: st.DrawFn) -> LayerTable:
         node(
             i,
             name=n,
-            outputs=(n,),
             macs=draw(st.integers(0, 10**9)),
         )
         for i, n in enumerate(names)

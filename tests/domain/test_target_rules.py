@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autoselect.domain.arena import peak_activation_bytes
-from autoselect.domain.graph import Graph, Op, OpKind, Tensor
+from autoselect.domain.graph import Graph, Op, OpKind, Tensor, peak_activation_bytes
 from autoselect.domain.target_islands import islands, without
 from autoselect.domain.targets import Kernels, Place, Precision, Processor, Rule, Target
 from autoselect.domain.verdicts import judge, pins

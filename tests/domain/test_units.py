@@ -20,11 +20,7 @@ def unit_letters(rows: list[Row], outputs: tuple[int, ...], skipped: tuple[int, 
         Op(op_type=name, kind=OpKind.FLOAT, inputs=reads, constants=(), outputs=writes, macs=0)
         for name, reads, writes in rows
     ]
-    nodes = [
-        Node(index=i, name="abcdefghijkl"[i], op_type=row[0], outputs=("",))
-        for i, row in enumerate(rows)
-        if i not in skipped
-    ]
+    nodes = [Node(index=i, name="abcdefghijkl"[i], op_type=row[0]) for i, row in enumerate(rows) if i not in skipped]
     graph = Graph(tensors=tuple(tensors), ops=tuple(ops), inputs=(0,), outputs=outputs)
     return " ".join("".join(unit) for unit in units(graph, nodes))
 

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import zoo
 
-from autoselect.domain.arena import peak_activation_bytes
-from autoselect.domain.graph import Op, OpKind, Tensor
+from autoselect.domain.graph import Op, OpKind, Tensor, peak_activation_bytes
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError
 from autoselect.quantize.building import parts

@@ -25,7 +25,7 @@ def cure(
     """Of a model of one node, whose parts are those of :class:`ErrorParts`."""
     tensor = Tensor(name="x", dtype="float32", shape=(1, 8), is_constant=False, size_bytes=32)
     op = Op(op_type=op_type, kind=OpKind.FLOAT, inputs=(0,), constants=(), outputs=(1,), macs=1000)
-    node = Node(index=0, name="n", op_type=op_type, outputs=("n",))
+    node = Node(index=0, name="n", op_type=op_type)
     weights, shift, activations, narrowed = parts
     model = Model(
         nodes=(node,),

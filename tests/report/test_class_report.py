@@ -14,8 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from autoselect.errors import StorageError
-from autoselect.report.figures.class_figures import confusion_figure, measures_figure
-from autoselect.report.figures.class_files import TABLES, write_class_report
+from autoselect.report.figures.class_figures import TABLES, confusion_figure, measures_figure, write_class_report
 from autoselect.report.tables.class_tables import Section, class_sections, frequent_confusions, ran, short_name
 
 

@@ -202,8 +202,8 @@ def test_hypervolume_of_two_candidates_by_hand(tmp_path: Path) -> None:
 def test_racing_saves_the_samples_that_were_not_run(tmp_path: Path) -> None:
     run = made.made_run(tmp_path)
     dropped = int((run.trials["state"] == "dropped").sum())
-    saved = next(tile for tile in page_history.savings(run) if "saved by racing" in tile["name"])
-    assert saved["value"] == f"{750 * dropped:,}"
+    saved = next(tile for tile in page_history.savings(run) if "saved by racing" in tile[1])
+    assert saved[0] == f"{750 * dropped:,}"
 
 
 @pytest.mark.parametrize(

@@ -31,15 +31,7 @@ def statistics(rmse_per_scale: float, *, scale: float = 1.0) -> LayerStatistics:
 
 def table(*rows: tuple[str, str, float | None]) -> LayerTable:
     """A layer table of (name, op type, rmse/scale) rows; None for a node without statistics."""
-    nodes = tuple(
-        Node(
-            index=i,
-            name=name,
-            op_type=op_type,
-            outputs=(name,),
-        )
-        for i, (name, op_type, _) in enumerate(rows)
-    )
+    nodes = tuple(Node(index=i, name=name, op_type=op_type) for i, (name, op_type, _) in enumerate(rows))
     return LayerTable(nodes=nodes, statistics=tuple(None if r[2] is None else statistics(r[2]) for r in rows))
 
 

@@ -13,7 +13,7 @@ from fakes import table
 
 from autoselect.cases.events import Event, StageStarted, ignore
 from autoselect.cases.settings import make_settings
-from autoselect.domain.arena import peak_activation_bytes
+from autoselect.domain.graph import peak_activation_bytes
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.states import EXACT, further_of, states_of
@@ -145,7 +145,7 @@ def test_planning_is_announced_before_it_is_waited_for(monkeypatch: pytest.Monke
     told: list[tuple[str, int | None]] = []
     planned_after = []
 
-    def planned(atoms: Sequence[Atom], *_: Any) -> Any:
+    def planned(atoms: Sequence[Atom], *_: Any, **__: Any) -> Any:
         planned_after.append([stage for stage, _ in told])
         return SimpleNamespace(atoms=atoms, states=("hybrid",), noisy=(0b1,))
 
@@ -153,9 +153,12 @@ def test_planning_is_announced_before_it_is_waited_for(monkeypatch: pytest.Monke
         if isinstance(event, StageStarted):
             told.append((event.stage, event.total))
 
-    monkeypatch.setattr(problem_module, "_planned", planned)
+    monkeypatch.setattr(problem_module, "Problem", planned)
+    for name in ("neighbours_of", "forecaster"):
+        monkeypatch.setattr(problem_module, name, lambda *_: None)
     layers = table(("a", "ADD", 0.3), ("b", "ADD", 0.3))
-    case: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")), layers=layers, counts={"calibration": 3})
+    files = SimpleNamespace(root=Path("case"))
+    case: Any = SimpleNamespace(files=files, graph=None, layers=layers, counts={"calibration": 3})
     space = BoundSpace(dimensions=tuple(Toggle(name=name, nodes=frozenset({name})) for name in "ab"))
     answers: list[list[float] | Exception] = [[0.0], [0.1], [0.2], [0.3]]  # The first stands for the blueprint.
     pool: Any = Probes(answers)

@@ -144,7 +144,7 @@ def test_atoms_by_hand(space: BoundSpace, groups: str) -> None:
 def weighted(macs: Mapping[str, int]) -> LayerTable:
     kinds = {"a": "RESHAPE", "b": "CONV_2D", "c": "ADD"}
     nodes = tuple(
-        Node(index=3 * i, name=name, op_type=kind, outputs=(name,), macs=macs.get(name, 0))
+        Node(index=3 * i, name=name, op_type=kind, macs=macs.get(name, 0))
         for i, (name, kind) in enumerate(kinds.items())
     )
     return LayerTable(nodes=nodes, statistics=(None,) * 3)
@@ -202,7 +202,7 @@ NEIGHBOURS = {
 def test_neighbours_by_hand(graph: Graph, names: dict[int, str], groups: str, expected: list[str]) -> None:
     """Expected neighbours are told by the first letter of their atom."""
     layers = LayerTable(
-        nodes=tuple(Node(index=i, name=n, op_type="ADD", outputs=(n,)) for i, n in names.items()),
+        nodes=tuple(Node(index=i, name=n, op_type="ADD") for i, n in names.items()),
         statistics=(None,) * len(names),
     )
     atoms = [Atom(nodes=frozenset(g), op_type="ADD", position=i, sensitivity=0.0) for i, g in enumerate(groups.split())]

@@ -71,9 +71,9 @@ class Pool:
                 if isinstance(score, Exception)
                 else SimpleNamespace(value=score, sqnr_db=self.closeness.get(key, math.nan))
             )
-        models, samples, rows, _, repairs = arguments
+        recipes, samples, rows = arguments
         self.rows.append((samples, list(rows)))
-        found = [self.shares(nodes, repairs) for nodes in models]
+        found = [self.shares(one.denylisted_nodes, one.repairs) for one in map(Recipe.from_json, recipes)]
         return next((shares for shares in found if isinstance(shares, Exception)), found)
 
     def shares(self, nodes: frozenset[str], repairs: tuple[str, ...]) -> Any:

@@ -89,15 +89,6 @@ class Builder:
             skipped={node.name: _skipped(node.index, wholes.of(kinds[node.name])) for node in self._nodes},
         )
 
-    def plan(self, recipe: Recipe) -> Plan:
-        """What a recipe's candidate is put together from: its exact size, graph and kinds, without a file.
-
-        Raises:
-            RecipeError: If the recipe names what the model does not have.
-            BuildError: If the quantizer refuses the model.
-        """
-        return self._plan(self._pieces(recipe)[0], left_out(recipe, self._nodes))
-
     def _plan(self, blueprint: Blueprint, chosen: LeftOut) -> Plan:
         denied = [place for place, node in enumerate(self._nodes) if node.index in chosen.nodes]
         in_float = [i for i in denied if self._nodes[i].name in chosen.in_float]

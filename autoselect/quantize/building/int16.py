@@ -158,11 +158,7 @@ def _leave_alone(model: fb.Model) -> None:
 
 
 def with_left_ops(content: bytes, source: fb.Model) -> bytes:
-    """A 16-bit build that can be run: what the quantizer was not given is float, as in the float model.
-
-    Args:
-        content: Bytes of the build, under canonical names.
-        source: The float model.
+    """A 16-bit build, under canonical names, that can be run: what the quantizer was not given is float.
 
     Raises:
         BuildError: If an op runs other subgraphs, which the build has no more.
@@ -186,13 +182,6 @@ def take_weights(
 
     With one scale for all weights the quantizer refuses DEPTHWISE_CONV_2D, and gives layers that share weights biases
     that LiteRT refuses. So a build with a scale a channel takes the weights of the integer build.
-
-    Args:
-        model: The 16-bit build.
-        places: Where each op of the float model is in it.
-        integer: The integer build.
-        integer_places: Where each op of the float model is in that.
-        source: The float model.
     """
     theirs = dict(quantized_ops(integer, source, integer_places))
     graph = model.subgraphs[0]

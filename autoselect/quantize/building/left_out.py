@@ -25,12 +25,7 @@ class LeftOut:
     in_float: frozenset[str]
 
     def kinds(self, nodes: Sequence[Node], fallbacks: Mapping[str, str]) -> dict[str, str]:
-        """What became of each node of the recipe's candidate: ``integer``, ``int16``, ``hybrid`` or ``float``.
-
-        Args:
-            nodes: All nodes of the model.
-            fallbacks: As :class:`autoselect.quantize.building.build.Candidate` has them.
-        """
+        """What became of each node of the recipe's candidate: ``integer``, ``int16``, ``hybrid`` or ``float``."""
         return {n.name: self.recipe.kind_of(n.name, fallbacks.get(n.name)).value for n in nodes}
 
     @property

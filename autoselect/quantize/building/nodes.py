@@ -23,7 +23,6 @@ def find_nodes(wholes: Wholes) -> tuple[Node, ...]:
             index=index,
             name=wholes.names.nodes[index],
             op_type=op.op_type,
-            outputs=wholes.names.op_outputs[index],
             macs=twins[index].macs,
         )
         for index, op in enumerate(float_graph.ops)

@@ -74,11 +74,6 @@ def is_node(float_op: Op, integer_op: Op) -> bool:
 def read_parts(wholes: Wholes, nodes: Sequence[Node], io_type: IoType = "float32") -> tuple[Blueprint, Stock]:
     """Read what candidates are put together from.
 
-    Args:
-        wholes: The whole builds.
-        nodes: In graph order.
-        io_type: Type of the candidates' inputs and outputs.
-
     Raises:
         BuildError: If ops of different builds would wait for each other.
     """
@@ -239,7 +234,8 @@ class _Reader:
         return self._constant_at[key]
 
     def _choice(self, forms: Mapping[str, _Draft], values: tuple[int, ...]) -> Choice:
-        parts = {name: self._part(draft) for name, draft in forms.items()}
+        cost = self._book.cost
+        parts = {name: replace(d.part, cost=cost(d.owner, d.footprint)) for name, d in forms.items()}
         first = parts.get("integer", parts.get("float"))
         assert first is not None
         is_node = "float" in parts and "integer" in parts
@@ -251,9 +247,6 @@ class _Reader:
             is_root=not values,
             values=values,
         )
-
-    def _part(self, draft: _Draft) -> Part:
-        return replace(draft.part, cost=self._book.cost(draft.owner, draft.footprint))
 
     # -------------------------------------------------------------------------------------------- tensors
 

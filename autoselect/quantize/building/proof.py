@@ -39,16 +39,6 @@ def remarks(
 ) -> tuple[str, ...]:
     """What the user should know of what this model's candidates can be; empty where all is well.
 
-    Args:
-        builder: Of the candidates.
-        nodes: In graph order.
-        wholes: That they are put together from.
-        float_model: Bytes of the user's own float model.
-        integer_model: Bytes of what the quantizer makes of all of it, or of what is given instead.
-        samples: Inputs by key; a few are enough.
-        per_channel: As in the recipes to come.
-        is_given: Whether another quantizer made the integer model.
-
     Raises:
         BuildError: If one of the two cannot be built.
         ScoreError: If the model of float ops cannot be run.
@@ -81,13 +71,6 @@ def int16_remarks(
     builder: Builder, nodes: Sequence[Node], kit: RepairKit, *, samples: Sequence[Sample], per_channel: bool
 ) -> tuple[str, ...]:
     """Likewise of candidates with 16-bit nodes: with all of them so, the model must be TensorFlow's 16-bit build.
-
-    Args:
-        builder: Of the candidates.
-        nodes: In graph order.
-        kit: Of the calibrated model.
-        samples: Inputs by key; a few are enough.
-        per_channel: As in the recipes to come.
 
     Raises:
         BuildError, ScoreError: If a candidate cannot be built or run.

@@ -64,12 +64,7 @@ class Slots:
     """
 
     def __init__(self, wholes: Wholes, io_type: IoType) -> None:
-        """Find them.
-
-        Args:
-            wholes: The whole builds.
-            io_type: Type of the candidates' inputs and outputs.
-        """
+        """Find them."""
         self._float, self._integer = wholes.in_float, wholes.integer
         self.values: list[Value] = []
         self.tensors: list[fb.Tensor] = []

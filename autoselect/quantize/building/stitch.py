@@ -19,10 +19,6 @@ from autoselect.tflite.editing import conversion_code, conversion_op
 def stitch(plan: Plan, stock: Stock) -> fb.Model:
     """Put a candidate together.
 
-    Args:
-        plan: Of one candidate.
-        stock: The pieces of the plan's blueprint.
-
     Returns:
         An editable model that shares nothing with the stock that an edit in place could reach. Equal constants are one
         tensor; buffers of the frame that nothing uses are still there.

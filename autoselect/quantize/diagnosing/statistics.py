@@ -71,15 +71,7 @@ def layer_table(
     per_channel: bool = True,
     kit: RepairKit | None = None,
 ) -> LayerTable:
-    """Measure every node of the all-integer model on the samples.
-
-    Args:
-        calibrated: The calibrated model.
-        nodes: Its nodes, in graph order.
-        samples: Inputs by key, float, batch 1; each sample is run once.
-        per_channel: As in the recipes to come.
-        kit: With what has been built of the model.
-    """
+    """Measure every node of the all-integer model on the samples."""
     chosen = plan(calibrated, nodes, Recipe(per_channel=per_channel), kit=kit)
     return table(chosen, nodes, measure(chosen, samples))
 

@@ -81,13 +81,6 @@ def plan(
     The debug model knows nothing of repairs and of other quantizers: where the recipe has any of the former, or the
     integer model is given, every node is compared with the float model.
 
-    Args:
-        calibrated: The calibrated model.
-        nodes: Its nodes, in graph order.
-        recipe: What to measure; ``Recipe()`` is the all-integer model.
-        whole_model: Verify against a float copy of the whole model instead of node by node.
-        kit: For what the recipe's repairs need to have measured.
-
     Raises:
         RecipeError: If the recipe names what the model does not have.
         BuildError: If the quantizer refuses the recipe.

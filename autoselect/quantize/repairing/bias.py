@@ -81,16 +81,6 @@ def correct_in_sequence(
 
     It also takes out the shift that the errors of earlier ops and of the activations' rounding leave. What runs is what
     a score runs: with 16-bit activations the ops that stand in for slow convolutions.
-
-    Args:
-        model: As in :func:`correct`.
-        float_model: As in :func:`correct`.
-        places: As in :func:`correct`.
-        means: As in :func:`correct`.
-        samples: Gives the inputs by key, anew at each call.
-
-    Returns:
-        As :func:`correct`.
     """
     onward = Onward(model, samples)
 

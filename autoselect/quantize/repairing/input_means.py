@@ -43,10 +43,6 @@ def geometry_of(model: fb.Model, op: fb.Operator) -> mean_outputs.Geometry:
 def measure_means(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> dict[int, np.ndarray]:
     """Run a float model once over samples and take the taps of every weighted op of its main subgraph.
 
-    Args:
-        content: Bytes of the float model.
-        samples: Inputs by key.
-
     Returns:
         Taps by op index; NaN and infinities of the model's tensors are in them. There are none for an op whose tensors
         have other shapes than the file says.

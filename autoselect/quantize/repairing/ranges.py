@@ -129,10 +129,6 @@ METHODS: dict[str, Callable[[Histogram], Range]] = {
 def measure(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> dict[str, dict[int, Range]]:
     """Choose the range of every activation by every method.
 
-    Args:
-        content: Bytes of a calibrated model.
-        samples: Inputs by key.
-
     Returns:
         By name of the repair, the range by tensor index. A tensor without finite values has none.
 

@@ -1,9 +1,10 @@
-"""The pictures of a classification report: figures with their intervals, confusion matrices; computes no figures."""
+"""A classification report as a folder: its tables, its intervals and confusion matrices as figures; computes none."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from autoselect.report.figures.drawing import (
     drawable,
     headline,
     panel,
+    save,
     sheet,
     tidy,
 )
@@ -36,7 +38,15 @@ from autoselect.report.tables.class_tables import (
     ran,
     short_name,
 )
+from autoselect.runs.files import plain, write_json, write_table
 
+TABLES: Mapping[str, tuple[str, ...]] = {
+    "measures": ("model", "metric", "value", "low", "high"),
+    "per_class": ("model", "number", "support", "answered", "precision", "recall", "f1", "agreement"),
+    "confusion": ("model", "label", "answer", "count"),
+    "disagreements": ("model", "index", "label", "float_answer", "float_probability", "answer", "probability"),
+}
+"""The columns of each table."""
 _COLORS = (BLACK, BLUE, VERMILION, GREEN, ORANGE, "#CC79A7", "#56B4E9", GREY)
 _MARKERS = "*osD^vP"
 """One fewer than the colours, so that both together tell many models apart."""
@@ -56,15 +66,22 @@ _ROOM = 1.25
 _MOST_COLUMNS = 3
 
 
-def measures_figure(report: Report) -> Figure:
-    """Draw each figure of each model as a mark with its interval as a bar.
+def write_class_report(report: Report, folder: Path) -> None:
+    """Write a report; what is undefined is an empty cell, and null in ``report.json``.
 
-    Args:
-        report: What ``autoselect.classification_report`` returns.
-
-    Returns:
-        A figure 1200 dots wide.
+    Raises:
+        StorageError: If a file cannot be written.
     """
+    content = plain(report)
+    write_json(folder / "report.json", content)
+    for name, columns in TABLES.items():
+        write_table(folder / f"{name}.csv", columns, content[name])
+    save(measures_figure(report), folder / "measures")
+    save(confusion_figure(report), folder / "confusion")
+
+
+def measures_figure(report: Report) -> Figure:
+    """Draw each figure of each model as a mark with its interval as a bar."""
     names = ran(report)
     metrics = list(dict.fromkeys(row["metric"] for row in report["measures"]))
     figure = sheet(1.6 + len(metrics) * (0.35 + 0.2 * len(names)) + 0.25 * math.ceil(len(names) / 4))
@@ -132,9 +149,6 @@ def _arrange(figure: Figure, axes: Axes, title: str, count: int) -> None:
 
 def confusion_figure(report: Report) -> Figure:
     """Draw the confusion matrix of each model: labels downwards, answers to the right.
-
-    Args:
-        report: What ``autoselect.classification_report`` returns.
 
     Returns:
         A figure 1200 dots wide. Up to 60 classes a cell's shade is the share of the label's samples, and up to 15 its

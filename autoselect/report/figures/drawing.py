@@ -56,10 +56,6 @@ def panel(figure: Figure, *, left: float, top: float, width: float, height: floa
 def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
     """Write a figure as PNG and as SVG; equal figures give equal bytes.
 
-    Args:
-        figure: The figure.
-        stem: Folder and name without ending; a dot in the name stays.
-
     Returns:
         The PNG and the SVG file, each written whole or not at all.
 
@@ -241,12 +237,7 @@ def fit_names(figure: Figure, axes: Axes) -> None:
 
 
 def bar_points(axes: Axes, values: np.ndarray) -> list[tuple[float, float]]:
-    """Points along vertical bars, near enough to each other that no label fits between; limits are final.
-
-    Args:
-        axes: The panel.
-        values: Heights of the bars at 0, 1, 2 and so on; NaN for no bar.
-    """
+    """Points along vertical bars, near enough to each other that no label fits between; limits are final."""
     known = np.flatnonzero(np.isfinite(values))
     tops = axes.transData.transform(np.column_stack([known, np.maximum(values[known], axes.get_ylim()[0])]))
     floor, step = axes.bbox.y0, 8.0 * DOTS_PER_INCH / 72

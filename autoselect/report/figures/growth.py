@@ -15,11 +15,7 @@ _HEIGHT = 4.2
 
 
 def history_figure(trials: pd.DataFrame, summary: Mapping[str, Any]) -> Figure:
-    """Draw :func:`autoselect.report.tables.volumes.volume_by_trial`, the baselines marked.
-
-    Returns:
-        A figure 1200 dots wide.
-    """
+    """Draw :func:`autoselect.report.tables.volumes.volume_by_trial`, the baselines marked."""
     figure = drawing.sheet(_HEIGHT)
     if trials.empty:
         return drawing.note(figure, "No trial has ended yet.")

@@ -27,9 +27,6 @@ _ROW_INCHES, _TITLE_INCHES, _CELL_HEIGHT = 0.3, 0.5, 0.72
 def islands_figure(models: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw the ops of the main subgraph of each model.
 
-    Args:
-        models: As ``autoselect.inspect`` returns them; one or more.
-
     Returns:
         A figure 1200 dots wide with one panel a model, each as high as its strip needs.
     """

@@ -66,12 +66,6 @@ class _Shown:
 def draw_pareto(trials: pd.DataFrame, front: pd.DataFrame, summary: Mapping[str, Any], path: Path) -> None:
     """Draw the front and write it as a PNG file.
 
-    Args:
-        trials: The columns of ``trials.csv``.
-        front: The columns of ``front.csv``; may be empty.
-        summary: The content of ``summary.json``.
-        path: The file, written whole or not at all.
-
     Raises:
         StorageError: If the file cannot be written.
     """

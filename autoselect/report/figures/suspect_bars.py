@@ -52,7 +52,8 @@ def suspects_figure(table: pd.DataFrame | Table, count: int = 20) -> Figure:
     drawing.fit_names(figure, panels[0, 0])
     for axes, name in zip(panels[0, 1:], found, strict=True):
         _draw_ablation(axes, suspects, name)
-    _draw_key(figure, suspects)
+    if any(is_accumulated(s.row) for s in suspects):
+        drawing.key(figure, [("pale: error accumulated up to here", drawing.VERMILION, FAINT)])
     return figure
 
 
@@ -122,8 +123,3 @@ def _set_view(axes: Axes, values: np.ndarray) -> None:
     axes.set_xlim(*view(values[np.isfinite(values)].tolist(), (), reach=0.0))
     axes.xaxis.set_major_locator(MaxNLocator(2))
     drawing.set_plain_numbers(axes, along="x")
-
-
-def _draw_key(figure: Figure, suspects: Sequence[Suspect]) -> None:
-    if any(is_accumulated(s.row) for s in suspects):
-        drawing.key(figure, [("pale: error accumulated up to here", drawing.VERMILION, FAINT)])

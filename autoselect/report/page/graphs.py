@@ -18,10 +18,6 @@ Row = dict[str, Any]
 def graphs(run: Run, places: Mapping[str, int]) -> list[Row]:
     """One graph for each model that is picked and whose file can be read, what is recommended first.
 
-    Args:
-        run: The run.
-        places: Number of each node's row, by node name.
-
     Returns:
         Rows of ``id``, ``picks`` and ``ops``, which are lists of type, kind, name of the output (the number of the
         node's row where it is one), dtype and shape of the output, multiply-accumulates, bytes of constants, and the

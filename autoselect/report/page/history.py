@@ -59,7 +59,7 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def savings(run: Run) -> list[Row]:
+def savings(run: Run) -> list[tuple[str, str]]:
     """What was not run: figures with what they count."""
     total = number((run.summary.get("evaluated") or {}).get("search"))
     rows = records(run.trials)
@@ -69,17 +69,17 @@ def savings(run: Run) -> list[Row]:
     worked = sum(number(row.get("build_seconds")) or 0.0 for row in fresh)
     scoring = sum(number(row.get("score_seconds")) or 0.0 for row in fresh)
     found = [
-        {"value": f"{len(rows):,}", "name": "trials"},
-        {"value": f"{sum(row.get('state') == 'complete' for row in fresh):,}", "name": "scored on all samples"},
-        {"value": f"{len(dropped):,}", "name": "dropped early by racing"},
-        {"value": f"{reused:,}", "name": "known already, not run again"},
+        (f"{len(rows):,}", "trials"),
+        (f"{sum(row.get('state') == 'complete' for row in fresh):,}", "scored on all samples"),
+        (f"{len(dropped):,}", "dropped early by racing"),
+        (f"{reused:,}", "known already, not run again"),
     ]
     if total:
         saved = sum(max(total - (number(row.get("samples")) or 0.0), 0.0) for row in dropped)
         share = saved / (total * max(len(fresh), 1))
-        found.append({"value": f"{saved:,.0f}", "name": f"samples saved by racing ({100 * share:.1f} %)"})
-    found.append({"value": duration(worked), "name": "spent building, over all workers"})
-    found.append({"value": duration(scoring), "name": "spent scoring, over all workers"})
+        found.append((f"{saved:,.0f}", f"samples saved by racing ({100 * share:.1f} %)"))
+    found.append((duration(worked), "spent building, over all workers"))
+    found.append((duration(scoring), "spent scoring, over all workers"))
     return found
 
 
@@ -149,9 +149,9 @@ def _noise(run: Run) -> str:
     count = number((run.summary.get("evaluated") or {}).get("heldout"))
     if picked is None or whole is None or whole.heldout is None or not count or count >= _FEW_SAMPLES:
         return ""
-    if picked.heldout_low is None or picked.heldout_high is None:
+    if picked.interval is None:
         return ""
-    width = amount(picked.heldout_high - picked.heldout_low, str(run.summary["metric"]))
+    width = amount(picked.interval[2] - picked.interval[1], str(run.summary["metric"]))
     return f"With {count:,.0f} held-out samples the interval of a score is {width} wide; more samples narrow it."
 
 

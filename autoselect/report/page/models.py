@@ -53,10 +53,6 @@ def cost_axes(summary: Mapping[str, Any]) -> list[Row]:
 def model_rows(run: Run, places: Mapping[str, int]) -> list[Row]:
     """All trials in their order, those of the front with their held-out scores and picks.
 
-    Args:
-        run: The run.
-        places: Number of each node's row, by node name; recipes become lists of these.
-
     Returns:
         One row a trial: ``id``, ``number``, ``state``, ``origin``, ``score`` and ``drop`` (held-out ones where they
         are known), ``search`` and ``search_drop``, further columns of ``trials.csv``, ``heldout`` (score, low, high; or
@@ -70,7 +66,7 @@ def model_rows(run: Run, places: Mapping[str, int]) -> list[Row]:
         member = members.get(row["id"])
         if member is not None and row["state"] == "complete" and row["id"] not in met:
             met.add(row["id"])
-            row |= {"front": True, "picks": list(member.picks), "heldout": _heldout(member)}
+            row |= {"front": True, "picks": list(member.picks), "heldout": member.interval}
             row |= {"score": member.score, "drop": member.drop}
             row |= {name: member.cost(name) for name in further}  # Latency was measured once more.
         rows.append(row)
@@ -129,7 +125,7 @@ def reference_points(run: Run) -> list[Row]:
             "size_bytes": row.size_bytes,
             "penalty": row.penalty,
             **{name: row.cost(name) for name in further_columns(run.summary)},
-            "heldout": _heldout(row),
+            "heldout": row.interval,
         }
         for row in reference_rows(run.summary)
     ]
@@ -140,9 +136,8 @@ def cards(run: Run, models: Sequence[Row]) -> list[Row]:
     references = {row.label: row for row in reference_rows(run.summary)}
     members = {row["id"]: row for row in models if row["front"]}
     rows = [row for row in front_rows(run.front, run.summary) if row.picks]
-    every = (*references.values(), *rows)
-    scale = largest(value for row in every for value in (row.score, row.heldout))
-    axis = _axis([*references.values(), *rows])
+    every = [*references.values(), *rows]
+    scale, axis = largest(value for row in every for value in (row.score, row.heldout)), _axis(every)
     found = [_card(run, row, members.get(row.label, {}), references, scale, axis) for row in rows]
     return sorted(found, key=lambda card: pick_order(card["picks"][0]))
 
@@ -163,7 +158,7 @@ def _card(
         "score": spoken(row.score, run.summary, scale),
         "drop": "" if row.drop is None or metric == CLOSENESS else lost(row.drop, metric),
         "samples": "search" if row.heldout is None else "held out",
-        "interval": _interval(row, run.summary, scale),
+        "interval": " to ".join(spoken(end, run.summary, scale, unit=False) for end in (row.interval or ())[1:]),
         "bar": _bar(row, whole, axis),
         "size": format_size(row.size_bytes),
         "size_note": "" if whole is None else f"{100 * row.size_bytes / whole.size_bytes:.0f} % of float",
@@ -201,19 +196,12 @@ def _axis(rows: Sequence[ModelRow]) -> tuple[float, float]:
 
 def _bar(row: ModelRow, whole: ModelRow | None, axis: tuple[float, float]) -> Row | None:
     """Places on the card's axis in per cent: held-out score, its interval, and float's score."""
-    if row.heldout is None or row.heldout_low is None or row.heldout_high is None:
+    if row.interval is None:
         return None
-    points = {"low": row.heldout_low, "high": row.heldout_high, "value": row.heldout}
+    points = dict(zip(("value", "low", "high"), row.interval, strict=True))
     if whole is not None and whole.heldout is not None:
         points["float"] = whole.heldout
     return {name: round(100 * (value - axis[0]) / (axis[1] - axis[0]), 2) for name, value in points.items()}
-
-
-def _interval(row: ModelRow, summary: Mapping[str, Any], scale: float | None) -> str:
-    if row.heldout_low is None or row.heldout_high is None:
-        return ""
-    low, high = (spoken(v, summary, scale, unit=False) for v in (row.heldout_low, row.heldout_high))
-    return f"{low} to {high}"
 
 
 def spoken(value: float, summary: Mapping[str, Any], scale: float | None = None, *, unit: bool = True) -> str:
@@ -221,12 +209,6 @@ def spoken(value: float, summary: Mapping[str, Any], scale: float | None = None,
     if summary["metric"] in SHARES:
         return f"{100 * value:.1f}{' %' if unit else ''}"
     return format_score(value, scale=scale)
-
-
-def _heldout(row: ModelRow) -> list[float] | None:
-    if row.heldout is None or row.heldout_low is None or row.heldout_high is None:
-        return None
-    return [row.heldout, row.heldout_low, row.heldout_high]
 
 
 def _text(cell: object) -> str:

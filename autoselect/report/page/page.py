@@ -20,8 +20,7 @@ from autoselect.report.page import graphs as page_graphs
 from autoselect.report.page import history as page_history
 from autoselect.report.page import models as page_models
 from autoselect.report.page import nodes as page_nodes
-from autoselect.report.tables.plain import plain
-from autoselect.runs.files import write_text
+from autoselect.runs.files import plain, write_text
 from autoselect.runs.run import Run
 
 _STATUS = {
@@ -33,13 +32,6 @@ _STATUS = {
 
 def write_page(run: Run, path: Path) -> Path:
     """Write the page of a run.
-
-    Args:
-        run: As ``load_run`` gives it.
-        path: The file.
-
-    Returns:
-        The file, written whole or not at all.
 
     Raises:
         StorageError: If it cannot be written.

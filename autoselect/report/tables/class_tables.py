@@ -30,12 +30,7 @@ class Section:
 
 
 def class_sections(report: Report, width: int) -> tuple[Section, ...]:
-    """Set a report for reading: long tables are shortened, and the headings say so.
-
-    Args:
-        report: At least one of its models ran.
-        width: Columns of the page.
-    """
+    """Set a report for reading: long tables are shortened, and the headings say so."""
     names = ran(report)
     return (
         _measure_section(report, names, width),

@@ -67,6 +67,13 @@ class ModelRow:
     further: Mapping[str, float | None] = field(default_factory=dict)
     reference: str = ""
 
+    @property
+    def interval(self) -> tuple[float, float, float] | None:
+        """The held-out score and both ends of its interval, where all are known."""
+        if self.heldout is None or self.heldout_low is None or self.heldout_high is None:
+            return None
+        return self.heldout, self.heldout_low, self.heldout_high
+
     def cost(self, column: str) -> float | None:
         """Value of an objective other than the metric; None where it is not known."""
         if column in DEFAULT_COSTS:
@@ -116,11 +123,6 @@ def trial_rows(trials: pd.DataFrame, summary: Mapping[str, Any]) -> tuple[ModelR
 
 def best_in_panel(rows: Sequence[ModelRow], column: str, summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
     """The rows that none beats in both the score and one column, from the lowest column on.
-
-    Args:
-        rows: Members of the front whose column is known.
-        column: The other objective of the panel; lower is better.
-        summary: Names the metric and its direction.
 
     Returns:
         Rows in ascending order of the column; of equal points, the first.

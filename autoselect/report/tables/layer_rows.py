@@ -28,13 +28,7 @@ _MOST = 0.75
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
-    """A node with its place in the table.
-
-    Attributes:
-        place: Row of the table, from 0.
-        row: The node.
-        error: Its rmse/scale.
-    """
+    """A node with its place in the table, from 0, and its rmse/scale."""
 
     place: int
     row: Record

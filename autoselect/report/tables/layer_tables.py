@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoselect.domain.findings import Advice
+from autoselect.domain.words import some
 from autoselect.report.tables.frames import MISSING, format_score, number
 from autoselect.report.tables.layer_rows import (
     ERROR,
@@ -91,10 +92,6 @@ _CURES = ("bias", "rounding", "range", "16 bit", "hybrid", "float")
 def cure_lines(table: pd.DataFrame | Table, *, width: int = 80) -> tuple[str, ...]:
     """What to try first, and for which nodes; the cheapest cure first.
 
-    Args:
-        table: The wide layer table.
-        width: Columns of the page.
-
     Returns:
         A paragraph for each cure, with the nodes in graph order and the reason of one; none where no node needs one.
     """
@@ -102,7 +99,7 @@ def cure_lines(table: pd.DataFrame | Table, *, width: int = 80) -> tuple[str, ..
     for cure in _CURES:
         nodes = [row for row in records(table) if row.get("cure") == cure]
         if nodes:
-            names = _listed([name_of(row) for row in nodes])
+            names = some([name_of(row) for row in nodes], _SUBJECTS)
             text = f"{len(nodes)} of the nodes: {names}. The first has {clean(str(nodes[0].get('cure_reason')))}."
             lines += _wrapped(text, width, first=f"{cure:<9}", rest=" " * 9)
     return tuple(lines)
@@ -130,10 +127,6 @@ def _chosen(rows: Table, room: int) -> list[Row]:
 def advice_lines(advice: Iterable[Advice], *, width: int = 80) -> tuple[str, ...]:
     """The advice as numbered paragraphs, in its order.
 
-    Args:
-        advice: What to print.
-        width: Columns of the page; a word that is longer than a line stays whole.
-
     Returns:
         Lines; an empty one between paragraphs. None for no advice.
     """
@@ -144,7 +137,7 @@ def advice_lines(advice: Iterable[Advice], *, width: int = 80) -> tuple[str, ...
         lines += ["" for _ in range(place > 1)]
         lines += _wrapped(item.title, width, first=number_of, rest=inner)
         told = (
-            ("At", _listed(item.subjects)),
+            ("At", some(item.subjects, _SUBJECTS)),
             ("Found", item.evidence),
             ("Held against", f"{item.threshold} ({item.source})" if item.source else item.threshold),
             ("Do", item.action),
@@ -153,13 +146,6 @@ def advice_lines(advice: Iterable[Advice], *, width: int = 80) -> tuple[str, ...
             if text:
                 lines += _wrapped(f"{label}: {text}", width, first=inner, rest=f"{inner}  ")
     return tuple(lines)
-
-
-def _listed(names: Sequence[str]) -> str:
-    """A few names, and how many more there are."""
-    shown = ", ".join(names[:_SUBJECTS])
-    hidden = len(names) - _SUBJECTS
-    return f"{shown} and {hidden} more" if hidden > 0 else shown
 
 
 def _wrapped(text: str, width: int, *, first: str, rest: str) -> list[str]:

@@ -129,9 +129,6 @@ def tensor_rows(subgraph: Analysis) -> tuple[Row, ...]:
 def comparison_rows(models: Sequence[Analysis]) -> tuple[Row, ...]:
     """Several models side by side.
 
-    Args:
-        models: One or more.
-
     Returns:
         A heading with the models' names, then rows of a measure's name and its value for each model: sizes, tensors by
         dtype, ops by type, ops by kind, fragmentation, and the score with its interval where the models were scored.
@@ -153,10 +150,6 @@ def labels(paths: Sequence[str]) -> tuple[str, ...]:
 
 def aligned(rows: Iterable[Row], *, right: Iterable[int] = ()) -> tuple[str, ...]:
     """Set rows in columns.
-
-    Args:
-        rows: All of one length.
-        right: Numbers of the columns that are aligned on the right.
 
     Returns:
         One line a row, without trailing blanks.

@@ -80,11 +80,6 @@ def result_lines(rows: Sequence[tuple[str, ModelRow]], summary: Mapping[str, Any
 
     Scores are the held-out ones; where no model has one, which the heading says, those of the search. Without room for
     the intervals they are left out.
-
-    Args:
-        rows: What to call each model, and its figures.
-        summary: Of the run.
-        width: Columns that there are.
     """
     lines = aligned(cells(rows, summary, with_interval=True), right=range(1, 9))
     if max(map(len, lines)) <= width:
@@ -147,12 +142,7 @@ def _cut(text: str) -> str:
 
 
 def count_lines(summary: Mapping[str, Any], workers: object = None) -> tuple[str, ...]:
-    """What became of the trials, as figures that add up; what that saved, and what it was found with.
-
-    Args:
-        summary: Of the run; nothing is said of one that did not count.
-        workers: How many processes worked, where that is known.
-    """
+    """What became of the trials, as figures that add up; what that saved, and what it was found with."""
     counts, evaluated = summary.get("counts") or {}, summary.get("evaluated") or {}
     if "trials" not in counts:
         return ()

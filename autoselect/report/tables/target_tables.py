@@ -13,11 +13,7 @@ Row = tuple[str, ...]
 
 
 def cost_rows(found: Mapping[str, Any]) -> list[Row]:
-    """The verdict, and what the penalty is made of.
-
-    Args:
-        found: As ``autoselect.inspect`` returns it.
-    """
+    """The verdict, and what the penalty is made of."""
     target = found["target"]
     places = Counter(one["place"] for one in target["placements"])
     rows: list[Row] = [

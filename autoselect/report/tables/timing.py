@@ -51,14 +51,7 @@ class Benchmark(Result):
 
 
 def timed(name: str, times_ms: Sequence[float], floats_ms: Sequence[float], **known: Any) -> dict[str, Any]:
-    """The row of one model that was timed in each round, see :class:`Benchmark`.
-
-    Args:
-        name: Of the model.
-        times_ms: One a round.
-        floats_ms: Of the float model in the same rounds; none if it could not be timed.
-        known: What else the row has.
-    """
+    """The row of one model that was timed in each round, see :class:`Benchmark`."""
     low, median, high = (float(value) for value in np.percentile(times_ms, [25, 50, 75]))
     ratios = [time / base for time, base in zip(times_ms, floats_ms, strict=True)] if floats_ms else []
     ends = median_interval(ratios)

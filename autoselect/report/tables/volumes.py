@@ -25,10 +25,6 @@ def volume_by_trial(trials: pd.DataFrame, summary: Mapping[str, Any]) -> np.ndar
     Objectives are those of the run, each scaled to the spread of the scored candidates. It is worked out only where it
     grows.
 
-    Args:
-        trials: The columns of ``trials.csv``.
-        summary: The content of ``summary.json``.
-
     Returns:
         Shape (n_trials,), 0..1, never falling; all 0 before two candidates are scored. Trials without a score and those
         beyond a limit add nothing.

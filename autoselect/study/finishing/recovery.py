@@ -18,7 +18,6 @@ from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.study import references
 from autoselect.study.finishing.finish import Finish
-from autoselect.study.recording.folder_lock import locked
 from autoselect.study.recording.optuna_study import SearchStudy, read_records
 
 
@@ -40,7 +39,7 @@ def recover(folder: RunFolder) -> bool:
         return False
     if _trials_told(folder) == len(read_records(folder.study)):
         return False
-    with locked(folder):
+    with folder.locked():
         settings = make_settings(**manifest["settings"])
         metric = manifest["metric"]
         objectives = objectives_of(tuple(settings.objectives), metric["name"], metric["direction"])

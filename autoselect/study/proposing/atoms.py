@@ -53,21 +53,11 @@ def _smallest_groups(space: BoundSpace) -> list[frozenset[str]]:
 def neighbours_of(graph: Graph, layers: LayerTable, atoms: Sequence[Atom]) -> tuple[frozenset[int], ...]:
     """For each atom the atoms that it reads from or writes to, looking through ops that are no nodes."""
     owner = {name: i for i, atom in enumerate(atoms) for name in atom.nodes}
-    atom_at = {node.index: owner.get(node.name) for node in layers.nodes}
-    producers = graph.producers()
-    reached: list[frozenset[int]] = []
+    atom_at = {node.index: owner[node.name] for node in layers.nodes if node.name in owner}
     found: list[set[int]] = [set() for _ in atoms]
-    for index, op in enumerate(graph.ops):
-        before: set[int] = set()
-        for tensor in op.inputs:
-            if tensor in producers:
-                before |= reached[producers[tensor]]
-        here = atom_at.get(index)
-        if here is None:
-            reached.append(frozenset(before))
-            continue
-        for other in before - {here}:
-            found[here].add(other)
-            found[other].add(here)
-        reached.append(frozenset({here}))
+    for index, before in enumerate(graph.nearest(atom_at)):
+        for here, other in ((atom_at[index], atom_at[i]) for i in before if index in atom_at):
+            if here != other:
+                found[here].add(other)
+                found[other].add(here)
     return tuple(frozenset(s) for s in found)

@@ -19,10 +19,6 @@ def cheaper_than_integers(problem: Problem, steps: Mapping[str, float]) -> Mask 
     pieces. So each atom by itself is asked for, and each stretch of atoms that lies between those that are never in
     integers, in each state.
 
-    Args:
-        problem: All its costs are known by forecast.
-        steps: A smaller difference counts as none, by column.
-
     Returns:
         One that the target takes; None if there is none.
     """

@@ -21,12 +21,7 @@ class CostModel:
     """
 
     def __init__(self, problem: Problem, seen: Sequence[Seen]) -> None:
-        """Learn what the problem cannot forecast.
-
-        Args:
-            problem: With the columns of the run's objectives.
-            seen: All that is scored or dropped.
-        """
+        """Learn what the problem cannot forecast."""
         self._problem = problem
         measured = [column for column in problem.costs if not BY_COLUMN[column].from_graph]
         self._learned = {column: _fitted(column, seen, problem) for column in measured}

@@ -39,13 +39,6 @@ def study_note(before: Mapping[str, Any], body: str) -> dict[str, int | str]:
 def attach(trial_id: int, member: str, recipe: Recipe, front: Path, artifacts: Path) -> dict[str, int | str]:
     """Keep a trial's model and recipe where the dashboard finds them; returns the attributes that say so.
 
-    Args:
-        trial_id: In the study's storage.
-        member: Id of the model, whose file is in ``front``.
-        recipe: Of the trial.
-        front: Folder of the members' models.
-        artifacts: Folder to keep them in, under hexadecimal names.
-
     Raises:
         StorageError: If a file cannot be written.
     """

@@ -75,11 +75,6 @@ def refuse_other_ingredients(folder: RunFolder, manifest: dict[str, Any], case: 
                 f"{folder.root} was made with another {name}: its content has changed since. "
                 "Bring the old one back, or start a new run in another folder."
             )
-    if "split_seed" not in manifest["settings"] and "evaluation" in manifest["hashes"] and "heldout" not in case.hashes:
-        raise RunFolderError(
-            f"{folder.root} was made by a version that split samples in another way, so it would go on with other "
-            "samples. Start a new run; `autoselect report` and `autoselect pick` work on this one."
-        )
     counted = ("tensorflow", "tensorflow-cpu", "ai-edge-litert", "litert-quantizer")
     now = versions(manifest["settings"].get("quantizer", "tensorflow"))
     if manifest["versions"].get("builder") != now["builder"]:
@@ -113,12 +108,6 @@ def refuse_other_space(folder: RunFolder, manifest: Mapping[str, Any], request: 
 
 def refuse_lost_states(folder: RunFolder, before: Sequence[str], now: Sequence[str], remarks: Sequence[str]) -> None:
     """Refuse to continue a search whose units had states that cannot be made now: its trials would mean others.
-
-    Args:
-        folder: Of the run.
-        before: States of the search.
-        now: Those that can be made.
-        remarks: Why the others cannot.
 
     Raises:
         RunFolderError: With the remarks.

@@ -158,17 +158,14 @@ class SearchStudy:
             state = TrialState.FAIL if record.partial is None else TrialState.PRUNED
         with self._using():
             with self._journal.together():
-                self._note(asked, record)
+                # Before it is told, so that a told trial has its note.
+                self._set_attributes(dashboard.note_attributes(asked.trial._trial_id, dashboard.note_of(record)))
                 for name, violation in record.violations.items():
                     asked.trial.set_constraint(name, violation)
                 for name, value in attributes_of(record).items():
                     asked.trial.set_user_attr(name, value)
             self._study.tell(asked.trial, values, state=state)
         return record
-
-    def _note(self, asked: Asked, record: TrialRecord) -> None:
-        """Say in the dashboard what came of a trial; before it is told, so that a told trial is complete."""
-        self._set_attributes(dashboard.note_attributes(asked.trial._trial_id, dashboard.note_of(record)))
 
     def _set_attributes(self, attributes: Mapping[str, Any]) -> None:
         storage, study_id = self._study._storage, self._study._study_id

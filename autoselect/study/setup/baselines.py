@@ -90,15 +90,7 @@ def recipe_for(
     repairs: tuple[str, ...] | None = None,
     further: Mapping[str, frozenset[str]] | None = None,
 ) -> Recipe:
-    """The template with these nodes left out, and with another fallback or other repairs where they are given.
-
-    Args:
-        nodes: What is left out of integers.
-        template: What the recipes of the search have in common.
-        fallback: Another one.
-        repairs: Others.
-        further: Of the nodes those in each further state.
-    """
+    """The template with these nodes left out, and with another fallback or other repairs where they are given."""
     return replace(
         template,
         fallback=fallback or template.fallback,

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from itertools import groupby
 
-from autoselect.cases.divergence import divergence, recipe_error_shares, spread_rows
+from autoselect.cases.divergence import divergence, error_shares, spread_rows
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
@@ -94,7 +94,7 @@ def probed(
         template = replace(settings.template, io_type="float32", fallback="drq" if further else "float")
         recipe = recipe_for(left_out, template, further=further).to_json()
         return pool.submit(
-            recipe_error_shares, case.files.root, recipe, "calibration", rows, timeout_seconds=settings.trial_timeout
+            error_shares, case.files.root, recipe, "calibration", rows, timeout_seconds=settings.trial_timeout
         )
 
     groups = [("", group) for group in _grouped(atoms, size)]

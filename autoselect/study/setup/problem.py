@@ -10,8 +10,7 @@ from autoselect.cases import prepare_jobs
 from autoselect.cases.events import Listener, StageStarted
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
-from autoselect.domain.arena import peak_activation_bytes
-from autoselect.domain.graph import Graph
+from autoselect.domain.graph import Graph, peak_activation_bytes
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.search_space import BoundSpace, Toggle
@@ -54,14 +53,6 @@ def make_problem(
 ) -> tuple[Problem | None, tuple[str, ...]]:
     """Make the problem that the project's own samplers look at, and say what the user should know of it.
 
-    Args:
-        case: What is searched.
-        space: Which choices there are.
-        settings: How it is searched.
-        allowed_loss: What a recommended candidate may lose, in the metric's units.
-        pool: Where units are tried alone.
-        listener: Is told of each.
-
     Returns:
         The problem, None if the space has only counts, which cannot say what the samplers propose; and remarks.
 
@@ -81,11 +72,30 @@ def make_problem(
     atoms = atoms_of(space, layers, _statistical(layers))
 
     def planned(atoms: Sequence[Atom]) -> Problem:
-        return _planned(atoms, case, space, settings, allowed_loss, planning)
+        try:
+            blueprint = result_of(planning)
+        except TrialError as exc:
+            raise PreparationError(f"Planning the candidates failed. {exc}") from exc
+        return Problem(
+            atoms,
+            neighbours_of(case.graph, layers, atoms),
+            forecaster(blueprint, layers, settings, read_target(settings.target), space.not_int16),
+            pinned=space.keep_float,
+            heuristic=heuristic_nodes(layers),
+            ladders=_ladders(atoms, layers),
+            states=settings.states,
+            refinable=settings.refining,
+            constraints=settings.constraints,
+            allowed_loss=allowed_loss,
+            costs=settings.cost_columns,
+            order=[node.name for node in layers.nodes],
+        )
 
     def noisy() -> list[tuple[Atom, str]]:
         listener(StageStarted(stage="plan"))
-        return _noisy(planned(atoms))
+        problem = planned(atoms)
+        places = zip(problem.states, problem.noisy, strict=True)
+        return [(problem.atoms[i], state) for state, erring in places for i in bits(erring)]
 
     tried, remarks = probed(atoms, case, settings, pool, listener, noisy)
     return planned(tried), remarks
@@ -101,41 +111,6 @@ def settled_int16(case: Case, settings: SearchSettings, pool: Workers) -> tuple[
     except TrialError as exc:
         return settings.model_copy(update={"int16": False}), (f"No unit has 16-bit activations. {exc}",)
     return settings.model_copy(update={"int16": found.is_possible}), found.remarks
-
-
-def _planned(
-    atoms: Sequence[Atom],
-    case: Case,
-    space: BoundSpace,
-    settings: SearchSettings,
-    allowed_loss: float,
-    planning: Future[Blueprint],
-) -> Problem:
-    try:
-        blueprint = result_of(planning)
-    except TrialError as exc:
-        raise PreparationError(f"Planning the candidates failed. {exc}") from exc
-    layers = case.layers
-    return Problem(
-        atoms,
-        neighbours_of(case.graph, layers, atoms),
-        forecaster(blueprint, layers, settings, read_target(settings.target), space.not_int16),
-        pinned=space.keep_float,
-        heuristic=heuristic_nodes(layers),
-        ladders=_ladders(atoms, layers),
-        states=settings.states,
-        refinable=settings.refining,
-        constraints=settings.constraints,
-        allowed_loss=allowed_loss,
-        costs=settings.cost_columns,
-        order=[node.name for node in layers.nodes],
-    )
-
-
-def _noisy(problem: Problem) -> list[tuple[Atom, str]]:
-    """The atoms in each state, beside integers, in which they make an error."""
-    places = zip(problem.states, problem.noisy, strict=True)
-    return [(problem.atoms[i], state) for state, atoms in places for i in bits(atoms)]
 
 
 def forecaster(

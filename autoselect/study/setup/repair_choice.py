@@ -20,7 +20,7 @@ from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import Direction
-from autoselect.domain.recipe import node_ranges, split_repair
+from autoselect.domain.recipe import Recipe, node_ranges, split_repair
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -98,9 +98,9 @@ class _Trier:
         the others.
         """
         samples, rows = _few_samples(self.case)
-        how = self.settings.per_channel
+        common = Recipe(fallback="float", per_channel=self.settings.per_channel)
         futures = {
-            repairs: self._submit_for_each(error_shares_of_each, self.stand_ins, samples, rows, how, repairs)
+            repairs: self._submit_for_each(error_shares_of_each, self._recipes(common, repairs), samples, rows)
             for repairs in candidates
             if repairs not in self.known
         }
@@ -154,9 +154,12 @@ class _Trier:
     def _score_all(self, candidates: Sequence[tuple[str, ...]]) -> None:
         """Score all models of several, side by side."""
         new = [repairs for repairs in dict.fromkeys(candidates) if repairs not in self.scores]
-        replies = self._finished({repairs: self._submit_builds(repairs) for repairs in new})
+        recipes = {repairs: self._recipes(self.settings.template, repairs) for repairs in new}
+        replies = self._finished({r: self._submit_for_each(build_jobs.build_each, of) for r, of in recipes.items()})
         built = {(repairs, place): one for repairs in replies for place, one in enumerate(replies[repairs]) if one}
-        scored = self._finished({at: self._submit_scoring(reply.sha256) for at, reply in built.items()})
+        scored = self._finished(
+            {at: self._submit(score_jobs.score, reply.sha256, "search", False) for at, reply in built.items()}
+        )
         sign = 1.0 if self.direction == "maximize" else -1.0
         found = {at: _Score(sign * r.value, built[at].sha256, r.sqnr_db) for at, r in scored.items()}
         for repairs in new:
@@ -171,14 +174,8 @@ class _Trier:
         except TrialError:
             return 0.0
 
-    def _submit_builds(self, repairs: tuple[str, ...]) -> Future[list[build_jobs.BuildReply | None]]:
-        template = replace(self.settings.template, repairs=repairs)
-        denied = (template.denylisted_nodes | nodes for nodes in self.stand_ins)
-        recipes = [replace(template, denylisted_nodes=nodes).to_json() for nodes in denied]
-        return self._submit_for_each(build_jobs.build_each, recipes)
-
-    def _submit_scoring(self, sha256: str) -> Future[score_jobs.ScoreReply]:
-        return self._submit(score_jobs.score, sha256, "search", False)
+    def _recipes(self, common: Recipe, repairs: tuple[str, ...]) -> list[str]:
+        return [replace(common, denylisted_nodes=nodes, repairs=repairs).to_json() for nodes in self.stand_ins]
 
     def _submit_for_each(self, job: Callable[..., T], *arguments: object) -> Future[T]:
         """Submit one job for all models, with as much time as if each had a job of its own."""

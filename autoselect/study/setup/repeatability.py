@@ -46,12 +46,6 @@ def references_to_check(case: Case, settings: SearchSettings, pool: Workers) -> 
 def warn_of_unrepeated(case: Case, names: Mapping[str, str], pool: Workers, listener: Listener) -> list[str]:
     """Run models again and again, and warn of each that does not give the same outputs.
 
-    Args:
-        case: The case.
-        names: What to call them in a warning, by hash.
-        pool: Where they run.
-        listener: Told of each warning.
-
     Returns:
         The warnings. What cannot be run is none of them: scoring it says why.
     """
@@ -77,12 +71,6 @@ def confirmed_on_kernels(
     root: Path, names: Mapping[str, str], pool: Workers, listener: Listener
 ) -> tuple[dict[str, divergence.OnKernels], list[str]]:
     """Run models as they are shipped where they were scored otherwise.
-
-    Args:
-        root: Of the case.
-        names: What to call them in a warning, by hash.
-        pool: Where they run.
-        listener: Told of each warning.
 
     Returns:
         By hash what was seen of each that was scored otherwise, and a warning of each whose scores may be others.

@@ -74,22 +74,13 @@ class Selection(_Strict):
     position: Position = Position()
 
 
-class NodesChoice(Selection):
-    """One yes-or-no choice for each selected node."""
+class GroupsChoice(Selection):
+    """One yes-or-no choice for each selected node, for each op type among them, or for each unit that has one of them.
 
-    kind: Literal["nodes"]
+    A unit is of nodes that only make sense together.
+    """
 
-
-class UnitsChoice(Selection):
-    """One yes-or-no choice for each unit, nodes that only make sense together; one selected node selects its unit."""
-
-    kind: Literal["units"]
-
-
-class OpTypesChoice(Selection):
-    """One yes-or-no choice for each op type among the selected nodes."""
-
-    kind: Literal["op_types"]
+    kind: Literal["nodes", "units", "op_types"]
 
 
 class BlocksChoice(Selection):
@@ -123,9 +114,7 @@ class EdgeChoice(Selection):
     at_most: Amount = 0.25
 
 
-Choice = Annotated[
-    NodesChoice | UnitsChoice | OpTypesChoice | BlocksChoice | WorstChoice | EdgeChoice, Field(discriminator="kind")
-]
+Choice = Annotated[GroupsChoice | BlocksChoice | WorstChoice | EdgeChoice, Field(discriminator="kind")]
 
 
 class SearchSpaceFile(_Strict):
@@ -223,13 +212,13 @@ def _named_apart(dimension: Dimension, taken: Mapping[str, Dimension], number: i
 def _dimensions(choice: Choice, model: _Model) -> list[Dimension]:
     selected = _selected(choice, model.layers)
     nodes = [node for node in selected if model.is_free(node)]
-    if isinstance(choice, UnitsChoice):
+    if choice.kind == "units":
         return [*_unit_toggles(frozenset(n.name for n in selected), model)]
-    if isinstance(choice, NodesChoice):
+    if choice.kind == "nodes":
         return [Toggle(name=f"node:{n.name}", nodes=frozenset({n.name})) for n in nodes]
-    if isinstance(choice, OpTypesChoice):
+    if choice.kind == "op_types":
         return [*_group_toggles("op", {n.name: n.op_type for n in sorted(nodes, key=lambda n: n.op_type)})]
-    if isinstance(choice, BlocksChoice):
+    if choice.kind == "blocks":
         blocks = _block_names(choice, [n.name for n in model.layers.nodes])
         return [*_group_toggles("block", {n.name: blocks[n.name] for n in nodes})]
     return [_cut(choice, nodes, model.layers)] if nodes else []

@@ -77,12 +77,6 @@ def pins_of(
 ) -> TargetPins:
     """The nodes that the target of a search decides.
 
-    Args:
-        case: With its float model.
-        settings: With the target and the fallback.
-        keep_float: Names of nodes that the user pins to float.
-        keep_int: Names of nodes that the user pins to integers.
-
     Raises:
         UsageError: If no candidate can satisfy the target: with the rule, and the node that breaks it.
     """
