@@ -83,7 +83,7 @@ class SurrogateProposer:
             kinds[atom.op_type] = kinds.get(atom.op_type, 0) | 1 << i
         found += [self._problem.in_state(atoms, place) for atoms in kinds.values() for place in states]
         found += [end.without(atoms) for atoms in kinds.values() for end in ends[1:]]
-        return found
+        return found + [self._problem.unclipped(mask) for mask in found] if self._problem.clipped else found
 
     def _rungs(self, ranking: Sequence[int], noise: np.ndarray, integers: np.ndarray) -> list[Mask]:
         """Prefixes of a ranking: from one end the worst left out, from the other only the harmless in integers.
@@ -156,9 +156,10 @@ class SurrogateProposer:
                 if atoms
             ),
         ]
+        found += [self._problem.unclipped(mask) for mask in found]
         for share in constants.OPENING:
             atoms = sum(1 << i for i in ranking[: round(share * len(ranking))])
-            found.append(self._problem.balanced(atoms, noise, integers))
+            found.append(self._problem.unclipped(self._problem.balanced(atoms, noise, integers)))
         return list(dict.fromkeys(found))
 
     def _is_new(self, mask: Mask, taken: set[Mask], keys: set[object]) -> bool:

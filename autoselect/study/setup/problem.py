@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
-from autoselect.cases import prepare_jobs
+from autoselect.cases import clipping_jobs, prepare_jobs
 from autoselect.cases.events import Listener, StageStarted
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
@@ -79,9 +80,10 @@ def make_problem(
         timeout_seconds=settings.trial_timeout,
     )
     atoms = atoms_of(space, layers, _statistical(layers))
+    clipping: Future[list[str]] = pool.submit(clipping_jobs.clipped_nodes, root)
 
     def planned(atoms: Sequence[Atom]) -> Problem:
-        return _planned(atoms, case, space, settings, allowed_loss, planning)
+        return _planned(atoms, case, space, settings, allowed_loss, planning, clipping)
 
     def noisy() -> list[tuple[Atom, str]]:
         listener(StageStarted(stage="plan"))
@@ -110,11 +112,15 @@ def _planned(
     settings: SearchSettings,
     allowed_loss: float,
     planning: Future[Blueprint],
+    clipping: Future[list[str]],
 ) -> Problem:
     try:
         blueprint = result_of(planning)
     except TrialError as exc:
         raise PreparationError(f"Planning the candidates failed. {exc}") from exc
+    clipped: list[str] = []
+    with contextlib.suppress(TrialError):  # Nothing is known of that with an evaluator either.
+        clipped = result_of(clipping)
     layers = case.layers
     return Problem(
         atoms,
@@ -123,6 +129,7 @@ def _planned(
         pinned=space.keep_float,
         heuristic=heuristic_nodes(layers),
         ladders=_ladders(atoms, layers),
+        clipped=clipped,
         states=settings.states,
         refinable=settings.refining,
         constraints=settings.constraints,
