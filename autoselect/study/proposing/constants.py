@@ -53,7 +53,7 @@ BELOW = 3.0
 # What like candidates lose beyond that (likeness).
 ALIKE_SHARES = (0.5, 0.9)
 """Of the variance of what the link leaves over, one of these is what like candidates have in common."""
-CLEARLY = 3.0
+CLEARLY = 4.0
 """So much more log likelihood than chance has."""
 FURTHEST_LEFT = 3.0
 """Spreads; one loss beyond that counts as that far."""
