@@ -10,7 +10,14 @@ import pytest
 import zoo
 
 import autoselect
-from autoselect.cases.events import Event, Warned
+from autoselect.cases import clipping_jobs, score_jobs
+from autoselect.cases.events import Event, Warned, ignore
+from autoselect.cases.files import FLOAT
+from autoselect.cases.ingredients import Ingredients
+from autoselect.cases.prepare import prepare_case
+from autoselect.cases.settings import make_settings
+from autoselect.isolation.pool import WorkerPool
+from autoselect.scoring.metrics import make_metric
 
 RNG = np.random.default_rng(0)
 CALIBRATION = RNG.uniform(-1.0, 1.0, (40, 8)).astype(np.float32)
@@ -61,3 +68,33 @@ def test_values_beyond_what_calibration_saw_are_warned_of_once(tmp_path: Path) -
 )
 def test_what_integers_hold_is_not(call: Any, factor: float, tmp_path: Path) -> None:
     assert warnings(call, factor * CALIBRATION, tmp_path) == []
+
+
+def bounded_inside(x: Any) -> Any:
+    """The first sum leaves its range with the inputs; its tanh does not, and so neither does what reads that."""
+    import tensorflow as tf
+
+    return tf.tanh(plain(x) * 1e3) @ zoo.weights(4, 4), plain(x) * 2.0
+
+
+@pytest.mark.parametrize("factor", [1.0, 8.0])
+def test_nodes_whose_values_integers_cut_off_are_known(
+    factor: float, tmp_path: Path, session_workers: WorkerPool
+) -> None:
+    ingredients = Ingredients(
+        model=zoo.from_function(bounded_inside, (1, 8)).float_model,
+        calibration=[sample[np.newaxis] for sample in CALIBRATION],
+        evaluation=[factor * sample[np.newaxis] for sample in CALIBRATION],
+        heldout=[sample[np.newaxis] for sample in CALIBRATION],
+        metric=make_metric("sqnr_db"),
+        evaluator=None,
+    )
+    settings = make_settings(debug_samples=1, allow_overlap=True)
+    with session_workers.lent(tmp_path / "worker.log") as pool:
+        case = prepare_case(
+            ingredients, settings, root=tmp_path / "case", pool=pool, quantizer=pool, cache_root=None, listener=ignore
+        )
+    score_jobs.score(case.files.root, FLOAT, "search", False)
+    found = clipping_jobs.clipped_nodes(case.files.root)
+    types = [node.op_type for node in case.layers.nodes if node.name in found]
+    assert types == ([] if factor == 1.0 else ["FULLY_CONNECTED", "MUL", "MUL"])

@@ -139,6 +139,19 @@ def test_where_nothing_is_sure_a_penalty_is_worth_its_share_of_two_allowed_drops
     assert recommended([cheap, less_sure, *others], ALLOWED, FLOAT_PENALTY).id == "cheap"
 
 
+@given(FRONTS, st.floats(0.0, 1.0))
+def test_where_nothing_is_sure_16_bits_everywhere_are_worth_four_allowed_drops(
+    members: list[FrontMember], share: float
+) -> None:
+    """Without float ops no model has more than a tenth of float's penalty: chance moves bounds by more than that."""
+    cheap = member("cheap", 0.0, 300, 0.0, width=6.0 * ALLOWED)
+    dear = replace(cheap, id="dear", penalty=0.1 * share * FLOAT_PENALTY, bound=(6.0 - 4.0 * share) * ALLOWED)
+    surer, less_sure = (replace(dear, bound=dear.bound + step * ALLOWED) for step in (-0.01, 0.01))
+    others = [m for m in members if m.float_ops and m.bound > ALLOWED]
+    assert recommended([cheap, surer, *others], ALLOWED, FLOAT_PENALTY).id == "dear"
+    assert recommended([cheap, less_sure, *others], ALLOWED, FLOAT_PENALTY).id == "cheap"
+
+
 @given(FRONTS)
 def test_where_nothing_is_sure_no_float_op_is_recommended_beside_integers_that_keep_the_limit_easily(
     members: list[FrontMember],

@@ -33,6 +33,7 @@ def chain_of(
     constraints: Constraints | None = None,
     idle: frozenset[int] = frozenset(),
     allowed_loss: float = math.inf,
+    clipped: Sequence[str] = (),
 ) -> Problem:
     """Atoms ``n0``, ``n1``, … in a row; size 100 to 400 by weight, penalty 0 to 2.5 by count and islands.
 
@@ -62,6 +63,7 @@ def chain_of(
         refinable=refinable,
         constraints=constraints or Constraints(),
         allowed_loss=allowed_loss,
+        clipped=clipped,
     )
 
 

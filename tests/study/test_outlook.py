@@ -160,7 +160,8 @@ def test_planning_is_announced_before_it_is_waited_for(monkeypatch: pytest.Monke
     files = SimpleNamespace(root=Path("case"))
     case: Any = SimpleNamespace(files=files, graph=None, layers=layers, counts={"calibration": 3})
     space = BoundSpace(dimensions=tuple(Toggle(name=name, nodes=frozenset({name})) for name in "ab"))
-    answers: list[list[float] | Exception] = [[0.0], [0.1], [0.2], [0.3]]  # The first stands for the blueprint.
+    # The first two stand for the blueprint and for what integers cut off.
+    answers: list[list[float] | Exception] = [[0.0], [0.0], [0.1], [0.2], [0.3]]
     pool: Any = Probes(answers)
     make_problem(case, space, make_settings(), 0.01, pool, listen)
     assert planned_after[0] == ["plan"]

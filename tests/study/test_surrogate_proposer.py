@@ -47,6 +47,31 @@ def test_what_keeps_the_allowed_loss_for_sure_is_found_early_where_it_is_little_
         assert min(sure, default=math.inf) < 1.1 * exact, seed
 
 
+class CutOff(Synthetic):
+    """Integers of the last five atoms ruin a few samples: that decides the metric, and does not show in divergences."""
+
+    last = sum(1 << i for i in range(19, 24))
+
+    def seen(self, mask: Mask) -> Seen:
+        found, lost = super().seen(mask), 0.2 * bool(self.last & ~mask.left_out)
+        return replace(found, loss=(found.loss or 0.0) / 10.0 + lost, bound=found.bound / 10.0 + lost)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_what_a_few_samples_suffer_is_found_though_it_does_not_show_in_the_divergence(known: bool) -> None:
+    """By what like candidates lose; and at once if it is known which atoms cut values off."""
+    penalties = []
+    for seed in range(3):
+        plain = synthetic(24, seed, allowed_loss=0.1)
+        clipped = [f"n{i}" for i in range(19, 24) if known]
+        problem = chain_of(plain.problem.sensitivities.tolist(), allowed_loss=0.1, clipped=clipped)
+        truth = CutOff(problem=problem, terms=plain.terms, left=plain.left)
+        seen = truth.run(SurrogateProposer(problem, seed), 30)
+        penalties.append(min((s.penalty for s in seen if s.bound <= 0.1), default=math.inf))
+    least, exact = (problem.forecast(Mask(atoms)).penalty for atoms in (CutOff.last, problem.everything))
+    assert np.mean(penalties) == pytest.approx(least) if known else np.mean(penalties) < 0.7 * exact
+
+
 def test_where_bounds_are_unknown_nothing_is_proposed_for_them() -> None:
     class Unbounded(Synthetic):
         def seen(self, mask: Mask) -> Seen:

@@ -50,6 +50,14 @@ LONG_STEP = 4
 BELOW = 3.0
 """A divergence smaller by this much on the log scale than any seen is taken to lose nothing."""
 
+# What like candidates lose beyond that (likeness).
+ALIKE_SHARES = (0.5, 0.9)
+"""Of the variance of what the link leaves over, one of these is what like candidates have in common."""
+CLEARLY = 4.0
+"""So much more log likelihood than chance has."""
+FURTHEST_LEFT = 3.0
+"""Spreads; one loss beyond that counts as that far."""
+
 # The proposer (surrogate_proposer).
 CHILDREN = 160
 """New proposals an ask; they stay, so that later asks choose among all of them."""

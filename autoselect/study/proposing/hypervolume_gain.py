@@ -46,9 +46,24 @@ class Link:
         """
         return np.asarray(np.interp(_points(belief), self.grid, self.spreads))
 
-    def chance_within(self, belief: Belief, limit: float) -> np.ndarray:
-        """How likely a measured loss is at most a limit, shape (n,)."""
-        reached = ndtr((limit - self.losses(belief)) / self.deviations(belief))
+    def left_over(self, log_divergences: np.ndarray, losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How far losses lie beyond those that closeness predicts, and how far they usually do, each of shape (n,)."""
+        predicted = np.interp(log_divergences, self.xs, self.ys)
+        return losses - predicted, np.interp(log_divergences, self.grid, self.spreads)
+
+    def chance_within(
+        self, belief: Belief, limit: float, beyond: np.ndarray | float = 0.0, left: np.ndarray | float = 1.0
+    ) -> np.ndarray:
+        """How likely a measured loss is at most a limit, shape (n,).
+
+        Args:
+            belief: Of n candidates.
+            limit: In the unit of the losses.
+            beyond: What they lose more than closeness says, shape (n,).
+            left: Which share of the spread that leaves, shape (n,).
+        """
+        room = limit - self.losses(belief) - np.reshape(beyond, (-1, 1))
+        reached = ndtr(room / (self.deviations(belief) * np.reshape(left, (-1, 1))))
         return np.asarray(reached @ _quantile_weights())
 
     def without_noise(

@@ -74,6 +74,7 @@ class Problem:
         pinned: Nodes that every candidate leaves out.
         heuristic: The guide's choice of nodes.
         ladders: Rankings of atoms.
+        clipped: The atoms of nodes whose values integers of any width cut off on some samples.
         states: What an atom that is left out may be; the first where a mask says no more. See ``domain.states``.
         refinable: Whether biases of the front's members may be corrected further than those of other candidates.
         constraints: The user's limits.
@@ -93,6 +94,7 @@ class Problem:
         pinned: frozenset[str] = frozenset(),
         heuristic: frozenset[str] = frozenset(),
         ladders: Sequence[Sequence[int]] = (),
+        clipped: Iterable[str] = (),
         states: Sequence[str] = STATES["drq"],
         refinable: bool = False,
         constraints: Constraints = NO_LIMITS,
@@ -106,6 +108,8 @@ class Problem:
         self.pinned = pinned
         self.heuristic = heuristic
         self.ladders = tuple(tuple(ladder) for ladder in ladders)
+        held = frozenset(clipped)
+        self.clipped: Atoms = sum(1 << i for i, atom in enumerate(self.atoms) if atom.nodes & held)
         self.states, self.refinable = tuple(states), refinable
         self.constraints, self.allowed_loss = constraints, allowed_loss
         self.costs = tuple(costs)
@@ -293,6 +297,12 @@ class Problem:
                 left -= float(noise[place, i])
                 mask = mask.put(1 << i, place)
         return mask
+
+    def unclipped(self, mask: Mask) -> Mask:
+        """The candidate with clipped atoms in no integers, in the cheapest such state; as it is if a target refuses."""
+        place = next(p for p in self.by_cost if self.states[p] not in APART)
+        found = self.put(mask, self.clipped & ~self.out_of_integers(mask), place)
+        return found if self.accepts(found) else mask
 
     @property
     def count(self) -> int:

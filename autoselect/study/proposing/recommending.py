@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoselect.study.proposing.hypervolume_gain import Link, fit_link
+from autoselect.study.proposing.likeness import Likeness
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
@@ -26,12 +27,14 @@ class Recommending:
         bounds: How the bound on a loss follows closeness.
         least: Penalty of the recommended candidate.
         exact: Of the candidate that is all in the most exact state.
+        likeness: What like candidates tell of bounds.
     """
 
     problem: Problem
     bounds: Link
     least: float
     exact: float
+    likeness: Likeness
 
     @classmethod
     def of(cls, problem: Problem, scored: Sequence[Seen]) -> Recommending | None:
@@ -41,12 +44,15 @@ class Recommending:
             return None
         exact = problem.forecast(problem.in_state(problem.everything, problem.by_cost[-1])).penalty
         sure = [s.penalty for s in known if s.feasible and s.bound <= problem.allowed_loss]
-        bounds = fit_link(*np.array([(s.log_divergence, s.bound) for s in known]).T)
-        return cls(problem, bounds, min([exact, *sure]), exact)
+        figures = np.array([(s.log_divergence, s.bound) for s in known]).T
+        bounds = fit_link(*figures)
+        likeness = Likeness(problem, bounds, [s.mask for s in known], *figures)
+        return cls(problem, bounds, min([exact, *sure]), exact, likeness)
 
     def lowering(self, masks: Sequence[Mask], belief: Belief) -> np.ndarray:
         """By how much each candidate is expected to lower that penalty, in shares of the exact one's, shape (n,)."""
         penalties = np.array([self.problem.forecast(mask).penalty for mask in masks])
         within = np.array([self.problem.within_limits(mask) for mask in masks])
         less = np.maximum(self.least - penalties, 0.0) / max(self.exact, 1e-9)
-        return np.asarray(np.where(within, less * self.bounds.chance_within(belief, self.problem.allowed_loss), 0.0))
+        chance = self.bounds.chance_within(belief, self.problem.allowed_loss, *self.likeness.beyond(masks, belief.mean))
+        return np.asarray(np.where(within, less * chance, 0.0))

@@ -17,6 +17,7 @@ from autoselect.study.proposing import constants, mutation
 from autoselect.study.proposing.costs import CostModel
 from autoselect.study.proposing.failures import Failures
 from autoselect.study.proposing.hypervolume_gain import FrontVolume, Weight, fit_link, reference_corner
+from autoselect.study.proposing.likeness import Likeness
 from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen, noise_of
 from autoselect.study.proposing.problem import Problem
@@ -82,7 +83,7 @@ class SurrogateProposer:
             kinds[atom.op_type] = kinds.get(atom.op_type, 0) | 1 << i
         found += [self._problem.in_state(atoms, place) for atoms in kinds.values() for place in states]
         found += [end.without(atoms) for atoms in kinds.values() for end in ends[1:]]
-        return found
+        return found + [self._problem.unclipped(mask) for mask in found] if self._problem.clipped else found
 
     def _rungs(self, ranking: Sequence[int], noise: np.ndarray, integers: np.ndarray) -> list[Mask]:
         """Prefixes of a ranking: from one end the worst left out, from the other only the harmless in integers.
@@ -155,9 +156,10 @@ class SurrogateProposer:
                 if atoms
             ),
         ]
+        found += [self._problem.unclipped(mask) for mask in found]
         for share in constants.OPENING:
             atoms = sum(1 << i for i in ranking[: round(share * len(ranking))])
-            found.append(self._problem.balanced(atoms, noise, integers))
+            found.append(self._problem.unclipped(self._problem.balanced(atoms, noise, integers)))
         return list(dict.fromkeys(found))
 
     def _is_new(self, mask: Mask, taken: set[Mask], keys: set[object]) -> bool:
@@ -198,7 +200,9 @@ class _Ask:
         self._costs, self._failures = CostModel(owner._problem, seen), Failures(owner._problem, seen)
         # Dropped ones count as well: without them what is scored would look better than what is proposed.
         learned = [s for s in seen if math.isfinite(s.log_divergence) and math.isfinite(s.likely_loss)]
-        self._link = fit_link(*np.array([(s.log_divergence, s.likely_loss, s.share) for s in learned]).T)
+        figures = np.array([(s.log_divergence, s.likely_loss, s.share) for s in learned]).T
+        self._link = fit_link(*figures)
+        self._likeness = Likeness(owner._problem, self._link, [s.mask for s in learned], *figures[:2])
         self._noise = noise_of(scored)
         # Below the noise no loss can be told from another. Of an evaluator's, equally close candidates show it.
         unsure = self._noise or float(np.median(self._link.spreads)) * any(s.elsewhere for s in scored)
@@ -233,7 +237,8 @@ class _Ask:
         if not masks:
             return np.zeros((0, len(self._corner)))
         belief = self._surrogate.believe(masks)
-        losses = self._weight.of(self._link.losses(belief)).mean(axis=1)
+        beyond, _ = self._likeness.beyond(masks, belief.mean)
+        losses = self._weight.of(self._link.losses(belief) + beyond[:, None]).mean(axis=1)
         return np.asarray(np.column_stack([losses, *self._costs.expected(masks)]) / self._corner)
 
     def best(self) -> Mask | None:
@@ -326,12 +331,13 @@ class _Ask:
         if not fresh:
             return [], np.zeros(0)
         belief = self._surrogate.believe(fresh)
-        expected = self._link.losses(belief)
+        beyond, left = (values[:, None] for values in self._likeness.beyond(fresh, belief.mean))
+        expected = self._link.losses(belief) + beyond
         losses = self._weight.of(expected)
         limit = self._problem.constraints.max_drop
         if limit is not None:
             losses = np.where(expected > limit, _FAR * self._corner[0], losses)
-        spreads = np.sqrt(np.maximum(self._link.deviations(belief) ** 2 - self._noise**2, 0.0))
+        spreads = np.sqrt(np.maximum((self._link.deviations(belief) * left) ** 2 - self._noise**2, 0.0))
         costs = zip(self._costs.expected(fresh), self._corner[1:], strict=True)
         gains = self._volume.expected_gain(
             losses / self._corner[0],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
-from autoselect.cases import prepare_jobs
+from autoselect.cases import clipping_jobs, prepare_jobs
 from autoselect.cases.events import Listener, StageStarted
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
@@ -70,12 +71,16 @@ def make_problem(
         timeout_seconds=settings.trial_timeout,
     )
     atoms = atoms_of(space, layers, _statistical(layers))
+    clipping: Future[list[str]] = pool.submit(clipping_jobs.clipped_nodes, root)
 
     def planned(atoms: Sequence[Atom]) -> Problem:
         try:
             blueprint = result_of(planning)
         except TrialError as exc:
             raise PreparationError(f"Planning the candidates failed. {exc}") from exc
+        clipped: list[str] = []
+        with contextlib.suppress(TrialError):  # Nothing is known of that with an evaluator either.
+            clipped = result_of(clipping)
         return Problem(
             atoms,
             neighbours_of(case.graph, layers, atoms),
@@ -83,6 +88,7 @@ def make_problem(
             pinned=space.keep_float,
             heuristic=heuristic_nodes(layers),
             ladders=_ladders(atoms, layers),
+            clipped=clipped,
             states=settings.states,
             refinable=settings.refining,
             constraints=settings.constraints,
