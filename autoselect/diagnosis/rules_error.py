@@ -94,7 +94,8 @@ def _what_to_deny(findings: Findings, found: Sequence[_Measured]) -> str:
 def _denylist(nodes: Sequence[Node], *, is_all: bool) -> str:
     """A few names, or where to find them all."""
     if len(nodes) > _NAMED_IN_ACTION:
-        return f"these {len(nodes)} nodes (the subjects)" if is_all else f"the {len(nodes)} subjects that are not harmless"
+        some = f"the {len(nodes)} subjects that are not harmless"
+        return f"these {len(nodes)} nodes (the subjects)" if is_all else some
     return ", ".join(repr(n.name) for n in nodes)
 
 
