@@ -117,7 +117,7 @@ class Metric(ABC):
         """
         return self._blind(targets, output_shape)
 
-    def scored(self, outputs: Outputs, *, whose: str = "the candidate") -> np.ndarray:
+    def scored(self, outputs: Outputs, *, whose: str = "the model") -> np.ndarray:
         """Return the output that is scored, by :func:`in_reals`.
 
         Raises:

@@ -503,7 +503,7 @@ def test_a_label_to_ignore_is_accepted_for_two_classes(label: int) -> None:
 @pytest.mark.parametrize("name", ["accuracy", "mse", "agreement", "kl_divergence"])
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_outputs_that_are_no_numbers_fail_the_candidate(name: str, bad: float) -> None:
-    with pytest.raises(ScoreError, match="of the candidate"):
+    with pytest.raises(ScoreError, match="of the model"):  # which may be a candidate, or the float model itself
         row_of(make_metric(name), [[bad, 0.0]], 0 if name == "accuracy" else [0, 0], [[0.5, 0.5]])
 
 
