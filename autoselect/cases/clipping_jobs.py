@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -24,23 +25,20 @@ _WATCHED = 64
 """Samples at most on which nodes are watched, those first that leave a range of an output the furthest: inside, the
 model runs on plain kernels."""
 
+_Judged = list[tuple[str, Range, np.ndarray]]
+"""Inputs or outputs: the key, what integers hold, and the ends on each sample, shape (n_samples, 2)."""
 
-def clipped_outputs(root: Path) -> list[str]:
-    """What to say of each output that leaves its range on search samples.
 
-    Outputs with a scale that is fixed anyway are not judged. Without kept float outputs nothing is known.
+def clipped_values(root: Path) -> list[str]:
+    """What to say of each input and output that leaves its range on search samples.
+
+    Outputs with a scale that is fixed anyway are not judged, nor inputs that no integer op reads. Without kept float
+    outputs nothing is known of these.
     """
     case = open_case(root)
-    found = []
-    for name, (least, most), rows in _outputs(case):
-        margin = _FAR * (most - least)
-        count = int(np.count_nonzero(_beyond(rows, least, most) > margin))
-        if count > _RARE * len(rows):
-            found.append(
-                f"{name!r} is beyond on {count} of {len(rows)} search samples (it has {rows.min():.3g} to "
-                f"{rows.max():.3g}, integers hold {least:.3g} to {most:.3g})"
-            )
-    return found
+    inputs, outputs = _held(case.prepared.calibrated.content)
+    read = _ends(case, inputs, case.part("search").inputs)
+    return [*_told("input", read), *_told("output", _outputs(case, outputs))]
 
 
 def clipped_nodes(root: Path) -> list[str]:
@@ -49,7 +47,8 @@ def clipped_nodes(root: Path) -> list[str]:
     Integers of any width cut such values off, which no calibration sample shows.
     """
     case = open_case(root)
-    shares = [_beyond(rows, *held) / max(held[1] - held[0], 1e-30) for _, held, rows in _outputs(case)]
+    judged = _outputs(case, _held(case.prepared.calibrated.content)[1])
+    shares = [_beyond(rows, *held) / max(held[1] - held[0], 1e-30) for _, held, rows in judged]
     furthest = np.max(shares, axis=0) if shares else np.zeros(0)
     chosen = [int(i) for i in np.argsort(-furthest, kind="stable")[:_WATCHED] if furthest[i] > _FAR]
     if not chosen:
@@ -69,17 +68,32 @@ def clipped_nodes(root: Path) -> list[str]:
     return sorted(found)
 
 
-def _outputs(case: OpenCase) -> list[tuple[str, Range, np.ndarray]]:
-    """Each output that is judged: its key, what integers hold, and its ends on each sample, shape (n_samples, 2)."""
-    if (known := case.reference("search")) is None:
-        return []
+def _told(side: str, judged: _Judged) -> list[str]:
+    found = []
+    for name, (least, most), rows in judged:
+        margin = _FAR * (most - least)
+        count = int(np.count_nonzero(_beyond(rows, least, most) > margin))
+        if count > _RARE * len(rows):
+            found.append(
+                f"{side} {name!r} is beyond on {count} of {len(rows)} search samples (it has {rows.min():.3g} to "
+                f"{rows.max():.3g}, integers hold {least:.3g} to {most:.3g})"
+            )
+    return found
+
+
+def _outputs(case: OpenCase, held: Mapping[str, Range]) -> _Judged:
+    known = case.reference("search")
+    return [] if known is None else _ends(case, held, lambda number: known([number]))
+
+
+def _ends(case: OpenCase, held: Mapping[str, Range], values_of: Callable[[int], Mapping[str, np.ndarray]]) -> _Judged:
+    count = len(case.part("search")) if held else 0
     ends = [
-        {key: (float(values.min()), float(values.max())) for key, values in known([number]).items()}
-        for number in range(len(case.part("search")))
+        {key: (float(values.min()), float(values.max())) for key, values in values_of(number).items() if key in held}
+        for number in range(count)
     ]
-    held = _held(case.prepared.calibrated.content)
-    found = [(name, limits, [row[name] for row in ends if name in row]) for name, limits in held.items()]
-    return [(name, limits, np.array(rows)) for name, limits, rows in found if len(rows) == len(ends)]
+    found = [(key, limits, [row[key] for row in ends if key in row]) for key, limits in held.items()]
+    return [(key, limits, np.array(rows)) for key, limits, rows in found if rows and len(rows) == count]
 
 
 def _beyond(ends: np.ndarray, least: float, most: float) -> np.ndarray:
@@ -91,16 +105,22 @@ def _with_zero(held: Range) -> Range:
     return min(held[0], 0.0), max(held[1], 0.0)
 
 
-def _held(calibrated: bytes) -> dict[str, Range]:
+def _held(calibrated: bytes) -> tuple[dict[str, Range], dict[str, Range]]:
+    """What integers hold of the inputs and of the outputs."""
     model = fb.parse(calibrated)
     graph, tensors = reader.read_graph(model), model.subgraphs[0].tensors
     writers = {tensor: graph.ops[place] for tensor, place in graph.producers().items()}
-    found = {}
+    read = {tensor for op in graph.ops if op.op_type != "CAST" for tensor in op.inputs}
+    inputs, outputs = dict[str, Range](), dict[str, Range]()
+    for index, spec in zip(graph.inputs, reader.input_specs(model), strict=True):
+        held = range_of(tensors[index])
+        if held is not None and index in read and str(spec.dtype) == "float32":
+            inputs[spec.key] = _with_zero(held)
     for index, spec in zip(graph.outputs, reader.output_specs(model), strict=True):
         source = index
         while source in writers and writers[source].op_type in MOVERS:
             source = writers[source].inputs[0]
         held, op = range_of(tensors[index]), writers.get(source)
         if held is not None and op is not None and op.op_type not in FIXED_SCALE_OPS and str(spec.dtype) == "float32":
-            found[spec.key] = _with_zero(held)
-    return found
+            outputs[spec.key] = _with_zero(held)
+    return inputs, outputs

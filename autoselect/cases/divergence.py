@@ -12,6 +12,7 @@ import numpy as np
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.recipe import Recipe
 from autoselect.isolation.worker import kept
+from autoselect.scoring.metric_base import in_reals
 from autoselect.tflite import wide_kernels
 from autoselect.tflite.runner import Outputs, Runner
 
@@ -148,7 +149,7 @@ def samples_of(case: OpenCase, samples: str, rows: Sequence[int]) -> Iterator[Ma
 
 def _noise_to_signal(outputs: Outputs, expected: Outputs) -> float:
     """Mean over the outputs that are not all 0: a state of large values says no more than a mask of small ones."""
-    pairs = [(outputs[key].astype(np.float64), expected[key].astype(np.float64)) for key in expected]
+    pairs = [(in_reals(outputs[key]), in_reals(expected[key])) for key in expected]
     signals = [(float(np.sum((ours - theirs) ** 2)), float(np.sum(theirs**2))) for ours, theirs in pairs]
     shares = [noise / signal for noise, signal in signals if 0.0 < signal < math.inf]
     shares = [min(share, _RUINED) if math.isfinite(share) else _RUINED for share in shares]

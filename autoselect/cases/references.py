@@ -13,8 +13,9 @@ from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.scoring_samples import PARTS
 from autoselect.cases.versions import versions
-from autoselect.errors import PreparationError, TrialError
+from autoselect.errors import PreparationError, ScoreError, TrialError
 from autoselect.isolation.door import Workers
+from autoselect.quantize.preparing.converter import CHECK_VALUES
 from autoselect.scoring.metric_base import Metric
 
 
@@ -57,5 +58,6 @@ class References:
         try:
             self._running[part]()
         except TrialError as exc:
-            raise PreparationError(f"Running the float model failed. {exc}") from exc
+            remedy = f" {CHECK_VALUES}" if isinstance(exc, ScoreError) else ""
+            raise PreparationError(f"Running the float model failed. {exc}{remedy}") from exc
         listener(StepFinished(stage="reference"))

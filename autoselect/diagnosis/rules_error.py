@@ -76,32 +76,35 @@ def suspicious_error(findings: Findings) -> Advice | None:
 
 
 def _what_to_deny(findings: Findings, found: Sequence[_Measured]) -> str:
-    nodes = [node for node, _ in found]
-    parts = [f"Put {_denylist(nodes)} into denylisted_nodes, worst first."]
-    parts.append(_by_ablation(findings, [node.name for node in nodes]))
-    return " ".join(p for p in parts if p)
-
-
-def _denylist(nodes: Sequence[Node]) -> str:
-    """A few names, or where to find them all."""
-    if len(nodes) > _NAMED_IN_ACTION:
-        return f"these {len(nodes)} nodes (the subjects)"
-    return ", ".join(repr(n.name) for n in nodes)
-
-
-def _by_ablation(findings: Findings, suspects: Sequence[str]) -> str:
-    """Which of the suspects ablation found harmful and which harmless; empty without ablation."""
-    reference = findings.divergence
-    measured = [name for name in suspects if name in findings.ablations]
-    if not measured or not reference > 0.0:
-        return ""
-    effects = {name: _effect(findings, name, reference) for name in measured}
+    """The suspects, without those that ablation finds harmless."""
+    effects = _effects(findings, [node.name for node, _ in found])
     harmful = [f"{n!r} ({e:.0%} of the divergence)" for n, e in effects.items() if e >= HARMFUL_SHARE]
     harmless = [repr(n) for n, e in effects.items() if e < HARMFUL_SHARE]
-    parts = [f"Ablation finds harmful: {some(harmful)}."] if harmful else []
+    denied = [node for node, _ in found if repr(node.name) not in harmless]
+    parts = []
+    if denied:
+        parts.append(f"Put {_denylist(denied, is_all=not harmless)} into denylisted_nodes, worst first.")
+    if harmful:
+        parts.append(f"Ablation finds harmful: {some(harmful)}.")
     if harmless:
         parts.append(f"Ablation finds harmless, so leave in integers: {some(harmless)}.")
     return " ".join(parts)
+
+
+def _denylist(nodes: Sequence[Node], *, is_all: bool) -> str:
+    """A few names, or where to find them all."""
+    if len(nodes) > _NAMED_IN_ACTION:
+        return (
+            f"these {len(nodes)} nodes (the subjects)" if is_all else f"the {len(nodes)} subjects that are not harmless"
+        )
+    return ", ".join(repr(n.name) for n in nodes)
+
+
+def _effects(findings: Findings, suspects: Sequence[str]) -> dict[str, float]:
+    """What leaving each measured suspect out changes, see :func:`_effect`; empty without ablation or damage."""
+    if not findings.divergence > 0.0:
+        return {}
+    return {name: _effect(findings, name, findings.divergence) for name in suspects if name in findings.ablations}
 
 
 def _effect(findings: Findings, name: str, reference: float) -> float:

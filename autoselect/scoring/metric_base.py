@@ -117,8 +117,8 @@ class Metric(ABC):
         """
         return self._blind(targets, output_shape)
 
-    def scored(self, outputs: Outputs, *, whose: str = "the candidate") -> np.ndarray:
-        """Return the output that is scored, float64.
+    def scored(self, outputs: Outputs, *, whose: str = "the model") -> np.ndarray:
+        """Return the output that is scored, by :func:`in_reals`.
 
         Raises:
             MetricError: If there is no output of this key.
@@ -130,7 +130,7 @@ class Metric(ABC):
                 f"metric {self.name!r}: expected an output {self.output or '(any)'!r}, got "
                 f"{', '.join(map(repr, outputs)) or 'none'}. Choose one of these as the scored output."
             )
-        values = np.asarray(outputs[key], dtype=np.float64)
+        values = in_reals(outputs[key])
         if not np.isfinite(values).all():
             bad = int(np.count_nonzero(~np.isfinite(values)))
             raise ScoreError(
@@ -185,6 +185,13 @@ class MeanMetric(Metric):
 
     def _score(self, rows: np.ndarray) -> object:
         return rows[:, 0].mean()
+
+
+def in_reals(values: np.ndarray) -> np.ndarray:
+    """The values in float64; a complex number is its two parts, along one more axis."""
+    if np.iscomplexobj(values):
+        values = np.stack([values.real, values.imag], axis=-1)
+    return values.astype(np.float64)
 
 
 def _one_of(outputs: Outputs, number: int) -> Outputs:

@@ -32,7 +32,7 @@ def load_keras(path: Path) -> Any:
 
 def _keras_for(path: Path) -> Any:
     """The Keras that wrote the file: tf-keras for Keras 2 files, Keras 3 for the rest."""
-    version = _h5_metadata(path) if path.suffix != ".keras" else _keras_metadata(path)
+    version = _h5_metadata(path) if path.suffix != ".keras" or _is_hdf5(path) else _keras_metadata(path)
     if version.startswith("1."):
         raise ModelError(
             f"{path.name} was written by Keras {version}, whose files neither Keras 3 nor tf-keras reads. Load it with "
@@ -49,6 +49,13 @@ def _keras_for(path: Path) -> Any:
             f"{path.name} was written by Keras {version}. Install the extra: pip install 'autoselect[legacy-keras]'."
         ) from exc
     return tf_keras
+
+
+def _is_hdf5(path: Path) -> bool:
+    """Whether the file is HDF5 by its content: older Keras 2 wrote HDF5 into files named ``.keras``, too."""
+    import h5py
+
+    return bool(h5py.is_hdf5(path))
 
 
 def _keras_metadata(path: Path) -> str:

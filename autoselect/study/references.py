@@ -69,16 +69,16 @@ def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) 
 
 
 def clipping_of(root: Path, pool: Workers) -> tuple[str, ...]:
-    """A warning if outputs on search samples leave the ranges that calibration saw."""
+    """A warning if inputs or outputs on search samples leave the ranges that calibration saw."""
     try:
-        outputs = pool.call(clipping_jobs.clipped_outputs, root)
+        clipped = pool.call(clipping_jobs.clipped_values, root)
     except TrialError:
         return ()
-    if not outputs:
+    if not clipped:
         return ()
     return (
-        f"Outputs leave the ranges that calibration saw, and integers cut them off: {listed(outputs)}. Bring more "
-        "calibration samples, from the same source as those that are scored.",
+        f"Values leave the ranges that calibration saw, and integers cut them off: {listed(clipped)}. Bring more "
+        "calibration samples, from the same source as those that are scored, and prepare them alike.",
     )
 
 

@@ -20,6 +20,11 @@ ANY_FORM = frozenset({"SHAPE", "RANK"})
 """Op types that take a value in whatever form there is: they do not read its numbers."""
 _ITEM_BYTES = {"bool": 1, "string": 1, "int4": 1, "bfloat16": 2, "resource": 0, "variant": 0}
 _ITEM_BYTES |= {"int2": 1, "uint4": 1, "float8_e4m3fn": 1, "float8_e5m2": 1}
+_WITHOUT = {
+    "inputs": "Export the model from where it has numbers on, for example without its vocabulary.",
+    "outputs": "Export the model without this output.",
+}
+"""What to do with a side of the model that holds no numbers."""
 
 
 def read_graph(model: fb.Model, index: int = 0) -> Graph:
@@ -182,5 +187,7 @@ def _specs(model: fb.Model, indices: fb.Indices, side: str) -> tuple[TensorSpec,
                 )
             )
         else:
-            raise ModelError(f"The model's {side[:-1]} {name!r} is of type {dtype}, which autoselect cannot feed.")
+            raise ModelError(
+                f"The model's {side[:-1]} {name!r} is of type {dtype}: expected numbers or bool. {_WITHOUT[side]}"
+            )
     return tuple(specs)

@@ -13,7 +13,7 @@ from autoselect.cases.events import Event, StageStarted, StepFinished
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.references import References
 from autoselect.cases.scoring_samples import PARTS
-from autoselect.errors import PreparationError, WorkerDied
+from autoselect.errors import PreparationError, ScoreError, WorkerDied
 from autoselect.scoring.metrics import make_metric
 from autoselect.study.finishing import rescoring
 
@@ -60,6 +60,12 @@ def test_a_part_runs_once_and_only_where_it_is_wanted(
 def test_a_float_model_that_dies_is_told(tmp_path: Path) -> None:
     pool: Any = Pool(WorkerDied("It crashed."))
     with pytest.raises(PreparationError, match=r"Running the float model failed\. It crashed\."):
+        references(tmp_path, "agreement").wait("search", pool, lambda _: None)
+
+
+def test_a_sample_that_the_float_model_does_not_take_is_to_be_checked(tmp_path: Path) -> None:
+    pool: Any = Pool(ScoreError("The LiteRT interpreter fails on a sample: gather index out of bounds."))
+    with pytest.raises(PreparationError, match=r"out of bounds\. Check that the samples have values"):
         references(tmp_path, "agreement").wait("search", pool, lambda _: None)
 
 

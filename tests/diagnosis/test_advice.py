@@ -194,6 +194,16 @@ def test_ablation_tells_harmful_suspects_from_harmless_ones() -> None:
     assert repr(third) in harmful
     assert repr(second) not in harmful
     assert repr(second) in harmless
+    denied = advice.action.split(" into denylisted_nodes")[0]
+    assert (repr(first) in denied, repr(second) in denied, repr(third) in denied) == (True, False, True)
+
+
+def test_suspects_that_are_all_harmless_are_not_to_be_denied() -> None:
+    harmless = {name: Ablation(leave_one_in=0.001, leave_one_out=0.499) for name in names(ruined(), "FULLY_CONNECTED")}
+    advice = given(replace(ruined(), ablations=harmless, divergence=0.5), "suspicious_error")
+    assert advice is not None
+    assert "denylisted_nodes" not in advice.action
+    assert advice.action.startswith("Ablation finds harmless, so leave in integers")
 
 
 def test_errors_between_rounding_and_suspicion_are_unhealthy() -> None:

@@ -374,6 +374,11 @@ def test_sqnr_rows(values: object, reference: object, expected: float) -> None:
     assert row_of(make_metric("sqnr_db"), values, reference=reference) == pytest.approx([expected])
 
 
+def test_both_parts_of_complex_outputs_count() -> None:
+    signal, noisy = ({"y": np.array([[value]], np.complex64)} for value in (6.0 + 8.0j, 6.0 + 9.0j))
+    assert make_metric("sqnr_db").observe(noisy, None, signal) == pytest.approx([20.0])
+
+
 AGREED = {
     "same": ([[0.1, 0.9]], [[0.4, 0.6]], 1.0),
     "other": ([[0.9, 0.1]], [[0.4, 0.6]], 0.0),
@@ -498,7 +503,7 @@ def test_a_label_to_ignore_is_accepted_for_two_classes(label: int) -> None:
 @pytest.mark.parametrize("name", ["accuracy", "mse", "agreement", "kl_divergence"])
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_outputs_that_are_no_numbers_fail_the_candidate(name: str, bad: float) -> None:
-    with pytest.raises(ScoreError, match="of the candidate"):
+    with pytest.raises(ScoreError, match="of the model"):  # which may be a candidate, or the float model itself
         row_of(make_metric(name), [[bad, 0.0]], 0 if name == "accuracy" else [0, 0], [[0.5, 0.5]])
 
 

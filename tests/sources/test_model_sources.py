@@ -314,6 +314,12 @@ def test_code_in_a_file_is_never_run(name: str, suffix: str, tmp_path: Path) -> 
         loading.float_model(path)
 
 
+def test_older_keras_2_wrote_hdf5_into_files_named_keras(tmp_path: Path) -> None:
+    model = saved_as(".h5", "tf-keras", tmp_path)
+    renamed = model.rename(tmp_path / "model.keras")
+    assert loading.float_model(renamed).content
+
+
 @pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
 def test_weights_alone_are_no_model(name: str, tmp_path: Path) -> None:
     path = tmp_path / "model.weights.h5"

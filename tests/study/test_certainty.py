@@ -304,6 +304,7 @@ def told(
     references: Sequence[Reference] = (FLOAT, FIQ),
     feasible: bool = True,
     accelerated: bool = True,
+    integer_error: str = "",
     **known: Any,
 ) -> str:
     return verdict.sentences(
@@ -319,6 +320,7 @@ def told(
             samples=250,
             feasible=feasible,
             accelerated=accelerated,
+            integer_error=integer_error,
         )
     )
 
@@ -397,6 +399,12 @@ def test_of_repairs_that_harm_the_all_integer_model_it_is_said_what_they_are_for
     found = told(SURE, {**HELDOUT, "repaired": worse}, references=[FLOAT, FIQ, repaired])
     assert "the all-integer model loses 17.0 points; with the repairs, which all " in found
     assert "it loses 32.0 points." in found
+
+
+def test_an_integer_model_that_could_not_be_scored_is_missed_aloud() -> None:
+    why = "op 11 (DIV) divides by integers, and one that it divides by was rounded to 0."
+    found = told(SURE, HELDOUT, references=[FLOAT], integer_error=why)
+    assert f"The float model scores 92.0 % accuracy; the integer model could not be scored. {why} By the" in found
 
 
 def test_an_integer_model_in_which_ops_stay_float_is_not_called_all_integer() -> None:

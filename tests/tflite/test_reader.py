@@ -5,8 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import zoo
+from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.graph import Graph, OpKind
+from autoselect.errors import ModelError
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
@@ -128,6 +130,17 @@ def test_activations_and_constants_are_told_apart() -> None:
     assert graph.outputs == graph.ops[-1].outputs
     # 4 x 4 x 16 float values.
     assert graph.tensors[first.outputs[0]].size_bytes == 1024
+
+
+@pytest.mark.parametrize(
+    ("side", "remedy"), [("inputs", "from where it has numbers on"), ("outputs", "without this output")]
+)
+def test_a_side_of_strings_is_refused_with_a_way_out(side: str, remedy: str) -> None:
+    model = fb.parse(single(dense, (1, 64)))
+    graph = model.subgraphs[0]
+    graph.tensors[getattr(graph, side)[0]].type = schema.TensorType.STRING
+    with pytest.raises(ModelError, match=f"model's {side[:-1]} .* is of type string: expected .*{remedy}"):
+        reader.read_interface(fb.serialise(model))
 
 
 def test_outputs_of_one_name_have_keys_of_their_own() -> None:

@@ -160,6 +160,8 @@ def _leave_alone(model: fb.Model) -> None:
 def with_left_ops(content: bytes, source: fb.Model) -> bytes:
     """A 16-bit build, under canonical names, that can be run: what the quantizer was not given is float.
 
+    The quantizer dequantizes what such an op reads, but for inputs of the model: it reads these in float, too.
+
     Raises:
         BuildError: If an op runs other subgraphs, which the build has no more.
     """
@@ -167,12 +169,18 @@ def with_left_ops(content: bytes, source: fb.Model) -> bytes:
     ops, twins = model.subgraphs[0].operators, source.subgraphs[0].operators
     if running := fb.CONTROL_FLOW & {fb.op_type(source, op) for op in twins}:
         raise BuildError(f"The {min(running)} runs other parts of the model, which have no 16-bit build")
+    given = {int(op.outputs[0]): int(op.inputs[0]) for op in ops if _rounds_an_input(model, op)}
     for index, places in names.op_places(model).items():
         op_type = fb.op_type(source, twins[index])
         for op in (ops[place] for place in places if fb.op_type(model, ops[place]) == "COS" != op_type):
             model.operatorCodes.append(copy(source.operatorCodes[twins[index].opcodeIndex]))
             op.opcodeIndex = len(model.operatorCodes) - 1
+            op.inputs = np.array([given.get(i, i) for i in map(int, op.inputs)], np.int32)
     return fb.serialise(model)
+
+
+def _rounds_an_input(model: fb.Model, op: fb.Operator) -> bool:
+    return fb.op_type(model, op) == "QUANTIZE" and op.inputs[0] in model.subgraphs[0].inputs
 
 
 def take_weights(

@@ -14,7 +14,7 @@ from typing import cast, get_args
 from autoselect.domain.graph import IN_INTEGERS
 from autoselect.domain.layers import Node, never_integer
 from autoselect.domain.recipe import IoType, Recipe
-from autoselect.errors import BuildError, ScoreError
+from autoselect.errors import BuildError, ScoreError, sentence
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.wholes import Wholes, runnable_int16_model
 from autoselect.quantize.preparing.normalise import Sample, difference, first_unlike, in_words
@@ -83,10 +83,12 @@ def int16_remarks(
         return (f"No node can have 16-bit activations: {next(iter(blueprint.no_int16.values()))}.",)
     made = builder.build(replace(plain, denylisted_nodes=others, fallback="float", int16_nodes=chosen))
     try:
-        whole = runnable_int16_model(kit, plain)
-    except BuildError as exc:
-        return (f"Candidates with 16-bit nodes are not compared with TensorFlow's 16-bit build. {exc}. {_SCORED}",)
-    if told := _apart(made.content, whole, samples):
+        told = _apart(made.content, runnable_int16_model(kit, plain), samples)
+    except (BuildError, ScoreError) as exc:
+        difference(made.content, made.content, samples)  # raises where the candidate itself cannot be run
+        why = sentence(str(exc))
+        return (f"Candidates with 16-bit nodes are not compared with TensorFlow's 16-bit build. {why} {_SCORED}",)
+    if told:
         what = "With every node in 16 bits that can be, the outputs and those of TensorFlow's 16-bit build"
         return (f"{what} {told} {_SCORED}",)
     return ()

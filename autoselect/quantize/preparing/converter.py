@@ -18,6 +18,9 @@ from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, DataError, ModelError, PreparationError, first_line, sentence
 from autoselect.quantize.repairing.masked_softmax import with_near_masks
 
+CHECK_VALUES = "Check that the samples have values that it takes: token ids below the size of its table, for example."
+"""What to do where the float model itself fails on a sample."""
+
 
 def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
     """Record the range of every activation.
@@ -49,8 +52,7 @@ def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
             ) from exc
         if "failed to invoke" in str(exc):
             raise PreparationError(
-                f"The model fails on a calibration sample: {sentence(first_line(exc))} Check that the samples have "
-                "values that it takes: token ids below the size of its table, for example."
+                f"The model fails on a calibration sample: {sentence(first_line(exc))} {CHECK_VALUES}"
             ) from exc
         raise PreparationError(f"TensorFlow's calibrator refuses the model: {first_line(exc)}") from exc
 

@@ -269,7 +269,7 @@ def _difference(first: np.ndarray, second: np.ndarray) -> float:
         return math.inf
     if first.tobytes() == second.tobytes():
         return 0.0
-    if first.dtype.kind != "f" or not (np.isfinite(first).all() and np.isfinite(second).all()):
+    if first.dtype.kind not in "fc" or not (np.isfinite(first).all() and np.isfinite(second).all()):
         return math.inf
     share = float(np.abs(first - second).max()) / max(float(np.abs(first).max()), sys.float_info.min)
     return share or sys.float_info.min  # Zeros of two signs.

@@ -219,6 +219,7 @@ class Finish:
                     samples=self.case.counts.get("search", 0),
                     feasible=status != "nothing_feasible",
                     wide=_wide(front, picks.get("recommended", "")),
+                    integer_error=next((r.error for r in records if r.origin == "baseline:fiq" and r.error), ""),
                     accelerated=target.accelerates_integers_alone,
                     other_state=verdict.other_state(
                         scores_of(records),

@@ -19,6 +19,7 @@ from autoselect.domain.words import (
     said,
     whole_model,
 )
+from autoselect.errors import sentence
 from autoselect.runs.records import Heldout, Scores
 from autoselect.study.finishing.certainty import Cheaper, Confidence, NearMiss
 from autoselect.study.references import Reference
@@ -50,6 +51,7 @@ class Findings:
         feasible: Whether a candidate meets the user's limits.
         other_state: As :func:`other_state` says.
         wide: Nodes of the recommended model that have 16-bit activations.
+        integer_error: Why the integer model could not be scored; empty if it was, or was not tried.
         accelerated: Whether the target has an accelerator that runs integers alone.
     """
 
@@ -63,6 +65,7 @@ class Findings:
     feasible: bool
     other_state: str = ""
     wide: int = 0
+    integer_error: str = ""
     accelerated: bool = True
 
     @property
@@ -136,7 +139,9 @@ def _whole_models(found: Findings, named: Sequence[Reference], unseen: bool) -> 
         parts.append(f"the {whole_model(floats['fiq'])} {lost(drops['fiq'], found.metric)}")
     if REPAIRED in drops:
         parts.append(f"with the repairs, which all candidates have, it {lost(drops[REPAIRED], found.metric)}")
-    return f"{'; '.join(parts)}."
+    if found.integer_error:
+        parts.append(f"the integer model could not be scored. {found.integer_error}")
+    return sentence("; ".join(parts))
 
 
 def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: bool) -> str:
