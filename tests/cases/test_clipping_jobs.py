@@ -107,6 +107,7 @@ def test_nodes_whose_values_integers_cut_off_are_known(
         case = prepare_case(
             ingredients, settings, root=tmp_path / "case", pool=pool, quantizer=pool, cache_root=None, listener=ignore
         )
+        case.references.wait("search", pool, ignore)
     score_jobs.score(case.files.root, FLOAT, "search", False)
     found = clipping_jobs.clipped_nodes(case.files.root)
     types = [node.op_type for node in case.layers.nodes if node.name in found]
