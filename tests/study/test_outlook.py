@@ -17,7 +17,7 @@ from autoselect.domain.graph import peak_activation_bytes
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.states import EXACT, further_of, states_of
-from autoselect.errors import BuildError, ScoreError
+from autoselect.errors import BuildError, JobFailed, ScoreError
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
 from autoselect.study.proposing.mask import Mask, bits
@@ -140,8 +140,11 @@ def test_forecasts_with_one_key_are_of_one_file() -> None:
     assert {len(contents) for contents in files.values()} == {1}
 
 
-def test_planning_is_announced_before_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers try units meanwhile."""
+@pytest.mark.parametrize(("cut_off", "told_of_it"), [([0.0], False), (JobFailed("It died."), True)])
+def test_planning_is_announced_before_it_is_waited_for(
+    cut_off: list[float] | Exception, told_of_it: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers try units meanwhile. What cannot be known of values that integers cut off is said."""
     told: list[tuple[str, int | None]] = []
     planned_after = []
 
@@ -161,9 +164,10 @@ def test_planning_is_announced_before_it_is_waited_for(monkeypatch: pytest.Monke
     case: Any = SimpleNamespace(files=files, graph=None, layers=layers, counts={"calibration": 3})
     space = BoundSpace(dimensions=tuple(Toggle(name=name, nodes=frozenset({name})) for name in "ab"))
     # The first two stand for the blueprint and for what integers cut off.
-    answers: list[list[float] | Exception] = [[0.0], [0.0], [0.1], [0.2], [0.3]]
+    answers: list[list[float] | Exception] = [[0.0], cut_off, [0.1], [0.2], [0.3]]
     pool: Any = Probes(answers)
-    make_problem(case, space, make_settings(), 0.01, pool, listen)
+    _, remarks = make_problem(case, space, make_settings(), 0.01, pool, listen)
+    assert any("leave their calibrated ranges" in remark for remark in remarks) == told_of_it
     assert planned_after[0] == ["plan"]
     assert told == [("plan", None), ("probes", 3)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -71,16 +70,13 @@ def make_problem(
         timeout_seconds=settings.trial_timeout,
     )
     atoms = atoms_of(space, layers, _statistical(layers))
-    clipping: Future[list[str]] = pool.submit(clipping_jobs.clipped_nodes, root)
+    clipped, unknown = _clipped(pool.submit(clipping_jobs.clipped_nodes, root))
 
     def planned(atoms: Sequence[Atom]) -> Problem:
         try:
             blueprint = result_of(planning)
         except TrialError as exc:
             raise PreparationError(f"Planning the candidates failed. {exc}") from exc
-        clipped: list[str] = []
-        with contextlib.suppress(TrialError):  # Nothing is known of that with an evaluator either.
-            clipped = result_of(clipping)
         return Problem(
             atoms,
             neighbours_of(case.graph, layers, atoms),
@@ -104,7 +100,15 @@ def make_problem(
         return [(problem.atoms[i], state) for state, erring in places for i in bits(erring)]
 
     tried, remarks = probed(atoms, case, settings, pool, listener, noisy)
-    return planned(tried), remarks
+    return planned(tried), (*unknown, *remarks)
+
+
+def _clipped(looking: Future[list[str]]) -> tuple[list[str], tuple[str, ...]]:
+    """Nodes whose values integers cut off on search samples; and what to say if that cannot be known."""
+    try:
+        return result_of(looking), ()
+    except TrialError as exc:
+        return [], (f"It is not known which nodes leave their calibrated ranges on search samples. {exc}",)
 
 
 def settled_int16(case: Case, settings: SearchSettings, pool: Workers) -> tuple[SearchSettings, tuple[str, ...]]:
