@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +33,7 @@ def chain_of(
     constraints: Constraints | None = None,
     idle: frozenset[int] = frozenset(),
     allowed_loss: float = math.inf,
-    clipped: Sequence[str] = (),
+    clipped: Collection[int] = (),
 ) -> Problem:
     """Atoms ``n0``, ``n1``, … in a row; size 100 to 400 by weight, penalty 0 to 2.5 by count and islands.
 
@@ -53,7 +53,13 @@ def chain_of(
 
     return Problem(
         [
-            Atom(nodes=frozenset({f"n{i}"}), op_type=("CONV_2D", "ADD", "MEAN")[i % 3], position=i, sensitivity=s)
+            Atom(
+                nodes=frozenset({f"n{i}"}),
+                op_type=("CONV_2D", "ADD", "MEAN")[i % 3],
+                position=i,
+                sensitivity=s,
+                is_clipped=i in clipped,
+            )
             for i, s in enumerate(sensitivities)
         ],
         [frozenset(j for j in (i - 1, i + 1) if 0 <= j < count) for i in range(count)],
@@ -63,7 +69,6 @@ def chain_of(
         refinable=refinable,
         constraints=constraints or Constraints(),
         allowed_loss=allowed_loss,
-        clipped=clipped,
     )
 
 

@@ -35,6 +35,7 @@ class Atom:
         position: Index of its first op in the graph.
         sensitivity: Estimated error power over signal power of the model's outputs with only this atom in integers.
         noise: The same with only this atom in another state and all others in float, where it is known.
+        is_clipped: Whether integers of any width cut off values of a node of it on some samples.
     """
 
     nodes: frozenset[str]
@@ -42,6 +43,7 @@ class Atom:
     position: int
     sensitivity: float
     noise: Mapping[str, float] = field(default_factory=dict)
+    is_clipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Problem:
         pinned: Nodes that every candidate leaves out.
         heuristic: The guide's choice of nodes.
         ladders: Rankings of atoms.
-        clipped: The atoms of nodes whose values integers of any width cut off on some samples.
+        clipped: Those of the atoms that are.
         states: What an atom that is left out may be; the first where a mask says no more. See ``domain.states``.
         refinable: Whether biases of the front's members may be corrected further than those of other candidates.
         constraints: The user's limits.
@@ -94,7 +96,6 @@ class Problem:
         pinned: frozenset[str] = frozenset(),
         heuristic: frozenset[str] = frozenset(),
         ladders: Sequence[Sequence[int]] = (),
-        clipped: Iterable[str] = (),
         states: Sequence[str] = STATES["drq"],
         refinable: bool = False,
         constraints: Constraints = NO_LIMITS,
@@ -108,8 +109,7 @@ class Problem:
         self.pinned = pinned
         self.heuristic = heuristic
         self.ladders = tuple(tuple(ladder) for ladder in ladders)
-        held = frozenset(clipped)
-        self.clipped: Atoms = sum(1 << i for i, atom in enumerate(self.atoms) if atom.nodes & held)
+        self.clipped: Atoms = sum(1 << i for i, atom in enumerate(self.atoms) if atom.is_clipped)
         self.states, self.refinable = tuple(states), refinable
         self.constraints, self.allowed_loss = constraints, allowed_loss
         self.costs = tuple(costs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 
 from autoselect.cases import clipping_jobs, prepare_jobs
 from autoselect.cases.events import Listener, StageStarted
@@ -69,8 +70,9 @@ def make_problem(
         SIXTEEN in settings.states,
         timeout_seconds=settings.trial_timeout,
     )
-    atoms = atoms_of(space, layers, _statistical(layers))
     clipped, unknown = _clipped(pool.submit(clipping_jobs.clipped_nodes, root))
+    plain = atoms_of(space, layers, _statistical(layers))
+    atoms = [replace(atom, is_clipped=not clipped.isdisjoint(atom.nodes)) for atom in plain]
 
     def planned(atoms: Sequence[Atom]) -> Problem:
         try:
@@ -84,7 +86,6 @@ def make_problem(
             pinned=space.keep_float,
             heuristic=heuristic_nodes(layers),
             ladders=_ladders(atoms, layers),
-            clipped=clipped,
             states=settings.states,
             refinable=settings.refining,
             constraints=settings.constraints,
@@ -103,12 +104,13 @@ def make_problem(
     return planned(tried), (*unknown, *remarks)
 
 
-def _clipped(looking: Future[list[str]]) -> tuple[list[str], tuple[str, ...]]:
+def _clipped(looking: Future[list[str]]) -> tuple[frozenset[str], tuple[str, ...]]:
     """Nodes whose values integers cut off on search samples; and what to say if that cannot be known."""
     try:
-        return result_of(looking), ()
+        found = result_of(looking)
+        return frozenset(found), ()
     except TrialError as exc:
-        return [], (f"It is not known which nodes leave their calibrated ranges on search samples. {exc}",)
+        return frozenset(), (f"It is not known which nodes leave their calibrated ranges on search samples. {exc}",)
 
 
 def settled_int16(case: Case, settings: SearchSettings, pool: Workers) -> tuple[SearchSettings, tuple[str, ...]]:
