@@ -81,7 +81,7 @@ def test_the_tables_of_regret_are_what_was_measured(regret: ModuleType) -> None:
     assert regret.races_of(rows) == (results / "races.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("folder", ["int16", "equal"])
+@pytest.mark.parametrize("folder", ["int16", "equal", "likeness"])
 def test_further_tables_of_regret_are_what_was_measured(regret: ModuleType, folder: str) -> None:
     results = BENCHMARK / "results" / folder
     assert regret.table_of(pd.read_csv(results / "regret.csv")) == (results / "regret.md").read_text(encoding="utf-8")
@@ -98,6 +98,26 @@ def test_the_volumes_at_equal_evaluations_are_those_of_the_table() -> None:
                 own = 100 * whole.loc[(whole["sampler"] == sampler) & (whole["evaluations"] == mark), "volume"]
                 cells.append(f"{own.median():.1f} ({own.min():.1f} to {own.max():.1f})")
         assert line == f"| `{case}` | {' | '.join(cells)} |"
+
+
+def test_what_likeness_changed_is_told_of_the_seeds_of_both_versions() -> None:
+    rows = pd.read_csv(BENCHMARK / "results" / "likeness" / "regret.csv")
+    shown = (BENCHMARK / "README.md").read_text(encoding="utf-8").split("**Likeness.**")[1].splitlines()
+    lines = [line.strip("| ").split(" | ") for line in shown if line.startswith("| `")][:7]
+    assert len({(line[0], line[1]) for line in lines}) == 7
+    for case, beside, *cells in lines:
+        sampler = "surrogate+search" + ("+repairs+int16" if "16 bits" in beside else "")
+        of_case = rows[rows["case"] == case.strip("`")]
+        versions = [of_case[of_case["sampler"] == name] for name in (sampler, f"before: {sampler}")]
+        seeds = set(versions[0]["seed"]) & set(versions[1]["seed"])
+        for place, version in enumerate(versions):
+            own = version[version["seed"].isin(seeds) & (version["evaluations"] == 60)]
+            regrets = [(part["penalty"] - part["least"]).median() for _, part in own.groupby("allowed")]
+            at_one = own[own["allowed"] == 0.01]
+            volume, told, proved = cells[place::2]
+            assert volume == f"{100 * own['volume'].median():.1f}"
+            assert told == ", ".join(f"{regret:.1f}" for regret in regrets)
+            assert proved == f"{at_one['certified'].sum()} of {len(at_one)}"
 
 
 def test_the_page_of_comparisons_shows_rows_of_these_tables() -> None:
