@@ -21,9 +21,10 @@ _RARE = 0.01
 """A smaller share of the samples is not worth a word."""
 _FAR_INSIDE = 0.1
 """The same of the values of a node."""
-_WATCHED = 64
-"""Samples at most on which nodes are watched, those first that leave a range of an output the furthest: inside, the
-model runs on plain kernels."""
+_WATCHED_MACS = 10**11
+"""Multiply-accumulates that are spent on watching nodes, for which the model runs on plain kernels: a minute or two.
+Nodes may leave their ranges where no output does. So a quarter of the 1,000 samples of a net with heavy tails was too
+few: the search recommended penalties of 41 and 61, and with all of them 18 and 20."""
 
 _Judged = list[tuple[str, Range, np.ndarray]]
 """Inputs or outputs: the key, what integers hold, and the ends on each sample, shape (n_samples, 2)."""
@@ -42,19 +43,21 @@ def clipped_values(root: Path) -> list[str]:
 
 
 def clipped_nodes(root: Path) -> list[str]:
-    """The nodes whose values leave their ranges on search samples on which an output does.
+    """The nodes whose values leave their ranges on some search sample; none if no output does.
 
-    Integers of any width cut such values off, which no calibration sample shows.
+    Integers of any width cut such values off, which no calibration sample shows. Of a large model the samples are
+    watched first on which an output leaves its range, the furthest ones before others.
     """
     case = open_case(root)
     judged = _outputs(case, _held(case.prepared.calibrated.content)[1])
     shares = [_beyond(rows, *held) / max(held[1] - held[0], 1e-30) for _, held, rows in judged]
-    furthest = np.max(shares, axis=0) if shares else np.zeros(0)
-    chosen = [int(i) for i in np.argsort(-furthest, kind="stable")[:_WATCHED] if furthest[i] > _FAR]
-    if not chosen:
+    furthest = np.max(shares, axis=0) if shares else np.zeros(1)
+    if furthest.max() <= _FAR:
         return []
     model = fb.parse(case.prepared.calibrated.content)
     ops, tensors = reader.read_graph(model).ops, model.subgraphs[0].tensors
+    count = max(_WATCHED_MACS // max(sum(op.macs for op in ops), 1), 1)
+    chosen = np.argsort(-furthest, kind="stable")[:count].tolist()
     nodes = [node for node in case.prepared.layers.nodes if node.op_type not in FIXED_SCALE_OPS]
     watched = {output: node.name for node in nodes for output in ops[node.index].outputs}
     limits = {index: _with_zero(held) for index in watched if (held := range_of(tensors[index])) is not None}
