@@ -9,6 +9,7 @@ import numpy as np
 
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.units import MOVERS
+from autoselect.isolation.worker import kept
 from autoselect.quantize.repairing.ranges import Range, range_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -37,9 +38,8 @@ def clipped_values(root: Path) -> list[str]:
     outputs nothing is known of these.
     """
     case = open_case(root)
-    inputs, outputs = _held(case.prepared.calibrated.content)
-    read = _ends(case, inputs, case.part("search").inputs)
-    return [*_told("input", read), *_told("output", _outputs(case, outputs))]
+    inputs, _ = _held(fb.parse(case.prepared.calibrated.content))
+    return [*_told("input", _ends(case, inputs, case.part("search").inputs)), *_told("output", _outputs(root))]
 
 
 def clipped_nodes(root: Path) -> list[str]:
@@ -49,8 +49,7 @@ def clipped_nodes(root: Path) -> list[str]:
     watched first on which an output leaves its range, the furthest ones before others.
     """
     case = open_case(root)
-    judged = _outputs(case, _held(case.prepared.calibrated.content)[1])
-    shares = [_beyond(rows, *held) / max(held[1] - held[0], 1e-30) for _, held, rows in judged]
+    shares = [_beyond(rows, *held) / max(held[1] - held[0], 1e-30) for _, held, rows in _outputs(root)]
     furthest = np.max(shares, axis=0) if shares else np.zeros(1)
     if furthest.max() <= _FAR:
         return []
@@ -84,9 +83,14 @@ def _told(side: str, judged: _Judged) -> list[str]:
     return found
 
 
-def _outputs(case: OpenCase, held: Mapping[str, Range]) -> _Judged:
-    known = case.reference("search")
-    return [] if known is None else _ends(case, held, lambda number: known([number]))
+@kept(1)
+def _outputs(root: Path) -> _Judged:
+    """Kept, since both jobs ask for them, and all float outputs are read for it."""
+    case = open_case(root)
+    if (known := case.reference("search")) is None:
+        return []
+    _, held = _held(fb.parse(case.prepared.calibrated.content))
+    return _ends(case, held, lambda number: known([number]))
 
 
 def _ends(case: OpenCase, held: Mapping[str, Range], values_of: Callable[[int], Mapping[str, np.ndarray]]) -> _Judged:
@@ -108,9 +112,8 @@ def _with_zero(held: Range) -> Range:
     return min(held[0], 0.0), max(held[1], 0.0)
 
 
-def _held(calibrated: bytes) -> tuple[dict[str, Range], dict[str, Range]]:
-    """What integers hold of the inputs and of the outputs."""
-    model = fb.parse(calibrated)
+def _held(model: fb.Model) -> tuple[dict[str, Range], dict[str, Range]]:
+    """What integers hold of the inputs and of the outputs of a calibrated model."""
     graph, tensors = reader.read_graph(model), model.subgraphs[0].tensors
     writers = {tensor: graph.ops[place] for tensor, place in graph.producers().items()}
     read = {tensor for op in graph.ops if op.op_type != "CAST" for tensor in op.inputs}

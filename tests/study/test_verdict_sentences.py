@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +18,14 @@ from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.yardstick import Yardstick
 
+YARDSTICK = Yardstick(
+    float_score=0.9,
+    float_size_bytes=1000,
+    float_penalty=80.0,
+    direction="maximize",
+    constraints=Constraints(),
+    allowed_drop=0.009,
+)
 METRICS = ("accuracy", "top5_accuracy", "agreement", "f1_macro", "mse", "psnr", "sqnr_db", "my_package.module:my_score")
 NOUN = r"(?:point|float op|accelerator segment|search sample|sample|node)"
 NUMBER = r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?!\w|[.,]\d)"
@@ -165,14 +174,7 @@ def test_of_a_model_that_is_mostly_float_it_is_said_what_integers_cost(
     measured = Heldout(score=0.87, low=0.8, high=0.9, drop=0.03, drop_low=0.02, drop_high=0.04)
     found = verdict.Findings(
         metric="accuracy",
-        yardstick=Yardstick(
-            float_score=0.9,
-            float_size_bytes=1000,
-            float_penalty=80.0,
-            direction="maximize",
-            constraints=Constraints(),
-            allowed_drop=0.009,
-        ),
+        yardstick=YARDSTICK,
         references=[],
         picks={"recommended": scores(0.0, 7, 1, share), "integer": scores(0.025, 0, 1, other, "d")},
         confidence=confidence(
@@ -199,14 +201,7 @@ def test_a_score_is_said_with_the_interval_that_tables_have() -> None:
     found = verdict.Findings(
         metric="sqnr_db",
         wide=0,
-        yardstick=Yardstick(
-            float_score=200.0,
-            float_size_bytes=1000,
-            float_penalty=80.0,
-            direction="maximize",
-            constraints=Constraints(),
-            allowed_drop=180.0,
-        ),
+        yardstick=replace(YARDSTICK, float_score=200.0, allowed_drop=180.0),
         references=[],
         picks={"recommended": scores(173.7, 0, 1, 0.0)},
         confidence=confidence(True, 174.7, None, (1.0, None), 173.7, None, None),

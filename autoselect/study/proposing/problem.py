@@ -300,6 +300,8 @@ class Problem:
 
     def unclipped(self, mask: Mask) -> Mask:
         """The candidate with clipped atoms in no integers, in the cheapest such state; as it is if a target refuses."""
+        if not self.clipped:  # Nothing need be forecast.
+            return mask
         place = next(p for p in self.by_cost if self.states[p] not in APART)
         found = self.put(mask, self.clipped & ~self.out_of_integers(mask), place)
         return found if self.accepts(found) else mask
