@@ -87,14 +87,7 @@ FINDINGS = st.builds(
     lambda metric, picked, integer, sure, ends, unseen, wholes, allowed, samples, feasible, wide: verdict.Findings(
         metric=metric,
         wide=wide,
-        yardstick=Yardstick(
-            float_score=0.9,
-            float_size_bytes=1000,
-            float_penalty=80.0,
-            direction="minimize" if metric == "mse" else "maximize",
-            constraints=Constraints(),
-            allowed_drop=allowed,
-        ),
+        yardstick=replace(YARDSTICK, direction="minimize" if metric == "mse" else "maximize", allowed_drop=allowed),
         references=[
             Reference(
                 name=name, sha256=name, metric=0.9 - drop, size_bytes=9, penalty=0.0, quantities={"float_ops": ops}
