@@ -17,11 +17,13 @@ help: ## List the targets
 
 venv: $(STAMP) ## Make .venv with the locked packages and autoselect itself, editable
 
-# The build backend comes from the lock too, so nothing is installed that the lock does not name.
+# The build backend comes from the lock too, so nothing is installed that the lock does not name. pip may not resolve
+# it again: of a package asked for with an extra (coverage[toml]) it takes the newest release, whose hash is not here.
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip check
 	touch $@
 
 demo: $(STAMP) ## Run the search on the embedded example
