@@ -95,8 +95,8 @@ def test_a_compiler_that_takes_too_long_is_stopped_with_all_that_it_started(note
     assert waited_for(lambda: all(map(is_gone, pids)))
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_caller_leaves_nothing(noted: Path) -> None:
-    """Ctrl-C where the caller does not ignore it."""
     code = f"from autoselect.isolation.tether import run_tethered; run_tethered({command(noted)!r}, timeout_seconds=99)"
     caller = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     pids = started(noted)
