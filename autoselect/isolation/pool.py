@@ -162,20 +162,34 @@ class WorkerPool:
         self._context.terminate()
         self._pool.join()
 
+    def _cancel(self) -> None:
+        """Stop the processes, and end all futures."""
+        for future in list(self._futures):
+            future.cancel()
+        self._stop()
+        for future in list(self._futures):
+            # A job that had only just been handed over would else keep its reader waiting for ever.
+            future.cancel()
+
     @contextlib.contextmanager
     def lent(self, log: Path) -> Iterator[WorkerPool]:
         """Serve another piece of work: its jobs find this process's folder and modules as they are now.
 
-        Workers forget what they kept of the piece of work before. What is not done at its end is cancelled.
+        Workers forget what they kept of the piece of work before. What is not done at its end is cancelled, and new
+        processes take over.
         """
         before = self._place
         self._place = _place(before.number + 1, log)
         try:
             yield self
         finally:
-            for future in list(self._futures):
-                future.cancel()
             self._place = replace(before, number=self._place.number + 1)
+            # Not only cancelled: pebble (5.2.3) may stop the process of a cancelled job once that has begun the next
+            # job, whose result then never comes.
+            with self._lock:
+                if not (self._closed or all(future.done() for future in list(self._futures))):
+                    self._cancel()
+                    self._pool = self._build()
 
     def call(self, function: Callable[..., T], *args: Any, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> T:
         """Run a job and wait for its result, with the errors of :func:`result_of`."""
@@ -185,12 +199,7 @@ class WorkerPool:
         """Kill the processes; running jobs are lost."""
         with self._lock:
             self._closed = True
-            for future in list(self._futures):
-                future.cancel()
-            self._stop()
-        for future in list(self._futures):
-            # A job that had only just been handed over would else keep its reader waiting for ever.
-            future.cancel()
+            self._cancel()
 
     def __enter__(self) -> WorkerPool:
         """Use the pool as a context."""

@@ -388,7 +388,10 @@ def _opened(root: Path) -> int:
 def test_what_is_not_done_when_a_piece_of_work_ends_is_cancelled(tmp_path: Path) -> None:
     with WorkerPool(1, log=tmp_path / "log") as pool, shared(pool):
         with open_pool(1, log=tmp_path / "log") as lent:
+            worker = lent.call(os.getpid)
             left = lent.submit(time.sleep, 600)
+        with pytest.raises(ProcessLookupError):  # before the next job could be handed to it
+            os.kill(worker, 0)
         with pytest.raises(WorkerDied, match="cancelled"):
             result_of(left)
         with open_pool(1, log=tmp_path / "log") as lent:
