@@ -43,33 +43,42 @@ def states(text: str) -> Mask:
 
 
 CASES = {
-    "one failure may be of anything": (["ihii"], [], "ihii", False),
-    "what two have in common": (["ihii", "ihhh"], [], "ihih", True),
-    "what they do not have in common is free": (["ihii", "ihhh"], [], "ihff", True),
-    "only one of two parts": (["ihii", "ihhh"], [], "hhii", False),
-    "another state": (["ihii", "ihhh"], [], "ifii", False),
-    "what ran is no reason": (["ihii", "ihhh"], ["ihff"], "ihih", False),
-    "two neighbours each of which ran with another": (["ihii", "ihhh"], ["iiii", "hhii", "hhhh", "iihh"], "ihff", True),
-    "nothing in common": (["iiii", "hhhh"], [], "iiii", False),
-    "two causes, each seen twice": (["iiff", "iihh", "ffhi", "hhhi"], [], "iifi", True),
+    "one failure may be of anything in it": (["ihii"], [], "ihii", "hifh"),
+    "what two have in common": (["ihii", "ihhh"], [], "ihih", "hiff"),
+    "what ran is no reason": (["ihii", "iiih"], ["ihff", "iffi", "iiff"], "ifii", "ihff"),
+    "neighbours each of which ran with others": (["ihii", "ihhh"], ["iiii", "hhii", "hhhh", "iihh"], "ihff", "hhff"),
+    "two that are far apart": (["iiii", "ihhi", "ihii"], ["hiii", "iiih", "hhhi", "ihhh"], "iffi", "hffi"),
+    "two causes, each seen twice": (
+        ["iiff", "iihh", "ffhi", "hhhi"],
+        ["ihhh", "hihh", "hhhh", "hhih", "ihih"],
+        "iifi",
+        "hiih",
+    ),
+    "nothing in common": (["iiii", "hhhh"], ["hhii"], "iiii", "hhii"),
 }
 
 
-@pytest.mark.parametrize(("failed", "ran", "asked", "expected"), CASES.values(), ids=CASES)
-def test_what_two_failures_share_and_nothing_that_ran_is_expected_to_fail(
-    failed: Sequence[str], ran: Sequence[str], asked: str, expected: bool
+@pytest.mark.parametrize(("failed", "ran", "unlikely", "likely"), CASES.values(), ids=CASES)
+def test_what_failures_share_and_nothing_that_ran_is_likely_to_fail_again(
+    failed: Sequence[str], ran: Sequence[str], unlikely: str, likely: str
 ) -> None:
     seen = [*(failure(CHAIN, states(text)) for text in failed), *(success(states(text)) for text in ran)]
-    assert Failures(CHAIN, seen).expected([states(asked)]).tolist() == [expected]
+    fails, runs = Failures(CHAIN, seen).chances([states(unlikely), states(likely)])
+    assert 0.0 <= fails < 0.4
+    assert 0.8 < runs <= 1.0
 
 
-@pytest.mark.parametrize(
-    ("split", "expected"), {"whole atoms": (0, False), "a part of the one that dies": (0b10, True)}.values()
-)
-def test_what_ran_with_a_part_of_an_atom_in_another_state_says_nothing_of_that_atom(split: int, expected: bool) -> None:
-    failed = [failure(CHAIN, states(text)) for text in ("ihii", "ihhh")]
-    ran = replace(success(states("ihff")), split=split)
-    assert Failures(CHAIN, [*failed, ran]).expected([states("ihih")]).tolist() == [expected]
+def test_where_nothing_failed_all_is_likely_to_run() -> None:
+    assert Failures(CHAIN, []).chances([states("iiii")]).tolist() == [1.0]
+    assert Failures(CHAIN, [success(states("ihii"))]).chances([states("iiii")]).tolist() == [1.0]
+
+
+def test_what_ran_with_a_part_of_an_atom_in_another_state_says_nothing_of_that_atom() -> None:
+    failed, ran = [failure(CHAIN, states(text)) for text in ("ihii", "ihhh")], success(states("ihff"))
+    of_whole, of_part = (
+        Failures(CHAIN, [*failed, replace(ran, split=split)]).chances([states("ihih")]) for split in (0, 0b10)
+    )
+    assert of_part < of_whole
 
 
 def test_a_recipe_of_single_nodes_splits_the_atoms_that_it_names_in_part() -> None:
@@ -84,14 +93,15 @@ def test_a_recipe_of_single_nodes_splits_the_atoms_that_it_names_in_part() -> No
         assert found.split == expected
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_search_leaves_a_pair_that_fails_together(seed: int) -> None:
-    """An atom in integers before one in float dies: far from all that is good has it, but what looks best has."""
+@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize("apart", [1, 6])
+def test_a_search_leaves_a_pair_that_fails_together(seed: int, apart: int) -> None:
+    """An atom in integers and another one in float: far from all that is good has it, but what looks best has."""
     made: Synthetic = synthetic(24, seed)
     proposer, seen = SurrogateProposer(made.problem, seed, 50), list[Seen]()
     for _ in range(50):
         mask = proposer.propose(seen, [])
         assert mask is not None
-        dies = not mask.left_out >> 3 & 1 and mask.left_out >> 4 & 1
+        dies = not mask.left_out >> 3 & 1 and mask.left_out >> (3 + apart) & 1
         seen.append(failure(made.problem, mask) if dies else made.seen(mask))
-    assert 2 <= sum(s.failed for s in seen) <= 10
+    assert sum(s.failed for s in seen) <= 6

@@ -58,6 +58,12 @@ CLEARLY = 4.0
 FURTHEST_LEFT = 3.0
 """Spreads; one loss beyond that counts as that far."""
 
+# Which candidates fail (failures).
+FAILED = 12
+"""The newest failed candidates that are learned from, at most."""
+FACTS = 1000
+"""The most telling of what failed candidates have in common, at most: all pairs of these may be the cause."""
+
 # The proposer (surrogate_proposer).
 CHILDREN = 160
 """New proposals an ask; they stay, so that later asks choose among all of them."""

@@ -274,7 +274,7 @@ class _Ask:
         if not (fresh and self._recommending):
             return [], np.zeros(0)
         lowered = self._recommending.lowering(fresh, self._surrogate.believe(fresh))
-        return fresh, np.where(self._failures.expected(fresh), 0.0, lowered)
+        return fresh, lowered * self._failures.chances(fresh)
 
     def _fresh(self, masks: Sequence[Mask]) -> list[Mask]:
         return [m for m in masks if self._owner._is_new(m, self._taken, self._keys)]
@@ -344,9 +344,10 @@ class _Ask:
             self._weight.of_spread(spreads, expected) / self._corner[0],
             *(cost / worst for cost, worst in costs),
         )
-        allowed = np.array([self._problem.within_limits(mask) for mask in fresh]) & ~self._failures.expected(fresh)
+        chances = self._failures.chances(fresh)
+        allowed = np.array([self._problem.within_limits(mask) for mask in fresh]) & (chances > 0.0)
         # Behind all that keep the limits, but in order: where none does, the gain still leads somewhere.
-        return fresh, np.where(allowed, gains, gains - _BARRED)
+        return fresh, np.where(allowed, gains * chances, gains - _BARRED)
 
     def _remember(self, masks: Sequence[Mask], gains: np.ndarray) -> None:
         """Keep what is worth weighing again, and what is worth breeding from."""
