@@ -27,7 +27,7 @@ from autoselect.study.pipeline import Candidate, Pipeline
 from autoselect.study.proposing.forecast_check import ForecastCheck
 from autoselect.study.proposing.hypervolume_gain import Weight, loss_worth, reference_corner
 from autoselect.study.recording.optuna_study import Asked, SearchStudy
-from autoselect.study.setup.baselines import Baseline, recipe_for
+from autoselect.study.setup.baselines import Baseline
 from autoselect.study.yardstick import Racing, Yardstick
 
 _HOPELESS_AFTER = 5
@@ -125,20 +125,23 @@ class SearchLoop:
         """
         self._left = trials - self._done
         for baseline in baselines:
-            if self._recipe_of(baseline).fingerprint not in self._bytes_of:
+            if baseline.recipe.fingerprint not in self._bytes_of:
                 self._begin(lambda b=baseline: self._study.open_baseline(self._space, b))  # type: ignore[misc]
         self._finish_running()
         reason = stop(list(self._known.values()))
         self._keep_schedule()
         while reason is None and self._left > 0 and (reason := late()) is None:
-            if not self._begin(lambda: self._study.ask(self._space, origin=self._sampler)):
+            if not self._begin(self._ask):
                 self._finish_running()
-                if self._left > 0 and not self._begin(lambda: self._study.ask(self._space, origin=self._sampler)):
+                if self._left > 0 and not self._begin(self._ask):
                     reason = f"the sampler {self._sampler} has nothing left to try"
         self._finish_running()
         if not self._known:
             raise PreparationError(f"All {self._failed} candidates failed. The last one: {self._last_error}")
         return reason
+
+    def _ask(self) -> Asked | None:
+        return self._study.ask(self._space, self._template, origin=self._sampler)
 
     def _begin(self, ask: Callable[[], Asked | None]) -> bool:
         """Start one more trial as soon as a worker is free for it; False if no trial is left."""
@@ -168,21 +171,17 @@ class SearchLoop:
             self._racing = self._wanted_racing
 
     def _start(self, asked: Asked) -> None:
-        recipe = self._recipe_of(asked.candidate)
-        if recipe.fingerprint in self._bytes_of:
-            self._tell_known(asked, recipe, self._bytes_of[recipe.fingerprint])
+        if (sha256 := self._bytes_of.get(asked.recipe.fingerprint)) is not None:
+            self._tell_known(asked, sha256)
         else:
-            self._pipeline.add(asked, recipe, known=len(self._known))
-
-    def _recipe_of(self, one: Baseline) -> Recipe:
-        return one.recipe or recipe_for(one.nodes, self._template, one.fallback, one.repairs, one.further)
+            self._pipeline.add(asked, known=len(self._known))
 
     def _tell_oldest(self) -> None:
         done = self._pipeline.take(_PATIENCE_SECONDS)
         if done is None:
             return
         if done.built is not None:
-            self._check_forecast(done.recipe, done.built)
+            self._check_forecast(done.asked.recipe, done.built)
         if done.twin is not None:
             done.error, done.built = done.twin.error, done.built or done.twin.built
         if done.error is not None or done.built is None:
@@ -192,7 +191,7 @@ class SearchLoop:
         elif done.reply is not None:
             self._drop(done, done.built, done.reply)
         else:
-            self._tell_known(done.asked, done.recipe, done.built.sha256)
+            self._tell_known(done.asked, done.built.sha256)
 
     def _check_forecast(self, recipe: Recipe, built: build_jobs.BuildReply) -> None:
         if self._forecasts is not None and (error := self._forecasts.difference(recipe, built)):
@@ -265,7 +264,7 @@ class SearchLoop:
             drop=self._yardstick.drop(reply.estimate),
             penalty=float(built.fragmentation["penalty"]),
         )
-        self._tell(done.asked, done.recipe, partial)
+        self._tell(done.asked, partial)
 
     def _scored(self, done: Candidate, built: build_jobs.BuildReply, reply: score_jobs.ScoreReply) -> None:
         scores = Scores(
@@ -278,20 +277,20 @@ class SearchLoop:
             compiled=built.compiled,
             **built.fragmentation,
         )
-        self._tell(done.asked, done.recipe, scores)
+        self._tell(done.asked, scores)
 
-    def _tell_known(self, asked: Asked, recipe: Recipe, sha256: str) -> None:
-        self._tell(asked, recipe, self._known.get(sha256) or self._dropped[sha256], reused=True)
+    def _tell_known(self, asked: Asked, sha256: str) -> None:
+        self._tell(asked, self._known.get(sha256) or self._dropped[sha256], reused=True)
 
-    def _tell(self, asked: Asked, recipe: Recipe, found: Scores | Partial, *, reused: bool = False) -> None:
+    def _tell(self, asked: Asked, found: Scores | Partial, *, reused: bool = False) -> None:
         known: dict[str, Any] = {"partial": found}
         if isinstance(found, Scores):
             known = {"scores": found, "violations": self._yardstick.violations(found)}
-        error = self._forecast_errors.get(recipe.fingerprint, "")
-        self._report(self._study.tell(asked, recipe, **known, reused=reused, forecast_error=error))
+        error = self._forecast_errors.get(asked.recipe.fingerprint, "")
+        self._report(self._study.tell(asked, **known, reused=reused, forecast_error=error))
 
     def _fail(self, done: Candidate) -> None:
-        self._report(self._study.tell(done.asked, done.recipe, error=done.error or ""))
+        self._report(self._study.tell(done.asked, error=done.error or ""))
         if self._failed >= _HOPELESS_AFTER and not self._known:
             raise PreparationError(f"The first {self._failed} candidates all failed. The last one: {done.error}")
 

@@ -29,8 +29,7 @@ class Candidate:
     """A trial on its way.
 
     Attributes:
-        asked: The trial.
-        recipe: What is built for it.
+        asked: The trial, with what is built for it.
         known: How many candidates had been scored when it was asked for: its race is against these.
         future: What a worker does for it now; None if nothing is left to do.
         built: Once it is built.
@@ -40,7 +39,6 @@ class Candidate:
     """
 
     asked: Asked
-    recipe: Recipe
     known: int
     future: Future[Any] | None = None
     built: BuildReply | None = None
@@ -67,11 +65,11 @@ class Pipeline:
         """How many are on their way."""
         return len(self._line)
 
-    def add(self, asked: Asked, recipe: Recipe, known: int) -> None:
+    def add(self, asked: Asked, known: int) -> None:
         """Start a candidate."""
-        twin = next((c for c in self._line if c.recipe.fingerprint == recipe.fingerprint), None)
-        future = self._build(recipe) if twin is None else None
-        self._line.append(Candidate(asked=asked, recipe=recipe, known=known, twin=twin, future=future))
+        twin = next((c for c in self._line if c.asked.recipe.fingerprint == asked.recipe.fingerprint), None)
+        future = self._build(asked.recipe) if twin is None else None
+        self._line.append(Candidate(asked=asked, known=known, twin=twin, future=future))
 
     def take(self, patience_seconds: float) -> Candidate | None:
         """Take the oldest one out; None if it is not done. Waits until any is done, for so long at most."""
@@ -108,7 +106,7 @@ class Pipeline:
             candidate.built = reply
             candidate.twin = self._scored_for(candidate)
             if candidate.twin is None:
-                candidate.future = self._score(candidate.recipe, reply, candidate.known)
+                candidate.future = self._score(candidate.asked.recipe, reply, candidate.known)
 
     def _scored_for(self, candidate: Candidate) -> Candidate | None:
         """The one before it with the same bytes, if there is one."""

@@ -34,11 +34,12 @@ NODES = ("a", "b", "idle")
 SPACE = BoundSpace(dimensions=tuple(Toggle(name=f"node:{n}", nodes=frozenset({n})) for n in NODES))
 """Eight recipes, but four distinct candidates: ``idle`` does not change the bytes."""
 
-BASELINES = [
-    Baseline(name="fiq", nodes=frozenset()),
-    Baseline(name="drq", nodes=frozenset(NODES)),
-    Baseline(name="same_bytes_as_fiq", nodes=frozenset({"idle"})),
-]
+
+def baseline(name: str, *nodes: str) -> Baseline:
+    return Baseline(name=name, recipe=Recipe(denylisted_nodes=frozenset(nodes)))
+
+
+BASELINES = [baseline("fiq"), baseline("drq", *NODES), baseline("same_bytes_as_fiq", "idle")]
 
 
 class Search:
@@ -173,9 +174,9 @@ def test_equal_recipes_and_equal_bytes_under_way_wait_for_each_other(path: Path,
     """Four at once: all-integer, an equal recipe, one of equal bytes, and another."""
     twins = [
         BASELINES[0],
-        Baseline(name="again", nodes=frozenset()),
+        baseline("again"),
         BASELINES[2],
-        Baseline(name="other", nodes=frozenset({"a"})),
+        baseline("other", "a"),
     ]
     records = Search(path, stepwise, workers=3).run(4, twins)
     assert sorted(r.reused for r in records[:3]) == [False, True, True]
@@ -187,7 +188,7 @@ def test_equal_recipes_and_equal_bytes_under_way_wait_for_each_other(path: Path,
 
 
 def test_no_more_is_under_way_than_keeps_the_workers_busy(path: Path, stepwise: StepwisePool) -> None:
-    many = [Baseline(name=str(i), nodes=frozenset({f"n{i}"})) for i in range(12)]
+    many = [baseline(str(i), f"n{i}") for i in range(12)]
     Search(path, stepwise, workers=2).run(12, many)
     assert stepwise.most_under_way == 4
 
@@ -406,10 +407,10 @@ def test_what_may_be_recommended_for_less_need_not_widen_the_front(tmp_path: Pat
 def test_rivals_are_those_that_are_most_alike(path: Path) -> None:
     nodes = "abcde"
     space = BoundSpace(dimensions=tuple(Toggle(name=f"node:{n}", nodes=frozenset({n})) for n in nodes))
-    baselines = [Baseline(name=n or "none", nodes=frozenset(n)) for n in ("", "a", "ab", "abc", "abcd")]
+    baselines = [baseline(n or "none", *n) for n in ("", "a", "ab", "abc", "abcd")]
     search = Search(path, space=space, racing=Racing(confidence=0.9, min_gain=0.0, seed=0))
     search.run(60, baselines)
-    known = [frozenset(b.nodes) for b in baselines]
+    known = [b.recipe.denylisted_nodes for b in baselines]
     sets = dict(search.pool._nodes)
     sha, rivals, _ = search.pool.raced[0]
     nearest = sorted(len(other ^ sets[sha]) for other in known)[:3]
@@ -450,7 +451,7 @@ def test_a_sampler_with_nothing_left_ends_the_search(path: Path) -> None:
 def test_the_goal_is_one_of_the_objectives_of_the_run(path: Path) -> None:
     """All candidates have one segment, so all must beat the best one, though it is the largest file."""
     search = Search(path, racing=Racing(confidence=0.9, min_gain=0.0, seed=0), costs=("segments",))
-    search.run(20, [Baseline(name="both", nodes=frozenset("ab"))])
+    search.run(20, [baseline("both", *"ab")])
     assert {sha for sha, _, _ in search.pool.raced} == {sha_of(one) for one in ("", "a", "b")}
     assert [goal for _, _, goal in search.pool.raced] == [pytest.approx(0.2)] * 3
 
