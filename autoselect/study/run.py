@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -201,7 +201,7 @@ def _search(
         racing=_racing(request),
         timeout_seconds=settings.trial_timeout,
         listener=listener,
-        forecasts=_forecasts(request, problem, case.layers.op_types),
+        forecasts=_forecasts(request, problem),
     )
     finish = Finish(
         folder=folder,
@@ -277,18 +277,17 @@ def _open_study(
         seed=settings.seed + len(before.records()),
         problem=problem,
         space=space,
-        fallback=settings.template.fallback,
+        template=settings.template,
         budget=settings.trials,
-        repairs=settings.template.repairs,
     )
     return SearchStudy(folder.study, objectives, sampler)
 
 
-def _forecasts(request: Request, problem: Problem | None, op_types: Iterable[str]) -> ForecastCheck | None:
+def _forecasts(request: Request, problem: Problem | None) -> ForecastCheck | None:
     """Forecasts of what is searched; none with members of other runs, whose interface may differ."""
     if problem is None or request.members:
         return None
-    return ForecastCheck(problem, request.settings.template, list(op_types))
+    return ForecastCheck(problem, request.settings.template)
 
 
 def _racing(request: Request) -> Racing | None:

@@ -75,7 +75,7 @@ def record_of(number: int, mask: Mask, truth: Synthetic) -> TrialRecord:
 
 def opened(path: Path, truth: Synthetic, space: BoundSpace) -> SearchStudy:
     proposer = SurrogateProposer(truth.problem, 0, None)
-    return SearchStudy(path, OBJECTIVES, ProposerSampler(proposer, truth.problem, space, fallback=Recipe().fallback))
+    return SearchStudy(path, OBJECTIVES, ProposerSampler(proposer, truth.problem, space, Recipe()))
 
 
 def added(study: SearchStudy, record: TrialRecord, space: BoundSpace) -> None:

@@ -47,7 +47,7 @@ def test_trials_of_many_nodes_mean_the_nodes_that_were_asked(tmp_path: Path, sam
     path = tmp_path / "study.journal"
 
     def opened() -> SearchStudy:
-        chosen = make_sampler(sampler, seed=0, problem=problem, space=space, fallback=Recipe().fallback, budget=9)
+        chosen = make_sampler(sampler, seed=0, problem=problem, space=space, template=Recipe(), budget=9)
         return SearchStudy(path, OBJECTIVES, chosen)
 
     study = opened()
