@@ -49,7 +49,6 @@ from autoselect.study.setup.repeatability import references_to_check, warn_of_un
 from autoselect.study.setup.space_file import SearchSpaceFile, read_space
 from autoselect.study.setup.target_rules import check_objectives, check_target
 from autoselect.study.stage_clock import StageClock, earlier_seconds
-from autoselect.study.yardstick import Racing
 
 
 def start(request: Request, folder: RunFolder, listener: Listener) -> str:
@@ -192,14 +191,12 @@ def _search(
     loop = SearchLoop(
         study,
         space,
-        settings.template,
+        settings,
         yardstick,
         pool=pool,
         root=case.files.root,
         slots=partial(pool.slots, settings.processes),
-        sampler=settings.sampler,
-        racing=_racing(request),
-        timeout_seconds=settings.trial_timeout,
+        may_race=_may_race(request),
         listener=listener,
         forecasts=_forecasts(request, problem),
     )
@@ -290,18 +287,10 @@ def _forecasts(request: Request, problem: Problem | None) -> ForecastCheck | Non
     return ForecastCheck(problem, request.settings.template)
 
 
-def _racing(request: Request) -> Racing | None:
-    """How to race, if the metric is a mean over samples: only then does a part say something of the whole."""
+def _may_race(request: Request) -> bool:
+    """Only of a metric that is a mean over samples does a part say something of the whole."""
     metric = request.ingredients.metric
-    if metric is None or not metric.is_mean or not request.settings.racing:
-        return None
-    settings = request.settings
-    return Racing(
-        confidence=settings.confidence,
-        min_gain=settings.min_gain,
-        seed=settings.seed,
-        spacing=settings.front_spacing,
-    )
+    return request.settings.racing and metric is not None and metric.is_mean
 
 
 def _demanding(request: Request, float_model: references.Reference) -> Request:
