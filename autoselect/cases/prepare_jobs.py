@@ -32,6 +32,7 @@ from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.scoring import evaluate
 from autoselect.sources import integer_files, loading
+from autoselect.tflite import comparing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -142,10 +143,10 @@ def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalise
     try:
         normalised = normalise.normalise(content)
         samples = _first(store, _COMPARED_SAMPLES)
-        apart = normalise.difference(content, normalised.content, samples, delegates=False)
-        if normalise.is_rounding(apart, content, samples):
+        apart = comparing.difference(content, normalised.content, samples, delegates=False)
+        if comparing.is_rounding(apart, content, samples):
             return normalised, (), (_ROUNDED.format(apart),) if apart else ()
-        why = f"its outputs and the folded model's {normalise.in_words(apart)}"
+        why = f"its outputs and the folded model's {comparing.in_words(apart)}"
     except (BuildError, ScoreError) as exc:
         why = str(exc)
     told = (
