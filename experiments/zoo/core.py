@@ -22,6 +22,7 @@ from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import calibration, converter, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.sources import loading
+from autoselect.sources.wishes import wishes_of
 from autoselect.tflite import comparing, editing, reader
 from autoselect.tflite import flatbuffer as fb
 
@@ -53,7 +54,7 @@ class Prepared:
 
 def intake(path: Path, shapes: Mapping[str, Sequence[int]]) -> tuple[bytes, tuple[str, ...]]:
     """The float model of a source and what there is to say of it; ``shapes`` are those of inputs with free sizes."""
-    found = loading.float_model(path, shapes=shapes or None)
+    found = loading.float_model(path, wishes_of(None, shapes))
     return found.content, found.notes
 
 
