@@ -13,6 +13,7 @@ import forecasts
 import numpy as np
 import pytest
 import zoo
+from zoo import tf
 
 from autoselect.domain.graph import IN_INTEGERS, OpKind
 from autoselect.domain.recipe import Recipe
@@ -33,12 +34,6 @@ from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.comparing import difference
 from autoselect.tflite.runner import Runner
-
-
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
 
 
 @functools.cache

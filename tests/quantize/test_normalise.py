@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import zoo
 from ai_edge_litert import schema_py_generated as schema
+from zoo import tf
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
@@ -22,12 +23,6 @@ from autoselect.quantize.preparing.normalise import normalise
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.comparing import difference
-
-
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
 
 
 @functools.cache

@@ -6,16 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
+from zoo import tf
 
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.comparing import difference, first_unlike, in_words
-
-
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
 
 
 def test_other_outputs_are_seen() -> None:
