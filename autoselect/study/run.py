@@ -93,9 +93,7 @@ def _bound(
     request: Request, case: Case, remarks: Sequence[str], space_file: SearchSpaceFile, listener: Listener
 ) -> tuple[Case, BoundSpace]:
     """The case with remarks on its units' states, which the user is told, and the space bound to it."""
-    for message in remarks:
-        listener(Warned(message=message))
-    space, case = bind_case(space_file, replace(case, warnings=(*case.warnings, *remarks)), request.settings, listener)
+    space, case = bind_case(space_file, _warned(case, remarks, listener), request.settings, listener)
     return case, space
 
 
@@ -118,9 +116,8 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             request = replace(request, settings=settings)
             case, space = _bound(request, case, remarks, space_file, clock)
             refuse_other_space(folder, manifest, request, space)
-            for message in (changed := changed_code(manifest, request)):
-                clock(Warned(message=message))
-            case = _repeating(replace(case, warnings=(*case.warnings, *changed)), request.settings, pool, clock)
+            case = _warned(case, changed_code(manifest, request), clock)
+            case = _repeating(case, request.settings, pool, clock)
             float_model = _float_reference(case, pool, request.settings.trial_timeout, clock)
             request = _repaired(request, case, space, float_model, pool, clock)
         except BaseException:
@@ -236,13 +233,18 @@ def _late(settings: SearchSettings, clock: StageClock) -> str | None:
     return f"the timeout of {limit:g} s has passed; `autoselect resume` goes on"
 
 
-def _remarked(case: Case, folder: RunFolder, remarks: Sequence[str], listener: Listener) -> Case:
-    """The case with further warnings, which the user and the manifest are told, too."""
+def _warned(case: Case, remarks: Sequence[str], listener: Listener) -> Case:
+    """The case with further warnings, which the user is told, too."""
     for message in remarks:
         listener(Warned(message=message))
+    return replace(case, warnings=(*case.warnings, *remarks))
+
+
+def _remarked(case: Case, folder: RunFolder, remarks: Sequence[str], listener: Listener) -> Case:
+    """The same, and the manifest is told."""
     manifest = folder.read_manifest()
     folder.write_manifest({**manifest, "warnings": list(dict.fromkeys([*manifest["warnings"], *remarks]))})
-    return replace(case, warnings=(*case.warnings, *remarks))
+    return _warned(case, remarks, listener)
 
 
 def _verdict_in_markdown(folder: RunFolder) -> str:
