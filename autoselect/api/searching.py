@@ -145,8 +145,8 @@ def continued(
     folder: RunFolder,
     limits: Mapping[str, float | None],
     *,
-    cache: bool = True,
-    listener: Listener = ignore,
+    cache: bool,
+    listener: Listener,
     live: Mapping[str, Any],
     **further: Any,
 ) -> request.Request:

@@ -127,7 +127,7 @@ def load_integer(
     *,
     signature: str | None,
     per_channel: bool,
-    quantizer: str = "tensorflow",
+    quantizer: str,
     repairs: Iterable[str] = (),
 ) -> LoadedInteger:
     """Read the integer model that candidates take their integer ops from.

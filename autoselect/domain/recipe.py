@@ -294,7 +294,7 @@ def match_nodes(pattern: str, nodes: Iterable[str], floats: Iterable[str] = ()) 
     raise RecipeError(f"No node is called {pattern!r}.{_nearest(pattern, names)}")
 
 
-def match_op_type(op_type: str, nodes: Mapping[str, str], floats: Mapping[str, str] = _NONE) -> list[str]:
+def match_op_type(op_type: str, nodes: Mapping[str, str], floats: Mapping[str, str]) -> list[str]:
     """Names of the nodes of one op type.
 
     Raises:

@@ -182,7 +182,7 @@ def bias_type(source: fb.Tensor) -> int:
     return int(schema.TensorType.INT64 if is_wide else schema.TensorType.INT32)
 
 
-def largest_bias(levels: np.ndarray, axis: int, kind: int = schema.TensorType.INT32) -> np.ndarray:
+def largest_bias(levels: np.ndarray, axis: int, kind: int) -> np.ndarray:
     """The largest bias beside which no sum of products overflows.
 
     Args:
