@@ -25,7 +25,7 @@ from autoselect.isolation.pool import open_pool
 from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
-from autoselect.runs.files import write_bytes, write_json, write_text
+from autoselect.runs.files import refuse_existing, write_bytes, write_json, write_text
 from autoselect.runs.run import load_run
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import island_table, on_target
@@ -152,10 +152,8 @@ def pick(
     path = Path(output) if output is not None else Path(f"{_model_name(run.manifest)}_{name}.tflite")
     card = path.with_suffix(".md")
     for file in (path, card):
-        if file.exists() and not force:
-            raise UsageError(
-                f"{file} exists already. Choose another --output (output=...), or pass --force (force=True)."
-            )
+        if not force:
+            refuse_existing(file)
     from autoselect.report.card import card_of
 
     write_bytes(path, source.read_bytes())
