@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from autoselect.cases.build_jobs import BuildReply
@@ -88,7 +89,7 @@ class Pipeline:
 
     def _advance(self) -> None:
         """Take what workers have done. Builds are taken in the order of their trials: the first of equals is scored."""
-        for candidate in self._line:
+        for place, candidate in enumerate(self._line):
             future = candidate.future
             if future is None or not future.done():
                 if future is not None and candidate.built is None:
@@ -104,15 +105,7 @@ class Pipeline:
                 candidate.reply = reply
                 continue
             candidate.built = reply
-            candidate.twin = self._scored_for(candidate)
+            alike = (c for c in islice(self._line, place) if c.built is not None and c.built.sha256 == reply.sha256)
+            candidate.twin = next((c.twin or c for c in alike), None)
             if candidate.twin is None:
                 candidate.future = self._score(candidate.asked.recipe, reply, candidate.known)
-
-    def _scored_for(self, candidate: Candidate) -> Candidate | None:
-        """The one before it with the same bytes, if there is one."""
-        for other in self._line:
-            if other is candidate:
-                return None
-            if other.built is not None and candidate.built is not None and other.built.sha256 == candidate.built.sha256:
-                return other.twin or other
-        return None
