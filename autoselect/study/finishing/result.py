@@ -1,4 +1,4 @@
-"""From records to the result: front, picks, held-out scores, and the files of the run folder."""
+"""The tables of the run folder, and the references of a summary; knows rows, decides nothing."""
 
 from __future__ import annotations
 
