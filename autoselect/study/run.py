@@ -92,9 +92,10 @@ def opened(
 def _bound(
     request: Request, case: Case, remarks: Sequence[str], space_file: SearchSpaceFile, listener: Listener
 ) -> tuple[Case, BoundSpace]:
-    """The case with remarks on its units' states, which the user is told, and the space bound to it."""
-    space, case = bind_case(space_file, _warned(case, remarks, listener), request.settings, listener)
-    return case, space
+    """The case with remarks on its units' states and pins, which the user is told, and the space bound to it."""
+    case = _warned(case, remarks, listener)
+    space, pinned = bind_case(space_file, case, request.settings)
+    return _warned(case, pinned, listener), space
 
 
 def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
