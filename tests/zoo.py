@@ -24,6 +24,13 @@ from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
 
+def tf() -> Any:
+    """TensorFlow, imported only by tests that run."""
+    import tensorflow
+
+    return tensorflow
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """A pinned concrete function with the object that holds its variables, and TensorFlow's conversions of it."""

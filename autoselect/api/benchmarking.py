@@ -13,7 +13,7 @@ from autoselect.errors import ModelError, PreparationError, ScoreError, UsageErr
 from autoselect.report.run import Run, load_run
 from autoselect.report.tables.frames import first_pick, front_rows
 from autoselect.report.tables.timing import FLOAT, Benchmark, timed, untimed
-from autoselect.runs.files import write_json
+from autoselect.runs.files import refuse_existing, write_json
 from autoselect.runs.folder import RunFolder
 from autoselect.tflite.device import FEWEST_ROUNDS, ROUNDS, TOOL, Bench, Statistic, find_device
 
@@ -68,10 +68,8 @@ def benchmark(
     """
     if rounds < FEWEST_ROUNDS:
         raise UsageError(f"rounds: expected {FEWEST_ROUNDS} or more, got {rounds}. Fewer give no 95 % interval.")
-    if output is not None and Path(output).exists() and not force:
-        raise UsageError(
-            f"{output} exists already. Choose another --output (output=...), or pass --force (force=True)."
-        )
+    if output is not None and not force:
+        refuse_existing(Path(output))
     models = _models(load_run(directory), reference, also, whole=whole)
     device = find_device(serial or os.environ.get("ANDROID_SERIAL"))
     with device.bench(tool, threads=threads, flags=shlex.split(flags) if isinstance(flags, str) else flags) as bench:

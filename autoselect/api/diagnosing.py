@@ -28,6 +28,7 @@ from autoselect.errors import UsageError
 from autoselect.quantize.diagnosing.statistics import LayerMetrics
 from autoselect.runs.typed_command import TYPED
 from autoselect.scoring.target_file import read_target
+from autoselect.sources.wishes import wishes_of
 
 
 @takes(DiagnosisSettings)
@@ -63,7 +64,7 @@ def diagnose(told: DiagnosisSettings) -> Diagnosis:
         result.check_directory(Path(settings.output))
     profile = read_target(settings.target)  # an unknown target is told before the work
     signature, calibration = settings.signature, settings.calibration
-    loaded = load_source(settings.model, signature=signature, shapes=settings.shapes, calibration=calibration)
+    loaded = load_source(settings.model, wishes_of(signature, settings.shapes), calibration=calibration)
     if settings.recipe is None and not loaded.per_channel:
         chosen = replace(chosen, per_channel=False)
     given = load_integer(

@@ -18,6 +18,7 @@ from autoselect.cases import prepare as preparation
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Direction, drop_from
+from autoselect.domain.tensors import free_name
 from autoselect.errors import MetricError, ModelError, PreparationError, TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import open_pool
@@ -325,15 +326,8 @@ def _write_samples(bench: _Bench, evaluation: object, metric: Metric) -> None:
 
 def unique_names(paths: Sequence[str], *, taken: Sequence[str] = ()) -> tuple[str, ...]:
     """Short names for model files: without folder and ending, numbered where that is not enough to tell them apart."""
-    names: list[str] = []
-    for path in paths:
-        stem, number = Path(path).stem, 1
-        name = stem
-        while name in (*names, *taken):
-            number += 1
-            name = f"{stem}-{number}"
-        names.append(name)
-    return tuple(names)
+    seen = {*taken}
+    return tuple(free_name(Path(path).stem, seen, mark="-") for path in paths)
 
 
 def _parsed(model: ModelFile, content: bytes) -> fb.Model:

@@ -16,7 +16,7 @@ from autoselect.domain.tensors import TensorSpec, in_source_order
 from autoselect.isolation.pool import open_pool
 from autoselect.quantize.preparing import converter
 from autoselect.sources.loading import is_converted
-from autoselect.sources.wishes import Shapes
+from autoselect.sources.wishes import NO_WISHES, Shapes, Wishes, wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -34,7 +34,7 @@ def look(model: Source, *, signature: str | None = None, shapes: Shapes | None =
     Raises:
         ModelError: If it cannot be read, or is quantized already.
     """
-    content = float_content(model, signature=signature, shapes=shapes)
+    content = float_content(model, wishes_of(signature, shapes))
     parsed = fb.parse(content)
     inputs, outputs = reader.input_specs(parsed), in_source_order(reader.output_specs(parsed))
     ops = Counter(op.op_type for op in reader.read_graph(parsed).ops)
@@ -51,20 +51,20 @@ def look(model: Source, *, signature: str | None = None, shapes: Shapes | None =
     }
 
 
-def float_content(model: Source, *, signature: str | None = None, shapes: Shapes | None = None) -> bytes:
+def float_content(model: Source, wishes: Wishes) -> bytes:
     """The bytes of the float ``.tflite`` of any source; what needs TensorFlow is done in a worker.
 
     Raises:
         ModelError: If it cannot be read, or is quantized already.
     """
-    loaded = load_source(model, signature=signature, shapes=shapes)
+    loaded = load_source(model, wishes)
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         files = CaseFiles(root=Path(name))
         with open_pool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
-            return load_float(loaded.model, files, pool, signature=loaded.signature, shapes=loaded.shapes).content
+            return load_float(loaded.model, files, pool, wishes=loaded.wishes).content
 
 
-def file_content(model: str | Path | bytes, *, signature: str | None = None, shapes: Shapes | None = None) -> bytes:
+def file_content(model: str | Path | bytes, wishes: Wishes = NO_WISHES) -> bytes:
     """The bytes of a ``.tflite`` file, quantized or not; a Keras file or SavedModel folder is converted first.
 
     Raises:
@@ -74,7 +74,7 @@ def file_content(model: str | Path | bytes, *, signature: str | None = None, sha
         return model
     path = Path(model)
     if is_converted(path):
-        return float_content(path, signature=signature, shapes=shapes)
+        return float_content(path, wishes)
     return fb.read_model_file(path)
 
 

@@ -25,12 +25,12 @@ from autoselect.isolation.pool import open_pool
 from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
-from autoselect.runs.files import write_bytes, write_json, write_text
+from autoselect.runs.files import refuse_existing, write_bytes, write_json, write_text
 from autoselect.runs.run import load_run
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import island_table, on_target
 from autoselect.sources.loading import is_converted
-from autoselect.sources.wishes import Shapes
+from autoselect.sources.wishes import Shapes, Wishes, wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.analysis import analyse
@@ -73,7 +73,7 @@ def build(
         ['float', 'integer']
     """
     chosen = recipe if isinstance(recipe, Recipe) else read_recipe(Path(recipe))
-    loaded = load_source(model, signature=signature, shapes=shapes, calibration=calibration)
+    loaded = load_source(model, wishes_of(signature, shapes), calibration=calibration)
     given = load_integer(
         integer,
         signature=signature,
@@ -152,10 +152,8 @@ def pick(
     path = Path(output) if output is not None else Path(f"{_model_name(run.manifest)}_{name}.tflite")
     card = path.with_suffix(".md")
     for file in (path, card):
-        if file.exists() and not force:
-            raise UsageError(
-                f"{file} exists already. Choose another --output (output=...), or pass --force (force=True)."
-            )
+        if not force:
+            refuse_existing(file)
     from autoselect.report.card import card_of
 
     write_bytes(path, source.read_bytes())
@@ -230,7 +228,8 @@ def inspect(
             "as it is, with all its signatures: leave shapes (--shape) and signature (--signature) out."
         )
     profile = read_target(target)
-    found = [_inspect_one(source, profile, signature, shapes) for source in models]
+    wishes = wishes_of(signature, shapes)
+    found = [_inspect_one(source, profile, wishes) for source in models]
     if evaluation is not None:
         scores = score_models(
             models, evaluation=evaluation, metric=metric or "accuracy", direction=direction, reference=reference
@@ -259,9 +258,9 @@ def _write_inspection(result: Mapping[str, Any], folder: Path) -> None:
     save(islands_figure([result, *result["compare"]]), folder / "islands")
 
 
-def _inspect_one(model: str | Path | bytes, target: Target, signature: str | None, shapes: Shapes | None) -> Inspection:
+def _inspect_one(model: str | Path | bytes, target: Target, wishes: Wishes) -> Inspection:
     name = LIVE if isinstance(model, bytes) else str(model)
-    content = file_content(model, signature=signature, shapes=shapes)
+    content = file_content(model, wishes)
     try:
         parsed = fb.parse(content)
         found = analyse(parsed, len(content))

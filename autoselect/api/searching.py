@@ -26,6 +26,7 @@ from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.value_metrics import SignalToQuantizationNoise
+from autoselect.sources.wishes import wishes_of
 from autoselect.study import request
 from autoselect.study import run as study_run
 from autoselect.study.outlook import Outlook, outlook
@@ -144,8 +145,8 @@ def continued(
     folder: RunFolder,
     limits: Mapping[str, float | None],
     *,
-    cache: bool = True,
-    listener: Listener = ignore,
+    cache: bool,
+    listener: Listener,
     live: Mapping[str, Any],
     **further: Any,
 ) -> request.Request:
@@ -171,9 +172,8 @@ def continued(
         raise RunFolderError(
             f"The run in {folder.root} was started with a live metric. Pass it: resume(..., metric=...)."
         )
-    loaded = load_source(
-        settings.model, signature=settings.signature, shapes=settings.shapes, calibration=settings.calibration
-    )
+    wishes = wishes_of(settings.signature, settings.shapes)
+    loaded = load_source(settings.model, wishes, calibration=settings.calibration)
     given_integer = load_integer(
         settings.integer,
         signature=settings.signature,
@@ -218,7 +218,7 @@ def demo(
 
 def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
     """A new search as it is asked for, and where it would be kept."""
-    loaded = load_source(told.model, signature=told.signature, shapes=told.shapes, calibration=told.calibration)
+    loaded = load_source(told.model, wishes_of(told.signature, told.shapes), calibration=told.calibration)
     profile = read_target(told.target)
     repairs = told.repairs if isinstance(told.repairs, bool) else tuple(told.repairs)
     given = load_integer(

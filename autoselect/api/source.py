@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -17,7 +18,7 @@ from autoselect.sources.integer_files import integer_model
 from autoselect.sources.keras_models import from_keras, is_keras_model
 from autoselect.sources.sample_sizes import with_sample_sizes
 from autoselect.sources.tflite_files import FloatModel, from_bytes
-from autoselect.sources.wishes import Shapes, wishes_of
+from autoselect.sources.wishes import NO_WISHES, Wishes
 
 Source = Any
 """A path, the bytes of a ``.tflite``, a live Keras model or a ``tf.lite.TFLiteConverter``."""
@@ -31,7 +32,7 @@ LIVE = "(live object)"
 class LoadedSource:
     """A source that a worker can read; ``calibration``, ``per_channel`` and ``io_type`` are a converter's own.
 
-    ``notes`` say what was done to a live object; its ``signature`` and ``shapes`` are chosen by then.
+    ``notes`` say what was done to a live object; its ``wishes`` are fulfilled by then.
     """
 
     model: Path | bytes
@@ -39,8 +40,7 @@ class LoadedSource:
     per_channel: bool = True
     io_type: str | None = None
     notes: tuple[str, ...] = ()
-    signature: str | None = None
-    shapes: Shapes | None = None
+    wishes: Wishes = NO_WISHES
 
 
 def describe(source: object) -> str | None:
@@ -54,47 +54,43 @@ def describe(source: object) -> str | None:
     return LIVE
 
 
-def load_source(
-    source: Source, *, signature: str | None = None, shapes: Shapes | None = None, calibration: object = None
-) -> LoadedSource:
+def load_source(source: Source, wishes: Wishes = NO_WISHES, *, calibration: object = None) -> LoadedSource:
     """Turn any source into a path or bytes; a live object is converted here, where it lives.
 
     Args:
         source: What ``Source`` lists.
-        signature: Key of the signature to take.
-        shapes: Sizes of inputs that the source leaves free, by input.
-        calibration: Where such sizes come from if ``shapes`` has none.
+        wishes: Which signature to take, and sizes of inputs that the source leaves free.
+        calibration: Where such sizes come from if nobody wishes any.
 
     Raises:
         UsageError: If it is none of what ``Source`` lists, or a wish does not fit.
     """
-    wishes_of(signature, shapes)
     if isinstance(source, bytes):
-        return LoadedSource(model=source, signature=signature, shapes=shapes)
+        return LoadedSource(model=source, wishes=wishes)
     if isinstance(source, (str, Path)):
-        return LoadedSource(model=Path(source).absolute(), signature=signature, shapes=shapes)
+        return LoadedSource(model=Path(source).absolute(), wishes=wishes)
     if is_keras_model(source):
-        return _load_keras(source, signature, shapes, calibration)
+        return _load_keras(source, wishes, calibration)
     if is_converter(source):
-        return _load_converter(source, signature, shapes, calibration)
+        return _load_converter(source, wishes, calibration)
     raise UsageError(
         f"Expected a path, the bytes of a .tflite, a Keras model or a TFLiteConverter, got {type(source).__name__}."
     )
 
 
-def _load_keras(model: Any, signature: str | None, shapes: Shapes | None, calibration: object) -> LoadedSource:
-    def load(chosen: Shapes | None) -> FloatModel:
-        found = from_keras(model, wishes_of(signature, chosen))
+def _load_keras(model: Any, wishes: Wishes, calibration: object) -> LoadedSource:
+    def load(chosen: Wishes) -> FloatModel:
+        found = from_keras(model, chosen)
         return from_bytes(found.content).noted(*found.notes)
 
-    loaded = with_sample_sizes(load, shapes, calibration)
+    loaded = with_sample_sizes(load, wishes, calibration)
     return LoadedSource(model=loaded.content, notes=loaded.notes)
 
 
-def _load_converter(converter: Any, signature: str | None, shapes: Shapes | None, calibration: object) -> LoadedSource:
+def _load_converter(converter: Any, wishes: Wishes, calibration: object) -> LoadedSource:
     content, options = from_converter(converter)
     samples = calibration if calibration is not None else options.representative_dataset
-    loaded = with_sample_sizes(lambda chosen: from_bytes(content, wishes_of(signature, chosen)), shapes, samples)
+    loaded = with_sample_sizes(partial(from_bytes, content), wishes, samples)
     return LoadedSource(
         model=loaded.content,
         calibration=options.representative_dataset,
@@ -131,7 +127,7 @@ def load_integer(
     *,
     signature: str | None,
     per_channel: bool,
-    quantizer: str = "tensorflow",
+    quantizer: str,
     repairs: Iterable[str] = (),
 ) -> LoadedInteger:
     """Read the integer model that candidates take their integer ops from.
@@ -185,8 +181,7 @@ def ingredients_of(loaded: LoadedSource, integer: LoadedInteger, calibration: ob
         model=loaded.model,
         calibration=calibration,
         notes=(*loaded.notes, *integer.notes),
-        signature=loaded.signature,
-        shapes=loaded.shapes,
+        wishes=loaded.wishes,
         integer=integer.content or integer.quantizer,
         **scoring,
     )

@@ -24,7 +24,7 @@ from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.sources import loading
 from autoselect.sources.sample_sizes import with_sample_sizes
 from autoselect.sources.tflite_files import FloatModel
-from autoselect.sources.wishes import FreeSizes, Shapes
+from autoselect.sources.wishes import NO_WISHES, FreeSizes, Wishes, wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -84,8 +84,7 @@ def start_calibration(
         files,
         pool,
         timeout_seconds,
-        signature=ingredients.signature,
-        shapes=ingredients.shapes,
+        wishes=ingredients.wishes,
         calibration=ingredients.calibration,
     )
     ends = reader.read_interface(loaded.content)
@@ -123,8 +122,7 @@ def load_float(
     pool: Workers,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     *,
-    signature: str | None = None,
-    shapes: Shapes | None = None,
+    wishes: Wishes = NO_WISHES,
     calibration: object = None,
 ) -> FloatModel:
     """Write the float model of a source into the case; what sizes it leaves free, samples decide where there are any.
@@ -134,19 +132,19 @@ def load_float(
         PreparationError: If native code dies on it.
     """
 
-    def load(shapes: Shapes | None) -> FloatModel:
-        if not loading.needs_worker(source, signature=signature, shapes=shapes):
+    def load(wishes: Wishes) -> FloatModel:
+        if not loading.needs_worker(source, wishes):
             found = loading.float_model(source)
             write_bytes(files.float_model, found.content)
             return found
         job = prepare_jobs.load_float_model
         try:
-            notes = pool.call(job, source, files.float_model, signature, shapes, timeout_seconds=timeout_seconds)
+            notes = pool.call(job, source, files.float_model, wishes, timeout_seconds=timeout_seconds)
         except TrialError as exc:
             raise PreparationError(f"Loading the model failed. {exc}") from exc
         return FloatModel(content=files.float_model.read_bytes(), notes=notes)
 
-    return with_sample_sizes(load, shapes, calibration)
+    return with_sample_sizes(load, wishes, calibration)
 
 
 def load_reference(
@@ -161,7 +159,7 @@ def load_reference(
     try:
         return load_float(source, files, pool)
     except FreeSizes:
-        return load_float(source, files, pool, shapes={spec.key: spec.shape for spec in beside})
+        return load_float(source, files, pool, wishes=wishes_of(None, {spec.key: spec.shape for spec in beside}))
 
 
 def _submit_prepare(

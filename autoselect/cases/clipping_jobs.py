@@ -64,7 +64,7 @@ def clipped_nodes(root: Path) -> list[str]:
     found = set()
     for index, values in runner.watch((samples.inputs(i) for i in chosen), limits):
         least, most = limits[index]
-        ends = np.array([[values.min(), values.max()]]) if values.size else np.zeros((1, 2))
+        ends = np.array([[values.min(), values.max()]])
         if _beyond(ends, least, most)[0] > _FAR_INSIDE * (most - least):
             found.add(watched[index])
     return sorted(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -47,9 +47,9 @@ class SampleEffect:
     index: int
     group: str | None
     sqnr_db: float
-    label: int | None = None
-    float_answer: int | None = None
-    answer: int | None = None
+    label: int | None
+    float_answer: int | None
+    answer: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,24 +92,25 @@ def compare(case: OpenCase, sha256: str, part: str) -> Effects | None:
         metrics.append(_Pair(output=case.scoring.metric.output))
     decibels, *pairs = evaluate.observe(case.runner(sha256), samples, metrics, reference)
     worst = np.argsort(decibels[:, 0], kind="stable")[:MOST_SAMPLES].tolist()
+    classes: tuple[ClassEffect, ...] = ()
+    answers = [(None, None, None)] * len(worst)
+    if pairs:
+        ours, theirs = (read_answers(rows) for rows in np.hsplit(pairs[0], 2))
+        classes = _classes(ours.y_true, theirs.y_pred, ours.y_pred)
+        answers = np.stack([ours.y_true, theirs.y_pred, ours.y_pred], axis=1)[worst].tolist()
     numbers, groups = _numbers(case, part), samples.groups
-    found = [
+    found = (
         SampleEffect(
-            index=numbers[i] if numbers else i, group=groups[i] if groups else None, sqnr_db=float(decibels[i, 0])
+            index=numbers[i] if numbers else i,
+            group=groups[i] if groups else None,
+            sqnr_db=float(decibels[i, 0]),
+            label=label,
+            float_answer=float_answer,
+            answer=answer,
         )
-        for i in worst
-    ]
-    if not pairs:
-        return Effects(classes=(), samples=tuple(found))
-    ours, theirs = (read_answers(rows) for rows in np.hsplit(pairs[0], 2))
-    told = np.stack([ours.y_true, theirs.y_pred, ours.y_pred], axis=1)[worst].tolist()
-    return Effects(
-        classes=_classes(ours.y_true, theirs.y_pred, ours.y_pred),
-        samples=tuple(
-            replace(one, label=label, float_answer=float_answer, answer=answer)
-            for one, (label, float_answer, answer) in zip(found, told, strict=True)
-        ),
+        for i, (label, float_answer, answer) in zip(worst, answers, strict=True)
     )
+    return Effects(classes=classes, samples=tuple(found))
 
 
 def _classes(label: np.ndarray, theirs: np.ndarray, ours: np.ndarray) -> tuple[ClassEffect, ...]:

@@ -10,7 +10,7 @@ from autoselect.domain.recipe import Quantizer
 from autoselect.errors import UsageError
 from autoselect.scoring.evaluate import Evaluator
 from autoselect.scoring.metric_base import Metric
-from autoselect.sources.wishes import Shapes
+from autoselect.sources.wishes import NO_WISHES, Wishes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,7 @@ class Ingredients:
         metric: None with an evaluator, and where nothing is scored.
         evaluator: None with a metric, likewise.
         notes: What was done to the source already, in sentences.
-        signature: Key of the source's signature to take; None for the only one.
-        shapes: Sizes of inputs that the source leaves free, by input; None takes them from the samples.
+        wishes: Which signature of the source to take, and sizes that it leaves free; others come from the samples.
         integer: Who makes the integer model; or its bytes: nothing is then calibrated, the samples only measure.
     """
 
@@ -37,8 +36,7 @@ class Ingredients:
     metric: Metric | None = None
     evaluator: Evaluator | None = None
     notes: tuple[str, ...] = ()
-    signature: str | None = None
-    shapes: Shapes | None = None
+    wishes: Wishes = NO_WISHES
     integer: bytes | Quantizer = "tensorflow"
 
     def __post_init__(self) -> None:

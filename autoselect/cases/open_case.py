@@ -46,10 +46,10 @@ class Scoring:
     fidelity: Metric
     evaluator: evaluate.Evaluator | None
     target: Target
-    compiling: Compiling | None = None
-    costs: frozenset[str] = frozenset()
-    latency_threads: int = 1
-    direction: Direction = "maximize"
+    compiling: Compiling | None
+    costs: frozenset[str]
+    latency_threads: int
+    direction: Direction
 
     @property
     def pairs(self) -> Metric:

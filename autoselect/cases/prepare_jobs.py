@@ -6,7 +6,7 @@ Each job may die without harm to the run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,8 @@ from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.scoring import evaluate
 from autoselect.sources import integer_files, loading
+from autoselect.sources.wishes import Wishes
+from autoselect.tflite import comparing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -43,11 +45,9 @@ _ROUNDED = (
 )
 
 
-def load_float_model(
-    source: Path | bytes, out: Path, signature: str | None, shapes: Mapping[str, tuple[int, ...]] | None
-) -> tuple[str, ...]:
+def load_float_model(source: Path | bytes, out: Path, wishes: Wishes) -> tuple[str, ...]:
     """Convert or read a source and write the float model; returns what there is to say of it."""
-    found = loading.float_model(source, signature=signature, shapes=shapes)
+    found = loading.float_model(source, wishes)
     write_bytes(out, found.content)
     return found.notes
 
@@ -142,10 +142,10 @@ def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalise
     try:
         normalised = normalise.normalise(content)
         samples = _first(store, _COMPARED_SAMPLES)
-        apart = normalise.difference(content, normalised.content, samples, delegates=False)
-        if normalise.is_rounding(apart, content, samples):
+        apart = comparing.difference(content, normalised.content, samples, delegates=False)
+        if comparing.is_rounding(apart, content, samples):
             return normalised, (), (_ROUNDED.format(apart),) if apart else ()
-        why = f"its outputs and the folded model's {normalise.in_words(apart)}"
+        why = f"its outputs and the folded model's {comparing.in_words(apart)}"
     except (BuildError, ScoreError) as exc:
         why = str(exc)
     told = (

@@ -69,25 +69,23 @@ def write_prepared(folder: Path, prepared: Prepared) -> None:
 def load_prepared(folder: Path) -> Prepared:
     """Read what :func:`write_prepared` wrote."""
     raw, remarks = _read(folder / "names.json"), _read(folder / "remarks.json")
-    name_map = names.NameMap(
-        inputs=tuple(raw["inputs"]),
-        outputs=tuple(raw["outputs"]),
-        op_outputs=tuple(tuple(outputs) for outputs in raw["op_outputs"]),
-        op_inputs=tuple(tuple(inputs) for inputs in raw["op_inputs"]),
-        nodes=tuple(raw["nodes"]),
-    )
     given, int16 = (path.read_bytes() if path.exists() else None for path in (folder / _GIVEN, folder / _GIVEN_INT16))
     return Prepared(
         normalised=(folder / "normalised.tflite").read_bytes(),
         calibrated=CalibratedModel(
             content=(folder / "calibrated.tflite").read_bytes(),
-            names=name_map,
+            names=names.NameMap(**{field: _as_tuple(rows) for field, rows in raw.items()}),
             integer=given,
             int16=int16,
         ),
         layers=table_from_rows(_read(folder / "layers.json")),
         **{name: tuple(remarks[name]) for name in _TOLD},
     )
+
+
+def _as_tuple(rows: Any) -> Any:
+    """JSON has no tuples, only lists."""
+    return tuple(map(_as_tuple, rows)) if isinstance(rows, list) else rows
 
 
 def _read(path: Path) -> Any:

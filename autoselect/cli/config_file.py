@@ -6,7 +6,6 @@ like is read off the command's own signature.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from autoselect.cli.parsing import renamed
 from autoselect.data.texts import first_wrong, toml_of
+from autoselect.domain.words import did_you_mean
 from autoselect.errors import UsageError
 
 _NO_KEYS = ("config", "help-all")
@@ -98,7 +98,9 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
 def _validated(values: Mapping[str, Any], keys: Mapping[str, Key], path: str) -> dict[str, Any]:
     for key in values:
         if key not in keys:
-            raise typer.BadParameter(f"{path}: there is no key {key!r}.{_hint(key, keys)}")
+            hint = did_you_mean(key.rsplit(".", 1)[-1], keys, most=1, cutoff=0.5)
+            hint = hint or f" Known keys: {', '.join(keys)}."
+            raise typer.BadParameter(f"{path}: there is no key {key!r}.{hint}")
     fields: dict[str, Any] = {k.name: (k.kind, Field(default=None, alias=key)) for key, k in keys.items()}
     model = create_model("Config", __config__=ConfigDict(strict=True), **fields)
     try:
@@ -106,11 +108,6 @@ def _validated(values: Mapping[str, Any], keys: Mapping[str, Key], path: str) ->
     except ValidationError as exc:
         raise typer.BadParameter(f"{path}: {first_wrong(exc)}") from exc
     return {key: _parsed(keys[key], value, f"{path}: {key}") for key, value in values.items()}
-
-
-def _hint(key: str, keys: Mapping[str, Key]) -> str:
-    close = difflib.get_close_matches(key.rsplit(".", 1)[-1], keys, n=1, cutoff=0.5)
-    return f" Did you mean {close[0]!r}?" if close else f" Known keys: {', '.join(keys)}."
 
 
 def _parsed(key: Key, value: Any, where: str) -> Any:

@@ -17,7 +17,6 @@ from autoselect.cli.config_file import Key, keys_of
 from autoselect.cli.console import results_only_on_stdout
 from autoselect.cli.options import in_python, some_parameters
 from autoselect.cli.search import search
-from autoselect.errors import UsageError
 from autoselect.report.tables.model_tables import clean
 
 _ALWAYS = ("model", "calibration", "evaluation", "metric", "trials")
@@ -36,10 +35,10 @@ def init(
 ) -> None:
     """Look at a model and write a commented file for autoselect search --config."""
     from autoselect.api.looking import look
-    from autoselect.runs.files import write_text
+    from autoselect.runs.files import refuse_existing, write_text
 
-    if Path(output).exists() and not force:
-        raise UsageError(f"{output} exists already. Choose another --output, or pass --force.")
+    if not force:
+        refuse_existing(Path(output))
     with results_only_on_stdout():
         seen = {**look(model, **in_python(SearchSettings, settings)), "model": model}
     seen |= {"signature": settings["signature"], "shape": settings["shapes"]}

@@ -20,7 +20,7 @@ _LATENCY_NOTE = "* ms on this host, noisy: median of repetitions; quartiles are 
 _EXIT_CODES = {"complete": 0, "nothing_feasible": EXIT_NOTHING_FEASIBLE, "interrupted": EXIT_INTERRUPTED}
 
 
-def finish(run: Run, *, as_json: bool, warned: Collection[str] = ()) -> None:
+def finish(run: Run, *, as_json: bool, warned: Collection[str]) -> None:
     """Print a run and leave with its exit code.
 
     Args:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any
 
 from autoselect.data.texts import toml_of
+from autoselect.domain.words import did_you_mean
 from autoselect.errors import UsageError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -49,6 +49,5 @@ def _unknown(name: str, folder: str, kind: str) -> str:
     if name.endswith(".toml"):
         return f"There is no {kind} file {name}. Check the path."
     known = sorted(p.stem for p in (bundled_directory() / folder).glob("*.toml"))
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(name, known, most=1)
     return f"There is no {kind} {name!r}.{hint} Bundled: {', '.join(known)}; or pass a path that ends in .toml."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib
 import inspect
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, cast
 
+from autoselect.domain.words import did_you_mean
 from autoselect.errors import DataError, UsageError
 
 
@@ -89,10 +89,10 @@ def _make_current_directory_importable() -> None:
 def _no_module(module_name: str, spec: str, purpose: str) -> str:
     parent, _, last = module_name.rpartition(".")
     folders = list(getattr(sys.modules.get(parent), "__path__", [])) if parent else [str(Path.cwd())]
-    near = nearest(last, [module.name for module in pkgutil.iter_modules(folders)])
+    hint = did_you_mean(last, [module.name for module in pkgutil.iter_modules(folders)])
     return (
         f"{purpose}: expected an importable module in {spec!r}, but there is no module {module_name!r}"
-        f"{near}. Start in the folder that holds it, or install its package."
+        f".{hint} Start in the folder that holds it, or install its package."
     )
 
 
@@ -104,11 +104,5 @@ def _member(owner: Any, name: str, spec: str, purpose: str) -> Any:
         holder = getattr(owner, "__name__", type(owner).__name__)
         raise UsageError(
             f"{purpose}: expected {holder!r} to hold {name!r} (from {spec!r}), but it does not"
-            f"{nearest(name, public)}. Give a name defined at the top level of the module."
+            f".{did_you_mean(name, public)} Give a name defined at the top level of the module."
         ) from exc
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """Return ``"; nearest: a, b"`` for the known names that look like this one, or an empty string."""
-    close = difflib.get_close_matches(name, known, n=3)
-    return f"; nearest: {', '.join(close)}" if close else ""

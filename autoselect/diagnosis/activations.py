@@ -11,6 +11,7 @@ from autoselect.diagnosis.moments import OUTLIER_DEVIATIONS, Distances, Moments
 from autoselect.domain.findings import ActivationStatistics, InputStatistics
 from autoselect.domain.layers import Node
 from autoselect.domain.tensors import TensorSpec
+from autoselect.quantize.repairing.ranges import range_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -59,7 +60,7 @@ class _Observer:
     def __init__(self, graph: fb.SubGraph, node: Node, limits: tuple[float, float] | None) -> None:
         outputs = [int(i) for i in graph.operators[node.index].outputs]
         self.tensors = [i for i in outputs if fb.TENSOR_DTYPES[graph.tensors[i].type] == "float32"]
-        self._calibrated = [_calibrated_range(graph.tensors[i]) for i in self.tensors]
+        self._calibrated = [range_of(graph.tensors[i]) or (math.nan, math.nan) for i in self.tensors]
         self._limits = limits
         self._waiting: list[np.ndarray] = []
         self._waiting_values = 0
@@ -103,14 +104,6 @@ class _Observer:
             outlier_share=self._distances.share_beyond(float(found.mean[0]), reach),
             clipped_share=math.nan if self._limits is None else self._clipped / found.count,
         )
-
-
-def _calibrated_range(tensor: fb.Tensor) -> tuple[float, float]:
-    """What calibration wrote down; NaN for a tensor that it did not see."""
-    parameters = tensor.quantization
-    if parameters is None or parameters.min is None or parameters.max is None or len(parameters.min) == 0:
-        return math.nan, math.nan
-    return float(parameters.min[0]), float(parameters.max[0])
 
 
 def input_statistics(

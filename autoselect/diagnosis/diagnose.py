@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from autoselect.diagnosis.weights import weight_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics, ErrorParts, Findings, Travel
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.words import listed, some
+from autoselect.domain.words import did_you_mean, listed, some
 from autoselect.errors import DataError, PreparationError, ScoreError, TrialError, UsageError, sentence
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import open_pool, result_of
@@ -142,8 +141,7 @@ def _node_named(wanted: str, names: Sequence[str]) -> str:
     if found:
         told = some(found, _NODES_SHOWN, "; ")
         raise UsageError(f"--node {wanted!r} fits {len(found)} nodes: {told}. Give one whole name.")
-    near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.3)
-    hint = f" Nearest: {'; '.join(near)}." if near else ""
+    hint = did_you_mean(wanted, names, cutoff=0.3)
     raise UsageError(f"--node {wanted!r} fits none of the model's {len(names)} nodes.{hint}")
 
 

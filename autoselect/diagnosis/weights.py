@@ -11,19 +11,7 @@ from autoselect.domain.findings import WeightStatistics
 from autoselect.domain.layers import Node
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
-
-_OPERANDS: dict[str, tuple[int, ...]] = {
-    "CONV_2D": (1,),
-    "CONV_3D": (1,),
-    "DEPTHWISE_CONV_2D": (1,),
-    "TRANSPOSE_CONV": (1,),
-    "FULLY_CONNECTED": (1,),
-    "BATCH_MATMUL": (1,),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": (1, 2, 3, 4, 5, 6, 7, 8, 16),
-    "EMBEDDING_LOOKUP": (1,),
-    "GATHER": (0,),
-}
-"""Positions of the weights among an op's inputs; of the LSTM the input, recurrent and projection matrices."""
+from autoselect.tflite.operands import WEIGHTS
 
 _CHANNEL_AXIS = {"DEPTHWISE_CONV_2D": 3, "CONV_3D": 4}
 """Axis of the output channels where it is not 0; the rows of a table count as channels."""
@@ -61,7 +49,7 @@ def _weight_operands(model: fb.Model, op: fb.Operator) -> dict[int, np.ndarray]:
     """Float constants of at least one element among the weight operands, by position."""
     tensors = model.subgraphs[0].tensors
     found = {}
-    for position in _OPERANDS.get(fb.op_type(model, op), ()):
+    for position in WEIGHTS.get(fb.op_type(model, op), ()):
         if position >= len(op.inputs) or op.inputs[position] < 0:
             continue
         tensor = tensors[op.inputs[position]]

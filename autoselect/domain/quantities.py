@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.objectives import Direction, Objective
-from autoselect.domain.words import SHARES
+from autoselect.domain.words import SHARES, did_you_mean
 from autoselect.errors import UsageError
 
 METRIC = "accuracy"
@@ -96,8 +95,10 @@ def chosen_objectives(names: str | Iterable[str], own_names: Collection[str] = (
     words = [word.strip() for word in (names.split(",") if isinstance(names, str) else names)]
     found = [METRIC if word in own_names and word not in QUANTITIES else word for word in words]
     for word in found:
-        if word != METRIC and word not in QUANTITIES:
-            raise UsageError(f"There is no objective {word!r}. {_nearest(word, own_names)}")
+        if word not in (known := (METRIC, *QUANTITIES)):
+            hint = did_you_mean(word, [*known, *own_names], most=2, cutoff=0.5)
+            hint = hint or f" Objectives: {', '.join(known)}."
+            raise UsageError(f"There is no objective {word!r}.{hint}")
     twice = [word for place, word in enumerate(found) if word in found[:place]]
     if twice:
         raise UsageError(f"Objective {twice[0]!r} is named twice.")
@@ -109,14 +110,6 @@ def chosen_objectives(names: str | Iterable[str], own_names: Collection[str] = (
             "without it the best candidate is the one that computes least, even if its answers are wrong."
         )
     return (METRIC, *(word for word in found if word != METRIC))
-
-
-def _nearest(word: str, own_names: Collection[str]) -> str:
-    known = [METRIC, *QUANTITIES]
-    close = difflib.get_close_matches(word, [*known, *own_names], n=2, cutoff=0.5)
-    if close:
-        return f"Did you mean {' or '.join(map(repr, close))}?"
-    return f"Objectives: {', '.join(known)}."
 
 
 def columns_of(names: Sequence[str]) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -13,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.result import brief
+from autoselect.domain.words import did_you_mean
 from autoselect.errors import RecipeError
 
 Fallback = Literal["drq", "float"]
@@ -42,6 +42,7 @@ _KEPT_INTEGER = re.compile(r"stays integer|keeps it in integers")
 """Reasons in runs of builder 1, which could not take such a node out of integers."""
 
 _NONE: Mapping[str, str] = {}
+_LISTED = "`layer_statistics.csv` of a run lists all names; globs such as 'block_1/*' work too."
 _IN_FLOAT = (
     "{!r} is in float already: the all-integer model leaves it in float, and so does every candidate. Leave it out."
 )
@@ -291,10 +292,10 @@ def match_nodes(pattern: str, nodes: Iterable[str], floats: Iterable[str] = ()) 
         return found
     if any(name == pattern or fnmatchcase(name, pattern) for name in floats):
         raise RecipeError(_IN_FLOAT.format(pattern))
-    raise RecipeError(f"No node is called {pattern!r}.{_nearest(pattern, names)}")
+    raise RecipeError(f"No node is called {pattern!r}.{did_you_mean(pattern, names, cutoff=0.3)} {_LISTED}")
 
 
-def match_op_type(op_type: str, nodes: Mapping[str, str], floats: Mapping[str, str] = _NONE) -> list[str]:
+def match_op_type(op_type: str, nodes: Mapping[str, str], floats: Mapping[str, str]) -> list[str]:
     """Names of the nodes of one op type.
 
     Raises:
@@ -306,9 +307,3 @@ def match_op_type(op_type: str, nodes: Mapping[str, str], floats: Mapping[str, s
         raise RecipeError(_IN_FLOAT.format(op_type))
     kinds = sorted(set(nodes.values()))
     raise RecipeError(f"No node is of op type {op_type!r}. This model has: {', '.join(kinds)}.")
-
-
-def _nearest(name: str, names: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.3)
-    hint = " Nearest: " + ", ".join(repr(c) for c in close) + "." if close else ""
-    return f"{hint} `layer_statistics.csv` of a run lists all names; globs such as 'block_1/*' work too."

@@ -28,12 +28,12 @@ class TensorSpec:
     is_quantized: bool = field(default=False, compare=False)
 
 
-def free_name(wanted: str, taken: set[str]) -> str:
-    """``wanted``, or with a count where it is taken; taken from now on."""
+def free_name(wanted: str, taken: set[str], mark: str = "_") -> str:
+    """``wanted``, or with a count behind a mark where it is taken; taken from now on."""
     name, count = wanted, 1
     while name in taken:
         count += 1
-        name = f"{wanted}_{count}"
+        name = f"{wanted}{mark}{count}"
     taken.add(name)
     return name
 

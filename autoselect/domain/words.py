@@ -1,8 +1,9 @@
-"""Scores and losses in words, for every sentence that has one."""
+"""Scores, losses, lists and hints in words, for every sentence that has one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 
 SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "agreement"})
 """Metrics that are said in per cent, and whose differences are points."""
@@ -113,3 +114,16 @@ def some(items: Sequence[str], shown: int = 5, separator: str = ", ") -> str:
 def counted(count: int, noun: str) -> str:
     """``1 node``, ``3 nodes``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def did_you_mean(name: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0.6) -> str:
+    """`` Did you mean 'a' or 'b'?``, the known names that look like this one; empty where none does.
+
+    Args:
+        name: That is not known.
+        known: Those that are.
+        most: So many names at most.
+        cutoff: How alike names must be, from 0 to 1, see :func:`difflib.get_close_matches`.
+    """
+    close = difflib.get_close_matches(name, [*known], n=most, cutoff=cutoff)
+    return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""

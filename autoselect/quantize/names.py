@@ -43,8 +43,8 @@ class NameMap:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     op_outputs: tuple[tuple[str, ...], ...]
-    op_inputs: tuple[tuple[str, ...], ...] = ()
-    nodes: tuple[str, ...] = ()
+    op_inputs: tuple[tuple[str, ...], ...]
+    nodes: tuple[str, ...]
 
     def unique_outputs(self) -> tuple[tuple[str, ...], ...]:
         """The names of each op's outputs, with ``#index`` of the op where an op before it has the name."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autoselect.errors import StorageError
+from autoselect.errors import StorageError, UsageError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -36,6 +36,16 @@ def storage_errors(path: Path) -> Iterator[None]:
             f"{path} could not be written: {exc.strerror or exc}. {remedy} another --output; nothing that was complete "
             "is lost."
         ) from exc
+
+
+def refuse_existing(path: Path) -> None:
+    """Refuse to write over a file unasked.
+
+    Raises:
+        UsageError: If it exists.
+    """
+    if path.exists():
+        raise UsageError(f"{path} exists already. Choose another --output (output=...), or pass --force (force=True).")
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -60,19 +60,18 @@ def confidence_interval(
     return float(low), float(high)
 
 
-def median_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, float]:
-    """Bound a median by two of the values, whatever their distribution.
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Bound a median by two of the values, whatever their distribution, with a confidence of at least 95 %.
 
     Args:
         values: Independent of each other.
-        level: Coverage, at least.
 
     Returns:
-        The narrowest pair that is as far from either end; (nan, nan) for too few values: fewer than 6 at 95 %.
+        The narrowest pair that is as far from either end; (nan, nan) for fewer than 6 values.
     """
     from scipy.stats import binom
 
-    outside = int(binom.ppf((1.0 - level) / 2.0, len(values), 0.5))
+    outside = int(binom.ppf(0.025, len(values), 0.5))
     if outside < 1:
         return math.nan, math.nan
     ordered = sorted(values)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
 from autoselect.domain.objectives import Direction
+from autoselect.domain.words import did_you_mean
 from autoselect.errors import MetricError
 from autoselect.scoring.class_metrics import (
     Accuracy,
@@ -99,9 +99,7 @@ def make_metric(
 
 
 def _unknown(name: str) -> str:
-    close = difflib.get_close_matches(name, METRIC_NAMES, n=3)
-    near = f"; nearest: {', '.join(close)}" if close else ""
     return (
-        f"expected a metric of the catalogue ({', '.join(METRIC_NAMES)}), got {name!r}{near}. "
-        "Choose one, or give your own function as 'package.module:function'."
+        f"expected a metric of the catalogue ({', '.join(METRIC_NAMES)}), got {name!r}."
+        f"{did_you_mean(name, METRIC_NAMES)} Choose one, or give your own function as 'package.module:function'."
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -103,41 +103,23 @@ def direction_of(direction: str | None, name: str) -> Direction:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Layout:
-    """The head of a row: what it needs to become a target and an output again."""
-
-    kind: float
-    target_shape: tuple[int, ...]
-    output_shape: tuple[int, ...]
-
-    @classmethod
-    def read(cls, row: Sequence[float] | np.ndarray) -> _Layout:
-        target_rank = int(row[1])
-        dims = 3 + target_rank + int(row[2])
-        shape = tuple(int(size) for size in row[3:dims])
-        return cls(kind=float(row[0]), target_shape=shape[:target_rank], output_shape=shape[target_rank:])
-
-    def head(self) -> list[float]:
-        ranks = [len(self.target_shape), len(self.output_shape)]
-        return [self.kind, *map(float, [*ranks, *self.target_shape, *self.output_shape])]
-
-
 def _packed(target: np.ndarray, output: np.ndarray) -> Row:
-    layout = _Layout(kind=_KINDS[target.dtype.kind], target_shape=target.shape, output_shape=output.shape)
-    return np.concatenate([layout.head(), target.ravel().astype(np.float64), output.ravel()])
+    """One row: kind of the target, ranks and shapes of target and output, and the values of both."""
+    head = [_KINDS[target.dtype.kind], target.ndim, output.ndim, *target.shape, *output.shape]
+    return np.concatenate([np.array(head, np.float64), target.ravel().astype(np.float64), output.ravel()])
 
 
 def _unpacked(rows: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return targets (n_samples, ...) and outputs (n_samples, ...)."""
-    layout = _Layout.read(rows[0])
-    head = layout.head()
-    if not np.array_equal(rows[:, : len(head)], np.broadcast_to(head, (len(rows), len(head)))):
+    kind, target_rank, output_rank = rows[0, 0], int(rows[0, 1]), int(rows[0, 2])
+    values = 3 + target_rank + output_rank
+    if (rows[:, :values] != rows[0, :values]).any():
         raise DataError(
             f"metric {name!r}: expected targets of one shape and kind for all samples, got several. "
             "Bring all targets to one shape and dtype."
         )
-    target_size = int(np.prod(layout.target_shape, dtype=np.int64))
-    targets, outputs = np.split(rows[:, len(head) :], [target_size], axis=1)
-    y_true = targets.reshape(len(rows), *layout.target_shape).astype(_DTYPES[layout.kind])
-    return y_true, outputs.reshape(len(rows), *layout.output_shape)
+    shape = rows[0, 3:values].astype(np.int64).tolist()
+    target_shape, output_shape = shape[:target_rank], shape[target_rank:]
+    targets, outputs = np.split(rows[:, values:], [math.prod(target_shape)], axis=1)
+    y_true = targets.reshape(len(rows), *target_shape).astype(_DTYPES[float(kind)])
+    return y_true, outputs.reshape(len(rows), *output_shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autoselect.errors import ModelError
@@ -10,15 +9,13 @@ from autoselect.sources.keras_files import KERAS_SUFFIXES, load_keras
 from autoselect.sources.keras_models import from_keras
 from autoselect.sources.saved_models import from_saved_model
 from autoselect.sources.tflite_files import FloatModel, from_bytes, is_ready
-from autoselect.sources.wishes import wishes_of
+from autoselect.sources.wishes import NO_WISHES, Wishes
 from autoselect.tflite import flatbuffer as fb
 
 
-def needs_worker(
-    source: Path | bytes, *, signature: str | None = None, shapes: Mapping[str, Sequence[int]] | None = None
-) -> bool:
+def needs_worker(source: Path | bytes, wishes: Wishes = NO_WISHES) -> bool:
     """True where the source is converted or run when it is loaded: both are native code, which may die."""
-    if signature is not None or shapes:
+    if wishes:
         return True
     if isinstance(source, bytes):
         return not is_ready(source)
@@ -32,16 +29,13 @@ def is_converted(source: Path) -> bool:
     return source.suffix in KERAS_SUFFIXES or (source / "saved_model.pb").is_file()
 
 
-def float_model(
-    source: Path | bytes, *, signature: str | None = None, shapes: Mapping[str, Sequence[int]] | None = None
-) -> FloatModel:
+def float_model(source: Path | bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     """Load a source from disk or memory.
 
     Args:
         source: A ``.tflite`` file or its bytes, a ``.keras`` or ``.h5`` file, or a SavedModel folder. Keras files are
             loaded in safe mode: code inside them is never run.
-        signature: Key of the signature to take.
-        shapes: Sizes of inputs, the batch's included, by key or tensor name; for what the source leaves free.
+        wishes: Which signature to take, and the sizes that the source leaves free.
 
     Returns:
         A float TFLite model, and what there is to say of how it came about.
@@ -49,9 +43,8 @@ def float_model(
     Raises:
         ModelError: If there is no such model, it cannot be read, or it is quantized already.
         FreeSizes: If sizes beside the batch stay free.
-        UsageError: If ``signature`` or ``shapes`` do not fit.
+        UsageError: If a wish does not fit.
     """
-    wishes = wishes_of(signature, shapes)
     if isinstance(source, bytes):
         return from_bytes(source, wishes)
     if not source.exists():

@@ -12,32 +12,30 @@ from autoselect.data.sources import numbered_items, stacks_in, unwrap
 from autoselect.data.stacks import SOLE_INPUT
 from autoselect.errors import ModelError
 from autoselect.sources.tflite_files import FloatModel
-from autoselect.sources.wishes import FreeInput, FreeSizes, Shapes
+from autoselect.sources.wishes import FreeInput, FreeSizes, Shapes, Wishes
 
 _PURPOSE = "representative dataset"
 
 T = TypeVar("T")
 
 
-def with_sample_sizes(
-    load: Callable[[Shapes | None], FloatModel], shapes: Shapes | None, calibration: object
-) -> FloatModel:
+def with_sample_sizes(load: Callable[[Wishes], FloatModel], wishes: Wishes, calibration: object) -> FloatModel:
     """Load a source, and where it leaves sizes free load it again with those of the samples.
 
     Args:
-        load: Loads it with the sizes given.
-        shapes: What the user chose.
+        load: Loads it as it is wished.
+        wishes: What the user says of it.
         calibration: Anything that ``representative_samples`` takes; None for no samples.
     """
     try:
-        return load(shapes)
+        return load(wishes)
     except FreeSizes as free:
         if calibration is None:
             raise
-        found = sizes_in_samples(calibration, free, known=shapes or {})
+        found = sizes_in_samples(calibration, free, known=dict(wishes.shapes))
     told = ", ".join(f"{key}={_text(sizes)}" for key, sizes in found.items())
     note = f"Free sizes were taken from the representative samples, which agree: {told}. Choose others with --shape."
-    return load({**(shapes or {}), **found}).noted(note)
+    return load(wishes.with_sizes(found)).noted(note)
 
 
 def sizes_in_samples(calibration: object, free: FreeSizes, known: Shapes) -> dict[str, tuple[int, ...]]:

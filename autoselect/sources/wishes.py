@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autoselect.errors import ModelError, UsageError
 
@@ -58,6 +58,10 @@ class Wishes:
     def __bool__(self) -> bool:
         """True where anything is wished for."""
         return self.signature is not None or bool(self.shapes)
+
+    def with_sizes(self, sizes: Shapes) -> Wishes:
+        """The same with the sizes of further inputs."""
+        return replace(self, shapes=(*self.shapes, *sizes.items()))
 
 
 NO_WISHES = Wishes()

@@ -17,6 +17,7 @@ import numpy as np
 
 from autoselect.cases import build_jobs, race_jobs, score_jobs
 from autoselect.cases.events import Listener, TrialFinished
+from autoselect.cases.settings import SearchSettings
 from autoselect.domain.pareto import whole_steps
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
@@ -27,8 +28,8 @@ from autoselect.study.pipeline import Candidate, Pipeline
 from autoselect.study.proposing.forecast_check import ForecastCheck
 from autoselect.study.proposing.hypervolume_gain import Weight, loss_worth, reference_corner
 from autoselect.study.recording.optuna_study import Asked, SearchStudy
-from autoselect.study.setup.baselines import Baseline, recipe_for
-from autoselect.study.yardstick import Racing, Yardstick
+from autoselect.study.setup.baselines import Baseline
+from autoselect.study.yardstick import Yardstick
 
 _HOPELESS_AFTER = 5
 """The search stops after so many failures with nothing scored: something is wrong with the ingredients."""
@@ -54,26 +55,35 @@ class SearchLoop:
         self,
         study: SearchStudy,
         space: BoundSpace,
-        template: Recipe,
+        settings: SearchSettings,
         yardstick: Yardstick,
         *,
         pool: Workers,
         root: Path,
         slots: Callable[[], int],
-        sampler: str,
-        racing: Racing | None,
-        timeout_seconds: float,
+        may_race: bool,
         listener: Listener,
         forecasts: ForecastCheck | None = None,
     ) -> None:
-        """Take up where the study is: what it has scored is known."""
+        """Take up where the study is: what it has scored is known.
+
+        Args:
+            study: The record of what was tried.
+            space: Its dimensions.
+            settings: How to search.
+            yardstick: What candidates are compared with.
+            pool: Where they are built and scored.
+            root: The case.
+            slots: How many of them to keep under way, asked again and again.
+            may_race: Whether a part of the samples says something of the whole.
+            listener: Told of each trial.
+            forecasts: What builds are checked against; None for no check.
+        """
         self._forecasts = forecasts
         self._forecast_errors: dict[str, str] = {}  # by fingerprint
-        self._wanted_racing = racing
-        self._racing: Racing | None = None  # once it is known which samples are hard
-        self._study, self._space, self._template, self._yardstick = study, space, template, yardstick
-        self._pool, self._root, self._listener = pool, root, listener
-        self._sampler, self._timeout, self._slots = sampler, timeout_seconds, slots
+        self._may_race, self._races = may_race, False  # not before it is known which samples are hard
+        self._study, self._space, self._settings, self._yardstick = study, space, settings, yardstick
+        self._pool, self._root, self._listener, self._slots = pool, root, listener, slots
         self._pipeline = Pipeline(self._submit_build, self._submit_scoring)
         self._known: dict[str, Scores] = {}
         self._recipes: dict[str, Recipe] = {}  # of what is scored
@@ -125,20 +135,23 @@ class SearchLoop:
         """
         self._left = trials - self._done
         for baseline in baselines:
-            if self._recipe_of(baseline).fingerprint not in self._bytes_of:
+            if baseline.recipe.fingerprint not in self._bytes_of:
                 self._begin(lambda b=baseline: self._study.open_baseline(self._space, b))  # type: ignore[misc]
         self._finish_running()
         reason = stop(list(self._known.values()))
         self._keep_schedule()
         while reason is None and self._left > 0 and (reason := late()) is None:
-            if not self._begin(lambda: self._study.ask(self._space, origin=self._sampler)):
+            if not self._begin(self._ask):
                 self._finish_running()
-                if self._left > 0 and not self._begin(lambda: self._study.ask(self._space, origin=self._sampler)):
-                    reason = f"the sampler {self._sampler} has nothing left to try"
+                if self._left > 0 and not self._begin(self._ask):
+                    reason = f"the sampler {self._settings.sampler} has nothing left to try"
         self._finish_running()
         if not self._known:
             raise PreparationError(f"All {self._failed} candidates failed. The last one: {self._last_error}")
         return reason
+
+    def _ask(self) -> Asked | None:
+        return self._study.ask(self._space, self._settings.template, origin=self._settings.sampler)
 
     def _begin(self, ask: Callable[[], Asked | None]) -> bool:
         """Start one more trial as soon as a worker is free for it; False if no trial is left."""
@@ -159,30 +172,26 @@ class SearchLoop:
 
     def _keep_schedule(self) -> None:
         """Let workers know which samples are hard: those on which the all-integer model is far from float."""
-        if self._wanted_racing is None or not self._known:
+        if not self._may_race or not self._known:
             return
         hardest = min(self._known.values(), key=lambda s: (s.penalty, s.sha256))
         # Without float outputs, or rows of an earlier process, every candidate is scored in full.
         with contextlib.suppress(UsageError, TrialError):
-            self._pool.call(race_jobs.keep_schedule, self._root, hardest.sha256, self._wanted_racing.seed)
-            self._racing = self._wanted_racing
+            self._pool.call(race_jobs.keep_schedule, self._root, hardest.sha256, self._settings.seed)
+            self._races = True
 
     def _start(self, asked: Asked) -> None:
-        recipe = self._recipe_of(asked.candidate)
-        if recipe.fingerprint in self._bytes_of:
-            self._tell_known(asked, recipe, self._bytes_of[recipe.fingerprint])
+        if (sha256 := self._bytes_of.get(asked.recipe.fingerprint)) is not None:
+            self._tell_known(asked, sha256)
         else:
-            self._pipeline.add(asked, recipe, known=len(self._known))
-
-    def _recipe_of(self, one: Baseline) -> Recipe:
-        return one.recipe or recipe_for(one.nodes, self._template, one.fallback, one.repairs, one.further)
+            self._pipeline.add(asked, known=len(self._known))
 
     def _tell_oldest(self) -> None:
         done = self._pipeline.take(_PATIENCE_SECONDS)
         if done is None:
             return
         if done.built is not None:
-            self._check_forecast(done.recipe, done.built)
+            self._check_forecast(done.asked.recipe, done.built)
         if done.twin is not None:
             done.error, done.built = done.twin.error, done.built or done.twin.built
         if done.error is not None or done.built is None:
@@ -192,53 +201,47 @@ class SearchLoop:
         elif done.reply is not None:
             self._drop(done, done.built, done.reply)
         else:
-            self._tell_known(done.asked, done.recipe, done.built.sha256)
+            self._tell_known(done.asked, done.built.sha256)
 
     def _check_forecast(self, recipe: Recipe, built: build_jobs.BuildReply) -> None:
         if self._forecasts is not None and (error := self._forecasts.difference(recipe, built)):
             self._forecast_errors[recipe.fingerprint] = error
 
     def _submit_build(self, recipe: Recipe) -> Future[Any]:
-        return self._pool.submit(build_jobs.build, self._root, recipe.to_json(), timeout_seconds=self._timeout)
+        return self._submit(build_jobs.build, recipe.to_json())
 
     def _submit_scoring(self, recipe: Recipe, built: build_jobs.BuildReply, known: int) -> Future[Any] | None:
         """Score in full, or race for a place in the front that is worth it; None if the bytes have been told."""
         if built.sha256 in self._known or built.sha256 in self._dropped:
             return None
-        if self._racing is None:
-            return self._pool.submit(
-                score_jobs.score, self._root, built.sha256, "search", False, timeout_seconds=self._timeout
-            )
-        return self._pool.submit(
-            race_jobs.race,
-            self._root,
-            built.sha256,
-            self._rivals(recipe, known),
-            self._goal(built, self._racing, known),
-            self._racing.confidence,
-            timeout_seconds=self._timeout,
-        )
+        if not self._races:
+            return self._submit(score_jobs.score, built.sha256, "search", False)
+        rivals, goal = self._rivals(recipe, known), self._goal(built, known)
+        return self._submit(race_jobs.race, built.sha256, rivals, goal, self._settings.confidence)
+
+    def _submit(self, job: Callable[..., Any], *arguments: object) -> Future[Any]:
+        return self._pool.submit(job, self._root, *arguments, timeout_seconds=self._settings.trial_timeout)
 
     def _rivals(self, recipe: Recipe, known: int) -> list[str]:
         """Of the first so many scored ones those that are most like this one: their errors are nearly its own."""
         unlike = {sha: len(recipe.nodes_unlike(other)) for sha, other in islice(self._recipes.items(), known)}
         return sorted(unlike, key=lambda sha: unlike[sha])[:_RIVALS]
 
-    def _goal(self, built: build_jobs.BuildReply, racing: Racing, known: int) -> float:
+    def _goal(self, built: build_jobs.BuildReply, known: int) -> float:
         """The score with which this candidate would add so much to the front of the first so many scored ones."""
         rivals = list(islice(self._known.values(), known))
         weight = Weight(self._yardstick.allowed_drop)
         losses = weight.of(np.array([s.drop for s in rivals]))
-        scored = np.column_stack([losses, self._stepped([s.costs for s in rivals], racing)])
-        own = self._stepped([built.costs], racing)[0]
+        scored = np.column_stack([losses, self._stepped([s.costs for s in rivals])])
+        own = self._stepped([built.costs])[0]
         # A candidate dearer than all that were scored adds nothing, unless none yet keeps the allowed drop.
         enough = any(s.drop <= self._yardstick.allowed_drop for s in rivals)
         corner = reference_corner(scored if enough else np.vstack([scored, [0.0, *own]]))
-        loss = loss_worth(scored / corner, racing.min_gain, own / corner[1:])
-        lowering = self._loss_to_lower(float(built.fragmentation["penalty"]), racing, rivals)
+        loss = loss_worth(scored / corner, self._settings.min_gain, own / corner[1:])
+        lowering = self._loss_to_lower(float(built.fragmentation["penalty"]), rivals)
         return self._yardstick.score(max(weight.loss(float(loss * corner[0])), lowering))
 
-    def _loss_to_lower(self, penalty: float, racing: Racing, rivals: Sequence[Scores]) -> float:
+    def _loss_to_lower(self, penalty: float, rivals: Sequence[Scores]) -> float:
         """The loss with which a candidate may lower the penalty of the recommended one; minus infinity if with none.
 
         The volume does not tell: where only what is nearly all float keeps the allowed drop, it is hardly any. The
@@ -246,16 +249,20 @@ class SearchLoop:
         """
         if all(math.isnan(s.drop_bound) for s in rivals):
             return -math.inf
-        allowed, step = self._yardstick.allowed_drop, self._yardstick.steps(racing.spacing)["penalty"]
+        allowed, step = self._yardstick.allowed_drop, self._steps["penalty"]
         sure = [s.penalty for s in rivals if s.drop_bound <= allowed]
         lowers = penalty <= min(sure) - step if sure else penalty < self._yardstick.float_penalty
         return allowed if lowers else -math.inf
 
-    def _stepped(self, costs: Sequence[Mapping[str, float]], racing: Racing) -> np.ndarray:
+    def _stepped(self, costs: Sequence[Mapping[str, float]]) -> np.ndarray:
         """Costs in the order of the objectives, each down to a whole step of the front, shape (n, n_costs)."""
         table = np.array([[one[column] for column in self._study.costs] for one in costs], dtype=np.float64)
-        steps = self._yardstick.steps(racing.spacing)
-        return whole_steps(table, [steps.get(column, 0.0) for column in self._study.costs])
+        return whole_steps(table, [self._steps.get(column, 0.0) for column in self._study.costs])
+
+    @property
+    def _steps(self) -> dict[str, float]:
+        """How far apart the front's members are shown: within a step of a cost a candidate gains nothing."""
+        return self._yardstick.steps(self._settings.front_spacing)
 
     def _drop(self, done: Candidate, built: build_jobs.BuildReply, reply: race_jobs.Dropped) -> None:
         partial = Partial(
@@ -265,7 +272,7 @@ class SearchLoop:
             drop=self._yardstick.drop(reply.estimate),
             penalty=float(built.fragmentation["penalty"]),
         )
-        self._tell(done.asked, done.recipe, partial)
+        self._tell(done.asked, partial)
 
     def _scored(self, done: Candidate, built: build_jobs.BuildReply, reply: score_jobs.ScoreReply) -> None:
         scores = Scores(
@@ -278,20 +285,20 @@ class SearchLoop:
             compiled=built.compiled,
             **built.fragmentation,
         )
-        self._tell(done.asked, done.recipe, scores)
+        self._tell(done.asked, scores)
 
-    def _tell_known(self, asked: Asked, recipe: Recipe, sha256: str) -> None:
-        self._tell(asked, recipe, self._known.get(sha256) or self._dropped[sha256], reused=True)
+    def _tell_known(self, asked: Asked, sha256: str) -> None:
+        self._tell(asked, self._known.get(sha256) or self._dropped[sha256], reused=True)
 
-    def _tell(self, asked: Asked, recipe: Recipe, found: Scores | Partial, *, reused: bool = False) -> None:
+    def _tell(self, asked: Asked, found: Scores | Partial, *, reused: bool = False) -> None:
         known: dict[str, Any] = {"partial": found}
         if isinstance(found, Scores):
             known = {"scores": found, "violations": self._yardstick.violations(found)}
-        error = self._forecast_errors.get(recipe.fingerprint, "")
-        self._report(self._study.tell(asked, recipe, **known, reused=reused, forecast_error=error))
+        error = self._forecast_errors.get(asked.recipe.fingerprint, "")
+        self._report(self._study.tell(asked, **known, reused=reused, forecast_error=error))
 
     def _fail(self, done: Candidate) -> None:
-        self._report(self._study.tell(done.asked, done.recipe, error=done.error or ""))
+        self._report(self._study.tell(done.asked, error=done.error or ""))
         if self._failed >= _HOPELESS_AFTER and not self._known:
             raise PreparationError(f"The first {self._failed} candidates all failed. The last one: {done.error}")
 

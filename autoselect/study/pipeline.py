@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from autoselect.cases.build_jobs import BuildReply
@@ -29,8 +30,7 @@ class Candidate:
     """A trial on its way.
 
     Attributes:
-        asked: The trial.
-        recipe: What is built for it.
+        asked: The trial, with what is built for it.
         known: How many candidates had been scored when it was asked for: its race is against these.
         future: What a worker does for it now; None if nothing is left to do.
         built: Once it is built.
@@ -40,7 +40,6 @@ class Candidate:
     """
 
     asked: Asked
-    recipe: Recipe
     known: int
     future: Future[Any] | None = None
     built: BuildReply | None = None
@@ -67,11 +66,11 @@ class Pipeline:
         """How many are on their way."""
         return len(self._line)
 
-    def add(self, asked: Asked, recipe: Recipe, known: int) -> None:
+    def add(self, asked: Asked, known: int) -> None:
         """Start a candidate."""
-        twin = next((c for c in self._line if c.recipe.fingerprint == recipe.fingerprint), None)
-        future = self._build(recipe) if twin is None else None
-        self._line.append(Candidate(asked=asked, recipe=recipe, known=known, twin=twin, future=future))
+        twin = next((c for c in self._line if c.asked.recipe.fingerprint == asked.recipe.fingerprint), None)
+        future = self._build(asked.recipe) if twin is None else None
+        self._line.append(Candidate(asked=asked, known=known, twin=twin, future=future))
 
     def take(self, patience_seconds: float) -> Candidate | None:
         """Take the oldest one out; None if it is not done. Waits until any is done, for so long at most."""
@@ -90,7 +89,7 @@ class Pipeline:
 
     def _advance(self) -> None:
         """Take what workers have done. Builds are taken in the order of their trials: the first of equals is scored."""
-        for candidate in self._line:
+        for place, candidate in enumerate(self._line):
             future = candidate.future
             if future is None or not future.done():
                 if future is not None and candidate.built is None:
@@ -106,15 +105,7 @@ class Pipeline:
                 candidate.reply = reply
                 continue
             candidate.built = reply
-            candidate.twin = self._scored_for(candidate)
+            alike = (c for c in islice(self._line, place) if c.built is not None and c.built.sha256 == reply.sha256)
+            candidate.twin = next((c.twin or c for c in alike), None)
             if candidate.twin is None:
-                candidate.future = self._score(candidate.recipe, reply, candidate.known)
-
-    def _scored_for(self, candidate: Candidate) -> Candidate | None:
-        """The one before it with the same bytes, if there is one."""
-        for other in self._line:
-            if other is candidate:
-                return None
-            if other.built is not None and candidate.built is not None and other.built.sha256 == candidate.built.sha256:
-                return other.twin or other
-        return None
+                candidate.future = self._score(candidate.asked.recipe, reply, candidate.known)

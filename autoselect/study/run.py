@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -49,7 +49,6 @@ from autoselect.study.setup.repeatability import references_to_check, warn_of_un
 from autoselect.study.setup.space_file import SearchSpaceFile, read_space
 from autoselect.study.setup.target_rules import check_objectives, check_target
 from autoselect.study.stage_clock import StageClock, earlier_seconds
-from autoselect.study.yardstick import Racing
 
 
 def start(request: Request, folder: RunFolder, listener: Listener) -> str:
@@ -93,11 +92,10 @@ def opened(
 def _bound(
     request: Request, case: Case, remarks: Sequence[str], space_file: SearchSpaceFile, listener: Listener
 ) -> tuple[Case, BoundSpace]:
-    """The case with remarks on its units' states, which the user is told, and the space bound to it."""
-    for message in remarks:
-        listener(Warned(message=message))
-    space, case = bind_case(space_file, replace(case, warnings=(*case.warnings, *remarks)), request.settings, listener)
-    return case, space
+    """The case with remarks on its units' states and pins, which the user is told, and the space bound to it."""
+    case = _warned(case, remarks, listener)
+    space, pinned = bind_case(space_file, case, request.settings)
+    return _warned(case, pinned, listener), space
 
 
 def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
@@ -119,9 +117,8 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             request = replace(request, settings=settings)
             case, space = _bound(request, case, remarks, space_file, clock)
             refuse_other_space(folder, manifest, request, space)
-            for message in (changed := changed_code(manifest, request)):
-                clock(Warned(message=message))
-            case = _repeating(replace(case, warnings=(*case.warnings, *changed)), request.settings, pool, clock)
+            case = _warned(case, changed_code(manifest, request), clock)
+            case = _repeating(case, request.settings, pool, clock)
             float_model = _float_reference(case, pool, request.settings.trial_timeout, clock)
             request = _repaired(request, case, space, float_model, pool, clock)
         except BaseException:
@@ -192,16 +189,14 @@ def _search(
     loop = SearchLoop(
         study,
         space,
-        settings.template,
+        settings,
         yardstick,
         pool=pool,
         root=case.files.root,
         slots=partial(pool.slots, settings.processes),
-        sampler=settings.sampler,
-        racing=_racing(request),
-        timeout_seconds=settings.trial_timeout,
+        may_race=_may_race(request),
         listener=listener,
-        forecasts=_forecasts(request, problem, case.layers.op_types),
+        forecasts=_forecasts(request, problem),
     )
     finish = Finish(
         folder=folder,
@@ -239,13 +234,18 @@ def _late(settings: SearchSettings, clock: StageClock) -> str | None:
     return f"the timeout of {limit:g} s has passed; `autoselect resume` goes on"
 
 
-def _remarked(case: Case, folder: RunFolder, remarks: Sequence[str], listener: Listener) -> Case:
-    """The case with further warnings, which the user and the manifest are told, too."""
+def _warned(case: Case, remarks: Sequence[str], listener: Listener) -> Case:
+    """The case with further warnings, which the user is told, too."""
     for message in remarks:
         listener(Warned(message=message))
+    return replace(case, warnings=(*case.warnings, *remarks))
+
+
+def _remarked(case: Case, folder: RunFolder, remarks: Sequence[str], listener: Listener) -> Case:
+    """The same, and the manifest is told."""
     manifest = folder.read_manifest()
     folder.write_manifest({**manifest, "warnings": list(dict.fromkeys([*manifest["warnings"], *remarks]))})
-    return replace(case, warnings=(*case.warnings, *remarks))
+    return _warned(case, remarks, listener)
 
 
 def _verdict_in_markdown(folder: RunFolder) -> str:
@@ -257,9 +257,9 @@ def _verdict_in_markdown(folder: RunFolder) -> str:
 def _baselines(case: Case, space: BoundSpace, request: Request) -> list[Baseline]:
     """Those that the target can run (without hybrid kernels there is no all-DRQ model), and members of other runs."""
     runs_hybrid = read_target(request.settings.target).runs_hybrid
-    found = baselines(case.layers, space, request.settings.template.repairs)
-    members = [Baseline(name="merged", nodes=r.denylisted_nodes, recipe=r) for r in request.members]
-    return [b for b in found if runs_hybrid or b.fallback != "drq"] + members
+    found = baselines(case.layers, space, request.settings.template)
+    members = [Baseline(name="merged", recipe=recipe, is_like_others=False) for recipe in request.members]
+    return [b for b in found if runs_hybrid or b.recipe.fallback != "drq"] + members
 
 
 def _open_study(
@@ -277,32 +277,23 @@ def _open_study(
         seed=settings.seed + len(before.records()),
         problem=problem,
         space=space,
-        fallback=settings.template.fallback,
+        template=settings.template,
         budget=settings.trials,
-        repairs=settings.template.repairs,
     )
     return SearchStudy(folder.study, objectives, sampler)
 
 
-def _forecasts(request: Request, problem: Problem | None, op_types: Iterable[str]) -> ForecastCheck | None:
+def _forecasts(request: Request, problem: Problem | None) -> ForecastCheck | None:
     """Forecasts of what is searched; none with members of other runs, whose interface may differ."""
     if problem is None or request.members:
         return None
-    return ForecastCheck(problem, request.settings.template, list(op_types))
+    return ForecastCheck(problem, request.settings.template)
 
 
-def _racing(request: Request) -> Racing | None:
-    """How to race, if the metric is a mean over samples: only then does a part say something of the whole."""
+def _may_race(request: Request) -> bool:
+    """Only of a metric that is a mean over samples does a part say something of the whole."""
     metric = request.ingredients.metric
-    if metric is None or not metric.is_mean or not request.settings.racing:
-        return None
-    settings = request.settings
-    return Racing(
-        confidence=settings.confidence,
-        min_gain=settings.min_gain,
-        seed=settings.seed,
-        spacing=settings.front_spacing,
-    )
+    return request.settings.racing and metric is not None and metric.is_mean
 
 
 def _demanding(request: Request, float_model: references.Reference) -> Request:

@@ -1,4 +1,4 @@
-"""What candidates are measured by: float's figures, limits, and how races drop."""
+"""What candidates are measured by: float's figures and limits."""
 
 from __future__ import annotations
 
@@ -10,25 +10,6 @@ from autoselect.runs.records import Scores
 _SIZE_STEP = 0.01
 """Share of the float model's size: a smaller difference is no reason to take one of two models."""
 _PENALTY_STEP = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Racing:
-    """How candidates are dropped before all samples are run.
-
-    Attributes:
-        confidence: With which one that is worth its full score is not dropped, above 0 and below 1.
-        min_gain: Share of the front's hypervolume that a candidate must add to be worth it; with 0 all that enter the
-            front are.
-        seed: Of the order of the samples.
-        spacing: How far apart the front's members are shown, see :meth:`Yardstick.steps`: within a step of a cost a
-            candidate gains nothing.
-    """
-
-    confidence: float
-    min_gain: float
-    seed: int
-    spacing: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -348,6 +348,14 @@ def constant_values(model: Model, tensor: Tensor) -> np.ndarray:
     return raw.view(dtype).reshape(shape_of(tensor))
 
 
+def along(figures: np.ndarray, axis: int, ndim: int) -> np.ndarray:
+    """Figures of channels, or one for all, shape (n,), in a shape that goes with values of ``ndim`` dimensions."""
+    shape = [1] * ndim
+    if figures.size > 1:
+        shape[axis] = figures.size
+    return figures.reshape(shape)
+
+
 def buffer_bytes(buffer: Buffer) -> bytes:
     """The data of a buffer; none for an activation's."""
     return b"" if buffer.data is None else np.asarray(buffer.data, dtype=np.uint8).tobytes()

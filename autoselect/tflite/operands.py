@@ -29,6 +29,19 @@ WEIGHTED: Mapping[str, Operands] = {
 }
 """By op type. A fused recurrent op has gates with several, and BATCH_MATMUL no bias."""
 
+WEIGHTS: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(WEIGHTED, (1,)),
+    "CONV_3D": (1,),
+    "BATCH_MATMUL": (1,),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (1, 2, 3, 4, 5, 6, 7, 8, 16),
+    "EMBEDDING_LOOKUP": (1,),
+    "GATHER": (0,),
+}
+"""Positions of the weights among an op's inputs, by op type; of the LSTM the input, recurrent and projection matrices.
+
+Constants of these op types have 8 bits in every form but float. Those of others have 16 beside 16-bit activations.
+"""
+
 FIXED_SCALE_OPS = frozenset({"L2_NORMALIZATION", "LOGISTIC", "LOG_SOFTMAX", "SOFTMAX", "TANH"})
 """Op types whose int8 output has a scale that TensorFlow's 8-bit quantization specification fixes, whatever calibration
 saw."""

@@ -113,11 +113,19 @@ class Runner:
     def watch(
         self, samples: Iterable[Mapping[str, np.ndarray]], tensors: Collection[int]
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Run samples one by one, and give the values of tensors after each; needs ``preserve_all_tensors``."""
+        """Run samples one by one, and give the values of tensors after each; needs ``preserve_all_tensors``.
+
+        What holds none is passed over: the outputs of a WHILE that nobody reads, tensors without elements.
+        """
         for sample in samples:
             self(sample)
             for index in tensors:
-                yield index, self.tensor(index)
+                try:
+                    value = self.tensor(index)
+                except ValueError:  # It has no memory.
+                    continue
+                if value.size:
+                    yield index, value
 
     def reset(self) -> None:
         """Set every variable (recurrent state) back to what it is at first."""

@@ -104,6 +104,5 @@ def _twin(model: fb.Model, index: int, buffer: int = 0) -> int:
 def _valued(model: fb.Model, index: int, scales: np.ndarray, axis: int) -> int:
     """A constant in float, with the values that the integers stand for."""
     values = fb.constant_values(model, model.subgraphs[0].tensors[index])
-    along = [1] * values.ndim
-    along[axis] = -1
-    return _twin(model, index, editing.add_buffer(model, (values * scales.reshape(along)).astype(np.float32)))
+    values = (values * fb.along(scales, axis, values.ndim)).astype(np.float32)
+    return _twin(model, index, editing.add_buffer(model, values))

@@ -75,7 +75,7 @@ def record_of(number: int, mask: Mask, truth: Synthetic) -> TrialRecord:
 
 def opened(path: Path, truth: Synthetic, space: BoundSpace) -> SearchStudy:
     proposer = SurrogateProposer(truth.problem, 0, None)
-    return SearchStudy(path, OBJECTIVES, ProposerSampler(proposer, truth.problem, space, fallback=Recipe().fallback))
+    return SearchStudy(path, OBJECTIVES, ProposerSampler(proposer, truth.problem, space, Recipe()))
 
 
 def added(study: SearchStudy, record: TrialRecord, space: BoundSpace) -> None:
@@ -118,15 +118,14 @@ def grown(path: Path, nodes: int, marks: Sequence[int]) -> list[tuple[str, ...]]
         asks, tells = [], []
         for _ in range(ASKS):
             begun = time.process_time()
-            asked = study.ask(space, origin="surrogate")
+            asked = study.ask(space, Recipe(), origin="surrogate")
             asks.append(time.process_time() - begun)
             assert asked is not None
-            masks.append(truth.problem.mask_of(asked.candidate.nodes))
+            masks.append(truth.problem.mask_of(asked.recipe.denylisted_nodes))
             record = record_of(asked.number, masks[-1], truth)
             assert record.scores is not None
-            assert record.recipe is not None
             begun = time.process_time()
-            study.tell(asked, record.recipe, scores=record.scores, reused=False, violations={})
+            study.tell(asked, scores=record.scores, reused=False, violations={})
             tells.append(time.process_time() - begun)
         peak, begun = peak_mib(), time.process_time()
         again = opened(path, truth, space)

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, combinations, compress, product
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ class Opened:
     def recipe(self, mask: Sequence[bool]) -> Recipe:
         """The recipe that denylists the nodes marked in ``mask``."""
         names = frozenset(n.name for n, on in zip(self.case.layers.nodes, mask, strict=True) if on)
-        return recipe_for(names, self.settings.template)
+        return recipe_for(names, self.settings.template, {})
 
     def row(self, mask: str, built: build_jobs.BuildReply, score: score_jobs.ScoreReply) -> dict[str, object]:
         """One row of the sweep."""
@@ -271,7 +271,7 @@ def references(chosen: BenchmarkCase, workers: int) -> None:
             drops = {}
             recipes = {
                 "fiq": case.recipe((False,) * count),
-                "drq": recipe_for(frozenset(n.name for n in case.case.layers.nodes), case.settings.template, "drq"),
+                "drq": replace(case.recipe((True,) * count), fallback="drq"),
             }
             for name, recipe in recipes.items():
                 built = pool.call(build_jobs.build, case.root, recipe.to_json())

@@ -22,7 +22,8 @@ from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import calibration, converter, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.sources import loading
-from autoselect.tflite import editing, reader
+from autoselect.sources.wishes import wishes_of
+from autoselect.tflite import comparing, editing, reader
 from autoselect.tflite import flatbuffer as fb
 
 
@@ -53,7 +54,7 @@ class Prepared:
 
 def intake(path: Path, shapes: Mapping[str, Sequence[int]]) -> tuple[bytes, tuple[str, ...]]:
     """The float model of a source and what there is to say of it; ``shapes`` are those of inputs with free sizes."""
-    found = loading.float_model(path, shapes=shapes or None)
+    found = loading.float_model(path, wishes_of(None, shapes))
     return found.content, found.notes
 
 
@@ -81,8 +82,8 @@ def _normalised(content: bytes, fed: Sequence[Mapping[str, np.ndarray]]) -> tupl
     """As a search does it: the model itself where another would not have the same outputs."""
     try:
         normalised = normalise.normalise(content)
-        apart = normalise.difference(content, normalised.content, fed, delegates=False)
-        if normalise.is_rounding(apart, content, fed):
+        apart = comparing.difference(content, normalised.content, fed, delegates=False)
+        if comparing.is_rounding(apart, content, fed):
             return normalised, ""
         why = "other outputs"
     except (BuildError, ScoreError) as exc:

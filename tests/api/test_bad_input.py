@@ -93,7 +93,7 @@ ROWS: dict[str, tuple[dict[str, Any], type[AutoselectError], int, str]] = {
     "NaN": ({"calibration": [[x] for x in with_nan()]}, DataError, 4, r"sample 17 .*finite numbers, got 6 NaN"),
     "input name": ({"calibration": [{"wave": WINDOW}]}, DataError, 4, r"'window' float32.*got the names 'wave'"),
     "missing calibration file": ({"calibration": "none.npz"}, DataError, 4, r"none\.npz"),
-    "unknown function": ({"calibration": "pump:calibrate"}, UsageError, 2, r"'calibrate'.*nearest: calibration"),
+    "unknown function": ({"calibration": "pump:calibrate"}, UsageError, 2, r"'calibrate'.*Did you mean 'calibration'"),
     # samples to score on
     "no evaluation": ({"evaluation": None}, UsageError, 2, r"needs samples to score on: pass --evaluation"),
     "empty evaluation": ({"evaluation": never}, DataError, 4, r"scoring data: expected at least one sample"),
@@ -106,7 +106,7 @@ ROWS: dict[str, tuple[dict[str, Any], type[AutoselectError], int, str]] = {
     "seen in calibration": ({"calibration": X[:30]}, DataError, 4, r"30 of 200 search samples are also calibration"),
     "seen in search": ({"heldout": (X[:9], Y[:9])}, DataError, 4, r"9 of 9 held-out samples are also search"),
     # metrics
-    "unknown metric": ({"metric": "acuracy"}, MetricError, 5, r"got 'acuracy'; nearest: accuracy"),
+    "unknown metric": ({"metric": "acuracy"}, MetricError, 5, r"got 'acuracy'\. Did you mean 'accuracy'"),
     "no direction": ({"metric": not_a_number}, MetricError, 5, r"'maximize' or 'minimize', got None"),
     "wrong direction": ({"metric": "accuracy", "direction": "minimize"}, MetricError, 5, r"'maximize', got 'minimize'"),
     "metric raises": ({"metric": raises_a_type_error, **OWN}, MetricError, 5, r"raised TypeError: unhashable"),
@@ -123,13 +123,13 @@ ROWS: dict[str, tuple[dict[str, Any], type[AutoselectError], int, str]] = {
     "unknown fallback": ({"fallback": "int4"}, UsageError, 2, r"^fallback: .*'drq', 'float' or 'search', got 'int4'"),
     "unknown quantizer": ({"quantizer": "onnx"}, UsageError, 2, r"expected one of tensorflow, litert, got 'onnx'\."),
     "unknown io_type": ({"io_type": "int16"}, UsageError, 2, r"^io_type: .*got 'int16'"),
-    "unknown node": ({"keep_float": [NODE + "l"]}, UsageError, 2, rf"--keep-float: .*Nearest: '{NODE}'"),
+    "unknown node": ({"keep_float": [NODE + "l"]}, UsageError, 2, rf"--keep-float: .*Did you mean '{NODE}'"),
     "unknown op": ({"keep_int": ["CONV2D"]}, UsageError, 2, r"--keep-int: .*'CONV2D'.*CONV_2D, DEPTHWISE_CONV_2D"),
     "ranges of an unknown node": (
         {"repairs": (f"ranges-mse:{NODE}l",)},
         RecipeError,
         6,
-        rf"No node.*Nearest: '{NODE}'",
+        rf"No node.*Did you mean '{NODE}'",
     ),
     "pinned both ways": ({"keep_int": ["MEAN"], "keep_float": ["*_mean_*"]}, UsageError, 2, r"pinned both ways"),
     "all pinned": ({"keep_int": ["*"]}, UsageError, 2, r"nothing to choose"),
@@ -169,7 +169,7 @@ def test_a_quantized_model_is_refused(finished: autoselect.Run, tmp_path: Path) 
 # -------------------------------------------------------------------------------------------- recipes
 
 RECIPES = {
-    "unknown node": (Recipe(denylisted_nodes=frozenset({NODE + "l"})), rf"'{NODE}l'\. Nearest: '{NODE}'"),
+    "unknown node": (Recipe(denylisted_nodes=frozenset({NODE + "l"})), rf"'{NODE}l'\. Did you mean '{NODE}'"),
     "glob of nothing": (Recipe(denylisted_nodes=frozenset({"nothing/*"})), r"No node is called 'nothing/\*'"),
     "unknown op": (Recipe(denylisted_ops=frozenset({"CONV2D"})), r"op type 'CONV2D'.*CONV_2D, DEPTHWISE_CONV_2D"),
 }

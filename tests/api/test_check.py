@@ -44,7 +44,7 @@ def test_a_check_knows_the_timeout(tmp_path: Path) -> None:
         pytest.param({"calibration": "none.npz"}, DataError, "none here", id="no calibration file"),
         pytest.param({"evaluation": Path("none.npz")}, DataError, "none here", id="no evaluation file"),
         pytest.param({"heldout": "none.npy"}, DataError, "none here", id="no held-out file"),
-        pytest.param({"metric": "acuracy"}, AutoselectError, "nearest: accuracy", id="unknown metric"),
+        pytest.param({"metric": "acuracy"}, AutoselectError, "Did you mean 'accuracy'", id="unknown metric"),
     ],
 )
 def test_what_is_missing_is_noticed_before_anything_is_read(

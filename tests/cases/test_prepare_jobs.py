@@ -14,7 +14,7 @@ from autoselect.cases.prepared import Prepared, load_prepared
 from autoselect.data.samples import SampleStore
 from autoselect.quantize.preparing import normalise
 from autoselect.runs.files import write_bytes
-from autoselect.tflite import editing, reader
+from autoselect.tflite import comparing, editing, reader
 from autoselect.tflite import flatbuffer as fb
 
 
@@ -72,7 +72,7 @@ def test_a_model_that_amplifies_rounding_is_folded_too(tmp_path: Path) -> None:
     found = prepared(content, tmp_path)
     samples = [{"x0": sample} for [sample] in zoo.random_samples(content, 6)]
     folded = normalise.normalise(content).content
-    assert normalise.difference(content, folded, samples, delegates=False) > normalise.MOST_ROUNDING
+    assert comparing.difference(content, folded, samples, delegates=False) > comparing.MOST_ROUNDING
     assert [op.op_type for op in found.graph.ops] == ["CONV_2D", "ABS", "CONV_2D"]
     assert not found.remarks
 
@@ -80,6 +80,6 @@ def test_a_model_that_amplifies_rounding_is_folded_too(tmp_path: Path) -> None:
 def test_what_a_model_does_not_amplify_is_no_rounding() -> None:
     plain, amplifying = unfolded(), unfolded(offset=300.0)
     samples = [{"x0": sample} for [sample] in zoo.random_samples(plain, 6)]
-    assert not normalise.is_rounding(3e-5, plain, samples)
-    assert normalise.is_rounding(3e-5, amplifying, samples)
-    assert not normalise.is_rounding(0.01, amplifying, samples)
+    assert not comparing.is_rounding(3e-5, plain, samples)
+    assert comparing.is_rounding(3e-5, amplifying, samples)
+    assert not comparing.is_rounding(0.01, amplifying, samples)

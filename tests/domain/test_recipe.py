@@ -183,7 +183,7 @@ def test_float_nodes_that_are_none_of_the_denylisted(pattern: str, message: str)
 @pytest.mark.parametrize(
     ("nodes", "ops", "message"),
     [
-        pytest.param(["block_1/convv"], [], r"No node is called 'block_1/convv'\. Nearest: 'block_1/conv'", id="typo"),
+        pytest.param(["block_1/convv"], [], r"called 'block_1/convv'\. Did you mean 'block_1/conv'", id="typo"),
         pytest.param(["BLOCK_1/*"], [], "No node is called", id="case matters"),
         pytest.param(["zzz"], [], "No node is called 'zzz'.*layer_statistics.csv", id="nothing near"),
         pytest.param([], ["CONV"], "No node is of op type 'CONV'. This model has: ADD, CONV_2D, MEAN", id="type"),
@@ -197,7 +197,7 @@ def test_what_matches_nothing_is_refused(nodes: list[str], ops: list[str], messa
 def test_no_name_is_suggested_where_none_is_near() -> None:
     with pytest.raises(RecipeError) as error:
         resolve(Recipe(denylisted_nodes=frozenset({"zzz"})), NODES)
-    assert "Nearest" not in str(error.value)
+    assert "Did you mean" not in str(error.value)
 
 
 REFUSED_REPAIRS = {

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
+from zoo import tf
 
 from autoselect.domain.graph import Op, OpKind, Tensor, peak_activation_bytes
 from autoselect.domain.recipe import Recipe
@@ -26,12 +27,6 @@ from autoselect.tflite.runner import Runner
 
 # Incommensurable, so that no difference cancels another.
 WEIGHTS = PenaltyWeights(float_macs=1.0, float_ops=0.51, crossings=0.73, crossing_bytes=0.37, segments=0.23)
-
-
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
 
 
 @functools.cache

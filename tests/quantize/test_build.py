@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
+from zoo import tf
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
@@ -21,12 +22,6 @@ from autoselect.quantize.preparing import converter
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
-
-
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import pytest
 import zoo
 from hypothesis import given
 from hypothesis import strategies as st
+from zoo import tf
 
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize.building.dynamic_range import quantize_weights
@@ -118,12 +119,6 @@ def _real_source(path: Path) -> zoo.Source:
 
         return zoo.from_keras(tf_keras.models.load_model(path, compile=False))
     return zoo.from_signature(path)
-
-
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
 
 
 def _silent_channel() -> np.ndarray:

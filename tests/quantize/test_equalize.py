@@ -9,17 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
+from zoo import tf
 
 from autoselect.quantize.repairing import equalize
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
-
-
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
-
 
 UNEVEN = np.exp2(np.arange(16) - 8.0).astype(np.float32)
 """Factors of the channels that only scaling can make even."""

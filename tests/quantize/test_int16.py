@@ -13,6 +13,7 @@ import forecasts
 import numpy as np
 import pytest
 import zoo
+from zoo import tf
 
 from autoselect.domain.graph import IN_INTEGERS, OpKind
 from autoselect.domain.recipe import Recipe
@@ -24,7 +25,6 @@ from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.building.wholes import int16_model, runnable_int16_model
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter
-from autoselect.quantize.preparing.normalise import same_outputs
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.quantize.repairing.weighted_ops import WEIGHTED
 from autoselect.scoring.fragmentation import fragmentation
@@ -32,13 +32,8 @@ from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.comparing import difference
 from autoselect.tflite.runner import Runner
-
-
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
 
 
 @functools.cache
@@ -343,7 +338,7 @@ def test_all_of_16_bits_is_tensorflows_own_build_bit_for_bit(make: Callable[[], 
     keys = [s.key for s in reader.input_specs(fb.parse(source.float_model))]
     work.representative_dataset = lambda: (dict(zip(keys, s, strict=True)) for s in prepared.samples)
     work.target_spec.supported_ops = [tf().lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8]
-    assert same_outputs(built.content, bytes(work.convert()), prepared.fed())
+    assert difference(built.content, bytes(work.convert()), prepared.fed()) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -13,18 +13,13 @@ import zoo
 from ai_edge_litert import schema_py_generated as schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from zoo import tf
 
 from autoselect.domain.recipe import REPAIRS, Recipe
 from autoselect.quantize.repairing import bias, input_means
 from autoselect.tflite import editing, operands
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
-
-
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import zoo
 from ai_edge_litert import schema_py_generated as schema
+from zoo import tf
 
 from autoselect.domain.recipe import REPAIRS, Recipe
 from autoselect.errors import BuildError
@@ -22,12 +23,6 @@ from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import editing, operands
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
-
-
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
+from zoo import tf
 
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
@@ -29,12 +30,6 @@ def run_debugger_on(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 LITERT, TENSORFLOW = "ai_edge_litert.interpreter", "tensorflow.lite.python.interpreter"
 METRICS = ("num_elements", "stddev", "mean_error", "max_abs_error", "mean_squared_error")
-
-
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
 
 
 def measured(prepared: zoo.Prepared, *, per_channel: bool = True) -> LayerTable:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
+from zoo import tf
 
 from autoselect.quantize.repairing import mean_outputs
 from autoselect.quantize.repairing.windows import dense_windows, spread_places, windows
-
-
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
 
 
 def image(channels: int, height: int = 9, width: int = 7) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import zoo
 from nursery import Sources
+from zoo import tf
 
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize.building.build import Builder, Candidate
@@ -20,12 +21,6 @@ from autoselect.quantize.repairing.weighted_ops import SkipError, quantized_ops,
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
-
-
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
 
 
 def mixed(content: bytes, count: int, seed: int) -> list[list[np.ndarray]]:

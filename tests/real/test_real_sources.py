@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from autoselect.sources import loading, sample_sizes, shapes
-from autoselect.sources.wishes import FreeSizes
+from autoselect.sources.wishes import NO_WISHES, FreeSizes, wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -62,10 +63,10 @@ def test_a_spectrogram_of_free_length(zoo_files: Path) -> None:
     with pytest.raises(FreeSizes, match=r"input=\?x\?\. .*--shape"):
         loading.float_model(content)
     clips = np.load(zoo_files / "dtln" / "clips.npz")["speech"][:4].astype(np.float32) / 32768.0
-    found = sample_sizes.with_sample_sizes(lambda s: loading.float_model(content, shapes=s), None, clips)
+    found = sample_sizes.with_sample_sizes(partial(loading.float_model, content), NO_WISHES, clips)
     length = clips.shape[1]
     assert found.notes[0].endswith(f"which agree: input=1x{length}. Choose others with --shape.")
-    assert found.content == loading.float_model(content, shapes={"input": (1, length)}).content
+    assert found.content == loading.float_model(content, wishes_of(None, {"input": (1, length)})).content
     assert shapes.is_settled(fb.parse(found.content))
     kernels = [shapes.Kernels(one, [(1, length)]) for one in (content, found.content)]
     for clip in clips:

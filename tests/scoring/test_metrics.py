@@ -157,14 +157,14 @@ def test_traits(name: str) -> None:
 
 
 REFUSED_SPECS: dict[str, tuple[object, str | None, type[AutoselectError], str]] = {
-    "near miss": ("acuracy", None, MetricError, "nearest: accuracy"),
+    "near miss": ("acuracy", None, MetricError, "Did you mean 'accuracy'"),
     "lists the catalogue": ("loss", None, MetricError, "top5_accuracy, balanced_accuracy, f1_macro"),
     "other direction": ("mse", "maximize", MetricError, "expected the direction 'minimize', got 'maximize'"),
     "function without direction": (lambda t, p: 1.0, None, MetricError, "'maximize' or 'minimize', got None"),
     "spec without direction": ("math:pow", None, MetricError, "'math:pow': expected the direction"),
     "mistyped direction": ("math:pow", "max", MetricError, "got 'max'"),
     "spec of no function": ("math:pi", "maximize", MetricError, "got float"),
-    "spec of nothing": ("math:powr", "maximize", UsageError, "nearest: pow"),
+    "spec of nothing": ("math:powr", "maximize", UsageError, "Did you mean 'pow'"),
     "number": (7, "maximize", MetricError, "got int"),
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
+from zoo import tf
 
 from autoselect.errors import ModelError, UsageError
 from autoselect.sources import loading
@@ -19,12 +20,6 @@ from autoselect.sources.wishes import wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
-
-
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
 
 
 def keras_of(name: str) -> Any:

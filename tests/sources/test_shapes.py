@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from autoselect.quantize import names
 from autoselect.quantize.preparing import calibration, converter
 from autoselect.sources import loading, sample_sizes, shapes
 from autoselect.sources.tflite_files import FloatModel, free_inputs
-from autoselect.sources.wishes import FreeInput, FreeSizes, parse_shapes, sizes_of, wishes_of
+from autoselect.sources.wishes import NO_WISHES, FreeInput, FreeSizes, parse_shapes, sizes_of, wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -259,14 +260,14 @@ def free_width() -> bytes:
 def test_a_file_takes_the_sizes_and_says_so() -> None:
     content = free_width()
     samples = np.zeros((4, 8, 6, 3), np.float32)
-    found = sample_sizes.with_sample_sizes(lambda s: loading.float_model(content, shapes=s), None, samples)
+    found = sample_sizes.with_sample_sizes(partial(loading.float_model, content), NO_WISHES, samples)
     assert Runner(found.content).inputs[0].shape == (1, 8, 6, 3)
     assert not shapes.has_free_sizes(fb.parse(found.content))
     assert found.notes == (
         "Free sizes were taken from the representative samples, which agree: image=1x8x6x3. Choose others with "
         "--shape.",
     )
-    chosen = loading.float_model(content, shapes={"image": (1, 8, 12, 3)})
+    chosen = loading.float_model(content, wishes_of(None, {"image": (1, 8, 12, 3)}))
     assert (Runner(chosen.content).inputs[0].shape, chosen.notes) == ((1, 8, 12, 3), ())
 
 
@@ -277,4 +278,4 @@ def test_sizes_that_the_model_cannot_run_are_told(tmp_path: Path) -> None:
     function = call.get_concrete_function(tf.TensorSpec([1, None, 3], name="wave"))
     content = bytes(tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module()).convert())
     with pytest.raises(ModelError, match=r"cannot run the model with inputs of 1x4x3: .*Choose other sizes"):
-        loading.float_model(content, shapes={"wave": (1, 4, 3)})
+        loading.float_model(content, wishes_of(None, {"wave": (1, 4, 3)}))

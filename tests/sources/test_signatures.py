@@ -68,7 +68,7 @@ def file() -> bytes:
 @pytest.mark.parametrize("source", [file, folder], ids=["a .tflite", "a SavedModel"])
 @pytest.mark.parametrize("key", KEYS)
 def test_the_chosen_one_answers(key: str, source: Callable[[], Any]) -> None:
-    found = loading.float_model(source(), signature=key)
+    found = loading.float_model(source(), wishes_of(key, None))
     assert len(found.notes) == (0 if key == "encode" else 1)  # The others have control flow.
     assert not any("Signature" in note for note in found.notes)
     runner, rng = Runner(found.content), np.random.default_rng(0)
@@ -97,14 +97,14 @@ def test_what_is_refused(
     source: Callable[[], Any], key: str | None, error: type[AutoselectError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        loading.float_model(source(), signature=key)
+        loading.float_model(source(), wishes_of(key, None))
 
 
 def test_a_file_without_signatures_takes_none() -> None:
     model = fb.parse(zoo.cnn().float_model)
     model.signatureDefs = []
     with pytest.raises(UsageError, match=r"the model has no signatures, got 'x'\. Leave the option out"):
-        loading.float_model(fb.serialise(model), signature="x")
+        loading.float_model(fb.serialise(model), wishes_of("x", None))
 
 
 def test_the_only_signature_need_not_be_of_the_first_subgraph() -> None:

@@ -15,6 +15,7 @@ import zoo
 import autoselect
 from autoselect.errors import ModelError
 from autoselect.sources import loading
+from autoselect.sources.wishes import wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -66,7 +67,7 @@ def file() -> bytes:
 
 
 def test_variables_that_are_only_read_become_constants() -> None:
-    found = loading.float_model(file(), signature="infer")
+    found = loading.float_model(file(), wishes_of("infer", None))
     assert found.notes == ("Variables became constants, with the initial values in the file: 2.",)
     [graph] = (model := fb.parse(found.content)).subgraphs
     assert {fb.op_type(model, op) for op in graph.operators} == {"BATCH_MATMUL", "TANH"}
@@ -78,7 +79,7 @@ def test_variables_that_are_only_read_become_constants() -> None:
 
 @pytest.mark.parametrize("source", [file, folder], ids=["a .tflite", "a SavedModel"])
 def test_a_state_stays_and_starts_anew_with_each_sample(source: Callable[[], Any]) -> None:
-    found = loading.float_model(source(), signature="stream")
+    found = loading.float_model(source(), wishes_of("stream", None))
     assert "The model keeps a state in variables (1): each sample starts with the initial one." in found.notes
     runner, rng = Runner(found.content), np.random.default_rng(0)
     for sample in rng.normal(size=(3, 1, 16)).astype(np.float32):
@@ -111,7 +112,7 @@ def test_a_model_with_a_state_is_searched(tmp_path: Path) -> None:
 
 def test_a_variable_that_a_branch_reads_is_refused() -> None:
     with pytest.raises(ModelError, match=r"cannot be made a constant: IF reads it\. Freeze the variables"):
-        loading.float_model(file(), signature="branch")
+        loading.float_model(file(), wishes_of("branch", None))
 
 
 def test_a_variable_without_an_initial_value_is_refused() -> None:
@@ -119,4 +120,4 @@ def test_a_variable_without_an_initial_value_is_refused() -> None:
     for graph in model.subgraphs:
         graph.operators = [op for op in graph.operators if fb.op_type(model, op) != "CALL_ONCE"]
     with pytest.raises(ModelError, match=r"the file has no initial value for it\. .*convert_variables_to_constants_v2"):
-        loading.float_model(fb.serialise(model), signature="infer")
+        loading.float_model(fb.serialise(model), wishes_of("infer", None))

@@ -22,7 +22,11 @@ EIGHT = table(
 
 
 def sets(found: list[Baseline]) -> dict[str, str]:
-    return {b.name: "".join(sorted(b.nodes)) for b in found}
+    return {b.name: "".join(sorted(b.recipe.denylisted_nodes)) for b in found}
+
+
+def fallbacks(found: list[Baseline]) -> list[tuple[str, str, bool]]:
+    return [(b.name, b.recipe.fallback, b.is_like_others) for b in found]
 
 
 def test_the_heuristic_takes_the_first_five_and_what_is_above_0_7() -> None:
@@ -45,45 +49,40 @@ def test_heuristics_by_hand(values: list[float | None], expected: str) -> None:
 
 
 def test_all_baselines_by_hand() -> None:
-    assert sets(baselines(EIGHT, FREE)) == {"fiq": "", "drq": "abcdefgh", "heuristic": "abcdefg"}
+    assert sets(baselines(EIGHT, FREE, Recipe())) == {"fiq": "", "drq": "abcdefgh", "heuristic": "abcdefg"}
 
 
 def test_with_repairs_the_all_integer_model_comes_without_and_with_them() -> None:
-    found = baselines(EIGHT, FREE, ("bias",))
-    assert [(b.name, b.repairs) for b in found] == [
-        ("fiq", ()),
-        ("fiq+repairs", None),
-        ("drq", None),
-        ("heuristic", None),
+    found = baselines(EIGHT, FREE, Recipe(repairs=("bias",)))
+    assert [(b.name, b.recipe.repairs, b.is_like_others) for b in found] == [
+        ("fiq", (), False),
+        ("fiq+repairs", ("bias",), True),
+        ("drq", ("bias",), False),
+        ("heuristic", ("bias",), True),
     ]
-    template = Recipe(repairs=("bias",))
-    recipes = [recipe_for(b.nodes, template, b.fallback, b.repairs) for b in found[:2]]
-    assert [r.repairs for r in recipes] == [(), ("bias",)]
 
 
 def test_equal_sets_of_unlike_fallback_are_both_there() -> None:
     """All nodes left out by the guide, in the search's fallback, are not all nodes made hybrid."""
-    found = baselines(table(("a", "ADD", 0.1), ("b", "MEAN", 0.2)), FREE)
-    assert [(b.name, b.fallback) for b in found] == [("fiq", None), ("drq", "drq"), ("heuristic", None)]
+    found = baselines(table(("a", "ADD", 0.1), ("b", "MEAN", 0.2)), FREE, Recipe())
+    assert fallbacks(found) == [("fiq", "drq", True), ("drq", "drq", False), ("heuristic", "drq", True)]
 
 
 def test_repeated_sets_are_left_out() -> None:
     space = BoundSpace(dimensions=(), keep_int=frozenset("abcdefgh"))
-    assert [(b.name, b.fallback) for b in baselines(EIGHT, space)] == [("fiq", None), ("drq_pinned", "drq")]
+    found = baselines(EIGHT, space, Recipe())
+    assert fallbacks(found) == [("fiq", "drq", True), ("drq_pinned", "drq", False)]
 
 
 def test_only_the_dynamic_range_baseline_has_a_fallback_of_its_own() -> None:
-    found = baselines(EIGHT, FREE)
-    assert {b.name: b.fallback for b in found if b.fallback} == {"drq": "drq"}
-    template = Recipe(fallback="float")
-    assert recipe_for(found[1].nodes, template, found[1].fallback).fallback == "drq"
-    assert recipe_for(found[2].nodes, template, found[2].fallback).fallback == "float"
+    found = baselines(EIGHT, FREE, Recipe(fallback="float"))
+    assert fallbacks(found) == [("fiq", "float", True), ("drq", "drq", False), ("heuristic", "float", True)]
 
 
 def test_pins_hold_for_baselines() -> None:
     space = BoundSpace(dimensions=(), keep_float=frozenset("h"), keep_int=frozenset("ab"))
-    found = baselines(EIGHT, space)
-    assert all("h" in b.nodes and not b.nodes & {"a", "b"} for b in found)
+    found = baselines(EIGHT, space, Recipe())
+    assert all("h" in nodes and not set(nodes) & {"a", "b"} for nodes in sets(found).values())
     assert sets(found)["fiq_pinned"] == "h"
     assert sets(found)["drq_pinned"] == "cdefgh"
     assert not {"fiq", "drq"} & set(sets(found))
@@ -91,5 +90,5 @@ def test_pins_hold_for_baselines() -> None:
 
 def test_a_recipe_is_the_template_with_other_nodes() -> None:
     template = Recipe(fallback="float", per_channel=False, io_type="int8")
-    found = recipe_for(frozenset({"x"}), template)
+    found = recipe_for(frozenset({"x"}), template, {})
     assert found == Recipe(denylisted_nodes=frozenset({"x"}), fallback="float", per_channel=False, io_type="int8")

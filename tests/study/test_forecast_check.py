@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def check_of(problem: Problem) -> ForecastCheck:
-    return ForecastCheck(problem, Recipe(), NODES)
+    return ForecastCheck(problem, Recipe())
 
 
 def test_right_forecasts_are_passed_over(path: Path) -> None:
@@ -75,10 +75,9 @@ KINDS = {
 def test_kinds_are_compared_node_by_node(kinds: dict[str, str], told: str) -> None:
     atoms = [Atom(nodes=frozenset({n}), op_type="ADD", position=i, sensitivity=0.1) for i, n in enumerate("ab")]
     forecast = Forecast(100, 0.0, "key", kinds=("integer", "float"))
-    problem = Problem(atoms, [frozenset()] * 2, lambda nodes, float_nodes: forecast)
-    assert (
-        ForecastCheck(problem, Recipe(), "ab").difference(Recipe(denylisted_nodes=frozenset("b")), reply(kinds)) == told
-    )
+    problem = Problem(atoms, [frozenset()] * 2, lambda nodes, float_nodes: forecast, order="ab")
+    recipe = Recipe(denylisted_nodes=frozenset("b"))
+    assert ForecastCheck(problem, Recipe()).difference(recipe, reply(kinds)) == told
 
 
 def test_a_build_that_is_unlike_its_forecast_is_no_twin_of_others_from_then_on() -> None:

@@ -15,6 +15,7 @@ from test_optuna_study import OBJECTIVES, open_study
 
 from autoselect.cases import race_jobs, score_jobs
 from autoselect.cases.events import Event, TrialFinished
+from autoselect.cases.settings import make_settings
 from autoselect.domain.objectives import Constraints, Objective
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Toggle
@@ -28,17 +29,18 @@ from autoselect.study.proposing.proposers import exhaustive
 from autoselect.study.recording.optuna_study import SearchStudy
 from autoselect.study.recording.samplers import ProposerSampler
 from autoselect.study.setup.baselines import Baseline
-from autoselect.study.yardstick import Racing, Yardstick
+from autoselect.study.yardstick import Yardstick
 
 NODES = ("a", "b", "idle")
 SPACE = BoundSpace(dimensions=tuple(Toggle(name=f"node:{n}", nodes=frozenset({n})) for n in NODES))
 """Eight recipes, but four distinct candidates: ``idle`` does not change the bytes."""
 
-BASELINES = [
-    Baseline(name="fiq", nodes=frozenset()),
-    Baseline(name="drq", nodes=frozenset(NODES)),
-    Baseline(name="same_bytes_as_fiq", nodes=frozenset({"idle"})),
-]
+
+def baseline(name: str, *nodes: str) -> Baseline:
+    return Baseline(name=name, recipe=Recipe(denylisted_nodes=frozenset(nodes)))
+
+
+BASELINES = [baseline("fiq"), baseline("drq", *NODES), baseline("same_bytes_as_fiq", "idle")]
 
 
 class Search:
@@ -51,7 +53,7 @@ class Search:
         *,
         workers: int = 1,
         constraints: Constraints | None = None,
-        racing: Racing | None = None,
+        min_gain: float | None = None,
         space: BoundSpace = SPACE,
         costs: Sequence[str] = ("size_bytes", "penalty"),
         forecasts: ForecastCheck | None = None,
@@ -64,7 +66,7 @@ class Search:
         self.loop = SearchLoop(
             self.study,
             space,
-            Recipe(),
+            make_settings(sampler="random", trial_timeout=1.0, min_gain=min_gain or 0.0, front_spacing=0.0),
             Yardstick(
                 float_score=0.2,
                 float_size_bytes=400,
@@ -76,9 +78,7 @@ class Search:
             pool=self.pool,  # type: ignore[arg-type]
             root=path.parent,
             slots=lambda: busy_with(workers),
-            sampler="random",
-            racing=racing,
-            timeout_seconds=1.0,
+            may_race=min_gain is not None,
             listener=self.events.append,
             forecasts=forecasts,
         )
@@ -173,9 +173,9 @@ def test_equal_recipes_and_equal_bytes_under_way_wait_for_each_other(path: Path,
     """Four at once: all-integer, an equal recipe, one of equal bytes, and another."""
     twins = [
         BASELINES[0],
-        Baseline(name="again", nodes=frozenset()),
+        baseline("again"),
         BASELINES[2],
-        Baseline(name="other", nodes=frozenset({"a"})),
+        baseline("other", "a"),
     ]
     records = Search(path, stepwise, workers=3).run(4, twins)
     assert sorted(r.reused for r in records[:3]) == [False, True, True]
@@ -187,7 +187,7 @@ def test_equal_recipes_and_equal_bytes_under_way_wait_for_each_other(path: Path,
 
 
 def test_no_more_is_under_way_than_keeps_the_workers_busy(path: Path, stepwise: StepwisePool) -> None:
-    many = [Baseline(name=str(i), nodes=frozenset({f"n{i}"})) for i in range(12)]
+    many = [baseline(str(i), f"n{i}") for i in range(12)]
     Search(path, stepwise, workers=2).run(12, many)
     assert stepwise.most_under_way == 4
 
@@ -209,10 +209,10 @@ class UnevenPool(FakePool):
         self._waiting = rest
 
 
-@pytest.mark.parametrize("racing", [None, Racing(confidence=0.9, min_gain=0.001, seed=0)], ids=["in full", "racing"])
+@pytest.mark.parametrize("min_gain", [None, 0.001], ids=["in full", "racing"])
 @pytest.mark.parametrize("failing_node", [None, "b"], ids=["all well", "some fail"])
 def test_a_search_does_not_hang_on_how_fast_each_worker_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, racing: Racing | None, failing_node: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, min_gain: float | None, failing_node: str | None
 ) -> None:
     def fails(job: str, what: Any) -> Exception | None:
         return ScoreError("no value") if job == "score" and failing_node in what else None
@@ -221,11 +221,11 @@ def test_a_search_does_not_hang_on_how_fast_each_worker_is(
     for seed in range(5):
         pool = UnevenPool(seed, fails=fails)
         monkeypatch.setattr("autoselect.study.pipeline.wait", lambda *_, pool=pool, **__: pool.pump())
-        records = Search(tmp_path / str(seed), pool, workers=3, racing=racing, space=WIDE).run(30)
+        records = Search(tmp_path / str(seed), pool, workers=3, min_gain=min_gain, space=WIDE).run(30)
         found.append((records, sorted(pool.raced), sorted(pool.scored), sorted(map(sorted, pool.built))))
     assert [r.number for r in found[0][0]] == list(range(30))
     assert all(other == found[0] for other in found[1:])
-    if racing is not None:
+    if min_gain is not None:
         assert found[0][1]
 
 
@@ -326,7 +326,7 @@ class WorsePool(FakePool):
 
 
 def test_a_dropped_candidate_has_no_score_and_is_known(path: Path) -> None:
-    search = Search(path, WorsePool(), racing=Racing(confidence=0.9, min_gain=0.0, seed=0))
+    search = Search(path, WorsePool(), min_gain=0.0)
     records = search.run(30)
     assert search.pool.schedule_of == sha_of("")
     baselines, raced = records[:3], [r for r in records[3:] if active(r) not in (frozenset(), frozenset("ab"))]
@@ -348,15 +348,14 @@ def test_a_dropped_candidate_has_no_score_and_is_known(path: Path) -> None:
 
 
 def test_dropped_candidates_are_known_to_a_resumed_loop(path: Path) -> None:
-    racing = Racing(confidence=0.9, min_gain=0.0, seed=0)
-    before = Search(path, WorsePool(), racing=racing).run(20)
-    again = Search(path, WorsePool(), racing=racing)
+    before = Search(path, WorsePool(), min_gain=0.0).run(20)
+    again = Search(path, WorsePool(), min_gain=0.0)
     assert again.run(30)[:20] == before
     assert again.pool.raced == []
 
 
 def test_the_goal_is_the_score_of_the_best_that_is_as_small_and_a_tie_is_dropped(path: Path) -> None:
-    search = Search(path, racing=Racing(confidence=0.9, min_gain=0.0, seed=0))
+    search = Search(path, min_gain=0.0)
     records = search.run(30)
     (first, _, its_goal), (second, _, their_goal) = search.pool.raced
     assert {first, second} == {sha_of("a"), sha_of("b")}
@@ -370,7 +369,7 @@ def test_the_goal_is_the_score_of_the_best_that_is_as_small_and_a_tie_is_dropped
 def test_a_goal_asks_for_more_where_more_must_be_gained(path: Path, tmp_path: Path) -> None:
     goals = []
     for number, share in enumerate((0.0, 0.1, 0.5)):
-        search = Search(tmp_path / f"{number}.journal", racing=Racing(confidence=0.9, min_gain=share, seed=0))
+        search = Search(tmp_path / f"{number}.journal", min_gain=share)
         search.run(30)
         goals.append(search.pool.raced[0][2])
     assert goals == sorted(goals)
@@ -391,9 +390,8 @@ class BoundedPool(FakePool):
 @pytest.mark.parametrize("sure", [True, False])
 def test_what_may_be_recommended_for_less_need_not_widen_the_front(tmp_path: Path, sure: bool) -> None:
     """The allowed drop is 10: if none keeps it for sure, float is recommended and each candidate costs less."""
-    racing = Racing(confidence=0.9, min_gain=0.5, seed=0)
     told, plain = (
-        Search(tmp_path / f"{name}.journal", pool, racing=racing)
+        Search(tmp_path / f"{name}.journal", pool, min_gain=0.5)
         for name, pool in {"told": BoundedPool(9.0 if sure else 11.0), "plain": FakePool()}.items()
     )
     for search in (told, plain):
@@ -406,10 +404,10 @@ def test_what_may_be_recommended_for_less_need_not_widen_the_front(tmp_path: Pat
 def test_rivals_are_those_that_are_most_alike(path: Path) -> None:
     nodes = "abcde"
     space = BoundSpace(dimensions=tuple(Toggle(name=f"node:{n}", nodes=frozenset({n})) for n in nodes))
-    baselines = [Baseline(name=n or "none", nodes=frozenset(n)) for n in ("", "a", "ab", "abc", "abcd")]
-    search = Search(path, space=space, racing=Racing(confidence=0.9, min_gain=0.0, seed=0))
+    baselines = [baseline(n or "none", *n) for n in ("", "a", "ab", "abc", "abcd")]
+    search = Search(path, space=space, min_gain=0.0)
     search.run(60, baselines)
-    known = [frozenset(b.nodes) for b in baselines]
+    known = [b.recipe.denylisted_nodes for b in baselines]
     sets = dict(search.pool._nodes)
     sha, rivals, _ = search.pool.raced[0]
     nearest = sorted(len(other ^ sets[sha]) for other in known)[:3]
@@ -449,8 +447,8 @@ def test_a_sampler_with_nothing_left_ends_the_search(path: Path) -> None:
 
 def test_the_goal_is_one_of_the_objectives_of_the_run(path: Path) -> None:
     """All candidates have one segment, so all must beat the best one, though it is the largest file."""
-    search = Search(path, racing=Racing(confidence=0.9, min_gain=0.0, seed=0), costs=("segments",))
-    search.run(20, [Baseline(name="both", nodes=frozenset("ab"))])
+    search = Search(path, min_gain=0.0, costs=("segments",))
+    search.run(20, [baseline("both", *"ab")])
     assert {sha for sha, _, _ in search.pool.raced} == {sha_of(one) for one in ("", "a", "b")}
     assert [goal for _, _, goal in search.pool.raced] == [pytest.approx(0.2)] * 3
 

@@ -64,9 +64,8 @@ def scores(value: float) -> Scores:
 
 
 def told(study: SearchStudy, value: float, violations: dict[str, float] = MET) -> tuple[Asked, TrialRecord]:
-    asked = study.ask(SPACE, origin="random")
-    recipe = Recipe(denylisted_nodes=asked.candidate.nodes)
-    return asked, study.tell(asked, recipe, scores=scores(value), violations=violations)
+    asked = study.ask(SPACE, Recipe(), origin="random")
+    return asked, study.tell(asked, scores=scores(value), violations=violations)
 
 
 @pytest.fixture
@@ -78,8 +77,8 @@ def test_what_is_told_is_read_back_by_another_process(path: Path) -> None:
     study = open_study(path)
     _, first = told(study, 0.9)
     _, second = told(study, 0.8, MET | {"max_size": 0.5})
-    asked = study.ask(SPACE, origin="random")
-    third = study.tell(asked, Recipe(denylisted_nodes=asked.candidate.nodes), error="it broke")
+    asked = study.ask(SPACE, Recipe(), origin="random")
+    third = study.tell(asked, error="it broke")
     assert [r.feasible for r in (first, second, third)] == [True, False, False]
     assert (third.error, third.scores) == ("it broke", None)
     assert study.records() == open_study(path).records() == [first, second, third]
@@ -87,9 +86,10 @@ def test_what_is_told_is_read_back_by_another_process(path: Path) -> None:
 
 def test_a_baseline_is_what_it_is_even_where_the_space_cannot_say_it(path: Path) -> None:
     study = open_study(path)
-    within = study.open_baseline(SPACE, Baseline(name="leading_2", nodes=frozenset("ab")))
-    outside = study.open_baseline(SPACE, Baseline(name="op_X", nodes=frozenset("c")))
-    assert (within.candidate.nodes, outside.candidate.nodes) == (frozenset("ab"), frozenset("c"))
+    recipes = [Recipe(denylisted_nodes=frozenset(nodes)) for nodes in ("ab", "c")]
+    within = study.open_baseline(SPACE, Baseline(name="leading_2", recipe=recipes[0]))
+    outside = study.open_baseline(SPACE, Baseline(name="op_X", recipe=recipes[1]))
+    assert [within.recipe, outside.recipe] == recipes
     assert (within.origin, outside.origin) == ("baseline:leading_2", "baseline:op_X")
     assert SPACE.decode(within.trial.params) == frozenset("ab")
     assert outside.trial.params == {}
@@ -98,16 +98,16 @@ def test_a_baseline_is_what_it_is_even_where_the_space_cannot_say_it(path: Path)
 def test_asked_nodes_are_those_of_the_parameters(path: Path) -> None:
     study = open_study(path)
     for _ in range(20):
-        asked = study.ask(SPACE, origin="random")
-        assert asked.candidate.nodes == SPACE.decode(asked.trial.params)
-        assert asked.candidate.nodes <= set("abc")
+        asked = study.ask(SPACE, Recipe(), origin="random")
+        assert asked.recipe == Recipe(denylisted_nodes=SPACE.decode(asked.trial.params))
+        assert asked.recipe.denylisted_nodes <= set("abc")
 
 
 def test_what_a_killed_process_left_is_closed(path: Path) -> None:
     study = open_study(path)
     _, kept = told(study, 0.9)
-    study.ask(SPACE, origin="random")
-    half_told = study.ask(SPACE, origin="random")
+    study.ask(SPACE, Recipe(), origin="random")
+    half_told = study.ask(SPACE, Recipe(), origin="random")
     half_told.trial.set_user_attr("origin", "random")
     assert study.close_abandoned() == 2
     later = open_study(path)
@@ -118,7 +118,7 @@ def test_what_a_killed_process_left_is_closed(path: Path) -> None:
 def test_what_the_end_of_a_search_cut_off_leaves_no_record(path: Path) -> None:
     study = open_study(path)
     _, kept = told(study, 0.9)
-    study.drop(study.ask(SPACE, origin="random"))
+    study.drop(study.ask(SPACE, Recipe(), origin="random"))
     assert study.records() == [kept]
     assert study.close_abandoned() == 0
 
@@ -129,7 +129,7 @@ def test_an_enqueued_trial_is_closed_too(path: Path) -> None:
     study._study.enqueue_trial({"node:a": True})
     assert study.close_abandoned() == 1
     assert open_study(path).close_abandoned() == 0
-    asked = study.ask(SPACE, origin="random")
+    asked = study.ask(SPACE, Recipe(), origin="random")
     assert asked.number == 1
 
 

@@ -47,18 +47,18 @@ def test_trials_of_many_nodes_mean_the_nodes_that_were_asked(tmp_path: Path, sam
     path = tmp_path / "study.journal"
 
     def opened() -> SearchStudy:
-        chosen = make_sampler(sampler, seed=0, problem=problem, space=space, fallback=Recipe().fallback, budget=9)
+        chosen = make_sampler(sampler, seed=0, problem=problem, space=space, template=Recipe(), budget=9)
         return SearchStudy(path, OBJECTIVES, chosen)
 
     study = opened()
-    baseline = study.open_baseline(space, Baseline(name="one", nodes=frozenset({"n1"})))
-    asked = [study.ask(space, origin=sampler) for _ in range(3)]
+    baseline = study.open_baseline(space, Baseline(name="one", recipe=Recipe(denylisted_nodes=frozenset({"n1"}))))
+    asked = [study.ask(space, Recipe(), origin=sampler) for _ in range(3)]
     packing = study._packing
     for one in [baseline, *asked]:
         assert one is not None
         setting = packing.unpack(one.trial.params)
-        assert space.decode(setting) == one.candidate.nodes
-        assert space.decode_further(setting) == {"float": frozenset(), **one.candidate.further}
+        assert space.decode(setting) == one.recipe.denylisted_nodes
+        assert space.decode_further(setting) == {"float": one.recipe.float_nodes}
         assert 0 < len(one.trial.params) <= most
     read = optuna.load_study(study_name="autoselect", storage=study._study._storage).trials
     assert [t.params for t in read] == [one.trial.params for one in [baseline, *asked] if one is not None]

@@ -58,7 +58,7 @@ def told(folder: RunFolder, name: str, value: float, size_bytes: int, penalty: f
     """Tell the run's study of one candidate."""
     study = SearchStudy(folder.study, objectives_of(DEFAULT_OBJECTIVES, "accuracy", "maximize"))
     recipe = Recipe(denylisted_nodes=frozenset({name}))
-    asked = study.open_baseline(BoundSpace(dimensions=()), Baseline(name=name, nodes=recipe.denylisted_nodes))
+    asked = study.open_baseline(BoundSpace(dimensions=()), Baseline(name=name, recipe=recipe))
     scores = Scores(
         sha256=name * 64,
         metric=value,
@@ -77,7 +77,7 @@ def told(folder: RunFolder, name: str, value: float, size_bytes: int, penalty: f
         score_seconds=0.1,
         inference_seconds=0.1,
     )
-    study.tell(asked, recipe, scores=scores, violations={"max_drop": 0.0})
+    study.tell(asked, scores=scores, violations={"max_drop": 0.0})
 
 
 @pytest.mark.parametrize(("demanded", "compact"), [(None, "a"), (0.8, "b"), (0.85, "a")])

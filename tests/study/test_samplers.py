@@ -63,7 +63,7 @@ def losses_of(nodes: frozenset[str]) -> tuple[float, float, float]:
 
 def driven(name: str, space: BoundSpace, trials: int, seed: int = 0) -> list[frozenset[str]]:
     """A plain study of three losses that somebody else drives; the nodes of its trials, all finished."""
-    sampler = make_sampler(name, seed=seed, problem=FIVE, space=space, fallback="drq", budget=trials)
+    sampler = make_sampler(name, seed=seed, problem=FIVE, space=space, template=Recipe(), budget=trials)
     study = optuna.create_study(directions=THREE_LOSSES, sampler=sampler)
     found = []
 
@@ -113,7 +113,7 @@ def test_the_same_seed_gives_the_same_study() -> None:
 
 
 def test_trials_under_way_are_not_proposed_again() -> None:
-    sampler = make_sampler("surrogate", seed=0, problem=FIVE, space=TOGGLES, fallback="drq", budget=None)
+    sampler = make_sampler("surrogate", seed=0, problem=FIVE, space=TOGGLES, template=Recipe(), budget=None)
     study = optuna.create_study(directions=THREE_LOSSES, sampler=sampler)
     found = []
     for _ in range(8):
@@ -137,13 +137,11 @@ class Recorder:
         return Mask(0b10101)
 
 
-def told(
-    trials: Sequence[FrozenTrial], fallback: Fallback | None = "drq", repairs: tuple[str, ...] | None = None
-) -> Recorder:
+def told(trials: Sequence[FrozenTrial], template: Recipe | None = None) -> Recorder:
     study = optuna.create_study(directions=THREE_LOSSES)
     study.add_trials(trials)
     recorder = Recorder()
-    assert ProposerSampler(recorder, FIVE, TOGGLES, fallback=fallback, repairs=repairs).prepare(study)
+    assert ProposerSampler(recorder, FIVE, TOGGLES, template).prepare(study)
     return recorder
 
 
@@ -298,7 +296,8 @@ FALLBACKS: dict[str, tuple[Fallback | None, Fallback, tuple[str, ...], list[Mask
 def test_candidates_of_another_fallback_are_no_news(
     own: Fallback | None, theirs: Fallback, nodes: tuple[str, ...], masks: list[Mask]
 ) -> None:
-    recorder = told([trial_of("01", user_attrs=recipe_attributes(theirs, *nodes))], fallback=own)
+    template = None if own is None else Recipe(fallback=own)
+    recorder = told([trial_of("01", user_attrs=recipe_attributes(theirs, *nodes))], template)
     assert [s.mask for s in recorder.seen] == masks
 
 
@@ -315,7 +314,8 @@ REPAIRED: dict[str, tuple[tuple[str, ...], tuple[str, ...], list[Mask]]] = {
 def test_candidates_of_other_repairs_are_no_news(
     own: tuple[str, ...], theirs: tuple[str, ...], masks: list[Mask]
 ) -> None:
-    recorder = told([trial_of("0", user_attrs=recipe_attributes("drq", "n0", repairs=theirs))], repairs=own)
+    trial = trial_of("0", user_attrs=recipe_attributes("drq", "n0", repairs=theirs))
+    recorder = told([trial], Recipe(repairs=own))
     assert [s.mask for s in recorder.seen] == masks
 
 
@@ -364,7 +364,7 @@ def test_pinned_nodes_are_in_every_candidate() -> None:
 
 
 def test_a_parameter_that_is_none_of_the_spaces_is_left_to_chance() -> None:
-    sampler = make_sampler("exhaustive", seed=0, problem=FIVE, space=TOGGLES, fallback="drq", budget=None)
+    sampler = make_sampler("exhaustive", seed=0, problem=FIVE, space=TOGGLES, template=Recipe(), budget=None)
     study = optuna.create_study(directions=THREE_LOSSES, sampler=sampler)
     trial = study.ask()
     assert suggested(trial, TOGGLES) == frozenset()
@@ -393,16 +393,16 @@ MADE = {
 @pytest.mark.parametrize(("name", "made"), MADE.items(), ids=MADE)
 def test_a_sampler_by_name(name: str, made: tuple[Problem, type[optuna.samplers.BaseSampler]]) -> None:
     problem, kind = made
-    found = make_sampler(name, seed=0, problem=problem, space=TOGGLES, fallback="drq", budget=10)
+    found = make_sampler(name, seed=0, problem=problem, space=TOGGLES, template=Recipe(), budget=10)
     assert type(found) is kind
 
 
 @pytest.mark.parametrize("name", PROPOSERS)
 def test_without_a_problem_the_projects_own_are_tpe(name: str) -> None:
-    found = make_sampler(name, seed=0, problem=None, space=TOGGLES, fallback="drq", budget=10)
+    found = make_sampler(name, seed=0, problem=None, space=TOGGLES, template=Recipe(), budget=10)
     assert type(found) is optuna.samplers.TPESampler
 
 
 def test_a_sampler_of_no_name_is_refused() -> None:
     with pytest.raises(UsageError, match="no sampler 'grid'"):
-        make_sampler("grid", seed=0, problem=FIVE, space=TOGGLES, fallback="drq", budget=None)
+        make_sampler("grid", seed=0, problem=FIVE, space=TOGGLES, template=Recipe(), budget=None)

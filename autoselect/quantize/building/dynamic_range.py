@@ -19,6 +19,7 @@ from autoselect.quantize.repairing.built import Built
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.operands import WEIGHTS
 
 MIN_WEIGHT_ELEMENTS = 1024
 """Smaller weights stay float, as in TensorFlow's converter (``kDefaultMinElements``)."""
@@ -31,30 +32,23 @@ class HybridKernel:
     """How the hybrid form of an op type looks.
 
     Attributes:
-        weights: Positions of the weight operands.
         axis: Channel axis for per-channel scales; None where the kernel knows one scale only.
         version: Version of the hybrid op.
         asymmetric_inputs: True where the op's options carry ``asymmetric_quantize_inputs``.
     """
 
-    weights: tuple[int, ...]
     axis: int | None
     version: int
     asymmetric_inputs: bool = False
 
 
 HYBRID_KERNELS: dict[str, HybridKernel] = {
-    "CONV_2D": HybridKernel(weights=(1,), axis=0, version=5),
-    "DEPTHWISE_CONV_2D": HybridKernel(weights=(1,), axis=3, version=6),
-    "TRANSPOSE_CONV": HybridKernel(weights=(1,), axis=0, version=2),
-    "FULLY_CONNECTED": HybridKernel(weights=(1,), axis=0, version=12, asymmetric_inputs=True),
-    "BATCH_MATMUL": HybridKernel(weights=(1,), axis=None, version=4, asymmetric_inputs=True),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": HybridKernel(
-        weights=(1, 2, 3, 4, 5, 6, 7, 8, 16),
-        axis=None,
-        version=3,
-        asymmetric_inputs=True,
-    ),
+    "CONV_2D": HybridKernel(axis=0, version=5),
+    "DEPTHWISE_CONV_2D": HybridKernel(axis=3, version=6),
+    "TRANSPOSE_CONV": HybridKernel(axis=0, version=2),
+    "FULLY_CONNECTED": HybridKernel(axis=0, version=12, asymmetric_inputs=True),
+    "BATCH_MATMUL": HybridKernel(axis=None, version=4, asymmetric_inputs=True),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": HybridKernel(axis=None, version=3, asymmetric_inputs=True),
 }
 _GROUPED_CONV_VERSION = 6
 
@@ -69,7 +63,7 @@ def make_hybrid(built: Built, _kit: RepairKit) -> None:
     turned: dict[int, HybridKernel] = {}
     for index, op in enumerate(model.subgraphs[0].operators):
         kernel = HYBRID_KERNELS.get(fb.op_type(model, op))
-        reason = "no hybrid kernel" if kernel is None else _obstacle(model, op, kernel)
+        reason = "no hybrid kernel" if kernel is None else _obstacle(model, op)
         if kernel is None or reason:
             kept[index] = reason
         else:
@@ -80,13 +74,13 @@ def make_hybrid(built: Built, _kit: RepairKit) -> None:
     built.kept_float = kept
 
 
-def _weight_positions(op: fb.Operator, kernel: HybridKernel) -> list[int]:
-    return [p for p in kernel.weights if p < len(op.inputs) and op.inputs[p] >= 0]
+def _weight_positions(model: fb.Model, op: fb.Operator) -> list[int]:
+    return [p for p in WEIGHTS[fb.op_type(model, op)] if p < len(op.inputs) and op.inputs[p] >= 0]
 
 
-def _obstacle(model: fb.Model, op: fb.Operator, kernel: HybridKernel) -> str:
+def _obstacle(model: fb.Model, op: fb.Operator) -> str:
     """Why the op cannot become hybrid; empty if it can."""
-    tensors = [model.subgraphs[0].tensors[op.inputs[p]] for p in _weight_positions(op, kernel)]
+    tensors = [model.subgraphs[0].tensors[op.inputs[p]] for p in _weight_positions(model, op)]
     if not tensors or not all(fb.is_constant(model, t) for t in tensors):
         return "weights are not constant"
     if any(t.type != schema.TensorType.FLOAT32 for t in tensors):
@@ -98,7 +92,7 @@ def _obstacle(model: fb.Model, op: fb.Operator, kernel: HybridKernel) -> str:
 
 def _turn(model: fb.Model, op: fb.Operator, kernel: HybridKernel, read_in_float: set[int]) -> None:
     op.inputs = np.array(op.inputs)
-    for position in _weight_positions(op, kernel):
+    for position in _weight_positions(model, op):
         op.inputs[position] = _quantized_tensor(model, int(op.inputs[position]), kernel.axis, read_in_float)
     if kernel.asymmetric_inputs:
         op.builtinOptions.asymmetricQuantizeInputs = True

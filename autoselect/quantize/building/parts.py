@@ -71,7 +71,7 @@ def is_node(float_op: Op, integer_op: Op) -> bool:
     return is_float and integer_op.kind in IN_INTEGERS and float_op.op_type not in fb.CONTROL_FLOW
 
 
-def read_parts(wholes: Wholes, nodes: Sequence[Node], io_type: IoType = "float32") -> tuple[Blueprint, Stock]:
+def read_parts(wholes: Wholes, nodes: Sequence[Node], io_type: IoType) -> tuple[Blueprint, Stock]:
     """Read what candidates are put together from.
 
     Raises:

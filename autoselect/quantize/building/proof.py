@@ -17,9 +17,9 @@ from autoselect.domain.recipe import IoType, Recipe
 from autoselect.errors import BuildError, ScoreError, sentence
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.wholes import Wholes, runnable_int16_model
-from autoselect.quantize.preparing.normalise import Sample, difference, first_unlike, in_words
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import reader
+from autoselect.tflite.comparing import Sample, difference, first_unlike, in_words
 
 PROOF_SAMPLES = 2
 """On which the outputs are compared: both claims are bit for bit, so that one sample that holds tells nearly all."""

@@ -94,9 +94,10 @@ def measure(plan: Plan, samples: Iterable[Mapping[str, np.ndarray]], metrics: La
     """
     runs: list[_Run] = []
     if plan.verified:
-        runs.append(_VerifiedRun(plan))
+        runs.append(_Run(plan.verified, Runner(plan.debug, preserve_all_tensors=True, delegates=True)))
     if plan.compared:
-        runs.append(_ComparedRun(plan))
+        models = (Runner(content, preserve_all_tensors=True) for content in (plan.float_model, plan.built))
+        runs.append(_Run(plan.compared, *models))
     rows = []
     for number, sample in enumerate(samples):
         found: list[list[float]] = []
@@ -108,55 +109,32 @@ def measure(plan: Plan, samples: Iterable[Mapping[str, np.ndarray]], metrics: La
     return np.asarray(rows, dtype=np.float64).reshape(len(rows), count, _OWN + len(metrics.names))
 
 
-class _VerifiedRun:
-    """Runs the debug model, which compares for itself."""
+class _Run:
+    """The models that some places are in, to be run side by side: the debug model, or float model and candidate."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.places = plan.verified
-        self._runner = Runner(plan.debug, preserve_all_tensors=True, delegates=True)
-
-    def start(self, sample: Mapping[str, np.ndarray]) -> None:
-        self._runner(sample)
-
-    def reference(self, place: Place) -> np.ndarray:
-        return self._runner.tensor(place.reference)
-
-    def output(self, place: Place) -> np.ndarray:
-        return self._runner.tensor(place.quantized)
-
-    def errors(self, place: Place) -> np.ndarray:
-        assert place.error is not None
-        return self._runner.tensor(place.error)
-
-
-class _ComparedRun:
-    """Runs the float model and the candidate side by side."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.places = plan.compared
-        self._float = Runner(plan.float_model, preserve_all_tensors=True)
-        self._built = Runner(plan.built, preserve_all_tensors=True)
+    def __init__(self, places: Sequence[Place], *models: Runner) -> None:
+        self.places, self._models = places, models
 
     def start(self, sample: Mapping[str, np.ndarray]) -> None:
-        self._float(sample)
-        self._built(sample)
+        for model in self._models:
+            model(sample)
 
     def reference(self, place: Place) -> np.ndarray:
-        return self._float.tensor(place.reference)
+        """The float output."""
+        return self._models[0].tensor(place.reference)
 
     def output(self, place: Place) -> np.ndarray:
-        return self._built.tensor(place.quantized)
+        """The measured one in its own dtype."""
+        return self._models[-1].tensor(place.quantized)
 
     def errors(self, place: Place) -> np.ndarray:
+        """Their difference in float32, which the debug model takes itself."""
+        if place.error is not None:
+            return self._models[-1].tensor(place.error)
         output = self.output(place)
         if not math.isnan(place.scale):
             output = (output.astype(np.float32) - place.zero_point) * np.float32(place.scale)
         return np.asarray(output - self.reference(place))
-
-
-_Run = _VerifiedRun | _ComparedRun
-"""One way to run a sample and read places: the float output, the measured one in its own dtype, and their difference in
-float32."""
 
 
 def _figures(run: _Run, place: Place, metrics: LayerMetrics, sample: int) -> list[float]:

@@ -19,15 +19,9 @@ from autoselect.domain.layers import Node
 from autoselect.quantize.repairing.weighted_ops import dequantized
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.operands import WEIGHTS
 from autoselect.tflite.runner import Runner
 
-WITH_WEIGHTS = frozenset(
-    {
-        *("CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "BATCH_MATMUL"),
-        *("UNIDIRECTIONAL_SEQUENCE_LSTM", "EMBEDDING_LOOKUP", "GATHER"),
-    }
-)
-"""Op types whose constants have 8 bits in every form but float. Those of others have 16 beside 16-bit activations."""
 _NARROWER = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
 """Shares of the range that are tried."""
 
@@ -140,7 +134,7 @@ class _Twins:
         output, levels = int(op.outputs[0]), self._built.subgraphs[0].tensors[built.outputs[0]]
         if any(self._graph.tensors[i].isVariable for i in op.inputs if i >= 0) or not self._is_float(output):
             return _Watched()
-        has_weights = fb.op_type(self.model, op) in WITH_WEIGHTS
+        has_weights = fb.op_type(self.model, op) in WEIGHTS
         rounded = {
             position: made
             for position, (own, twin) in enumerate(zip(fb.indices(op.inputs), self._in_order(op, built), strict=False))

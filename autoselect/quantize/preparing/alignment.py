@@ -237,14 +237,10 @@ def _real_values(model: fb.Model, tensor: fb.Tensor) -> np.ndarray | None:
         return fb.constant_values(model, tensor)
     if dtype not in ("int8", "uint8", "int16", "int32", "int64") or not fb.scales(tensor):
         return None
-    values, scales = fb.constant_values(model, tensor).astype(np.float64), np.asarray(fb.scales(tensor))
-    zero_points = np.asarray(fb.zero_points_of(tensor) or (0,), np.float64)
-    if len(scales) > 1:
-        shape = [1] * values.ndim
-        shape[fb.parameters(tensor).quantizedDimension] = len(scales)
-        scales = scales.reshape(shape)
-        zero_points = zero_points.reshape(shape) if len(zero_points) > 1 else zero_points
-    return np.asarray((values - zero_points) * scales)
+    values, axis = fb.constant_values(model, tensor).astype(np.float64), fb.parameters(tensor).quantizedDimension
+    scales, zero_points = np.array(fb.scales(tensor)), np.array(fb.zero_points_of(tensor) or (0,), float)
+    values -= fb.along(zero_points, axis, values.ndim)
+    return np.asarray(values * fb.along(scales, axis, values.ndim))
 
 
 def _cosine(first: np.ndarray, second: np.ndarray) -> float:

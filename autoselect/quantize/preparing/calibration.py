@@ -10,7 +10,7 @@ so to the scores that a mask is put on: they are outputs while it reads them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -20,9 +20,9 @@ from autoselect.quantize import names
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter, usable_ranges
 from autoselect.quantize.repairing.masked_softmax import masked_scores
-from autoselect.quantize.repairing.ranges import Range, range_of
+from autoselect.quantize.repairing.ranges import Range, extremes, range_of
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite.runner import Runner
+from autoselect.tflite import reader
 
 _STEPS = 255
 """Of a range in 8 bits."""
@@ -82,41 +82,18 @@ def has_control_flow(model: fb.Model) -> bool:
 def found_ranges(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> dict[int, Range]:
     """Smallest and largest value of the float activations of the main subgraph, by tensor index.
 
-    The outputs of a WHILE that nobody reads hold no values, and have none.
-
     Raises:
-        PreparationError: If LiteRT refuses the model or the data, or there are no samples.
+        PreparationError: If LiteRT refuses the model or the data.
     """
+    model = fb.parse(content)
+    graph, keys = model.subgraphs[0], [spec.key for spec in reader.input_specs(model)]
+    activations = [i for i in fb.computed(graph) if graph.tensors[i].type == schema.TensorType.FLOAT32]
     try:
-        runner = Runner(content, preserve_all_tensors=True)
-        activations = _activations(fb.parse(content))
-        found: dict[int, Range] = {}
-        for sample in samples:
-            runner({spec.key: value for spec, value in zip(runner.inputs, sample, strict=True)})
-            for index, value in _values(runner, activations):
-                low, high = found.get(index, (np.inf, -np.inf))
-                found[index] = (float(np.minimum(low, value.min())), float(np.maximum(high, value.max())))
+        return extremes(content, (dict(zip(keys, sample, strict=True)) for sample in samples), activations)
     except DataError:  # of the samples
         raise
     except (ScoreError, ValueError, RuntimeError) as exc:
         raise PreparationError(f"Calibrating the model failed. {exc}") from exc
-    return found
-
-
-def _activations(model: fb.Model) -> list[int]:
-    """Float tensors of the main subgraph that an op or a caller writes."""
-    graph = model.subgraphs[0]
-    return [i for i in sorted(fb.computed(graph)) if graph.tensors[i].type == schema.TensorType.FLOAT32]
-
-
-def _values(runner: Runner, tensors: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
-    for index in tensors:
-        try:
-            value = runner.tensor(index)
-        except ValueError:  # It has no memory.
-            continue
-        if value.size:
-            yield index, value
 
 
 def clipped_inputs(content: bytes, samples: Sequence[Mapping[str, np.ndarray]]) -> list[str]:

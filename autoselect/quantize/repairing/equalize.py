@@ -254,9 +254,8 @@ def _peaks(model: fb.Model, tensor: fb.Tensor, axis: int) -> np.ndarray:
 
 def _multiply(model: fb.Model, tensor: fb.Tensor, scales: np.ndarray, axis: int) -> None:
     values = fb.constant_values(model, tensor)
-    shape = [1] * values.ndim
-    shape[axis] = scales.size
-    model.buffers[tensor.buffer].data = np.frombuffer((values * scales.reshape(shape)).tobytes(), dtype=np.uint8)
+    scaled = values * fb.along(scales, axis, values.ndim)
+    model.buffers[tensor.buffer].data = np.frombuffer(scaled.tobytes(), dtype=np.uint8)
 
 
 def _equal(before: bytes, after: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> bool:

@@ -59,12 +59,10 @@ class RepairKit:
     def __init__(self, calibrated: CalibratedModel, samples: Samples | None = None, keep: Keep = keep_nothing) -> None:
         """Keep the calibrated model, and where its samples are."""
         self._plain, self._all_samples, self.keep = calibrated, samples, keep
-        self._models: dict[tuple[str, ...], CalibratedModel] = {}
-        self._parsed: dict[tuple[str, ...], fb.Model] = {}
-        self._means: dict[bool, input_means.Means] = {}
-        self._ranges: dict[bool, dict[str, dict[int, ranges.Range]]] = {}
-        self._left: dict[tuple[str, bool], dict[int, str]] = {}
         self._remembered: OrderedDict[Hashable, Any] = OrderedDict()
+        # Each is made once for all recipes that ask for the same.
+        self._calibrated, self._parsed = cache(self._make_calibrated), cache(self._parse)
+        self._means, self._ranges = cache(self._read_means), cache(self._read_ranges)
 
     @property
     def names(self) -> NameMap:
@@ -96,20 +94,19 @@ class RepairKit:
 
     def calibrated(self, repairs: Sequence[str]) -> CalibratedModel:
         """The calibrated model that a recipe with these repairs starts from."""
-        key = before_quantizing(repairs)
-        if key not in self._models:
-            content = self._source("equalization" in key)
-            if chosen := self._chosen_ranges(key):
-                content = ranges.with_ranges(content, chosen)
-            self._models[key] = replace(self._plain, content=content)
-        return self._models[key]
+        return self._calibrated(before_quantizing(repairs))
+
+    def _make_calibrated(self, repairs: tuple[str, ...]) -> CalibratedModel:
+        content = self._source("equalization" in repairs)
+        chosen = self._chosen_ranges(repairs)
+        return replace(self._plain, content=ranges.with_ranges(content, chosen) if chosen else content)
 
     def float_model(self, repairs: Sequence[str] = ()) -> fb.Model:
         """The same parsed, once for all; not to be changed."""
-        key = before_quantizing(repairs)
-        if key not in self._parsed:
-            self._parsed[key] = fb.parse(self.calibrated(key).content)
-        return self._parsed[key]
+        return self._parsed(before_quantizing(repairs))
+
+    def _parse(self, repairs: tuple[str, ...]) -> fb.Model:
+        return fb.parse(self.calibrated(repairs).content)
 
     def _chosen_ranges(self, repairs: Sequence[str]) -> dict[int, ranges.Range]:
         """By tensor index: those of the whole model, and instead of these those of single nodes.
@@ -120,7 +117,7 @@ class RepairKit:
         chosen = [name for name in repairs if name != "equalization"]
         if not chosen:
             return {}
-        measured = self._ranges_of("equalization" in repairs)
+        measured = self._ranges("equalization" in repairs)
         found = {index: one for name in chosen if name in measured for index, one in measured[name].items()}
         for node, method in node_ranges(chosen, self._owned).items():
             found |= {index: measured[method][index] for index in self._owned[node] if index in measured[method]}
@@ -136,25 +133,21 @@ class RepairKit:
 
     def means(self, repairs: Sequence[str]) -> input_means.Means:
         """Taps of each weighted op's input, see :func:`autoselect.quantize.repairing.input_means.measure_means`."""
-        equalized = "equalization" in repairs
-        if equalized not in self._means:
-            content = self._source(equalized)
-            name = f"{'equalized_' if equalized else ''}means.npz"
-            raw = self.keep(name, lambda: _packed(input_means.measure_means(content, self.samples())))
-            with np.load(io.BytesIO(raw)) as arrays:
-                self._means[equalized] = {int(index): arrays[index] for index in arrays.files}
-        return self._means[equalized]
+        return self._means("equalization" in repairs)
 
-    def _ranges_of(self, equalized: bool) -> dict[str, dict[int, ranges.Range]]:
-        if equalized not in self._ranges:
-            content = self._source(equalized)
-            name = f"{'equalized_' if equalized else ''}ranges.json"
-            raw = self.keep(name, lambda: json.dumps(ranges.measure(content, self.samples())).encode())
-            self._ranges[equalized] = {
-                method: {int(index): (low, high) for index, (low, high) in found.items()}
-                for method, found in json.loads(raw).items()
-            }
-        return self._ranges[equalized]
+    def _read_means(self, equalized: bool) -> input_means.Means:
+        content, name = self._source(equalized), f"{'equalized_' if equalized else ''}means.npz"
+        raw = self.keep(name, lambda: _packed(input_means.measure_means(content, self.samples())))
+        with np.load(io.BytesIO(raw)) as arrays:
+            return {int(index): arrays[index] for index in arrays.files}
+
+    def _read_ranges(self, equalized: bool) -> dict[str, dict[int, ranges.Range]]:
+        content, name = self._source(equalized), f"{'equalized_' if equalized else ''}ranges.json"
+        raw = self.keep(name, lambda: json.dumps(ranges.measure(content, self.samples())).encode())
+        return {
+            method: {int(index): (low, high) for index, (low, high) in found.items()}
+            for method, found in json.loads(raw).items()
+        }
 
     def skipped(self, repairs: Sequence[str]) -> dict[str, Mapping[int, str]]:
         """For each repair that changes the calibrated model, why it left an op alone, by op index."""
@@ -164,10 +157,8 @@ class RepairKit:
         if name == "equalization":
             return self._equalized[1]
         method, pattern = split_repair(name)
-        if (method, equalized) not in self._left:
-            model = self.float_model(("equalization",) if equalized else ())
-            self._left[method, equalized] = ranges.without_range(model, self._ranges_of(equalized)[method])
-        left = self._left[method, equalized]
+        model = self.float_model(("equalization",) if equalized else ())
+        left = ranges.without_range(model, self._ranges(equalized)[method])
         if pattern is None:
             return left
         names, meant = self._plain.names.nodes, node_ranges([name], self._owned)

@@ -152,9 +152,6 @@ def _layer(built: Built, op: fb.Operator, float_model: fb.Model, index: int, use
         raise SkipError("its weights have a zero point")
     op_type, channels = fb.op_type(float_model, twin), fb.shape_of(tensors[activation])[-1]
     groups = {"DEPTHWISE_CONV_2D": channels, "CONV_2D": channels // values.shape[-1]}.get(op_type, 1)
-    scales, shape = known_scales(tensor), [1] * values.ndim
-    if scales.size > 1:
-        shape[fb.parameters(tensor).quantizedDimension] = scales.size
     layer = _Layer(
         op_type=op_type,
         activation=activation,
@@ -162,7 +159,7 @@ def _layer(built: Built, op: fb.Operator, float_model: fb.Model, index: int, use
         groups=groups,
         values=values,
         levels=fb.constant_values(built.model, tensor),
-        scales=scales.reshape(shape),
+        scales=fb.along(known_scales(tensor), fb.parameters(tensor).quantizedDimension, values.ndim),
     )
     if layer.moment_bytes > MOST_BYTES:
         raise SkipError(f"the second moments of its inputs would take more than {MOST_BYTES >> 10} KiB")

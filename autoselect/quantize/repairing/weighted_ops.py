@@ -108,12 +108,9 @@ def dequantized(model: fb.Model, tensor: fb.Tensor) -> np.ndarray:
         SkipError: If a scale is zero or no number.
     """
     levels: np.ndarray = fb.constant_values(model, tensor).astype(np.float64)
-    scales = known_scales(tensor)
-    shape = [1] * levels.ndim
-    if scales.size > 1:
-        shape[fb.parameters(tensor).quantizedDimension] = scales.size
-    zero_points = np.asarray(fb.zero_points_of(tensor) or np.zeros(scales.size), dtype=np.float64)
-    return np.asarray((levels - zero_points.reshape(shape)) * scales.reshape(shape))
+    axis, zero_points = fb.parameters(tensor).quantizedDimension, np.array(fb.zero_points_of(tensor) or (0,), float)
+    found = levels - fb.along(zero_points, axis, levels.ndim)
+    return np.asarray(found * fb.along(known_scales(tensor), axis, levels.ndim))
 
 
 def known_scales(tensor: fb.Tensor) -> np.ndarray:
@@ -185,7 +182,7 @@ def bias_type(source: fb.Tensor) -> int:
     return int(schema.TensorType.INT64 if is_wide else schema.TensorType.INT32)
 
 
-def largest_bias(levels: np.ndarray, axis: int, kind: int = schema.TensorType.INT32) -> np.ndarray:
+def largest_bias(levels: np.ndarray, axis: int, kind: int) -> np.ndarray:
     """The largest bias beside which no sum of products overflows.
 
     Args:

@@ -140,11 +140,9 @@ def link_of(known: Sequence[Scores], drops: np.ndarray | None = None) -> Link | 
     return None if len(table) < _FEWEST else fit_link(table[:, 0], table[:, 1])
 
 
-def with_bounds(front: Sequence[TrialRecord], root: Path, pool: Workers | None) -> list[TrialRecord]:
+def with_bounds(front: Sequence[TrialRecord], root: Path, pool: Workers) -> list[TrialRecord]:
     """The members with noise and bound of their drops, measured now where scoring left them for later."""
     later = {r.id: r.scores for r in front if r.scores and r.scores.samples and math.isnan(r.scores.drop_bound)}
-    if pool is None or not later:
-        return list(front)
     running = {key: pool.submit(evidence_jobs.paired, root, s.sha256) for key, s in later.items()}
     found = dict(later)
     for key, future in running.items():

@@ -60,7 +60,7 @@ def write_explanations(
         records: All trials.
         picks: Front member's id by pick name.
     """
-    told = Reader.like(template, problem).told(records)
+    told = Reader(problem=problem, template=template).told(records)
     learned = [seen for _, seen in told if math.isfinite(seen.log_divergence)]
     surrogate = None
     if len(learned) >= _FEWEST:

@@ -1,4 +1,4 @@
-"""From records to the result: front, picks, held-out scores, and the files of the run folder."""
+"""The tables of the run folder, and the references of a summary; knows rows, decides nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_tables(
     expected: Mapping[str, FrontMember],
     *,
     whole_front: Collection[str],
-    costs: Sequence[str] = DEFAULT_COSTS,
+    costs: Sequence[str],
 ) -> None:
     """Write ``trials.csv`` and ``front.csv``.
 
@@ -61,7 +61,7 @@ def reference_summary(
     references: Sequence[Reference],
     metric: str,
     heldout: Mapping[str, Heldout],
-    costs: Sequence[str] = DEFAULT_COSTS,
+    costs: Sequence[str],
 ) -> dict[str, dict[str, Any]]:
     """The references as plain values, with the columns of the run's objectives."""
     found: dict[str, dict[str, Any]] = {}

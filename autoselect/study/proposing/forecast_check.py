@@ -8,32 +8,31 @@ from autoselect.cases.build_jobs import BuildReply
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import further_of, left_out_of
 from autoselect.runs.records import TrialRecord
-from autoselect.study.proposing.observations import refined
+from autoselect.study.proposing.observations import Reader
 from autoselect.study.proposing.problem import Problem
 
 
 class ForecastCheck:
     """Tells builds that are unlike their forecasts, and keeps the sampler from taking others for their twins."""
 
-    def __init__(self, problem: Problem, template: Recipe, nodes: Sequence[str]) -> None:
+    def __init__(self, problem: Problem, template: Recipe) -> None:
         """Check a search.
 
         Args:
             problem: Forecasts, and is told what it forecast wrongly.
             template: What the search's recipes have in common. Of others, some baselines, nothing was forecast.
-            nodes: Names, in graph order.
         """
-        self._problem, self._template, self._nodes = problem, template, nodes
+        self._problem, self._reader = problem, Reader(problem=problem, template=template)
 
     def difference(self, recipe: Recipe, built: BuildReply) -> str:
         """How a build is unlike its forecast, in words; empty if it is alike, or if nothing was forecast of it.
 
         A candidate that is unlike is :meth:`distrusted <distrust>` from then on.
         """
-        if not self._is_forecast(recipe):
+        if not self._reader.is_ours(recipe):
             return ""
         found = self._problem.forecast_of(left_out_of(recipe), further_of(recipe))
-        kinds = zip(self._nodes, found.kinds, strict=False)
+        kinds = zip(self._problem.order, found.kinds, strict=False)
         told = [f"{n!r} is {built.kinds[n]}, not {k}" for n, k in kinds if built.kinds.get(n, k) != k]
         if built.size_bytes != found.size_bytes:
             told.insert(0, f"it has {built.size_bytes} bytes, not {found.size_bytes}")
@@ -43,12 +42,7 @@ class ForecastCheck:
 
     def distrust(self, recipe: Recipe) -> None:
         """Let the sampler take no other candidate for a twin of this one."""
-        further = recipe.repairs != self._template.repairs
-        self._problem.distrust(self._problem.mask_of(left_out_of(recipe), further_of(recipe), refined=further))
-
-    def _is_forecast(self, recipe: Recipe) -> bool:
-        alike = recipe.fallback == self._template.fallback or not left_out_of(recipe)
-        return alike and recipe.repairs in (self._template.repairs, refined(self._template.repairs))
+        self._problem.distrust(self._reader.mask(recipe))
 
 
 _TOLD = 3

@@ -10,7 +10,7 @@ import numpy as np
 
 from autoselect.domain.evidence import agreed
 from autoselect.domain.quantities import BY_COLUMN
-from autoselect.domain.recipe import Fallback, Recipe
+from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import further_of, left_out_of
 from autoselect.runs.records import Partial, Scores, TrialRecord
 from autoselect.study.proposing.mask import Atoms, Mask
@@ -77,18 +77,12 @@ class Reader:
 
     Attributes:
         problem: What the masks mean.
-        fallback: Of the search's recipes; candidates of another are no news. None takes any.
-        repairs: Of the search's recipes, likewise.
+        template: What the search's recipes have in common; candidates of another fallback or of other repairs are no
+            news. None takes any.
     """
 
     problem: Problem
-    fallback: Fallback | None = None
-    repairs: tuple[str, ...] | None = None
-
-    @classmethod
-    def like(cls, template: Recipe, problem: Problem) -> Reader:
-        """A reader for a search whose recipes have this in common."""
-        return cls(problem=problem, fallback=template.fallback, repairs=template.repairs)
+    template: Recipe | None = None
 
     def seen(self, record: TrialRecord) -> Seen | None:
         """What one trial says; None if it says nothing of the search's own recipes."""
@@ -96,13 +90,13 @@ class Reader:
         if recipe is None or not (record.scores or record.partial or record.error):
             return None
         if record.scores is None and record.partial is None:
-            return Seen(mask=self._mask(recipe), share=0.0, feasible=False, split=self._split(recipe))
-        if not self._is_ours(recipe):
+            return Seen(mask=self.mask(recipe), share=0.0, feasible=False, split=self._split(recipe))
+        if not self.is_ours(recipe):
             return None
         if record.scores is not None:
-            return replace(_of_scores(self._mask(recipe), record.scores, record.feasible), split=self._split(recipe))
+            return replace(_of_scores(self.mask(recipe), record.scores, record.feasible), split=self._split(recipe))
         assert record.partial is not None
-        return replace(_of_partial(self._mask(recipe), record.partial), split=self._split(recipe))
+        return replace(_of_partial(self.mask(recipe), record.partial), split=self._split(recipe))
 
     def told(self, records: Sequence[TrialRecord]) -> list[tuple[TrialRecord, Seen]]:
         """All candidates with scores, or part of one, in order."""
@@ -110,17 +104,21 @@ class Reader:
         known = [(record, seen) for record, seen in pairs if seen is not None]
         return list(zip([record for record, _ in known], with_divergences([seen for _, seen in known]), strict=True))
 
-    def _mask(self, recipe: Recipe) -> Mask:
-        further = self.repairs is not None and self.repairs != recipe.repairs == refined(self.repairs)
+    def mask(self, recipe: Recipe) -> Mask:
+        """What a recipe leaves out, as far as atoms can express it."""
+        repairs = None if self.template is None else self.template.repairs
+        further = repairs is not None and repairs != recipe.repairs == refined(repairs)
         return self.problem.mask_of(left_out_of(recipe), further_of(recipe), refined=further)
 
     def _split(self, recipe: Recipe) -> Atoms:
         return self.problem.split_by(left_out_of(recipe), *further_of(recipe).values())
 
-    def _is_ours(self, recipe: Recipe) -> bool:
-        if self.repairs is not None and recipe.repairs not in (self.repairs, refined(self.repairs)):
-            return False
-        return self.fallback in (None, recipe.fallback) or not left_out_of(recipe)
+    def is_ours(self, recipe: Recipe) -> bool:
+        """Whether a recipe is one of the search's own, but for some baselines."""
+        if self.template is None:
+            return True
+        alike = recipe.fallback == self.template.fallback or not left_out_of(recipe)
+        return alike and recipe.repairs in (self.template.repairs, refined(self.template.repairs))
 
 
 def of_losses(mask: Mask, loss: float, costs: Mapping[str, float], problem: Problem) -> Seen:

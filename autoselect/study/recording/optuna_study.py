@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from optuna.trial import TrialState
 from autoselect.domain.objectives import Direction, Objective
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle, Value
+from autoselect.domain.states import further_of, left_out_of
 from autoselect.errors import RecipeError, RunFolderError
 from autoselect.isolation.interrupts import held_back
 from autoselect.runs.files import storage_errors
@@ -30,7 +31,7 @@ from autoselect.study.recording.journal import Journal
 from autoselect.study.recording.packing import Packing
 from autoselect.study.recording.samplers import ProposerSampler
 from autoselect.study.recording.trials import attributes_of, record_of
-from autoselect.study.setup.baselines import Baseline
+from autoselect.study.setup.baselines import Baseline, recipe_for
 
 STUDY_NAME = "autoselect"
 
@@ -49,11 +50,11 @@ _DAMAGE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A trial under way: of a baseline, or of what a sampler proposed, which then is named after it."""
+    """A trial under way: where its recipe comes from, a baseline or a sampler, and the recipe."""
 
     trial: optuna.Trial
     origin: str
-    candidate: Baseline
+    recipe: Recipe
 
     @property
     def number(self) -> int:
@@ -105,8 +106,14 @@ class SearchStudy:
         with held_back(), storage_errors(self._path), _quiet():
             yield
 
-    def ask(self, space: BoundSpace, *, origin: str) -> Asked | None:
-        """Let the sampler propose a setting of the space; None if it has nothing left to try."""
+    def ask(self, space: BoundSpace, template: Recipe, *, origin: str) -> Asked | None:
+        """Let the sampler propose a setting of the space; None if it has nothing left to try.
+
+        Args:
+            space: Whose dimensions are the parameters of the trial.
+            template: What the search's recipes have in common.
+            origin: Name of the sampler.
+        """
         sampler = self._study.sampler
         if isinstance(sampler, ProposerSampler):
             with _quiet():  # It may think for long: an interrupt need not wait.
@@ -117,9 +124,9 @@ class SearchStudy:
             with self._journal.together():
                 values = _suggest(trial, space, self._packing)
                 repairs = sampler.suggest_repairs(trial) if isinstance(sampler, ProposerSampler) else None
-        nodes, further = space.decode(values), space.decode_further(values)
-        candidate = Baseline(name=origin, nodes=nodes, further=further, repairs=repairs)
-        return Asked(trial=trial, origin=origin, candidate=candidate)
+        common = template if repairs is None else replace(template, repairs=repairs)
+        recipe = recipe_for(space.decode(values), common, space.decode_further(values))
+        return Asked(trial=trial, origin=origin, recipe=recipe)
 
     @property
     def _packing(self) -> Packing:
@@ -135,22 +142,22 @@ class SearchStudy:
                 sampler.think_ahead(self._study)
 
     def open_baseline(self, space: BoundSpace, baseline: Baseline) -> Asked:
-        """Start a trial with given nodes; its parameters are set where the space can express them."""
-        alike = baseline.fallback is None and baseline.repairs is None and baseline.recipe is None
-        setting = space.encode(baseline.nodes) if alike else None
+        """Start a trial of a given recipe; its parameters are set where the space can express it."""
+        nodes = left_out_of(baseline.recipe)
+        setting = space.encode(nodes) if baseline.is_like_others else None
         if setting is not None:
-            setting |= space.encode_further(baseline.nodes, baseline.further)
+            setting |= space.encode_further(nodes, further_of(baseline.recipe))
         with self._using():
             self._study.enqueue_trial(self._packing.pack(setting) if setting else {})
             trial = self._study.ask()
             if setting is not None:
                 with self._journal.together():
                     _suggest(trial, space, self._packing)
-        return Asked(trial=trial, origin=f"baseline:{baseline.name}", candidate=baseline)
+        return Asked(trial=trial, origin=f"baseline:{baseline.name}", recipe=baseline.recipe)
 
-    def tell(self, asked: Asked, recipe: Recipe, **known: Any) -> TrialRecord:
+    def tell(self, asked: Asked, **known: Any) -> TrialRecord:
         """Finish a trial with what came of it, as :class:`TrialRecord` has it: scores, part of one, or an error."""
-        record = TrialRecord(number=asked.number, origin=asked.origin, recipe=recipe, **known)
+        record = TrialRecord(number=asked.number, origin=asked.origin, recipe=asked.recipe, **known)
         scores, state, values = record.scores, None, None
         if scores is not None:
             values = [scores.metric, *(scores.costs[column] for column in self.costs)]

@@ -11,7 +11,7 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from autoselect.domain.recipe import Fallback
+from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle
 from autoselect.errors import UsageError
 from autoselect.study.proposing.mask import Mask
@@ -60,9 +60,8 @@ def make_sampler(
     seed: int,
     problem: Problem | None,
     space: BoundSpace,
-    fallback: Fallback,
+    template: Recipe,
     budget: int | None,
-    repairs: tuple[str, ...] = (),
 ) -> optuna.samplers.BaseSampler:
     """Make a sampler by name.
 
@@ -71,8 +70,7 @@ def make_sampler(
         seed: Of all chance.
         problem: What is known before any score; None takes ``tpe`` instead of the project's own.
         space: The dimensions of the study.
-        fallback: Of the search's recipes; candidates of another are no news to the project's own.
-        repairs: Of the search's recipes, in the same way.
+        template: What the search's recipes have in common; others are no news to the project's own.
         budget: Candidates in all.
 
     Raises:
@@ -83,7 +81,7 @@ def make_sampler(
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         if name in PROPOSERS and problem is not None:
             proposer = PROPOSERS[name](problem, seed, budget)
-            return ProposerSampler(proposer, problem, space, fallback=fallback, repairs=repairs)
+            return ProposerSampler(proposer, problem, space, template)
         return _OPTUNAS[name if name in _OPTUNAS else "tpe"](seed)
 
 
@@ -95,19 +93,11 @@ class ProposerSampler(optuna.samplers.BaseSampler):
     where it is there.
     """
 
-    def __init__(
-        self,
-        proposer: Proposer,
-        problem: Problem,
-        space: BoundSpace,
-        *,
-        fallback: Fallback | None = None,
-        repairs: tuple[str, ...] | None = None,
-    ) -> None:
-        """Wrap a proposer; without a ``fallback`` or ``repairs`` trials of any count."""
+    def __init__(self, proposer: Proposer, problem: Problem, space: BoundSpace, template: Recipe | None = None) -> None:
+        """Wrap a proposer; without a ``template`` trials of any recipes count."""
         self._proposer, self._problem, self._space = proposer, problem, space
-        self._repairs, self.packing = repairs or (), Packing.of(space)
-        self._reader = Reader(problem=problem, fallback=fallback, repairs=repairs)
+        self._repairs, self.packing = () if template is None else template.repairs, Packing.of(space)
+        self._reader = Reader(problem=problem, template=template)
         self._finished: dict[str, dict[int, Seen | None]] = {}  # by study
         self._independent = optuna.samplers.RandomSampler(seed=0)
         self._next: Mask | None = None

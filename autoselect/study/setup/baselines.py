@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 
 from autoselect.domain.layers import SUSPICIOUS_RMSE_PER_SCALE, LayerTable
-from autoselect.domain.recipe import Fallback, Recipe
+from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import SIXTEEN, fields_of
 
@@ -23,21 +23,14 @@ REPAIRED = "fiq+repairs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """A named set of nodes left out; ``fallback`` and ``repairs`` where they are not those of the search.
-
-    ``further`` are those of the nodes in each further state. With a ``recipe`` it is that one, whatever the search's
-    recipes have in common.
-    """
+    """A named recipe; ``is_like_others`` where it has all but its nodes in common with the search's own."""
 
     name: str
-    nodes: frozenset[str]
-    fallback: Fallback | None = None
-    repairs: tuple[str, ...] | None = None
-    recipe: Recipe | None = None
-    further: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    recipe: Recipe
+    is_like_others: bool = True
 
 
-def baselines(layers: LayerTable, space: BoundSpace, repairs: tuple[str, ...] = ()) -> list[Baseline]:
+def baselines(layers: LayerTable, space: BoundSpace, template: Recipe) -> list[Baseline]:
     """All-integer, all in 16 bits, all-DRQ, and the guide's heuristic; those that pins make equal are left out.
 
     There is one in 16 bits where the space has that state.
@@ -45,31 +38,31 @@ def baselines(layers: LayerTable, space: BoundSpace, repairs: tuple[str, ...] = 
     Args:
         layers: For the nodes and their statistics.
         space: For the user's pins.
-        repairs: Of the search's recipes. Where there are any, the all-integer model comes without and with them.
+        template: What the search's recipes have in common. Where it has repairs, the all-integer model comes without
+            and with them.
     """
-    everything = frozenset(n.name for n in layers.nodes)
-    repaired = [Baseline(name=REPAIRED, nodes=frozenset())] if repairs else []
-    wide = everything - space.not_int16
-    in_int16 = [Baseline(name="int16", nodes=wide, further={SIXTEEN: wide})] if SIXTEEN in space.further else []
+    nothing, everything = frozenset[str](), frozenset(n.name for n in layers.nodes)
+
+    def made(name: str, nodes: frozenset[str], *, in_16_bits: bool = False, **others: Any) -> Baseline:
+        """One of these nodes left out, as far as pins allow; a pinned all-integer model is not called all-integer."""
+        pinned = space.pin(nodes)
+        further = {SIXTEEN: pinned - space.keep_float} if in_16_bits else {}
+        return Baseline(
+            name=name if pinned == nodes else f"{name}_pinned",
+            recipe=recipe_for(pinned, replace(template, **others), further),
+            is_like_others=not others,
+        )
+
     fixed = [
-        Baseline(name="fiq", nodes=frozenset(), repairs=() if repairs else None),
-        *repaired,
-        *in_int16,
-        Baseline(name="drq", nodes=everything, fallback="drq"),
-        Baseline(name="heuristic", nodes=heuristic_nodes(layers)),
+        *([made("fiq", nothing, repairs=()), made(REPAIRED, nothing)] if template.repairs else [made("fiq", nothing)]),
+        *([made("int16", everything - space.not_int16, in_16_bits=True)] if SIXTEEN in space.further else []),
+        made("drq", everything, fallback="drq"),
+        made("heuristic", heuristic_nodes(layers)),
     ]
-    found: dict[tuple[object, ...], Baseline] = {}
+    found: dict[tuple[Recipe, bool], Baseline] = {}
     for baseline in fixed:
-        nodes = space.pin(baseline.nodes)
-        further = {state: (chosen & nodes) - space.keep_float for state, chosen in baseline.further.items()}
-        pinned = replace(baseline, nodes=nodes, name=_pinned_name(baseline, nodes), further=further)
-        found.setdefault((nodes, baseline.fallback, baseline.repairs, *further.values()), pinned)
+        found.setdefault((baseline.recipe, baseline.is_like_others), baseline)
     return list(found.values())
-
-
-def _pinned_name(baseline: Baseline, nodes: frozenset[str]) -> str:
-    """The baseline's name, marked where pins make it another set: a pinned all-integer model is not all-integer."""
-    return baseline.name if nodes == baseline.nodes else f"{baseline.name}_pinned"
 
 
 def heuristic_nodes(layers: LayerTable) -> frozenset[str]:
@@ -83,17 +76,6 @@ def heuristic_nodes(layers: LayerTable) -> frozenset[str]:
     return frozenset(suspects | {n.name for n in layers.nodes[:GUIDE_LEADING_NODES]})
 
 
-def recipe_for(
-    nodes: frozenset[str],
-    template: Recipe,
-    fallback: Fallback | None = None,
-    repairs: tuple[str, ...] | None = None,
-    further: Mapping[str, frozenset[str]] | None = None,
-) -> Recipe:
-    """The template with these nodes left out, and with another fallback or other repairs where they are given."""
-    return replace(
-        template,
-        fallback=fallback or template.fallback,
-        repairs=template.repairs if repairs is None else repairs,
-        **cast("dict[str, Any]", fields_of(nodes, further or {})),
-    )
+def recipe_for(nodes: frozenset[str], template: Recipe, further: Mapping[str, frozenset[str]]) -> Recipe:
+    """The template with these nodes left out; ``further`` are those of them in each further state."""
+    return replace(template, **cast("dict[str, Any]", fields_of(nodes, further)))

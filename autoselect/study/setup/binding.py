@@ -6,31 +6,23 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from autoselect.cases.declared import declared
-from autoselect.cases.events import Listener, Warned
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.layers import names_in_float
 from autoselect.domain.recipe import match_nodes, match_op_type
 from autoselect.domain.search_space import BoundSpace
-from autoselect.errors import (
-    RecipeError,
-    UsageError,
-)
+from autoselect.errors import RecipeError, UsageError
 from autoselect.study.setup.problem import units_of
 from autoselect.study.setup.space_file import SearchSpaceFile, bind
 from autoselect.study.setup.target_rules import pins_of
 
 
-def bind_case(
-    space_file: SearchSpaceFile, case: Case, settings: SearchSettings, listener: Listener
-) -> tuple[BoundSpace, Case]:
-    """Bind the space, with the pins of the user and of the target; the case then warns of the latter."""
+def bind_case(space_file: SearchSpaceFile, case: Case, settings: SearchSettings) -> tuple[BoundSpace, tuple[str, ...]]:
+    """Bind the space, with the pins of the user and of the target; and what the user should know of the latter."""
     keep_float, keep_int = (
         _pinned(getattr(settings, name), case, declared()[name].names) for name in ("keep_float", "keep_int")
     )
     decided = pins_of(case, settings, keep_float=keep_float, keep_int=keep_int)
-    for message in decided.messages:
-        listener(Warned(message=message))
     parts = units_of(case)
     space = bind(
         space_file,
@@ -41,8 +33,7 @@ def bind_case(
     )
     # What moves together has 16 bits together, or not at all.
     barred = frozenset(name for unit in parts if not decided.not_int16.isdisjoint(unit) for name in unit)
-    space = replace(space, further=settings.states[1:], not_int16=barred)
-    return space, replace(case, warnings=(*case.warnings, *decided.messages))
+    return replace(space, further=settings.states[1:], not_int16=barred), decided.messages
 
 
 def _pinned(patterns: Iterable[str], case: Case, option: str) -> frozenset[str]:
