@@ -15,7 +15,7 @@ from autoselect.data.samples import SampleStore
 from autoselect.data.splits import refuse_overlap, split_by_content
 from autoselect.data.windows import checked, shared_windows
 from autoselect.domain.tensors import TensorSpec, in_source_order
-from autoselect.errors import DataError, UsageError
+from autoselect.errors import DataError, MetricError, UsageError
 from autoselect.runs.files import write_json
 from autoselect.scoring.metric_base import Metric
 
@@ -137,12 +137,24 @@ def scored_shape(outputs: tuple[TensorSpec, ...], metric: Metric) -> tuple[int, 
 
     Raises:
         UsageError: If there is no output of the name that the metric wants.
+        MetricError: If the metric wants scores of classes, and the output holds class numbers.
     """
+    spec = _scored(outputs, metric)
+    if metric.reads_classes and spec.dtype.kind in "iu" and not spec.is_quantized:
+        raise MetricError(
+            f"metric {metric.name!r}: expected an output of one score per class, got whole numbers ({spec.dtype}) in "
+            f"{spec.key!r}, such as ARG_MAX writes. Choose an output of scores, convert the model without its last op, "
+            "or bring a function or an evaluator of your own."
+        )
+    return spec.shape
+
+
+def _scored(outputs: tuple[TensorSpec, ...], metric: Metric) -> TensorSpec:
     if metric.output is None:
-        return in_source_order(outputs)[0].shape
+        return in_source_order(outputs)[0]
     for spec in outputs:
         if metric.output in (spec.key, spec.name):
-            return spec.shape
+            return spec
     raise UsageError(f"The model has no output {metric.output!r}. Its outputs: {', '.join(s.key for s in outputs)}.")
 
 

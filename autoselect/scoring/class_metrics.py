@@ -35,6 +35,7 @@ class LabelMetric(Metric):
 
     direction = "maximize"
     needs_targets = True
+    reads_classes = True
 
     def _check_target(self, target: object | None, output_shape: tuple[int, ...]) -> None:
         self._label(target, count_classes(output_shape, self.name))
@@ -194,6 +195,7 @@ class MeanIoU(Metric):
     name = "mean_iou"
     direction = "maximize"
     needs_targets = True
+    reads_classes = True
 
     def __init__(self, *, output: str | None = None, ignore_label: int | None = None) -> None:
         super().__init__(output=output)
@@ -254,6 +256,7 @@ class Agreement(MeanMetric):
     best = 1.0
     direction = "maximize"
     needs_reference = True
+    reads_classes = True
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         ours, theirs = self.scored(outputs), self.scored_reference(reference)

@@ -27,6 +27,7 @@ class Metric(ABC):
         direction: Whether more or less is better.
         needs_targets: Whether :meth:`observe` needs the target of the sample.
         needs_reference: Whether :meth:`observe` needs the float model's outputs.
+        reads_classes: Whether it takes the scored output for scores of classes.
         is_mean: Whether a row holds one value and the score is the mean of these values.
         counts_hits: Whether that value is 1 for a hit and 0 for a miss, so that the score is a share of hits. Rows of
             dense outputs may lie between.
@@ -38,6 +39,7 @@ class Metric(ABC):
     direction: Direction
     needs_targets: bool = False
     needs_reference: bool = False
+    reads_classes: bool = False
     is_mean: bool = False
     counts_hits: bool = False
     best: float | None = None

@@ -131,6 +131,7 @@ class KullbackLeibler(MeanMetric):
     best = 0.0
     direction = "minimize"
     needs_reference = True
+    reads_classes = True
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         ours, theirs = _same_shape(self.scored(outputs), self.scored_reference(reference), self.name)

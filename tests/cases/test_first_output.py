@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import zoo
 
 from autoselect.api.looking import look
 from autoselect.cases.scoring_samples import scored_shape
+from autoselect.domain.tensors import TensorSpec
+from autoselect.errors import MetricError
 from autoselect.scoring.metrics import make_metric
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -61,3 +65,14 @@ def test_an_output_of_indices_is_not_the_first() -> None:
     outputs = Runner(content)(np.ones((1, 4), np.float32))
     assert list(outputs) == ["scores", "a_class"]
     assert scored_shape(reader.output_specs(fb.parse(content)), make_metric("sqnr_db")) == (1, 4)
+
+
+@pytest.mark.parametrize("name", ["accuracy", "f1_macro", "mean_iou", "agreement", "kl_divergence"])
+def test_class_numbers_are_no_scores_of_classes(name: str) -> None:
+    """Agreement took all numbers above 0.5 for one class, and accuracy wanted labels of 0 and 1."""
+    label = TensorSpec(name="label:0", key="label", shape=(1,), dtype=np.dtype(np.int64))
+    quantized = replace(label, shape=(1, 10), dtype=np.dtype(np.int8), is_quantized=True)
+    with pytest.raises(MetricError, match=r"whole numbers \(int64\) in 'label', such as ARG_MAX writes"):
+        scored_shape((label,), make_metric(name))
+    assert scored_shape((quantized,), make_metric(name)) == (1, 10)
+    assert scored_shape((label,), make_metric("mae")) == (1,)
