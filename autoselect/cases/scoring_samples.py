@@ -143,8 +143,8 @@ def scored_shape(outputs: tuple[TensorSpec, ...], metric: Metric) -> tuple[int, 
     if metric.reads_classes and spec.dtype.kind in "iu" and not spec.is_quantized:
         raise MetricError(
             f"metric {metric.name!r}: expected an output of one score per class, got whole numbers ({spec.dtype}) in "
-            f"{spec.key!r}, such as ARG_MAX writes. Choose an output of scores, convert the model without its last op, "
-            "or bring a function or an evaluator of your own."
+            f"{spec.key!r}, such as ARG_MAX writes. Choose an output of scores, compare with the float model "
+            "('agreement'), convert the model without its last op, or bring a function of your own."
         )
     return spec.shape
 

@@ -248,7 +248,8 @@ class MeanIoU(Metric):
 class Agreement(MeanMetric):
     """Share of samples on which candidate and float model choose the same class; rows [share].
 
-    For dense outputs (several positions, classes in the last axis) a row is the share of positions.
+    For dense outputs (several positions, classes in the last axis) a row is the share of positions. Whole numbers, as
+    ARG_MAX writes them, are the classes chosen.
     """
 
     name = "agreement"
@@ -256,20 +257,23 @@ class Agreement(MeanMetric):
     best = 1.0
     direction = "maximize"
     needs_reference = True
-    reads_classes = True
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
-        ours, theirs = self.scored(outputs), self.scored_reference(reference)
-        winners = _winners(positions_by_classes(ours)), _winners(positions_by_classes(theirs))
-        return np.array([np.mean(winners[0] == winners[1])])
+        (row,) = self._shares(self.scored(outputs)[None], self.scored_reference(reference)[None], outputs)
+        return np.asarray(row)
 
     def _observe_block(
         self, outputs: Outputs, targets: Sequence[object] | None, reference: Outputs | None
     ) -> np.ndarray:
-        ours, theirs = self.scored(outputs), self.scored_reference(reference)
-        class_count = positions_by_classes(ours[0]).shape[1]
-        winners = _winners(ours.reshape(-1, class_count)), _winners(theirs.reshape(-1, class_count))
-        return np.asarray(np.mean((winners[0] == winners[1]).reshape(len(ours), -1), axis=1, keepdims=True))
+        return self._shares(self.scored(outputs), self.scored_reference(reference), outputs)
+
+    def _shares(self, ours: np.ndarray, theirs: np.ndarray, outputs: Outputs) -> np.ndarray:
+        """Of arrays of samples, shape (n_samples, 1)."""
+        count = len(ours)
+        if outputs[self.output or next(iter(outputs))].dtype.kind not in "iu":
+            class_count = positions_by_classes(ours[0]).shape[1]
+            ours, theirs = (_winners(values.reshape(-1, class_count)) for values in (ours, theirs))
+        return np.asarray(np.mean((ours == theirs).reshape(count, -1), axis=1, keepdims=True))
 
 
 def count_classes(output_shape: Sequence[int], name: str) -> int:

@@ -67,9 +67,9 @@ def test_an_output_of_indices_is_not_the_first() -> None:
     assert scored_shape(reader.output_specs(fb.parse(content)), make_metric("sqnr_db")) == (1, 4)
 
 
-@pytest.mark.parametrize("name", ["accuracy", "f1_macro", "mean_iou", "agreement", "kl_divergence"])
+@pytest.mark.parametrize("name", ["accuracy", "f1_macro", "mean_iou", "kl_divergence"])
 def test_class_numbers_are_no_scores_of_classes(name: str) -> None:
-    """Agreement took all numbers above 0.5 for one class, and accuracy wanted labels of 0 and 1."""
+    """Accuracy wanted labels of 0 and 1."""
     label = TensorSpec(name="label:0", key="label", shape=(1,), dtype=np.dtype(np.int64))
     quantized = replace(label, shape=(1, 10), dtype=np.dtype(np.int8), is_quantized=True)
     with pytest.raises(MetricError, match=r"whole numbers \(int64\) in 'label', such as ARG_MAX writes"):

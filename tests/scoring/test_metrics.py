@@ -397,6 +397,14 @@ def test_agreement_rows(values: object, reference: object, expected: float) -> N
     assert row_of(make_metric("agreement"), values, reference=reference) == [expected]
 
 
+def test_class_numbers_agree_where_they_are_equal() -> None:
+    ours, theirs = ({"y": np.array([rows], np.int64)} for rows in ([7, 2, 0, 9], [7, 1, 0, 9]))
+    agreement = make_metric("agreement")
+    assert agreement.observe(ours, None, theirs) == [0.75]
+    both = [{"y": np.stack([outputs["y"], theirs["y"]])} for outputs in (ours, theirs)]
+    assert agreement.observe_block(both[0], None, both[1]).tolist() == [[0.75], [1.0]]
+
+
 P, Q = [0.7, 0.2, 0.1], [0.5, 0.25, 0.25]
 LOGITS_P, LOGITS_Q = [2.0, -1.0, 0.5], [1.0, 0.0, 3.0]
 DIVERGENCES = {
