@@ -128,7 +128,7 @@ def write_labelled(
         try:
             metric.check_target(store.target(i), shape)
         except DataError as exc:
-            raise DataError(f"Sample {i}: {exc}") from exc
+            raise DataError(" ".join([f"Sample {i}: {exc}", *_unnamed_output(outputs, metric)])) from exc
     return store
 
 

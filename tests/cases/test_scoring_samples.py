@@ -123,7 +123,10 @@ def test_windows_on_one_side_are_not_told(tmp_path: Path) -> None:
 def test_the_scored_one_of_several_outputs_is_told(tmp_path: Path) -> None:
     classes = TensorSpec(name="argmax", key="classes", shape=(1,), dtype=np.dtype("int64"))
     _, warnings = prepared(tmp_path, two("l", "r"), ("l", "r"), outputs=(classes, *OUTPUTS))
-    assert warnings == ["Of the model's 2 outputs, 'out' is scored. --output-name chooses another: classes."]
+    told = "Of the model's 2 outputs, 'out' is scored. --output-name chooses another: classes."
+    assert warnings == [told]
+    with pytest.raises(DataError, match=f"^Sample 3: .*labels from 0 to 2, got 3.*{re.escape(told)}$"):
+        prepared(tmp_path, {"l": LEFT, "y": np.arange(COUNT)}, ("l",), outputs=(classes, *OUTPUTS))
 
 
 def test_an_input_that_was_always_zero_is_told(tmp_path: Path) -> None:
