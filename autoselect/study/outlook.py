@@ -15,8 +15,9 @@ from autoselect.domain.states import EXACT
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.runs.folder import RunFolder
+from autoselect.study import references
 from autoselect.study.request import Request
-from autoselect.study.run import opened
+from autoselect.study.run import opened, warned
 from autoselect.study.setup.probing import probe_count, probe_samples
 from autoselect.study.setup.problem import units_of
 from autoselect.study.stage_clock import StageClock
@@ -75,6 +76,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
     clock = StageClock(listener)
     with opened(request, folder, clock) as (settled, pool, case, space):
         settings = settled.settings
+        told = warned(case, references.clipping_of(case.files.root, pool), clock)
         prepared = sum(clock.seconds().values())
         clock(StageStarted(stage="estimate"))
         build, score, inference, size, refused = _measured(case, settings, pool)
@@ -93,7 +95,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             states=2 + len(space.further),
             candidates=space.size,
             samples=case.counts,
-            warnings=case.warnings,
+            warnings=told.warnings,
             refused=refused,
             build_seconds=build,
             score_seconds=score,

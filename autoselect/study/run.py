@@ -93,9 +93,9 @@ def _bound(
     request: Request, case: Case, remarks: Sequence[str], space_file: SearchSpaceFile, listener: Listener
 ) -> tuple[Case, BoundSpace]:
     """The case with remarks on its units' states and pins, which the user is told, and the space bound to it."""
-    case = _warned(case, remarks, listener)
+    case = warned(case, remarks, listener)
     space, pinned = bind_case(space_file, case, request.settings)
-    return _warned(case, pinned, listener), space
+    return warned(case, pinned, listener), space
 
 
 def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
@@ -117,7 +117,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             request = replace(request, settings=settings)
             case, space = _bound(request, case, remarks, space_file, clock)
             refuse_other_space(folder, manifest, request, space)
-            case = _warned(case, changed_code(manifest, request), clock)
+            case = warned(case, changed_code(manifest, request), clock)
             case = _repeating(case, request.settings, pool, clock)
             float_model = _float_reference(case, pool, request.settings.trial_timeout, clock)
             request = _repaired(request, case, space, float_model, pool, clock)
@@ -234,7 +234,7 @@ def _late(settings: SearchSettings, clock: StageClock) -> str | None:
     return f"the timeout of {limit:g} s has passed; `autoselect resume` goes on"
 
 
-def _warned(case: Case, remarks: Sequence[str], listener: Listener) -> Case:
+def warned(case: Case, remarks: Sequence[str], listener: Listener) -> Case:
     """The case with further warnings, which the user is told, too."""
     for message in remarks:
         listener(Warned(message=message))
@@ -245,7 +245,7 @@ def _remarked(case: Case, folder: RunFolder, remarks: Sequence[str], listener: L
     """The same, and the manifest is told."""
     manifest = folder.read_manifest()
     folder.write_manifest({**manifest, "warnings": list(dict.fromkeys([*manifest["warnings"], *remarks]))})
-    return _warned(case, remarks, listener)
+    return warned(case, remarks, listener)
 
 
 def _verdict_in_markdown(folder: RunFolder) -> str:

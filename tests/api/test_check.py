@@ -10,7 +10,7 @@ import pump
 import pytest
 
 import autoselect
-from autoselect.cases.events import Event, StageStarted, TrialFinished
+from autoselect.cases.events import Event, StageStarted, TrialFinished, Warned
 from autoselect.errors import AutoselectError, DataError, RunFolderError, UsageError
 
 
@@ -33,6 +33,17 @@ def test_a_check_knows_the_timeout(tmp_path: Path) -> None:
     """Ten members of the front are scored on 300 held-out samples, where a candidate is scored on 200."""
     found = autoselect.check(**pump.LIVE, trials=10_000, timeout=2.0, workers=1)
     assert found.search_seconds == pytest.approx(2.0 + 10 * 300 / 200 * found.score_seconds)
+
+
+def test_a_check_tells_that_calibration_was_prepared_otherwise() -> None:
+    assert not [told for told in autoselect.check(**pump.LIVE, workers=1).warnings if "leave the ranges" in told]
+    inputs, labels = pump.SEARCH
+    events: list[Event] = []
+    options = {**pump.LIVE, "evaluation": (8.0 * inputs, labels)}
+    found = autoselect.check(**options, workers=1, listener=events.append)
+    [told] = [told for told in found.warnings if "leave the ranges" in told]
+    assert "input" in told
+    assert told in [event.message for event in events if isinstance(event, Warned)]
 
 
 @pytest.mark.parametrize("function", [autoselect.check, autoselect.search], ids=["check", "search"])
