@@ -7,25 +7,17 @@ import re
 from dataclasses import replace
 
 import pytest
+import test_certainty
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autoselect.domain.objectives import Constraints
 from autoselect.runs.records import Heldout, Scores
 from autoselect.study.finishing import verdict
 from autoselect.study.finishing.certainty import Cheaper, Confidence, NearMiss
 from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
-from autoselect.study.yardstick import Yardstick
 
-YARDSTICK = Yardstick(
-    float_score=0.9,
-    float_size_bytes=1000,
-    float_penalty=80.0,
-    direction="maximize",
-    constraints=Constraints(),
-    allowed_drop=0.009,
-)
+YARDSTICK = replace(test_certainty.YARDSTICK, allowed_drop=0.009)
 METRICS = ("accuracy", "top5_accuracy", "agreement", "f1_macro", "mse", "psnr", "sqnr_db", "my_package.module:my_score")
 NOUN = r"(?:point|float op|accelerator segment|search sample|sample|node)"
 NUMBER = r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?!\w|[.,]\d)"
