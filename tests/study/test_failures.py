@@ -93,8 +93,7 @@ def test_a_recipe_of_single_nodes_splits_the_atoms_that_it_names_in_part() -> No
         assert found.split == expected
 
 
-@pytest.mark.parametrize("seed", [1, 3])
-@pytest.mark.parametrize("apart", [1, 6])
+@pytest.mark.parametrize(("seed", "apart"), [(1, 1), (2, 1), (1, 6), (3, 6)])
 def test_a_search_leaves_a_pair_that_fails_together(seed: int, apart: int) -> None:
     """An atom in integers and another one in float: far from all that is good has it, but what looks best has."""
     made: Synthetic = synthetic(24, seed)
@@ -104,4 +103,4 @@ def test_a_search_leaves_a_pair_that_fails_together(seed: int, apart: int) -> No
         assert mask is not None
         dies = not mask.left_out >> 3 & 1 and mask.left_out >> (3 + apart) & 1
         seen.append(failure(made.problem, mask) if dies else made.seen(mask))
-    assert sum(s.failed for s in seen) <= 6
+    assert 2 <= sum(s.failed for s in seen) <= 6
