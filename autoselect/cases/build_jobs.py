@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autoselect.cases.compiling import compile_report
+from autoselect.cases.compiling import compile_report, read_for
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.graph import Graph, peak_activation_bytes
@@ -20,9 +20,8 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.verdicts import judge
 from autoselect.errors import TrialError
 from autoselect.runs.files import write_bytes
+from autoselect.scoring.fragmentation import Fragmentation
 from autoselect.scoring.target_penalty import on_target, require_accepted
-from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 from autoselect.tflite.latency import latency_of
 
 
@@ -47,7 +46,9 @@ class BuildReply:
     @property
     def costs(self) -> dict[str, float]:
         """Values of all objectives but the metric, by column; of those that are measured, what was asked for."""
-        return {**self.fragmentation, **self.quantities, "size_bytes": self.size_bytes}
+        cut = Fragmentation(**self.fragmentation)
+        words = {"left_ops": cut.left_ops, "partitions": cut.partitions}
+        return {**self.fragmentation, **words, **self.quantities, "size_bytes": self.size_bytes}
 
 
 def build(root: Path, recipe_json: str) -> BuildReply:
@@ -69,7 +70,7 @@ def build(root: Path, recipe_json: str) -> BuildReply:
     if not path.exists():
         write_bytes(path, candidate.content)
     cut, compiled = asdict(on_target(candidate.graph, target, verdict)), {}
-    if how is not None:
+    if how is not None and how.each:
         compiled = compile_report(candidate.content, target, verdict, how)
         cut |= {"penalty": compiled["cost"], "segments": compiled["segments"]}
         cut["crossing_bytes"] = compiled["crossing_bytes"]
@@ -100,7 +101,7 @@ def describe_float(root: Path) -> BuildReply:
     """Size and fragmentation of the float model."""
     case = open_case(root)
     content = case.files.float_model.read_bytes()
-    graph = reader.read_graph(fb.parse(content))
+    graph = read_for(content, case.scoring.target, case.scoring.compiling)
     return BuildReply(
         sha256=FLOAT,
         size_bytes=len(content),
@@ -129,6 +130,8 @@ def _quantities(case: OpenCase, content: bytes, graph: Graph, compiled: dict[str
         found["arena_bytes"] = peak_activation_bytes(graph)
     if "npu_cycles" in columns and compiled:
         found["npu_cycles"] = compiled["cycles"]
+    if "ddr_bytes" in columns and compiled:
+        found["ddr_bytes"] = compiled["ddr_bytes"]
     return found | (_latency(case, content) if "latency_ms" in columns else {})
 
 

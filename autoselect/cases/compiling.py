@@ -1,33 +1,43 @@
-"""Compiles candidates for a target that has a compiler, once for the same bytes; compares what was predicted."""
+"""Asks the compiler of a target, once for the same bytes, and keeps what it said; compares what was predicted."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.metadata
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from autoselect.compilers.compiler import ChipCompiler, Partition
+from autoselect.compilers.opening import compiler_of
+from autoselect.domain.graph import Graph, told
 from autoselect.domain.targets import Compiled, Target
 from autoselect.domain.verdicts import Verdict
 from autoselect.errors import StorageError, TargetRefusal
 from autoselect.runs.files import write_json
-from autoselect.scoring import vela
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiling:
-    """How candidates are compiled for the target.
+    """How the target's compiler is asked.
 
     Attributes:
         cache_root: Folder of earlier results; None does without.
         timeout_seconds: After which the compiler counts as hung.
+        each: Whether every candidate is compiled; else only those that are asked for.
     """
 
     cache_root: Path | None
     timeout_seconds: float
+    each: bool = True
+
+
+UNKEPT = Compiling(cache_root=None, timeout_seconds=900.0)
+"""Where nobody said how: nothing is kept."""
 
 
 def compile_report(content: bytes, target: Target, verdict: Verdict, how: Compiling) -> dict[str, Any]:
@@ -39,20 +49,13 @@ def compile_report(content: bytes, target: Target, verdict: Verdict, how: Compil
 
     Raises:
         TargetRefusal: If the compiler refuses it, with its own reason.
-        WorkerDied: If it hung or was killed; that is not kept.
+        WorkerDied, JobFailed: If it hung, was killed or failed; that is not kept.
     """
-    kept = None if how.cache_root is None else how.cache_root / f"{_signature(content, target)}.json"
-    compiled = _read_result(kept) if kept is not None else None
-    if compiled is None:
-        try:
-            compiled = vela.compile_model(content, target, timeout_seconds=how.timeout_seconds)
-        except TargetRefusal as exc:
-            compiled = Compiled(refusal=str(exc))
-        if kept is not None:
-            with contextlib.suppress(StorageError):  # It costs time later, never the run.
-                write_json(kept, asdict(compiled))
-    if compiled.refusal:
-        raise TargetRefusal(compiled.refusal)
+
+    def ask(compiler: ChipCompiler) -> dict[str, Any]:
+        return asdict(compiler.compile(content, timeout_seconds=how.timeout_seconds))
+
+    compiled = Compiled(**_kept("compile", content, target, how, ask))
     return {
         **asdict(compiled),
         "predicted_segments": verdict.segments,
@@ -61,20 +64,78 @@ def compile_report(content: bytes, target: Target, verdict: Verdict, how: Compil
     }
 
 
-def _signature(content: bytes, target: Target) -> str:
-    """One key for a candidate's bytes, everything of the target that its result depends on, and Vela's version."""
-    made_of = (repr(target.compiler), importlib.metadata.version("ethos-u-vela"), _prices(target))
+def partition(content: bytes, target: Target, how: Compiling) -> Partition:
+    """Which ops of a model the target's compiler takes, unless the cache knows; raises as :func:`compile_report`."""
+
+    def ask(compiler: ChipCompiler) -> dict[str, Any]:
+        found = compiler.partition(content, timeout_seconds=how.timeout_seconds)
+        return {"pieces": found.pieces, "left": list(found.left.items())}
+
+    found = _kept("partition", content, target, how, ask)
+    return Partition(pieces=tuple(map(tuple, found["pieces"])), left={int(i): str(why) for i, why in found["left"]})
+
+
+def read_for(content: bytes, target: Target, how: Compiling | None) -> Graph:
+    """The graph of a model; where the target's compiler decides, with what it says of each op.
+
+    Raises:
+        ModelError: If the bytes are no TFLite file.
+        TargetRefusal: If the compiler refuses the model as a whole.
+        WorkerDied, JobFailed: If it hung, was killed or failed.
+    """
+    graph = reader.read_graph(fb.parse(content))
+    if not target.asks_compiler:
+        return graph
+    return told(graph, partition(content, target, how or UNKEPT).left)
+
+
+def _kept(
+    kind: str, content: bytes, target: Target, how: Compiling, ask: Callable[[ChipCompiler], dict[str, Any]]
+) -> dict[str, Any]:
+    """What the compiler says, or said before; its refusals are kept, its failures are not."""
+    compiler = compiler_of(target)
+    path = None if how.cache_root is None else how.cache_root / f"{_signature(kind, content, target, compiler)}.json"
+    found = _read_result(path) if path is not None else None
+    if found is None:
+        try:
+            found = {"said": ask(compiler)}
+        except TargetRefusal as exc:
+            found = {"refusal": str(exc)}
+        if path is not None:
+            with contextlib.suppress(StorageError):  # It costs time later, never the run.
+                write_json(path, found)
+    if "refusal" in found:
+        raise TargetRefusal(found["refusal"])
+    said: dict[str, Any] = found["said"]
+    return said
+
+
+def _signature(kind: str, content: bytes, target: Target, compiler: ChipCompiler) -> str:
+    """One key for what is asked, the bytes, all of the target that the answer depends on, and the versions."""
+    prices = (target.host, target.crossing_fixed, target.crossing_per_byte, target.piece_fixed, target.ddr_per_byte)
+    made_of = (_FORMAT, kind, repr(target.compiler), sorted(compiler.versions().items()), _text_of(prices))
     return hashlib.sha256(content + repr(made_of).encode()).hexdigest()
 
 
-def _prices(target: Target) -> list[object]:
-    host = sorted((p.value, k.per_mac, k.per_element, sorted(k.ops or ())) for p, k in target.host.kernels.items())
-    return [target.crossing_fixed, target.crossing_per_byte, *host]
+_FORMAT = 2
+"""Of the files: raised when they say something else than before."""
 
 
-def _read_result(path: Path) -> Compiled | None:
+def _text_of(value: object) -> str:
+    """A value in words that are the same in every process: sets and mappings in order."""
+    if isinstance(value, (set, frozenset)):
+        return repr(sorted(map(str, value)))
+    if isinstance(value, Mapping):
+        return repr(sorted((str(k), _text_of(v)) for k, v in value.items()))
+    if hasattr(value, "__dataclass_fields__"):
+        return repr([(name, _text_of(getattr(value, name))) for name in value.__dataclass_fields__])
+    return repr([_text_of(v) for v in value]) if isinstance(value, tuple) else repr(value)
+
+
+def _read_result(path: Path) -> dict[str, Any] | None:
     """A kept result; None where there is none, or no whole one."""
     try:
-        return Compiled(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return None
+    return found if isinstance(found, dict) and ("said" in found) != ("refusal" in found) else None

@@ -10,6 +10,7 @@ from autoselect.cases.divergence import samples_of
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.findings import ErrorParts
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.targets import Target
 from autoselect.quantize.diagnosing.cures import Cure, Model, cures
 from autoselect.quantize.diagnosing.twins import error_parts
 
@@ -36,16 +37,23 @@ def parts(
     return error_parts(prepared.normalised, content, places, prepared.layers.nodes, samples_of(case, samples, rows))
 
 
-def forms(root: Path, recipe_json: str, *, int16: bool = True) -> dict[str, frozenset[str]]:
-    """Which forms each node has beside int8 and float, by node name; ``int16`` only if that is asked for."""
+def forms(
+    root: Path, recipe_json: str, *, int16: bool = True, target: Target | None = None
+) -> dict[int, dict[str, str | None]]:
+    """Which forms each op has, see :attr:`autoselect.quantize.building.blueprint.Blueprint.forms`.
+
+    Args:
+        root: The case.
+        recipe_json: Of the granularity, the interface and the repairs.
+        int16: Whether forms with 16-bit activations are asked for.
+        target: Whose compiler is asked; that of the case if left out.
+
+    Raises:
+        TrialError: If the target's compiler fails.
+    """
     case, recipe = open_case(root), Recipe.from_json(recipe_json)
-    blueprint, nodes = case.builder.blueprint(recipe, int16=int16), case.prepared.layers.nodes
-    hybrid = blueprint.plan(range(len(nodes)), "drq").kinds
-    wide = {i for i in range(len(nodes)) if int16 and i not in blueprint.no_int16}
-    return {
-        node.name: frozenset([*["int16"] * (i in wide), *["hybrid"] * (hybrid[i] == "hybrid")])
-        for i, node in enumerate(nodes)
-    }
+    builder = case.builder if target is None else case.builder_for(target)
+    return builder.blueprint(recipe, int16=int16).forms
 
 
 def cured(root: Path, recipe_json: str, int16: bool) -> dict[str, Cured]:

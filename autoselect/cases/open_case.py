@@ -14,7 +14,7 @@ from pathlib import Path
 import cloudpickle
 import numpy as np
 
-from autoselect.cases.compiling import Compiling
+from autoselect.cases.compiling import UNKEPT, Compiling, partition
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.prepared import Prepared, load_prepared
 from autoselect.data.samples import SampleStore
@@ -22,6 +22,7 @@ from autoselect.domain.objectives import Direction
 from autoselect.domain.targets import Target
 from autoselect.errors import ModelError, ScoreError
 from autoselect.isolation.worker import kept
+from autoselect.quantize.building.asked import AskCompiler
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.runs.files import write_bytes
@@ -39,7 +40,7 @@ class Scoring:
     ``fidelity`` compares with the float model whatever the metric is: on few samples it tells candidates apart
     that a metric cannot. Candidates that ``target`` refuses are not scored. ``costs`` are the columns of the run's
     objectives but the metric, ``latency_threads`` those of the interpreter that is timed. ``direction`` is the
-    evaluator's.
+    evaluator's. ``exact_rewrites`` says whether candidates are rewritten for the target without a change of any output.
     """
 
     metric: Metric | None
@@ -50,6 +51,7 @@ class Scoring:
     costs: frozenset[str]
     latency_threads: int
     direction: Direction
+    exact_rewrites: bool = True
 
     @property
     def pairs(self) -> Metric:
@@ -73,8 +75,20 @@ class OpenCase:
 
     @cached_property
     def builder(self) -> Builder:
-        """Builds recipes of the calibrated model."""
-        return Builder(self.prepared.calibrated, self.prepared.layers.nodes, self.kit)
+        """Builds recipes of the calibrated model, for the target of the case if it has one."""
+        if not self.files.scoring.exists():
+            return self._builder()
+        scoring = self.scoring
+        return self.builder_for(scoring.target, scoring.compiling, gathers=scoring.exact_rewrites)
+
+    def builder_for(self, target: Target, how: Compiling | None = None, *, gathers: bool = True) -> Builder:
+        """The same for a target; its compiler is asked what it takes where that decides."""
+        if not target.asks_compiler:
+            return self._builder()
+        return self._builder(lambda content: partition(content, target, how or UNKEPT).left, gathers=gathers)
+
+    def _builder(self, ask: AskCompiler | None = None, *, gathers: bool = False) -> Builder:
+        return Builder(self.prepared.calibrated, self.prepared.layers.nodes, self.kit, ask, gathers=gathers)
 
     @cached_property
     def kit(self) -> RepairKit:

@@ -126,9 +126,12 @@ def write_scoring(
     chosen = settings or SearchSettings()
     target = read_target(chosen.target)
     compiling = None
-    if settings is not None and settings.compiling and target.compiler is not None:
-        kept = None if cache_root is None else cache_root / "compiled"
-        compiling = Compiling(cache_root=kept, timeout_seconds=_COMPILER_SHARE * settings.trial_timeout)
+    if target.asks_compiler or (settings is not None and settings.compiling and target.compiler is not None):
+        compiling = Compiling(
+            cache_root=None if cache_root is None else cache_root / "compiled",
+            timeout_seconds=_COMPILER_SHARE * chosen.trial_timeout,
+            each=not target.asks_compiler or "ddr_bytes" in chosen.cost_columns,
+        )
     fidelity = make_metric("sqnr_db", output=metric.output if metric else None)
     scoring = Scoring(
         metric=metric,
@@ -139,6 +142,7 @@ def write_scoring(
         costs=frozenset(chosen.cost_columns),
         latency_threads=chosen.latency_threads,
         direction=chosen.direction or "maximize",
+        exact_rewrites=chosen.exact_rewrites,
     )
     try:
         content = cloudpickle.dumps(scoring)

@@ -84,7 +84,7 @@ class SearchSettings(SharedSettings):
         checked_as(tuple[str, ...], chosen_objectives),
         _goal(
             "Two to four names, with commas: accuracy (the metric), size, penalty, segments, float_ops, "
-            "crossing_bytes, arena_bytes, npu_cycles, latency.",
+            "partitions, left_ops, crossing_bytes, arena_bytes, npu_cycles, ddr_bytes, latency.",
             "Or several texts, the metric (``accuracy``, or its own name) among them. With ``latency`` no two runs are "
             "the same.",
             kind=str,
@@ -223,6 +223,13 @@ class SearchSettings(SharedSettings):
             "Compile the candidates if the target has a compiler.",
             "The compiler's cycles then make the penalty.",
             old="--compile/--no-compile",
+        ),
+    ] = True
+    exact_rewrites: Annotated[
+        bool,
+        Option(
+            "Write candidates as the target's compiler takes more of them, without a change of any output.",
+            "The order of ops, shapes that a fixed batch settles, and RELU6 that clips nothing.",
         ),
     ] = True
     fallback: Annotated[

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -241,7 +242,9 @@ def _measure(desk: _Desk, started: Started, prepared: Prepared, built: _Built) -
         desk.samples,
         desk.rows[: cure_jobs.MOST_SAMPLES],
     )
-    forming: Future[Mapping[str, frozenset[str]]] = desk.submit(cure_jobs.forms, request.recipe.to_json())
+    forming: Future[Mapping[int, Mapping[str, str | None]]] = desk.submit(
+        partial(cure_jobs.forms, target=request.target), request.recipe.to_json()
+    )
     in_whole = [] if built.whole is None else _submit_measuring(desk, built.whole, NO_METRICS)
     layers = _layer_table(nodes, built.by_layer, running, request.layer_metrics)
     travelling: Mapping[str, Travel] = {}

@@ -187,7 +187,8 @@ def unsupported_by_target(findings: Findings) -> Advice | None:
     target, graph = findings.target, findings.graph
     nodes = {n.index for n in findings.layers.nodes if n.name not in findings.failing}
     kinds = {index: OpKind(kind) for index, kind in findings.kinds.items()}
-    built, integer = (computing_in(graph, k) for k in (kinds, {**kinds, **dict.fromkeys(nodes, OpKind.INTEGER)}))
+    both = (kinds, {**kinds, **dict.fromkeys(nodes, OpKind.INTEGER)})
+    built, integer = (computing_in(graph, k, findings.forms) for k in both)
     placements = judge(built, target).placements
     found = [i for i, placement in enumerate(placements) if _is_astray(placement, target)]
     if not found:

@@ -158,7 +158,8 @@ class Findings:
         divergence: Of the outputs with all nodes quantized, in the unit of the ablations; NaN where not measured.
         travel: Where the whole model was verified.
         parts: Of the nodes in 8-bit integers.
-        forms: Which forms a node has beside int8 and float: ``int16`` and ``hybrid``, by node name.
+        forms: Which forms each op has, by index, see
+            :attr:`autoselect.quantize.building.blueprint.Blueprint.forms`.
         failing: Nodes that were left out because their integer kernels fail on a sample.
     """
 
@@ -177,7 +178,7 @@ class Findings:
     divergence: float = math.nan
     travel: Mapping[str, Travel] = field(default_factory=dict)
     parts: Mapping[str, ErrorParts] = field(default_factory=dict)
-    forms: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    forms: Mapping[int, Mapping[str, str | None]] = field(default_factory=dict)
     failing: frozenset[str] = frozenset()
 
 

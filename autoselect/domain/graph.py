@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import pairwise
 
 
 class OpKind(str, Enum):
@@ -55,6 +56,9 @@ class Op:
         macs: Multiply-accumulates per inference; 0 where the op has none.
         stride: Largest step of its kernel over height and width; 1 without a kernel.
         is_padded: Whether its kernel is dilated or may reach beyond the edges of the input.
+        constant_bytes: Bytes of its constant inputs.
+        left_because: Why the target's compiler leaves the op to the host; empty where it takes the op; None where no
+            compiler was asked.
     """
 
     op_type: str
@@ -65,6 +69,8 @@ class Op:
     macs: int
     stride: int = 1
     is_padded: bool = False
+    constant_bytes: int = 0
+    left_because: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +104,11 @@ class Graph:
         return found
 
 
+def told(graph: Graph, left: Mapping[int, str]) -> Graph:
+    """The graph with what a compiler said of its ops: of those that it leaves to the host why, by index."""
+    return replace(graph, ops=tuple(replace(op, left_because=left.get(i, "")) for i, op in enumerate(graph.ops)))
+
+
 def partition(graph: Graph, on_accelerator: Sequence[bool | None]) -> list[tuple[bool, list[int]]]:
     """Cut the graph into the pieces that a delegate would run, alternating between two devices.
 
@@ -125,6 +136,27 @@ def count_segments(graph: Graph, on_accelerator: Sequence[bool | None]) -> int:
     """How many pieces of :func:`partition` the accelerator runs, without making them."""
     _, worked = _turns(graph, on_accelerator)
     return sum(turn % 2 == 0 for turn in worked)
+
+
+def fewest_runs(graph: Graph, on_accelerator: Sequence[bool]) -> list[int]:
+    """An order of the ops in which those of the accelerator stand in as few runs as any order allows.
+
+    Both devices take turns, and each runs all that is ready; the better of the two that may begin does. The order is
+    the graph's own where that has as few runs.
+
+    Args:
+        graph: Ops must be in execution order.
+        on_accelerator: For each op whether the accelerator runs it.
+    """
+    by_host = partition(graph, [not side for side in on_accelerator])
+    orders = [list(range(len(graph.ops)))]
+    orders += [[i for _, piece in pieces for i in piece] for pieces in (partition(graph, on_accelerator), by_host)]
+    return min(orders, key=lambda order: count_listed([on_accelerator[i] for i in order]))
+
+
+def count_listed(on_accelerator: Sequence[bool]) -> int:
+    """How many runs the ops of the accelerator make in the order in which they are listed."""
+    return sum(this and not before for before, this in pairwise([False, *on_accelerator]))
 
 
 def _turns(graph: Graph, on_accelerator: Sequence[bool | None]) -> tuple[list[int], set[int]]:

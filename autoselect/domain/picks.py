@@ -28,8 +28,8 @@ lowest bound, and is seldom float in all but name beside a model that is expecte
 """
 
 EASILY = 0.5
-"""If nothing is sure, a model without float ops that is expected to lose at most this share of the allowed drop comes
-before all with float ops. Some accelerators cannot run float ops at all.
+"""If nothing is sure, a model that the accelerator runs as a whole and that is expected to lose at most this share of the allowed drop comes
+before all others. Some accelerators have nothing beside them that could run float ops.
 
 In the same simulations 44.5 % of what is not proved breaks the limit, 44.2 % with a share of 0, 45.1 % with 0.75 and
 46.9 % with 1.
@@ -59,7 +59,7 @@ class FrontMember:
         fidelity: How close the outputs are to the float model's, more is closer; the same for all where unknown.
         size_bytes: Size of the file.
         penalty: Fragmentation penalty, 0 for an all-integer model of 8 bits.
-        float_ops: Ops that compute with float numbers.
+        left_ops: Ops that the accelerator does not run: where no compiler decides, those that compute in float.
         costs: What the search's objectives cost beside the drop, each in a unit of its own: about 1 for as bad as can
             be.
     """
@@ -70,7 +70,7 @@ class FrontMember:
     fidelity: float
     size_bytes: float
     penalty: float
-    float_ops: int = 0
+    left_ops: int = 0
     costs: tuple[float, ...] = ()
 
 
@@ -83,7 +83,7 @@ def recommended(members: Sequence[FrontMember], allowed_drop: float, float_penal
     """The member with the least penalty that keeps the allowed drop for sure; of equals the closest to float.
 
     If there is none, the best trade of what a member may lose and its penalty, see :data:`WORTH`. It is chosen among
-    those without float ops that are expected to keep the allowed drop easily, see :data:`EASILY` and
+    those that leave no op off the accelerator and are expected to keep the allowed drop easily, see :data:`EASILY` and
     :data:`WORTH_OF_INTEGERS`; else among those that are expected to keep it; else among all.
 
     Args:
@@ -101,7 +101,7 @@ def _price(member: FrontMember) -> tuple[object, ...]:
 
 def _best_trade(members: Sequence[FrontMember], allowed_drop: float, float_penalty: float) -> FrontMember:
     hopeful = [m for m in members if m.drop <= allowed_drop] or members
-    easily = [m for m in hopeful if not m.float_ops and m.drop <= EASILY * allowed_drop]
+    easily = [m for m in hopeful if not m.left_ops and m.drop <= EASILY * allowed_drop]
     worth = WORTH_OF_INTEGERS if easily else WORTH
     return min(easily or hopeful, key=lambda m: (trade(m, allowed_drop, float_penalty, worth), *_price(m)))
 
@@ -122,7 +122,7 @@ def named_picks(
       units of three times the allowed drop and of the float model's size and penalty. A gain counts as no drop. Where
       none keeps it for sure, of those that are as sure as the recommended one.
     * ``compact``: the smallest file of those.
-    * ``integer``: of those with the fewest float ops the recommended one; where none of them keeps the drop for sure,
+    * ``integer``: of those that leave the fewest ops off the accelerator the recommended one; where none of them keeps the drop for sure,
       the one with the least bound on it.
 
     Args:
@@ -146,8 +146,8 @@ def named_picks(
     def least_lost(member: FrontMember) -> tuple[object, ...]:
         return max(member.bound, 0.0), -member.fidelity, member.penalty, member.size_bytes, member.id
 
-    fewest = min(m.float_ops for m in members)
-    integers = [m for m in members if m.float_ops == fewest]
+    fewest = min(m.left_ops for m in members)
+    integers = [m for m in members if m.left_ops == fewest]
     proven = [m for m in integers if m.bound <= allowed_drop]
     return {
         "recommended": chosen.id,

@@ -41,12 +41,17 @@ QUANTITIES: Mapping[str, Quantity] = {
     "penalty": Quantity(column="penalty", label="fragmentation penalty", short="penalty"),
     "segments": Quantity(column="segments", label="segments", short="segments"),
     "float_ops": Quantity(column="float_ops", label="float ops", short="float ops"),
+    "partitions": Quantity(column="partitions", label="partitions", short="partitions"),
+    "left_ops": Quantity(column="left_ops", label="ops off the accelerator", short="left ops"),
     "crossing_bytes": Quantity(column="crossing_bytes", label="crossing bytes", short="crossing"),
     "arena_bytes": Quantity(
         column="arena_bytes", label="peak activation bytes", short="arena", integers_are_best=False
     ),
     "npu_cycles": Quantity(
         column="npu_cycles", label="NPU cycles", short="cycles", from_graph=False, integers_are_best=False
+    ),
+    "ddr_bytes": Quantity(
+        column="ddr_bytes", label="DDR bytes", short="DDR", from_graph=False, integers_are_best=False
     ),
     "latency": Quantity(
         column="latency_ms",

@@ -7,16 +7,19 @@ from dataclasses import dataclass, replace
 
 from autoselect.domain.graph import IN_INTEGERS, Graph, Op, OpKind
 from autoselect.domain.targets import Target
-from autoselect.domain.verdicts import is_interface, lack_of, precision_of
+from autoselect.domain.verdicts import is_interface, left_because, precision_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Island:
     """Connected ops that do not compute in integers, with their conversions, or that the accelerator cannot run.
 
+    Where the target's compiler decides, only those that it leaves to the host.
+
     Attributes:
         ops: Indices, ascending.
-        gain: By how much the penalty would fall if they were integer ops that exchange integers; the island's cost.
+        gain: By how much the penalty would fall if they were integer ops that exchange integers, on the accelerator;
+            the island's cost.
     """
 
     ops: tuple[int, ...]
@@ -37,12 +40,13 @@ def islands(graph: Graph, target: Target, penalty: Callable[[Graph], float]) -> 
 
 
 def _is_stray(op: Op, graph: Graph, target: Target) -> bool:
-    precision = precision_of(op)
-    if precision is None or is_interface(op, graph):
+    if target.asks_compiler:
+        return left_because(op, graph, target) is not None
+    if precision_of(op) is None or is_interface(op, graph):
         return False
     if op.kind not in IN_INTEGERS:
         return True
-    return target.accelerator is not None and lack_of(op, graph, precision, target.accelerator) is not None
+    return target.accelerator is not None and left_because(op, graph, target) is not None
 
 
 def _connected(graph: Graph, chosen: set[int]) -> list[set[int]]:
@@ -60,15 +64,31 @@ def _connected(graph: Graph, chosen: set[int]) -> list[set[int]]:
     return list(found.values())
 
 
-def computing_in(graph: Graph, kinds: Mapping[int, OpKind]) -> Graph:
-    """The graph with its ops computing in these kinds, by index; an op that is not named counts nowhere."""
-    return replace(graph, ops=tuple(replace(op, kind=kinds.get(i, OpKind.NEUTRAL)) for i, op in enumerate(graph.ops)))
+def computing_in(
+    graph: Graph, kinds: Mapping[int, OpKind], forms: Mapping[int, Mapping[str, str | None]] | None = None
+) -> Graph:
+    """The graph with its ops computing in these kinds.
+
+    Args:
+        graph: The float model.
+        kinds: By index; an op that is not named counts nowhere.
+        forms: By index and by kind, what the target's compiler says of an op.
+    """
+
+    def made(index: int, op: Op) -> Op:
+        kind = kinds.get(index, OpKind.NEUTRAL)
+        said = (forms or {}).get(index, {})
+        return replace(op, kind=kind, left_because=said.get(kind.value, ""))
+
+    return replace(graph, ops=tuple(made(i, op) for i, op in enumerate(graph.ops)))
 
 
 def without(graph: Graph, ops: Iterable[int]) -> Graph:
     """The graph as if these ops computed in 8-bit integers: all others are integer, conversions are gone."""
     changed = list(graph.ops)
     for i in ops:
+        if changed[i].left_because:
+            changed[i] = replace(changed[i], left_because="")
         if changed[i].kind is OpKind.BOUNDARY:
             changed[i] = replace(changed[i], kind=OpKind.NEUTRAL)
         elif changed[i].kind in (OpKind.FLOAT, OpKind.HYBRID, OpKind.INT16):

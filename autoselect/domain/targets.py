@@ -9,7 +9,7 @@ from typing import Literal
 
 from autoselect.domain.recipe import IoType
 
-SegmentRule = Literal["any", "scheduled", "leading", "none"]
+SegmentRule = Literal["any", "scheduled", "listed", "leading", "none"]
 
 Refuser = Literal["compiler", "runtime"]
 
@@ -109,13 +109,31 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compiler:
-    """How the compiler of a target is called; its own words for the three."""
+class Vela:
+    """How Arm's Vela is called; its own words for the three."""
 
-    name: Literal["vela"]
     accelerator_config: str
     system_config: str
     memory_mode: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LitertPlugin:
+    """Which of LiteRT's compiler plugins compiles for a chip, and for which chip.
+
+    Attributes:
+        manufacturer: As LiteRT spells it, for example ``Qualcomm``.
+        soc_model: The chip, for example ``SM8750``.
+        libraries: Folder of the vendor's libraries; None where they are looked for, see
+            :mod:`autoselect.compilers.libraries`.
+    """
+
+    manufacturer: str
+    soc_model: str
+    libraries: str | None = None
+
+
+Compiler = Vela | LitertPlugin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +147,7 @@ class Target:
         accelerator: What should run as much as possible; None where there is one processor only.
         host: What runs the rest.
         segments: How many pieces of work the accelerator takes: any number, formed as a delegate does; any number, as
-            runs of a compiler's schedule; the leading one only; or none.
+            runs of a compiler's schedule or as runs in the order of the file; the leading one only; or none.
         crossing_fixed: Cost of a tensor that goes from one side to the other.
         crossing_per_byte: Cost of each of its bytes.
         io_type: Type of inputs and outputs that it expects; None where it takes any.
@@ -137,6 +155,8 @@ class Target:
         rules: Hard rules, in order.
         shares: Points by share, for a target of unknown costs; None where the costs above make the penalty.
         compiler: None where no compiler is at hand.
+        piece_fixed: Cost of each piece of the accelerator's work, beside what it computes.
+        ddr_per_byte: Cost of each byte that the accelerator reads from or writes to memory outside of it.
     """
 
     name: str
@@ -152,6 +172,13 @@ class Target:
     rules: tuple[Rule, ...] = ()
     shares: PenaltyWeights | None = None
     compiler: Compiler | None = None
+    piece_fixed: float = 0.0
+    ddr_per_byte: float = 0.0
+
+    @property
+    def asks_compiler(self) -> bool:
+        """Whether the compiler says of each op if the accelerator takes it, and no list of kernels does."""
+        return isinstance(self.compiler, LitertPlugin)
 
     @property
     def takes_all(self) -> bool:
@@ -198,8 +225,12 @@ class Compiled:
         crossing_bytes: Bytes of the tensors between the two.
         sram_bytes: Working memory that the compiler allotted.
         flash_bytes: Read-only memory of what the accelerator runs.
-        cycles: The compiler's estimate for the accelerator alone.
-        cost: Those cycles, and the profile's cost of the host's ops and of the crossings.
+        cycles: The compiler's estimate for the accelerator alone; 0 where it gives none.
+        left: For each op that is left to the host, by the name of its first output, why.
+        ddr_bytes: Bytes that the pieces move to and from memory outside of the accelerator, as far as the compiler
+            says.
+        moved: The same by kind, in the compiler's words.
+        cost: What the compiler estimates of these, and the profile's cost of all else.
         refusal: The compiler's own reason; empty where it compiled. Then all figures are 0.
     """
 
@@ -209,5 +240,8 @@ class Compiled:
     sram_bytes: int = 0
     flash_bytes: int = 0
     cycles: int = 0
+    left: Mapping[str, str] = field(default_factory=dict)
+    ddr_bytes: int = 0
+    moved: Mapping[str, int] = field(default_factory=dict)
     cost: float = 0.0
     refusal: str = ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from autoselect.domain.graph import Graph, Op, OpKind, partition
+from autoselect.domain.graph import Graph, Op, OpKind, count_listed, partition
 from autoselect.domain.schedule import count_runs
 from autoselect.domain.states import COMPOSED
 from autoselect.domain.targets import Place, Precision, Processor, Refuser, Target
@@ -43,6 +43,9 @@ class Verdict:
         crossing_cost: Cost of the crossings.
         accelerator_cost: Cost of what the accelerator computes.
         host_cost: Cost of what the host computes.
+        ddr_bytes: Bytes that the pieces read from or write to memory outside of the accelerator: what they exchange
+            with the rest, and their constants. Estimated as if nothing else had to leave the accelerator.
+        piece_cost: Cost of the pieces and of those bytes.
     """
 
     placements: tuple[Placement, ...]
@@ -52,11 +55,18 @@ class Verdict:
     crossing_cost: float
     accelerator_cost: float
     host_cost: float
+    ddr_bytes: int = 0
+    piece_cost: float = 0.0
 
     @property
     def cost(self) -> float:
         """All of it, in the target's unit."""
-        return self.accelerator_cost + self.host_cost + self.crossing_cost
+        return self.accelerator_cost + self.host_cost + self.crossing_cost + self.piece_cost
+
+    @property
+    def left_ops(self) -> int:
+        """How many ops the accelerator does not run."""
+        return sum(p.place is not Place.ACCELERATOR for p in self.placements)
 
     def refused(self, by: Refuser | None = None) -> tuple[int, ...]:
         """Indices of the ops because of which the model is refused; by one of the two, or by any."""
@@ -120,8 +130,8 @@ def in_16_bits(op: Op) -> tuple[Op, ...]:
 
 
 def _refusals(op: Op, graph: Graph, target: Target, kinds: Iterable[OpKind]) -> list[str]:
-    """Why an op is refused in all of these kinds; empty where it is not."""
-    wished = [_wish(replace(op, kind=kind), graph, target) for kind in kinds]
+    """Why an op is refused in all of these kinds; empty where it is not. What a compiler takes is not known here."""
+    wished = [_wish(replace(op, kind=kind, left_because=""), graph, target) for kind in kinds]
     return [p.reason for p in wished] if all(p.refused_by is not None for p in wished) else []
 
 
@@ -131,9 +141,13 @@ def judge(graph: Graph, target: Target) -> Verdict:
     An op that a hard rule names, or that neither side has a kernel for, runs nowhere; then the model is refused. The
     accelerator takes what it can. Its pieces of work are those of a delegate, see
     :func:`autoselect.domain.graph.partition`, or runs of a schedule; conversions of the model's own inputs and outputs
-    cut nothing.
+    cut nothing. Where the target's compiler decides, it has said of each op whether it takes it, every other op cuts,
+    and pieces are runs in the order of the file.
     """
     wished = [_wish(op, graph, target) for op in graph.ops]
+    if target.asks_compiler:
+        runs = count_listed([p.place is Place.ACCELERATOR for p in wished])
+        return _priced(graph, target, wished, runs)
     sides = [_side(op, graph, placement) for op, placement in zip(graph.ops, wished, strict=True)]
     pieces = partition(graph, sides)
     segments = count_runs(graph, sides) if target.segments == "scheduled" else sum(on_npu for on_npu, _ in pieces)
@@ -146,19 +160,33 @@ def judge(graph: Graph, target: Target) -> Verdict:
 
 def _wish(op: Op, graph: Graph, target: Target) -> Placement:
     precision = precision_of(op)
-    if precision is None:
+    if precision is None and not target.asks_compiler:
         return Placement(place=Place.EITHER, precision=None, reason="works on shapes, indices or booleans")
     for rule in target.rules:
         if precision in rule.precisions and (rule.ops is None or op.op_type in rule.ops):
             return Placement(place=Place.NOWHERE, precision=precision, reason=rule.why, refused_by=rule.by)
-    lack = lack_of(op, graph, precision, target.accelerator)
+    lack = left_because(op, graph, target)
     if lack is None:
         return Placement(place=Place.ACCELERATOR, precision=precision)
     return _on_host(op, graph, precision, target, lack)
 
 
-def _on_host(op: Op, graph: Graph, precision: Precision, target: Target, reason: str) -> Placement:
-    lack = lack_of(op, graph, precision, target.host)
+def left_because(op: Op, graph: Graph, target: Target) -> str | None:
+    """Why an op does not run on the accelerator of a target; None where it does.
+
+    Raises:
+        ValueError: If only the target's compiler knows, and it has not been asked.
+    """
+    precision = precision_of(op)
+    if not target.asks_compiler:
+        return None if precision is None else lack_of(op, graph, precision, target.accelerator)
+    if op.left_because is None:
+        raise ValueError(f"the compiler of {target.name} has not been asked about {op.op_type}")
+    return op.left_because or None
+
+
+def _on_host(op: Op, graph: Graph, precision: Precision | None, target: Target, reason: str) -> Placement:
+    lack = None if precision is None else lack_of(op, graph, precision, target.host)
     if lack is None:
         return Placement(place=Place.HOST, precision=precision, reason=reason if target.accelerator else "")
     return Placement(place=Place.NOWHERE, precision=precision, reason=lack, refused_by="runtime")
@@ -209,8 +237,9 @@ def _priced(graph: Graph, target: Target, placements: Sequence[Placement], segme
         replace(placement, cost=_compute(op, graph, placement, target))
         for op, placement in zip(graph.ops, placements, strict=True)
     ]
-    crossings = _crossings(graph, priced)
+    crossings = _crossings(graph, priced, with_interface=target.asks_compiler)
     crossing_bytes = sum(graph.tensors[t].size_bytes for t in crossings)
+    ddr_bytes = _ddr_bytes(graph, placements) if target.ddr_per_byte else 0
     return Verdict(
         placements=tuple(priced),
         segments=segments,
@@ -219,6 +248,8 @@ def _priced(graph: Graph, target: Target, placements: Sequence[Placement], segme
         crossing_cost=target.crossing_fixed * len(crossings) + target.crossing_per_byte * crossing_bytes,
         accelerator_cost=sum(p.cost for p in priced if p.place is Place.ACCELERATOR),
         host_cost=sum(p.cost for p in priced if p.place is Place.HOST),
+        ddr_bytes=ddr_bytes,
+        piece_cost=target.piece_fixed * segments + target.ddr_per_byte * ddr_bytes,
     )
 
 
@@ -231,13 +262,37 @@ def _compute(op: Op, graph: Graph, placement: Placement, target: Target) -> floa
     return kernels.per_mac_of.get(op.op_type, kernels.per_mac) * op.macs + kernels.per_element * elements
 
 
-def _crossings(graph: Graph, placements: Sequence[Placement]) -> tuple[int, ...]:
-    """Tensors that one side writes and the other reads, ascending; those of an interface conversion do not count."""
+def _ddr_bytes(graph: Graph, placements: Sequence[Placement]) -> int:
+    """Bytes of what each run of the accelerator's ops reads from outside of the run, what others read of it, constants.
+
+    Float constants count half: the accelerator keeps them in 16 bits.
+    """
+    runs, run = list[int](), 0
+    for placement in placements:
+        run += placement.place is not Place.ACCELERATOR
+        runs.append(run if placement.place is Place.ACCELERATOR else -1)
+    writers = {t: runs[i] for i, op in enumerate(graph.ops) for t in op.outputs}
+    read = {(runs[i], t) for i, op in enumerate(graph.ops) for t in op.inputs if runs[i] >= 0}
+    read = {(run, t) for run, t in read if writers.get(t) != run}
+    left = {t for t in graph.outputs if writers.get(t, -1) >= 0}
+    left |= {t for i, op in enumerate(graph.ops) for t in op.inputs if -1 < writers.get(t, -1) != runs[i]}
+    constants = sum(
+        op.constant_bytes // (2 if op.kind is OpKind.FLOAT else 1) for i, op in enumerate(graph.ops) if runs[i] >= 0
+    )
+    return (
+        sum(graph.tensors[t].size_bytes for _, t in read) + sum(graph.tensors[t].size_bytes for t in left) + constants
+    )
+
+
+def _crossings(graph: Graph, placements: Sequence[Placement], *, with_interface: bool) -> tuple[int, ...]:
+    """Tensors that one side writes and the other reads, ascending; those of an interface conversion only if asked."""
     producers, found = graph.producers(), set()
     for op, placement in zip(graph.ops, placements, strict=True):
         for tensor in op.inputs:
             writer = producers.get(tensor)
-            if writer is None or is_interface(op, graph) or is_interface(graph.ops[writer], graph):
+            if writer is None:
+                continue
+            if not with_interface and (is_interface(op, graph) or is_interface(graph.ops[writer], graph)):
                 continue
             if {placement.place, placements[writer].place} == {Place.ACCELERATOR, Place.HOST}:
                 found.add(tensor)

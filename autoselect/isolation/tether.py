@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 
 def run_tethered(command: Sequence[str], *, timeout_seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, as :func:`subprocess.run` does, and keep what it prints.
+    """Run a command to its end, as :func:`subprocess.run` does, and keep what it prints; bytes that are no text, marked.
 
     Raises:
         subprocess.TimeoutExpired: If it took longer.
@@ -30,6 +30,7 @@ def run_tethered(command: Sequence[str], *, timeout_seconds: float) -> subproces
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",
             pass_fds=(tail,),
             start_new_session=True,
         )

@@ -14,11 +14,14 @@ from autoselect.domain.recipe import Recipe
 MEASURED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "arena_bytes": ("arena_bytes",),
     "npu_cycles": ("npu_cycles",),
+    "partitions": ("partitions",),
+    "left_ops": ("left_ops",),
+    "ddr_bytes": ("ddr_bytes",),
     "latency_ms": ("latency_ms", "latency_low", "latency_high"),
 }
 """Columns that tables have only where an objective asks for them, by that objective's column."""
 
-_COST_COLUMNS = ("size_bytes", "penalty", "segments", "float_ops", "crossing_bytes")
+_COST_COLUMNS = ("size_bytes", "penalty", "segments", "partitions", "float_ops", "left_ops", "crossing_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,8 @@ class Scores(_Measured):
         float_macs_share: 0..1.
         fallbacks: For denylisted nodes that are not what the recipe's fallback says, why.
         compiled: What the target's compiler made of it, and what was predicted; empty where nothing was compiled.
+        off_chip: Ops that the target's compiler leaves to the host; None where no compiler decides, and in records of
+            earlier versions.
         drop_bound: What ``drop`` is at most on other samples, with a confidence of 95 %, from paired samples; NaN like
             ``drop_noise``, with an evaluator that returns one number, and in records of earlier versions.
     """
@@ -78,7 +83,18 @@ class Scores(_Measured):
     float_macs_share: float
     fallbacks: dict[str, str] = field(default_factory=dict)
     compiled: dict[str, Any] = field(default_factory=dict)
+    off_chip: int | None = None
     drop_bound: float = math.nan
+
+    @property
+    def left_ops(self) -> int:
+        """Ops that the accelerator does not run: where no compiler decides, those that compute in float."""
+        return self.float_ops if self.off_chip is None else self.off_chip
+
+    @property
+    def partitions(self) -> int:
+        """The segments by the word of compilers."""
+        return self.segments
 
     @property
     def costs(self) -> dict[str, float]:
@@ -221,7 +237,8 @@ def trial_row(record: TrialRecord, metric: str, front: Collection[str], costs: S
 
 
 def _measured(found: _Measured, costs: Sequence[str]) -> dict[str, object]:
-    return {column: found.quantities.get(column, "") for column in measured_columns(costs)}
+    known = found.costs if isinstance(found, Scores) else found.quantities
+    return {column: known.get(column, "") for column in measured_columns(costs)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ class Fragmentation:
         crossing_bytes: Bytes of those tensors on their integer side.
         float_macs_share: Share of multiply-accumulates in float and hybrid ops, 0..1.
         penalty: The figures above in one number, see :func:`fragmentation`.
+        off_chip: Ops that the target's compiler leaves to the host; None where no compiler decides.
     """
 
     segments: int
@@ -32,6 +33,17 @@ class Fragmentation:
     crossing_bytes: int
     float_macs_share: float
     penalty: float
+    off_chip: int | None = None
+
+    @property
+    def left_ops(self) -> int:
+        """Ops that the accelerator does not run: where no compiler decides, those that compute in float."""
+        return self.float_ops if self.off_chip is None else self.off_chip
+
+    @property
+    def partitions(self) -> int:
+        """The segments by the word of compilers."""
+        return self.segments
 
 
 def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:

@@ -6,7 +6,7 @@ A profile is a TOML file::
     name = "my-npu"
     why = "One sentence."
     unit = "NPU cycles"                 # of all costs
-    segments = "any"                    # pieces of work: any, scheduled, leading or none
+    segments = "any"                    # pieces of work: any, scheduled, listed, leading or none
     io = "int8"                         # optional: the type of inputs and outputs that it expects
     per_channel = true                  # optional: false where weights need one scale a tensor
 
@@ -31,7 +31,16 @@ A profile is a TOML file::
     why = "One sentence."
 
     [penalty]                           # optional: points by share instead of costs
-    [compiler]                          # optional: name, accelerator_config, system_config, memory_mode
+
+    [piece]                             # optional: of each piece of the accelerator's work
+    fixed = 100.0
+    ddr_per_byte = 2.5e-5            # of each byte that it reads from or writes to memory outside of it
+
+    [compiler]                          # optional
+    kind = "vela"                       # with accelerator_config, system_config, memory_mode; or
+    kind = "litert-plugin"              # with manufacturer, soc_model, and libraries (optional): a folder
+
+A profile may say ``extends = "name"`` of a bundled one: what it does not say itself is as there.
 """
 
 from __future__ import annotations
@@ -57,6 +66,7 @@ from autoselect.domain.recipe import IoType
 from autoselect.domain.targets import (
     Compiler,
     Kernels,
+    LitertPlugin,
     PenaltyWeights,
     Precision,
     Processor,
@@ -64,6 +74,7 @@ from autoselect.domain.targets import (
     Rule,
     SegmentRule,
     Target,
+    Vela,
 )
 from autoselect.errors import UsageError
 from autoselect.tflite import flatbuffer as fb
@@ -114,11 +125,26 @@ class _Rule(_Strict):
     why: str
 
 
-class _Compiler(_Strict):
-    name: Literal["vela"]
+class _Vela(_Strict):
+    kind: Literal["vela"]
     accelerator_config: str
     system_config: str
     memory_mode: str
+
+
+class _LitertPlugin(_Strict):
+    kind: Literal["litert-plugin"]
+    manufacturer: str
+    soc_model: str
+    libraries: str | None = None
+
+
+_Compiler = Annotated[_Vela | _LitertPlugin, Field(discriminator="kind")]
+
+
+class _Piece(_Strict):
+    fixed: NonNegativeFloat
+    ddr_per_byte: NonNegativeFloat
 
 
 class _Weights(_Strict):
@@ -144,6 +170,7 @@ class _Profile(_Strict):
     host: _Processor
     reject: list[_Rule] = []
     penalty: _Weights | None = None
+    piece: _Piece = _Piece(fixed=0.0, ddr_per_byte=0.0)
     compiler: _Compiler | None = None
 
 
@@ -154,7 +181,7 @@ def read_target(name_or_path: str = DEFAULT_TARGET) -> Target:
         UsageError: If there is no such file, with the nearest name; or a key is missing, unknown or wrong, with its
             path.
     """
-    content = read_toml(name_or_path, folder="targets", kind="target")
+    content = _content(name_or_path)
     try:
         profile = _Profile.model_validate(content)
     except ValidationError as exc:
@@ -164,13 +191,33 @@ def read_target(name_or_path: str = DEFAULT_TARGET) -> Target:
             f"Target {name_or_path!r}, segments: expected 'none' without an accelerator and another rule with one, got "
             f"{profile.segments!r}."
         )
+    if (profile.segments == "listed") != isinstance(profile.compiler, _LitertPlugin):
+        raise UsageError(
+            f"Target {name_or_path!r}, segments: expected 'listed' with a compiler of kind litert-plugin and with no "
+            f"other, got {profile.segments!r}."
+        )
     return _target(profile)
 
 
 def target_hash(name_or_path: str) -> str:
     """SHA-256 of what a profile says, so that a run does not go on with another one."""
-    content = json.dumps(read_toml(name_or_path, folder="targets", kind="target"), sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()
+    return hashlib.sha256(json.dumps(_content(name_or_path), sort_keys=True).encode()).hexdigest()
+
+
+def _content(name_or_path: str) -> dict[str, Any]:
+    content = read_toml(name_or_path, folder="targets", kind="target")
+    base = content.pop("extends", None)
+    if base is None:
+        return content
+    if not isinstance(base, str) or "extends" in read_toml(base, folder="targets", kind="target"):
+        raise UsageError(f"Target {name_or_path!r}, extends: expected a profile that extends no other, got {base!r}.")
+    return _merged(_content(base), content)
+
+
+def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """A table with what another one says, and what it says itself in place of that."""
+    tables = {k: _merged(base[k], v) for k, v in own.items() if isinstance(v, dict) and isinstance(base.get(k), dict)}
+    return {**base, **own, **tables}
 
 
 def _target(profile: _Profile) -> Target:
@@ -190,8 +237,15 @@ def _target(profile: _Profile) -> Target:
             for rule in profile.reject
         ),
         shares=None if profile.penalty is None else PenaltyWeights(**profile.penalty.model_dump()),
-        compiler=None if profile.compiler is None else Compiler(**profile.compiler.model_dump()),
+        compiler=None if profile.compiler is None else _compiler(profile.compiler),
+        piece_fixed=profile.piece.fixed,
+        ddr_per_byte=profile.piece.ddr_per_byte,
     )
+
+
+def _compiler(section: _Vela | _LitertPlugin) -> Compiler:
+    made = Vela if isinstance(section, _Vela) else LitertPlugin
+    return made(**section.model_dump(exclude={"kind"}))
 
 
 def _processor(section: _Processor) -> Processor:

@@ -28,6 +28,7 @@ def on_target(graph: Graph, target: Target, verdict: Verdict | None = None) -> F
         crossing_bytes=found.crossing_bytes,
         float_macs_share=float_share(graph),
         penalty=found.cost,
+        off_chip=found.left_ops if target.asks_compiler else None,
     )
 
 

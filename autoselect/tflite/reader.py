@@ -73,6 +73,7 @@ def _op(model: fb.Model, op: fb.Operator, tensors: tuple[Tensor, ...], computed:
         macs=_macs(name, inputs, outputs, tensors),
         stride=max(_option(op, "strideH"), _option(op, "strideW")),
         is_padded=_is_padded(op),
+        constant_bytes=sum(tensors[i].size_bytes for i in constants),
     )
 
 

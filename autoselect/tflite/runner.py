@@ -98,7 +98,7 @@ class Runner:
             inputs = {self.inputs[0].key: inputs}
         for position, (spec, detail) in enumerate(self._feeds):
             value = input_of(inputs, spec, position, len(self._feeds))
-            self._interpreter.set_tensor(detail["index"], _quantize(value, detail))
+            self._interpreter.set_tensor(detail["index"], quantized(value, detail))
         start, self._is_fresh = time.perf_counter(), False
         try:
             self._interpreter.invoke()
@@ -106,7 +106,7 @@ class Runner:
             raise ScoreError(f"The LiteRT interpreter fails on a sample: {_why(str(exc))}") from exc
         self.inference_seconds += time.perf_counter() - start
         return {
-            spec.key: _dequantize(self._interpreter.get_tensor(detail["index"]), detail)
+            spec.key: dequantized(self._interpreter.get_tensor(detail["index"]), detail)
             for spec, detail in self._fetches
         }
 
@@ -188,7 +188,13 @@ def interpreter_of(content: bytes, num_threads: int = 1, *, preserve: bool, dele
         )
 
 
-def _quantize(value: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:
+def quantized(value: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:
+    """A value in a tensor's type: real numbers become levels where the tensor has a scale; integers stay as they are.
+
+    Args:
+        value: Of any shape.
+        detail: Of the tensor as the interpreter gives it: its ``dtype`` and ``quantization_parameters``.
+    """
     dtype = np.dtype(detail["dtype"])
     scales = detail["quantization_parameters"]["scales"]
     if dtype.kind not in "iu" or len(scales) == 0 or np.asarray(value).dtype.kind in "iu":
@@ -198,7 +204,8 @@ def _quantize(value: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:
     return np.asarray(np.clip(levels, info.min, info.max), dtype=dtype)
 
 
-def _dequantize(value: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:
+def dequantized(value: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:
+    """The float32 numbers that a tensor's levels stand for; what has no scale stays as it is; ``detail`` as above."""
     scales = detail["quantization_parameters"]["scales"]
     if value.dtype.kind not in "iu" or len(scales) == 0:
         return value

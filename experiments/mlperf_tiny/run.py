@@ -17,6 +17,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "real_models")]
 import side_by_side  # noqa: E402 - found by the path above
 import tiny_data  # noqa: E402
+from autoselect.scoring.vela import compile_model  # noqa: E402
 from tiny_data import Labelled  # noqa: E402
 from tiny_files import AbsentError, benchmark_file  # noqa: E402
 
@@ -24,7 +25,6 @@ import autoselect  # noqa: E402
 from autoselect.errors import TrialError  # noqa: E402
 from autoselect.scoring.classification import measures  # noqa: E402
 from autoselect.scoring.target_file import read_target  # noqa: E402
-from autoselect.scoring.vela import compile_model  # noqa: E402
 
 TARGET = "ethos-u55-128"
 RESULTS = HERE / "results"

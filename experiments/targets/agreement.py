@@ -16,6 +16,7 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
 import loaders
+from autoselect.scoring.vela import compile_model
 
 from autoselect.api.source import load_source
 from autoselect.cases import calibrate
@@ -33,7 +34,6 @@ from autoselect.quantize.building.build import Builder
 from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.scoring.target_file import read_target
-from autoselect.scoring.vela import compile_model
 
 TARGET = "ethos-u55-128"
 COUNT = 62

@@ -9,10 +9,10 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from autoselect.scoring.vela import compile_model
 
 import autoselect
 from autoselect.scoring.target_file import read_target
-from autoselect.scoring.vela import compile_model
 
 pytest.importorskip("ethosu")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from autoselect.domain.graph import Graph, Op, OpKind, Tensor
+from autoselect.domain.graph import Graph, Op, OpKind, Tensor, fewest_runs
 from autoselect.domain.recipe import Fallback
 from autoselect.tflite import footprint as fp
 
@@ -122,6 +122,7 @@ class Blueprint:
         item_bytes: For each bit of a cost's items the bytes.
         no_int16: Why nodes have no 16-bit form, by position among the nodes; of a blueprint that was read with the
             16-bit build. The others have none either where it was read without.
+        gathers: Whether ops are listed so that those which the target's compiler takes stand in the fewest runs.
     """
 
     nodes: tuple[int, ...]
@@ -138,11 +139,26 @@ class Blueprint:
     frame: Cost
     item_bytes: tuple[int, ...]
     no_int16: Mapping[int, str] = field(default_factory=dict)
+    gathers: bool = False
 
     @property
     def int16_nodes(self) -> tuple[int, ...]:
         """Positions of the nodes that have a 16-bit form."""
         return tuple(i for i, place in enumerate(self.place_of) if self.choices[place].int16 is not None)
+
+    @property
+    def forms(self) -> dict[int, dict[str, str | None]]:
+        """The forms of each op of the float model, by its index and by kind, as kinds are in :class:`Plan`.
+
+        For each form why the target's compiler leaves it to the host: empty where it takes it, None where it was not
+        asked.
+        """
+        found = dict[int, dict[str, str | None]]()
+        for index, choice in zip(self.indices, self.choices, strict=True):
+            if index >= 0:
+                parts = (choice.integer, choice.left_out, choice.hybrid, choice.int16)
+                found[index] = {part.record.kind.value: part.record.left_because for part in parts if part is not None}
+        return found
 
     def plan(
         self,
@@ -223,7 +239,7 @@ class Blueprint:
         for slot in self.outputs:
             drawn.fetch(slot)
         kinds = tuple(_KIND[chosen[place].record.kind] if live[place] else "folded" for place in self.place_of)
-        return Plan(
+        plan = Plan(
             size_bytes=fp.file_size(self.frame.own + drawn.bytes + self._weigh(self.frame.items | drawn.items)),
             kinds=kinds,
             graph=Graph(tensors=self.tensors, ops=tuple(drawn.ops), inputs=self.inputs, outputs=self.outputs),
@@ -231,6 +247,7 @@ class Blueprint:
             own=own,
             places=places,
         )
+        return gathered(plan) if self.gathers else plan
 
     def _weigh(self, items: int) -> int:
         weight = 0
@@ -239,6 +256,24 @@ class Blueprint:
             weight += self.item_bytes[low.bit_length() - 1]
             items ^= low
         return weight
+
+
+def gathered(plan: Plan) -> Plan:
+    """The plan with its ops in an order in which those that a compiler takes stand in the fewest runs.
+
+    What has an effect beside its outputs keeps its place, and everything with it.
+    """
+    ops = plan.graph.ops
+    if not all(op.outputs for op in ops):
+        return plan
+    order = fewest_runs(plan.graph, [op.left_because == "" for op in ops])
+    at = {before: now for now, before in enumerate(order)}
+    return replace(
+        plan,
+        graph=replace(plan.graph, ops=tuple(ops[i] for i in order)),
+        steps=tuple(plan.steps[i] for i in order),
+        places={index: at[place] for index, place in plan.places.items()},
+    )
 
 
 _KIND = {kind: kind.value for kind in OpKind}

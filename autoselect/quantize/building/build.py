@@ -13,6 +13,7 @@ from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError
 from autoselect.quantize.building import passes
+from autoselect.quantize.building.asked import AskCompiler, asked
 from autoselect.quantize.building.blueprint import Blueprint, Plan
 from autoselect.quantize.building.left_out import LeftOut, left_out
 from autoselect.quantize.building.parts import Stock, read_parts
@@ -59,10 +60,27 @@ class Candidate:
 class Builder:
     """Builds any number of recipes of one calibrated model; equal recipes give equal bytes."""
 
-    def __init__(self, calibrated: CalibratedModel, nodes: tuple[Node, ...], kit: RepairKit | None = None) -> None:
-        """Keep the calibrated model, its nodes, and what recipes with repairs need."""
+    def __init__(
+        self,
+        calibrated: CalibratedModel,
+        nodes: tuple[Node, ...],
+        kit: RepairKit | None = None,
+        ask: AskCompiler | None = None,
+        *,
+        gathers: bool = True,
+    ) -> None:
+        """Keep what candidates are built from.
+
+        Args:
+            calibrated: The calibrated model.
+            nodes: Its nodes.
+            kit: What recipes with repairs need.
+            ask: The target's compiler, where that decides what the target takes.
+            gathers: Whether ops are then listed so that those it takes stand in the fewest runs.
+        """
         self._kit = RepairKit(calibrated) if kit is None else kit
         self._nodes = nodes
+        self._ask, self._gathers = ask, gathers
 
     def build(self, recipe: Recipe) -> Candidate:
         """Build one recipe.
@@ -81,7 +99,7 @@ class Builder:
         return Candidate(
             content=content,
             sha256=hashlib.sha256(content).hexdigest(),
-            graph=reader.read_graph(model),
+            graph=_with_answers(reader.read_graph(model), plan.graph),
             kinds=kinds,
             fallbacks=_fallbacks(chosen, kinds, wholes) | self._not_int16(chosen, blueprint, kinds),
             places=plan.places,
@@ -126,8 +144,14 @@ class Builder:
     def _pieces(self, recipe: Recipe, *, int16: bool = False) -> tuple[Blueprint, Stock]:
         int16 = int16 or bool(recipe.int16_nodes)
         key = Recipe(per_channel=recipe.per_channel, repairs=recipe.repairs, io_type=recipe.io_type)
-        make = partial(read_parts, self._whole_builds(key, int16=int16), self._nodes, key.io_type)
-        return self._kit.remember(("parts", int16, self._nodes, key), make)
+        make = partial(self._read_pieces, key, int16=int16)
+        return self._kit.remember(("parts", int16, self._nodes, key, self._ask), make)
+
+    def _read_pieces(self, key: Recipe, *, int16: bool) -> tuple[Blueprint, Stock]:
+        blueprint, stock = read_parts(self._whole_builds(key, int16=int16), self._nodes, key.io_type)
+        if self._ask is not None:
+            blueprint = asked(blueprint, stock, self._ask, gathers=self._gathers)
+        return blueprint, stock
 
     def _shifts(self, kinds: Mapping[str, str], wholes: Wholes, of_candidate: Mapping[int, Shift]) -> dict[str, Shift]:
         """What bias correction found at each node, or why there is nothing."""
@@ -138,6 +162,12 @@ class Builder:
             nothing = Shift(before=math.nan, after=math.nan, reason=why_untouched(node.op_type, kind))
             found[node.name] = of_candidate.get(node.index) or whole.get(node.index) or nothing
         return found
+
+
+def _with_answers(graph: Graph, plan: Graph) -> Graph:
+    """The graph of a file with what the compiler said of the ops that were planned; the file has the same ops."""
+    pairs = zip(graph.ops, plan.ops, strict=True)
+    return replace(graph, ops=tuple(replace(op, left_because=planned.left_because) for op, planned in pairs))
 
 
 def corrects_biases(recipe: Recipe) -> bool:

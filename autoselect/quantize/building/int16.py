@@ -33,6 +33,9 @@ model reads 16-bit integers beside a float constant."""
 _LARGEST = 2.0**46
 """Of a bias; LiteRT's kernels scale sums of up to 47 bits."""
 
+_RELU_VERSION = 3
+"""Of a RELU on 16-bit integers (``lite/tools/versioning/op_version.cc``)."""
+
 _NO_FORM = "TensorFlow's 16-bit quantizer does not make it a 16-bit op; it stays int8"
 _REFUSED = "TensorFlow's 16-bit quantizer, or LiteRT after it, refuses it; it stays int8"
 
@@ -209,6 +212,33 @@ def take_weights(
             steps = np.clip(np.nan_to_num(values / scales.astype(np.float64)), -_LARGEST, _LARGEST)
             levels = np.rint(steps).astype(np.int64)
             _added(model, op, kind.bias, levels, editing.symmetric(scales))
+
+
+def unclip(model: fb.Model) -> None:
+    """Write RELU for each 16-bit RELU6 that clips nothing but what 16 bits hold not anyway, in place: the same bits.
+
+    Most are of this kind: calibration saw no value above 6, and so the largest integer stands for 6 at most. Some
+    accelerators have a 16-bit RELU, and no RELU6.
+    """
+    graph = model.subgraphs[0]
+    relu6 = schema.ActivationFunctionType.RELU6
+    for op in graph.operators:
+        if not len(op.outputs) or not _ends_at_6(graph.tensors[op.outputs[0]]):
+            continue
+        if fb.op_type(model, op) == "RELU6":
+            op.opcodeIndex = editing.add_code(model, "RELU")
+            model.operatorCodes[op.opcodeIndex].version = _RELU_VERSION
+        elif getattr(op.builtinOptions, "fusedActivationFunction", None) == relu6:
+            op.builtinOptions = copy(op.builtinOptions)
+            op.builtinOptions.fusedActivationFunction = schema.ActivationFunctionType.RELU
+
+
+def _ends_at_6(tensor: fb.Tensor) -> bool:
+    """Whether a tensor holds 16-bit integers that stand for nothing above 6, as LiteRT's kernels round."""
+    if tensor.type != schema.TensorType.INT16 or len(fb.scales(tensor)) != 1 or any(fb.zero_points_of(tensor)):
+        return False
+    scale = np.float32(fb.scales(tensor)[0])
+    return bool(scale > 0.0 and np.rint(np.float32(6.0) / scale) >= np.iinfo(np.int16).max)
 
 
 def _added(

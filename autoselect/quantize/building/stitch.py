@@ -16,14 +16,19 @@ from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.editing import conversion_code, conversion_op
 
 
-def stitch(plan: Plan, stock: Stock) -> fb.Model:
+def stitch(plan: Plan, stock: Stock, *, signatures: bool = True) -> fb.Model:
     """Put a candidate together.
+
+    Args:
+        plan: What of.
+        stock: What is at hand.
+        signatures: Whether it has those of the float model; its inputs and outputs must then be that one's.
 
     Returns:
         An editable model that shares nothing with the stock that an edit in place could reach. Equal constants are one
         tensor; buffers of the frame that nothing uses are still there.
     """
-    return _Stitcher(plan, stock).model()
+    return _Stitcher(plan, stock).model(signatures=signatures)
 
 
 class _Stitcher:
@@ -42,7 +47,7 @@ class _Stitcher:
             (code.builtinCode, code.customCode or b""): place for place, code in enumerate(frame.operatorCodes)
         }
 
-    def model(self) -> fb.Model:
+    def model(self, *, signatures: bool) -> fb.Model:
         plan, stock = self._plan, self._stock
         main = copy(stock.frame.subgraphs[0])
         self._model.subgraphs = [main, *map(deepcopy, stock.frame.subgraphs[1:])]
@@ -50,7 +55,7 @@ class _Stitcher:
         main.operators = [self._op(step) for step in plan.steps]
         main.outputs = self._places(plan.graph.outputs)
         main.tensors = self._tensors
-        self._model.signatureDefs = self._signatures()
+        self._model.signatureDefs = self._signatures() if signatures else None
         return self._model
 
     def _places(self, slots: Iterable[int | None]) -> np.ndarray:

@@ -59,9 +59,16 @@ def whole_builds(kit: RepairKit, recipe: Recipe) -> Wholes:
     return kit.remember(("wholes", recipe), lambda: make_wholes(kit, recipe))
 
 
-def with_int16(kit: RepairKit, recipe: Recipe) -> Wholes:
-    """The same with the build of 16-bit activations, where there is one; as lasting."""
-    return kit.remember(("wholes, int16", recipe), lambda: _with_int16(kit, recipe))
+def with_int16(kit: RepairKit, recipe: Recipe, *, exact_rewrites: bool = True) -> Wholes:
+    """The same with the build of 16-bit activations, where there is one; as lasting.
+
+    Args:
+        kit: Of the calibrated model.
+        recipe: For its granularity and its repairs.
+        exact_rewrites: Write RELU for each 16-bit RELU6 that gives the same bits.
+    """
+    make = partial(_with_int16, kit, recipe, exact_rewrites=exact_rewrites)
+    return kit.remember(("wholes, int16", recipe, exact_rewrites), make)
 
 
 def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
@@ -87,10 +94,13 @@ def _built(kit: RepairKit, recipe: Recipe, steps: Sequence[Pass], model: fb.Mode
     return passes.run(steps, Built(model=model, places=places, repairs=recipe.repairs, skipped=skipped), kit)
 
 
-def _with_int16(kit: RepairKit, recipe: Recipe) -> Wholes:
+def _with_int16(kit: RepairKit, recipe: Recipe, *, exact_rewrites: bool) -> Wholes:
     wholes = whole_builds(kit, recipe)
     try:
-        return replace(wholes, int16=_built(kit, recipe, passes.INTEGER, *_int16(kit, recipe)))
+        model, places = _int16(kit, recipe)
+        if exact_rewrites:
+            int16.unclip(model)
+        return replace(wholes, int16=_built(kit, recipe, passes.INTEGER, model, places))
     except BuildError as refused:
         return replace(wholes, no_int16=str(refused))
 

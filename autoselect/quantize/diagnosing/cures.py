@@ -47,14 +47,15 @@ class Model:
         nodes: Of the float model; ``node.index`` is the op's index in ``graph``.
         graph: The float model.
         target: That pays for what a cure costs.
-        forms: Which forms a node has beside int8 and float: ``int16`` and ``hybrid``, by node name.
+        forms: Which forms each op has, by index, see
+            :attr:`autoselect.quantize.building.blueprint.Blueprint.forms`.
         int16: False where 16 bits are no choice.
     """
 
     nodes: Iterable[Node]
     graph: Graph
     target: Target
-    forms: Mapping[str, frozenset[str]]
+    forms: Mapping[int, Mapping[str, str | None]]
     int16: bool = True
 
 
@@ -98,10 +99,14 @@ _FORMS: Mapping[str, tuple[OpKind, str]] = {"int16": (OpKind.INT16, "16 bit"), "
 def _form(node: Node, model: Model) -> tuple[str, str]:
     """The form that costs the target least, the finer integers first if two cost the same; why it is not 16 bits."""
     op, costs, missing = model.graph.ops[node.index], dict[str, float](), ""
+    forms = model.forms.get(node.index, {})
     for form, (kind, name) in (*_FORMS.items(), ("float", (OpKind.FLOAT, "float"))):
         ops = in_16_bits(op) if kind is OpKind.INT16 else (replace(op, kind=kind),)
+        ops = tuple(replace(one, left_because=forms.get(kind.value)) for one in ops)
+        is_there = form == "float" or form in forms
+        if not is_there and model.target.asks_compiler:
+            continue
         verdict = judge(replace(model.graph, ops=ops), model.target)
-        is_there = form == "float" or form in model.forms.get(node.name, frozenset())
         if is_there and not verdict.refused():
             costs[name] = verdict.cost
         elif form == "int16":

@@ -18,6 +18,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError
 from autoselect.quantize import names
 from autoselect.quantize.preparing import converter
+from autoselect.quantize.preparing.fixed_shapes import fold
 from autoselect.quantize.preparing.respelling import respell
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
@@ -40,16 +41,29 @@ class Normalised:
     respelled: tuple[tuple[str, str], ...] = ()
 
 
-def as_it_is(content: bytes) -> Normalised:
-    """The model without any change."""
-    return Normalised(content=content, node_names=names.canonicalise(fb.parse(content)).nodes, folded=())
+def as_it_is(content: bytes, *, exact_rewrites: bool = False) -> Normalised:
+    """The model without any change, but what constants and fixed shapes tell is folded where that is wanted."""
+    model = fb.parse(content)
+    nodes = names.canonicalise(editing.copied(model)).nodes
+    left = fold(model) if exact_rewrites else range(len(nodes))
+    if len(left) == len(nodes):
+        return Normalised(content=content, node_names=nodes, folded=())
+    editing.drop_unused_tensors(model)
+    editing.tidy(model)
+    gone = sorted({*range(len(nodes))} - {*left})
+    return Normalised(
+        content=fb.serialise(model),
+        node_names=tuple(nodes[place] for place in left),
+        folded=tuple(nodes[place] for place in gone),
+    )
 
 
-def normalise(content: bytes) -> Normalised:
+def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
     """Write ops so that they have an integer form, and fold and merge what the quantizer would.
 
     Args:
         content: Bytes of a float TFLite model.
+        exact_rewrites: Fold what constants and fixed shapes tell, too, where the quantizer would not.
 
     Returns:
         A float model. An op of it writes what the op of ``content`` that writes a tensor of the same name does.
@@ -61,12 +75,15 @@ def normalise(content: bytes) -> Normalised:
     source = fb.parse(content)
     _forget_ranges(source)
     respelled = respell(source)
+    nodes = names.canonicalise(editing.copied(source)).nodes
+    left = fold(source) if exact_rewrites else range(len(nodes))
     types = [fb.op_type(source, op) for op in source.subgraphs[0].operators]
-    key = names.canonicalise(source)
+    key = names.canonicalise(source, [nodes[place] for place in left])
     denylisted = [names.canonical_name(index) for index in range(len(types))]
     model = fb.parse(converter.quantize(fb.serialise(source), denylisted=denylisted, recipe=Recipe()))
     names.hide_unused_outputs(model, key)
     found = [names.op_index(model, op) for op in model.subgraphs[0].operators]
+    twins = {left[index] for index in found if index is not None and index < len(left)}
     places = names.op_places(model)
     alike = {i: at for i, at in places.items() if all(_is_twin(model, at_, types[i], key.op_inputs[i]) for at_ in at)}
     _restore_weights(model, source, places)
@@ -78,7 +95,7 @@ def normalise(content: bytes) -> Normalised:
     return Normalised(
         content=fb.serialise(model),
         node_names=_node_names(found, key.nodes),
-        folded=tuple(name for index, name in enumerate(key.nodes) if index not in set(found)),
+        folded=tuple(name for place, name in enumerate(nodes) if place not in twins),
         respelled=tuple(respelled),
     )
 

@@ -38,14 +38,14 @@ class NearMiss:
         id: The member's.
         missed_by: How far its bound is beyond the allowed drop, in the metric's units.
         varies_by: Standard deviation of its bound over resamples.
-        fewer_float_ops: Than the recommended member; negative where it has more.
+        fewer_left_ops: Ops off the accelerator, than the recommended member has; negative where it has more.
         samples_needed: As in :class:`Confidence`.
     """
 
     id: str
     missed_by: float
     varies_by: float
-    fewer_float_ops: int
+    fewer_left_ops: int
     samples_needed: int | None
 
 
@@ -57,13 +57,13 @@ class Cheaper:
         id: The member's.
         expected: What its drop is expected to be on other samples, in the metric's units.
         bound: What its drop is at most, with a confidence of 95 %.
-        float_ops: In it.
+        left_ops: Those of it that the accelerator does not run.
     """
 
     id: str
     expected: float
     bound: float
-    float_ops: int
+    left_ops: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +206,7 @@ def members_of(
             fidelity=0.0 if math.isnan(s.sqnr_db) else s.sqnr_db,
             size_bytes=s.size_bytes,
             penalty=s.penalty,
-            float_ops=s.float_ops,
+            left_ops=s.left_ops,
             costs=cost,
         )
         for s, (drop, beyond), cost in zip(scores, figures, costs, strict=True)
@@ -280,7 +280,7 @@ def _cheaper(members: Sequence[FrontMember], chosen: FrontMember, allowed: float
     if not hopeful:
         return None
     found = min(hopeful, key=lambda m: (m.penalty, m.bound, m.id))
-    return Cheaper(id=found.id, expected=found.drop, bound=found.bound, float_ops=found.float_ops)
+    return Cheaper(id=found.id, expected=found.drop, bound=found.bound, left_ops=found.left_ops)
 
 
 def _resampled(
@@ -343,6 +343,6 @@ def _near_miss(
         id=members[place].id,
         missed_by=members[place].bound - allowed,
         varies_by=spread,
-        fewer_float_ops=own.float_ops - found.float_ops,
+        fewer_left_ops=own.left_ops - found.left_ops,
         samples_needed=pool.call(evidence_jobs.samples_needed, root, found.sha256, allowed, members[place].drop),
     )

@@ -221,6 +221,7 @@ class Finish:
                     wide=_wide(front, picks.get("recommended", "")),
                     integer_error=next((r.error for r in records if r.origin == "baseline:fiq" and r.error), ""),
                     accelerated=target.accelerates_integers_alone,
+                    chip=target.accelerator.name if target.asks_compiler and target.accelerator else "",
                     other_state=verdict.other_state(
                         scores_of(records),
                         self.yardstick,

@@ -23,7 +23,7 @@ def front_of(
 ) -> tuple[list[TrialRecord], bool]:
     """The Pareto front of the feasible candidates, best metric first.
 
-    A model with float ops dominates none without: some accelerators have nowhere to run them, whatever they would cost.
+    A model that leaves ops off the accelerator dominates none that leaves none: some have nowhere to run them.
     One lucky candidate would dominate all that are closer to float. So those are members too that no other dominates
     once scores have learned of the closeness of outputs: see :func:`autoselect.study.finishing.certainty.link_of`. And
     of two that score alike one may be surer: those are members that no other dominates by the bounds that picks go by.
@@ -41,7 +41,7 @@ def front_of(
         feasible = [r for r, e in zip(candidates, excess, strict=True) if e <= min(excess)]
     feasible = [r for r in feasible if not _is_float_again(r, yardstick)] or feasible
     table = losses(np.array([_values(r, objectives) for r in feasible]), objectives)
-    table = np.column_stack([table, _has_float_ops(feasible)])
+    table = np.column_stack([table, _leaves_ops(feasible)])
     keep = non_dominated(table)
     expected, beyond = expected_drops(scores_of(feasible), link)
     for lost in (expected, expected + beyond):
@@ -95,8 +95,8 @@ def _values(record: TrialRecord, objectives: Sequence[Objective]) -> tuple[float
     return scores.metric, *(scores.costs[o.name] for o in objectives[1:])
 
 
-def _has_float_ops(records: Sequence[TrialRecord]) -> np.ndarray:
-    return np.array([r.scores is not None and r.scores.float_ops > 0 for r in records])
+def _leaves_ops(records: Sequence[TrialRecord]) -> np.ndarray:
+    return np.array([r.scores is not None and r.scores.left_ops > 0 for r in records])
 
 
 def _is_float_again(record: TrialRecord, yardstick: Yardstick) -> bool:
@@ -134,7 +134,7 @@ def worth_reading(
     table = losses(np.array([_values(r, objectives) for r in front]), objectives)
     table[:, 0] = np.maximum(expected_drops(scores_of(front), link)[0], 0.0)
     table = whole_steps(table, [steps.get(objective.name, 0.0) for objective in objectives])
-    table = np.column_stack([table, _has_float_ops(front)])
+    table = np.column_stack([table, _leaves_ops(front)])
     closest: dict[tuple[float, ...], int] = {}
     for place in sorted(range(len(front)), key=lambda i: (-_closeness(front[i]), front[i].id)):
         closest.setdefault(tuple(table[place].tolist()), place)

@@ -53,6 +53,7 @@ class Findings:
         wide: Nodes of the recommended model that have 16-bit activations.
         integer_error: Why the integer model could not be scored; empty if it was, or was not tried.
         accelerated: Whether the target has an accelerator that runs integers alone.
+        chip: What the target's accelerator is called, where its compiler decides what it runs; else empty.
     """
 
     metric: str
@@ -67,11 +68,18 @@ class Findings:
     wide: int = 0
     integer_error: str = ""
     accelerated: bool = True
+    chip: str = ""
 
     @property
     def costs(self) -> str:
         """What a model of a lower penalty does to the target, before ``less`` and ``least``."""
         return f"costs {'an accelerator' if self.accelerated else 'the target'}"
+
+    def strays(self, count: int) -> str:
+        """So many ops off the accelerator: those that its compiler leaves, else those that compute in float."""
+        if self.chip:
+            return f"{counted(count, 'op') if count else 'no op'} left on the CPU"
+        return counted(count, "float op") if count else "no float op"
 
 
 def sentences(found: Findings) -> str:
@@ -147,9 +155,7 @@ def _whole_models(found: Findings, named: Sequence[Reference], unseen: bool) -> 
 def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: bool) -> str:
     measured = found.heldout.get(own.sha256) if unseen else None
     loss = _loss(own, measured, found)
-    ops = counted(own.float_ops, "float op") if own.float_ops else "all ops in integers"
-    if own.float_ops and found.accelerated:
-        ops += f" and {counted(own.segments, 'accelerator segment') if own.segments else 'nothing on an accelerator'}"
+    ops = _pieces(found, own)
     idle = [f"`{name}`" for name, scores in found.picks.items() if scores.float_macs_share >= 1.0]
     alone = f" An integer-only accelerator gains nothing from {listed(idle)}." if idle and found.accelerated else ""
     where = "held-out" if unseen else "search"
@@ -161,6 +167,18 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
     return (
         f"No candidate meets all limits. Of those that come closest, {confidence.id} is recommended: {outcome}.{alone}"
     )
+
+
+def _pieces(found: Findings, own: Scores) -> str:
+    """What of a model the accelerator runs."""
+    if found.chip and not own.segments:
+        return f"nothing on {found.chip}"
+    if found.chip:
+        return f"{counted(own.segments, 'partition')} on {found.chip} and {found.strays(own.left_ops)}"
+    ops = counted(own.float_ops, "float op") if own.float_ops else "all ops in integers"
+    if own.float_ops and found.accelerated:
+        ops += f" and {counted(own.segments, 'accelerator segment') if own.segments else 'nothing on an accelerator'}"
+    return ops
 
 
 def _loss(scores: Scores, measured: Heldout | None, found: Findings) -> str:
@@ -179,7 +197,7 @@ def _mostly_float(found: Findings, own: Scores, confidence: Confidence, unseen: 
     if is_known or own.float_macs_share <= _MOST or integer.float_macs_share > _MOST or not found.accelerated:
         return ""
     measured = found.heldout.get(integer.sha256) if unseen else None
-    ops = counted(integer.float_ops, "float op") if integer.float_ops else "no float op"
+    ops = found.strays(integer.left_ops)
     return (
         f" Most of its work is in float: with {ops}, `integer` ({integer.sha256[:10]}) "
         f"{_loss(integer, measured, found)}."
@@ -240,7 +258,7 @@ def _others(confidence: Confidence) -> str:
 
 
 def _cheaper(found: Findings, cheaper: Cheaper) -> str:
-    ops = counted(cheaper.float_ops, "float op") if cheaper.float_ops else "no float op"
+    ops = found.strays(cheaper.left_ops)
     return (
         f" If less proof will do: {cheaper.id}, with {ops}, {found.costs} less and is expected to keep the limit too; "
         f"with 95 % confidence it {lost_at_most(cheaper.bound, found.metric)}."
@@ -248,7 +266,7 @@ def _cheaper(found: Findings, cheaper: Cheaper) -> str:
 
 
 def _near_miss(found: Findings, near: NearMiss) -> str:
-    fewer = f" has {counted(near.fewer_float_ops, 'float op')} less and" if near.fewer_float_ops > 0 else ""
+    fewer = f" has {_fewer(found, near.fewer_left_ops)} less and" if near.fewer_left_ops > 0 else ""
     needed = ""
     if near.samples_needed is not None:
         needed = f" If it does keep the limit, about {near.samples_needed:,} samples in all would show it."
@@ -257,3 +275,7 @@ def _near_miss(found: Findings, near: NearMiss) -> str:
         f"{amount(near.missed_by, found.metric)}, and by chance alone bounds vary by "
         f"{amount(near.varies_by, found.metric)} here.{needed}"
     )
+
+
+def _fewer(found: Findings, count: int) -> str:
+    return f"{counted(count, 'op')} on the CPU" if found.chip else counted(count, "float op")

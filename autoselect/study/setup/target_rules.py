@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
+from autoselect.compilers.opening import compiler_of
 from autoselect.domain.graph import Graph
 from autoselect.domain.states import SIXTEEN
-from autoselect.domain.targets import Target
+from autoselect.domain.targets import LitertPlugin, Target, Vela
 from autoselect.domain.verdicts import pins
 from autoselect.errors import UsageError
 from autoselect.runs.records import TrialRecord
 from autoselect.scoring.target_file import read_target
-from autoselect.scoring.vela import require_vela
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,10 @@ def check_target(settings: SearchSettings) -> Target:
         raise UsageError("--int16 is for the fallbacks search and float. Leave it out, or --fallback drq.")
     if settings.int16 and not target.runs_int16:
         raise UsageError(f"Target {target.name!r} runs no ops with 16-bit activations. Leave out --int16.")
+    if target.asks_compiler and not settings.compiling:
+        raise UsageError(f"Only its compiler knows what target {target.name!r} takes. Leave out --no-compiling.")
     if target.compiler is not None and settings.compiling:
-        require_vela()
+        compiler_of(target).require()
     return target
 
 
@@ -61,15 +63,24 @@ def check_objectives(settings: SearchSettings, target: Target) -> None:
     """Refuse objectives that the target cannot give, before any work.
 
     Raises:
-        UsageError: If NPU cycles are asked for and nothing is compiled.
+        UsageError: If a figure of a compiler is asked for, and the target has not that compiler or nothing is compiled.
     """
-    if "npu_cycles" not in settings.objectives or (target.compiler is not None and settings.compiling):
-        return
-    lack = "is compiled only without --no-compiling" if target.compiler is not None else "has no compiler"
-    raise UsageError(
-        f"Objective 'npu_cycles' comes from a compiler, and target {target.name!r} {lack}. "
-        "Choose a target such as ethos-u55-128, or another objective."
-    )
+    for objective, (kind, example) in _FROM_COMPILERS.items():
+        has_it = isinstance(target.compiler, kind)
+        if objective not in settings.objectives or (has_it and settings.compiling):
+            continue
+        lack = "is compiled only without --no-compiling" if has_it else "has no compiler that tells it"
+        raise UsageError(
+            f"Objective {objective!r} comes from a compiler, and target {target.name!r} {lack}. "
+            f"Choose a target such as {example}, or another objective."
+        )
+
+
+_FROM_COMPILERS: Mapping[str, tuple[type[Vela | LitertPlugin], str]] = {
+    "npu_cycles": (Vela, "ethos-u55-128"),
+    "ddr_bytes": (LitertPlugin, "qualcomm-sm8750"),
+}
+"""By objective, the compiler that tells it, and a target that has one."""
 
 
 def pins_of(

@@ -1,0 +1,308 @@
+"""Calls LiteRT's compiler plugin for a vendor's chip, and reads what it made of a model; knows nothing of searches.
+
+LiteRT's wheel brings the program ``apply_plugin_main`` and a plugin for each vendor; the vendor's libraries come from
+elsewhere, see :mod:`autoselect.compilers.libraries`. The program is a process of its own, so that a hang or a crash of
+it ends that process only, and only that process is told where the libraries are.
+
+Two of its commands are used. ``partition`` says which ops the chip takes: it writes a file in which a ``DISPATCH_OP``
+stands for each piece, and the piece's ops are a subgraph. ``apply`` compiles the pieces, too, and says how many bytes
+each of them moves.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+import signal
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autoselect.compilers.compiler import Partition
+from autoselect.compilers.libraries import Libraries, find_libraries
+from autoselect.domain.graph import Graph, told
+from autoselect.domain.targets import Compiled, LitertPlugin, Target
+from autoselect.domain.verdicts import judge
+from autoselect.errors import JobFailed, TargetRefusal, UsageError, WorkerDied
+from autoselect.isolation.tether import run_tethered
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+DISPATCH_OP = "DISPATCH_OP"
+"""Name of the custom op that LiteRT makes of each piece of the chip's work."""
+
+_FOLDERS: Mapping[str, str] = {
+    "Google": "google_tensor",
+    "Intel": "intel_openvino",
+    "MediaTek": "mediatek",
+    "Qualcomm": "qualcomm",
+    "Samsung": "samsung",
+}
+"""By manufacturer, the folder of the plugin in LiteRT's wheel."""
+
+_NO_LIBRARY = 6
+_REFUSALS: Mapping[int, re.Pattern[str]] = {5: re.compile(r"(Variable tensors not yet supported)")}
+"""What the program says, by exit code, where it refuses a model as a whole."""
+
+_LEFT_OP = re.compile(r"LiteRT Op #(\d+) '([^']*)' \(code=\d+\) is not supported")
+_VALIDATED = re.compile(r"QNN op validation failed: '([^']*)' \(type=(\w+)")
+_NOT_VALID = re.compile(r"Failed to validate op (\S+) with error")
+_VALIDATOR = re.compile(r"<E> (.*)")
+_OF_NODE = re.compile(r" in the node '[^']*'")
+_SUMMARY = re.compile(r"\b(spill|fill|write_total|read_total)_bytes=(\d+)")
+_BACKEND = re.compile(r"Qnn backend library version (\S+) is used")
+_LONGEST_REASON = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What a run of the program left: the file that it wrote, and what it said on its two pipes."""
+
+    written: bytes
+    vendor: str
+    litert: str
+
+
+class PluginCompiler:
+    """The compiler of a target whose profile names a LiteRT plugin; see :class:`~.compiler.ChipCompiler`."""
+
+    def __init__(self, target: Target, program: Sequence[str] | None = None) -> None:
+        """Keep the target.
+
+        Args:
+            target: One with a LiteRT plugin.
+            program: How to call the program; LiteRT's own if left out.
+        """
+        assert isinstance(target.compiler, LitertPlugin)
+        self._target, self._plugin = target, target.compiler
+        self._program = program
+
+    def require(self) -> None:
+        """See :meth:`.compiler.ChipCompiler.require`."""
+        self._command()
+        self._libraries()
+
+    def versions(self) -> dict[str, str]:
+        """See :meth:`.compiler.ChipCompiler.versions`."""
+        libraries = self._libraries()
+        found = {"LiteRT": importlib.metadata.version("ai-edge-litert")}
+        if libraries is not None:
+            found |= libraries.versions()
+            if libraries.stood_in:
+                found["stood in for"] = ", ".join(libraries.stood_in)
+        return found
+
+    def partition(self, content: bytes, *, timeout_seconds: float) -> Partition:
+        """See :meth:`.compiler.ChipCompiler.partition`."""
+        numbered, count = _numbered(content)
+        run = self._run("partition", numbered, timeout_seconds)
+        return _partition(run, count, self._plugin.manufacturer)
+
+    def compile(self, content: bytes, *, timeout_seconds: float) -> Compiled:
+        """See :meth:`.compiler.ChipCompiler.compile`. A model of which nothing is taken has no piece."""
+        return self.compiled(content, timeout_seconds=timeout_seconds)[0]
+
+    def compiled(self, content: bytes, *, timeout_seconds: float) -> tuple[Compiled, bytes]:
+        """The same, and the compiled file: what LiteRT loads on the chip; the model itself where nothing is taken."""
+        found = self.partition(content, timeout_seconds=timeout_seconds)
+        written, moved = content, dict[str, int]()
+        if found.pieces:
+            run = self._run("apply", content, timeout_seconds)
+            written, moved = run.written, dict(_moved(run))
+            pieces = sum(op.op_type == DISPATCH_OP for op in reader.read_graph(fb.parse(written)).ops)
+            if pieces != len(found.pieces):
+                raise JobFailed(
+                    f"{self._name} made {pieces} pieces of a model of which it had said that it makes "
+                    f"{len(found.pieces)}."
+                )
+        graph = told(reader.read_graph(fb.parse(content)), found.left)
+        return _compiled(graph, self._target, found, moved), written
+
+    @property
+    def _name(self) -> str:
+        return f"{self._plugin.manufacturer}'s compiler"
+
+    def _libraries(self) -> Libraries | None:
+        return find_libraries(self._plugin.manufacturer, self._plugin.libraries)
+
+    def _command(self) -> list[str]:
+        """The program, and the folder of the plugin.
+
+        Raises:
+            UsageError: If LiteRT's wheel does not have them.
+        """
+        spec = importlib.util.find_spec("ai_edge_litert")
+        root = Path((spec.submodule_search_locations or [""])[0]) if spec is not None else Path()
+        program = root / "tools" / "apply_plugin_main"
+        folder = root / "vendors" / _FOLDERS.get(self._plugin.manufacturer, "") / "compiler"
+        if self._plugin.manufacturer not in _FOLDERS or not (folder.is_dir() and program.is_file()):
+            raise UsageError(
+                f"LiteRT has no compiler plugin for {self._plugin.manufacturer!r} here: expected one of "
+                f"{', '.join(_FOLDERS)} in {root / 'vendors'}, and {program}. They come with "
+                "ai-edge-litert 2.1 or newer on Linux."
+            )
+        return [*(self._program or [str(program)]), f"--libs={folder}"]
+
+    def _run(self, command: str, content: bytes, timeout_seconds: float) -> _Run:
+        with _folder() as folder:
+            source, written = folder / "model.tflite", folder / "compiled.tflite"
+            source.write_bytes(content)
+            options = [
+                f"--cmd={command}",
+                f"--model={source}",
+                f"--o={written}",
+                f"--soc_manufacturer={self._plugin.manufacturer}",
+                f"--soc_model={self._plugin.soc_model}",
+                "--err=--",
+            ]
+            done = self._call([*self._command(), *options], timeout_seconds)
+            if done.returncode or not written.is_file():
+                raise self._error(done)
+            return _Run(written.read_bytes(), done.stdout, done.stderr)
+
+    def _call(self, command: list[str], timeout_seconds: float) -> subprocess.CompletedProcess[str]:
+        libraries = self._libraries()
+        try:
+            if libraries is None:
+                return run_tethered(command, timeout_seconds=timeout_seconds)
+            with libraries.search_path() as path:
+                return run_tethered(["env", f"LD_LIBRARY_PATH={path}", *command], timeout_seconds=timeout_seconds)
+        except subprocess.TimeoutExpired as exc:
+            raise WorkerDied(
+                f"{self._name} took longer than {timeout_seconds:.3g} s for {self._target.name} (--trial-timeout) and "
+                "was stopped."
+            ) from exc
+
+    def _error(self, done: subprocess.CompletedProcess[str]) -> Exception:
+        """What a run without a result means: a refusal only if the program says so in words that are known."""
+        code, said = done.returncode, f"{done.stdout}\n{done.stderr}"
+        if code < 0:
+            return WorkerDied(f"{self._name} died of {signal.Signals(-code).name} while it compiled.")
+        pattern = _REFUSALS.get(code)
+        if pattern is not None and (match := pattern.search(said)):
+            return TargetRefusal(f"{self._name} refuses the model for {self._target.name}: {match[1]}.")
+        if code == _NO_LIBRARY:
+            return UsageError(
+                f"LiteRT could not load its plugin for {self._plugin.manufacturer} or the libraries that this needs: "
+                f"{_last_error(said)}. Use a complete SDK of the vendor."
+            )
+        if "Unexpected SoC model" in said:
+            return UsageError(
+                f"{self._name} knows no chip {self._plugin.soc_model!r}. Change soc_model in the profile."
+            )
+        return JobFailed(f"{self._name} ended with exit code {code} and no result: {_last_error(said)}.")
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="autoselect-plugin-") as name:
+        yield Path(name)
+
+
+# --------------------------------------------------------------------------------------------- what was written
+
+
+def _numbered(content: bytes) -> tuple[bytes, int]:
+    """The model with outputs that tell their op by name, and the number of its ops."""
+    model = fb.parse(content)
+    graph = model.subgraphs[0]
+    for index, op in enumerate(graph.operators):
+        for tensor in op.outputs:
+            graph.tensors[tensor].name = f"op {index}".encode()
+    return fb.serialise(model), len(graph.operators)
+
+
+def _partition(run: _Run, count: int, manufacturer: str) -> Partition:
+    """What is not in a piece is left: the file counts, the log only gives reasons."""
+    model = fb.parse(run.written)
+    pieces = {}
+    for graph in model.subgraphs[1:]:
+        indices = sorted(_indices(graph))
+        if indices:
+            pieces[indices[0]] = tuple(indices)
+    taken = {index for piece in pieces.values() for index in piece}
+    reasons = dict(_reasons(run))
+    unknown = f"{manufacturer}'s compiler leaves it, and its log gives no reason"
+    return Partition(
+        pieces=tuple(pieces[first] for first in sorted(pieces)),
+        left={index: reasons.get(index, unknown) for index in range(count) if index not in taken},
+    )
+
+
+def _indices(graph: fb.SubGraph) -> Iterator[int]:
+    """Numbers of the ops in a subgraph, by the names of what they write."""
+    for op in graph.operators or []:
+        for tensor in list(op.outputs)[:1]:
+            prefix, _, number = fb.tensor_name(graph.tensors[tensor]).partition(" ")
+            if prefix == "op" and number.isdigit():
+                yield int(number)
+
+
+# ------------------------------------------------------------------------------------------------ what was said
+
+
+def _reasons(run: _Run) -> Iterator[tuple[int, str]]:
+    """Of ops that are left, by index, why: the validator's words, else the op that it does not take.
+
+    LiteRT logs to one pipe, the vendor's library to another; the name of the vendor's op ties the two together.
+    """
+    said = _validator_words(run.vendor)
+    before = 0
+    for left in _LEFT_OP.finditer(run.litert):
+        refused = _VALIDATED.findall(run.litert, before, left.start())
+        before = left.end()
+        words = [said.get(name) or f"its validator refuses {kind}" for name, kind in refused]
+        yield int(left[1]), (words[0] if words else f"the compiler has no {left[2]} of this kind")[:_LONGEST_REASON]
+
+
+def _validator_words(vendor: str) -> dict[str, str]:
+    """For each op of the vendor's that is refused, the first words that say why."""
+    found, words = dict[str, str](), list[str]()
+    for line in _VALIDATOR.findall(vendor):
+        if name := _NOT_VALID.search(line):
+            telling = [w for w in words if "failed" not in w]
+            if telling:
+                found[name[1]] = " ".join(_OF_NODE.sub("", telling[0]).split()).rstrip(".")
+            words = []
+        else:
+            words.append(line)
+    return found
+
+
+def _moved(run: _Run) -> Counter[str]:
+    """Bytes that the pieces move to and from memory, by kind: spill, fill, write_total, read_total."""
+    found = Counter[str]()
+    for kind, count in _SUMMARY.findall(run.vendor):
+        found[kind] += int(count)
+    return found
+
+
+def _last_error(said: str) -> str:
+    errors = [line.partition("ERROR:")[2].strip() for line in said.splitlines() if line.startswith("ERROR:")]
+    words = [e for e in errors if e] or said.strip().splitlines()[-1:]
+    return " ".join(words[-1].split())[:_LONGEST_REASON].rstrip(".") if words else "it said nothing"
+
+
+def _compiled(graph: Graph, target: Target, found: Partition, moved: Mapping[str, int]) -> Compiled:
+    verdict = judge(graph, replace(target, rules=()))
+    ddr_bytes = moved.get("read_total", 0) + moved.get("write_total", 0)
+    return Compiled(
+        segments=len(found.pieces),
+        host_ops=dict(Counter(graph.ops[i].op_type for i in found.left)),
+        left={name_of(graph, i): why for i, why in found.left.items()},
+        crossing_bytes=verdict.crossing_bytes,
+        ddr_bytes=ddr_bytes,
+        moved=dict(moved),
+        cost=verdict.cost + target.ddr_per_byte * (ddr_bytes - verdict.ddr_bytes),
+    )
+
+
+def name_of(graph: Graph, index: int) -> str:
+    """An op's name for people: that of its first output."""
+    op = graph.ops[index]
+    return graph.tensors[op.outputs[0]].name if op.outputs else f"{op.op_type} {index}"

@@ -1,0 +1,178 @@
+"""Calls Arm's Vela compiler on one model and reads what it made of it; knows nothing of searches.
+
+Vela is the extra ``autoselect[ethos-u]``. It is called as a process of its own, so that a hang or a crash of it ends
+that process only; and it ends with its worker, so that nothing goes on compiling after a search.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.metadata
+import importlib.util
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from autoselect.compilers.compiler import Partition
+from autoselect.domain.graph import Graph
+from autoselect.domain.targets import Compiled, Target, Vela
+from autoselect.domain.verdicts import judge
+from autoselect.errors import JobFailed, TargetRefusal, UsageError, WorkerDied
+from autoselect.isolation.tether import run_tethered
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+NPU_OP = "ethos-u"
+"""Name of the custom op that Vela makes of each piece of the NPU's work."""
+_REASON = re.compile(r"Compilation failed: (?:Error: )?(.*?)(?:\nFailed to parse|\Z)", re.DOTALL)
+_LONGEST_REASON = 300
+_LEFT = "Vela leaves it to the CPU"
+
+
+class VelaCompiler:
+    """The compiler of an Ethos-U; see :class:`~.compiler.ChipCompiler`."""
+
+    def __init__(self, target: Target, program: Sequence[str] = (sys.executable, "-m", "ethosu.vela")) -> None:
+        """Keep the target.
+
+        Args:
+            target: One with Vela.
+            program: How to call Vela.
+        """
+        assert isinstance(target.compiler, Vela)
+        self._target, self._config, self._program = target, target.compiler, program
+
+    def require(self) -> None:
+        """See :meth:`.compiler.ChipCompiler.require`."""
+        if importlib.util.find_spec("ethosu") is None:
+            raise UsageError(
+                "This target compiles every candidate with Arm's Vela, which is not installed. "
+                "Install it: pip install 'autoselect[ethos-u]'; or leave compiling out: --no-compiling."
+            )
+
+    def versions(self) -> dict[str, str]:
+        """See :meth:`.compiler.ChipCompiler.versions`."""
+        return {"Vela": importlib.metadata.version("ethos-u-vela")}
+
+    def partition(self, content: bytes, *, timeout_seconds: float) -> Partition:
+        """See :meth:`.compiler.ChipCompiler.partition`. Vela gives no reasons."""
+        source = reader.read_graph(fb.parse(content))
+        graph, _ = self._compiled(content, timeout_seconds)
+        return _partition(source, graph)
+
+    def compile(self, content: bytes, *, timeout_seconds: float) -> Compiled:
+        """See :meth:`.compiler.ChipCompiler.compile`."""
+        graph, summary = self._compiled(content, timeout_seconds)
+        return _compiled(graph, self._target, summary)
+
+    def _compiled(self, content: bytes, timeout_seconds: float) -> tuple[Graph, dict[str, str]]:
+        """The graph that Vela wrote, and its summary."""
+        with tempfile.TemporaryDirectory(prefix="autoselect-vela-") as name:
+            folder = Path(name)
+            source = folder / "model.tflite"
+            source.write_bytes(content)
+            _run([*self._program, str(source), *_options(self._config, folder)], timeout_seconds, self._target.name)
+            graph = reader.read_graph(fb.parse((folder / "model_vela.tflite").read_bytes()))
+            (summary,) = folder.glob("model_summary_*.csv")
+            with summary.open(encoding="utf-8", newline="") as file:
+                return graph, next(csv.DictReader(file))
+
+
+def _options(compiler: Vela, folder: Path) -> list[str]:
+    return [
+        *("--accelerator-config", compiler.accelerator_config),
+        *("--config", "Arm/vela.ini"),
+        *("--system-config", compiler.system_config),
+        *("--memory-mode", compiler.memory_mode),
+        *("--output-dir", str(folder)),
+    ]
+
+
+def _run(command: list[str], timeout_seconds: float, target: str) -> None:
+    try:
+        done = run_tethered(command, timeout_seconds=timeout_seconds)
+    except subprocess.TimeoutExpired as exc:
+        raise WorkerDied(
+            f"Vela took longer than {timeout_seconds:.3g} s for {target} (--trial-timeout) and was stopped."
+        ) from exc
+    if done.returncode < 0:
+        raise WorkerDied(f"Vela died of {signal.Signals(-done.returncode).name} while it compiled for {target}.")
+    if done.returncode:
+        said = f"{done.stdout}\n{done.stderr}"
+        if match := _REASON.search(said):
+            raise TargetRefusal(f"Vela refuses the candidate for {target}: {_on_one_line(match[1])}")
+        raise JobFailed(f"Vela failed for {target}, which says nothing of the candidate: {_on_one_line(_last(said))}")
+
+
+def _last(said: str) -> str:
+    return said.strip().rpartition("\n")[2] or "it gave no reason"
+
+
+def _on_one_line(words: str) -> str:
+    return " ".join(words.split())[:_LONGEST_REASON]
+
+
+def _partition(source: Graph, written: Graph) -> Partition:
+    """Ops that Vela left have kept the names of what they write; a piece has what lies between its ends."""
+    names = {op.outputs and written.tensors[op.outputs[0]].name for op in written.ops if op.op_type != NPU_OP}
+    own = [source.tensors[op.outputs[0]].name if op.outputs else "" for op in source.ops]
+    left = {i: _LEFT for i, name in enumerate(own) if name in names}
+    producers = {source.tensors[t].name: i for t, i in source.producers().items()}
+    pieces, seen = list[tuple[int, ...]](), set(left)
+    for piece in (op for op in written.ops if op.op_type == NPU_OP):
+        stack = [producers[written.tensors[t].name] for t in piece.outputs if written.tensors[t].name in producers]
+        found = set[int]()
+        while stack:
+            index = stack.pop()
+            if index not in seen:
+                seen.add(index)
+                found.add(index)
+                stack += [
+                    producers[source.tensors[t].name] for t in source.ops[index].inputs if t in source.producers()
+                ]
+        pieces.append(tuple(sorted(found)))
+    return Partition(pieces=tuple(pieces), left=left)
+
+
+def _compiled(graph: Graph, target: Target, summary: dict[str, str]) -> Compiled:
+    cycles = round(float(summary["cycles_total"]))
+    sides = [op.op_type == NPU_OP for op in graph.ops]
+    crossing = _crossing_tensors(graph, sides)
+    crossing_bytes = sum(graph.tensors[t].size_bytes for t in crossing)
+    # What Vela left to the host is the host's, whatever the profile thinks of it.
+    left = judge(graph, replace(target, accelerator=None, segments="none", rules=()))
+    return Compiled(
+        segments=sum(sides),
+        host_ops=dict(Counter(op.op_type for op, on_npu in zip(graph.ops, sides, strict=True) if not on_npu)),
+        crossing_bytes=crossing_bytes,
+        sram_bytes=round(1024 * float(summary["sram_memory_used"])),
+        flash_bytes=round(
+            1024 * (float(summary["off_chip_flash_memory_used"]) + float(summary["on_chip_flash_memory_used"]))
+        ),
+        cycles=cycles,
+        cost=cycles
+        + left.host_cost
+        + target.crossing_fixed * len(crossing)
+        + target.crossing_per_byte * crossing_bytes,
+    )
+
+
+def _crossing_tensors(graph: Graph, on_npu: Sequence[bool]) -> set[int]:
+    """Activations that one side writes and the other reads; those of the interface's conversions do not count."""
+    producers, found = graph.producers(), set()
+    for i, op in enumerate(graph.ops):
+        for tensor in op.inputs:
+            writer = producers.get(tensor)
+            if writer is None or on_npu[writer] == on_npu[i]:
+                continue
+            host = graph.ops[i if on_npu[writer] else writer]
+            ends = {host.inputs[0], *host.outputs} & {*graph.inputs, *graph.outputs}
+            if not (host.op_type in ("QUANTIZE", "DEQUANTIZE") and ends):
+                found.add(tensor)
+    return found
