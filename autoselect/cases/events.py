@@ -93,6 +93,8 @@ STAGES: Mapping[str, str] = {
     "plan": "planning the candidates",
     "trials": "trials",
     "picks": "choosing the picks",
+    "compile": "compiling the front",
+    "emulate": "running the front on the emulated chip",
     "repeats": "repeating outputs",
     "heldout": "held-out check",
     "latency": "timing the front",

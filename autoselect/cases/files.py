@@ -56,6 +56,10 @@ class CaseFiles:
         """A built candidate, or the float model."""
         return self.float_model if sha256 == FLOAT else self.root / "candidates" / f"{sha256}.tflite"
 
+    def compiled(self, sha256: str) -> Path:
+        """What the target's compiler made of a candidate."""
+        return self.root / "compiled" / f"{sha256}.tflite"
+
     def plain_kernels(self, sha256: str) -> Path:
         """There for a model that runs without delegates, since it did not repeat its outputs with them."""
         return self.root / "plain_kernels" / sha256

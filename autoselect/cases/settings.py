@@ -232,6 +232,20 @@ class SearchSettings(SharedSettings):
             "The order of ops, shapes that a fixed batch settles, and RELU6 that clips nothing.",
         ),
     ] = True
+    emulation: Annotated[
+        bool,
+        Option(
+            "Run the members of the front on an emulation of the target's chip, where its vendor has one.",
+            "If they score otherwise there than on the CPU, the recommendation goes by the chip's score.",
+        ),
+    ] = True
+    emulation_samples: Annotated[
+        Annotated[int, Field(ge=2)] | None,
+        Option(
+            "Search samples to emulate; by default what half a minute of one core allows, at least 32.",
+            example=200,
+        ),
+    ] = None
     fallback: Annotated[
         Literal["drq", "float", "search"] | None,
         Option(

@@ -46,6 +46,7 @@ _FOLDERS: Mapping[str, str] = {
 """By manufacturer, the folder of the plugin in LiteRT's wheel."""
 
 _NO_LIBRARY = 6
+_NOT_LOADED = re.compile(r"Loaded 0 plugins|Could not load shared library")
 _REFUSALS: Mapping[int, re.Pattern[str]] = {5: re.compile(r"(Variable tensors not yet supported)")}
 """What the program says, by exit code, where it refuses a model as a whole."""
 
@@ -112,7 +113,7 @@ class PluginCompiler:
         found = self.partition(content, timeout_seconds=timeout_seconds)
         written, moved = content, dict[str, int]()
         if found.pieces:
-            run = self._run("apply", content, timeout_seconds)
+            run = self._run("apply", _named_apart(content), timeout_seconds)
             written, moved = run.written, dict(_moved(run))
             pieces = sum(op.op_type == DISPATCH_OP for op in reader.read_graph(fb.parse(written)).ops)
             if pieces != len(found.pieces):
@@ -186,7 +187,7 @@ class PluginCompiler:
         pattern = _REFUSALS.get(code)
         if pattern is not None and (match := pattern.search(said)):
             return TargetRefusal(f"{self._name} refuses the model for {self._target.name}: {match[1]}.")
-        if code == _NO_LIBRARY:
+        if code == _NO_LIBRARY and _NOT_LOADED.search(said):
             return UsageError(
                 f"LiteRT could not load its plugin for {self._plugin.manufacturer} or the libraries that this needs: "
                 f"{_last_error(said)}. Use a complete SDK of the vendor."
@@ -215,6 +216,29 @@ def _numbered(content: bytes) -> tuple[bytes, int]:
         for tensor in op.outputs:
             graph.tensors[tensor].name = f"op {index}".encode()
     return fb.serialise(model), len(graph.operators)
+
+
+def _named_apart(content: bytes) -> bytes:
+    """The model with tensors whose names differ, and do so where a vendor's library takes only letters and digits.
+
+    Else it calls two ends of a piece alike, and refuses the piece.
+    """
+    model = fb.parse(content)
+    graph, taken, renamed = model.subgraphs[0], set[str](), False
+    first = dict.fromkeys([*map(int, graph.inputs), *map(int, graph.outputs), *range(len(graph.tensors))])
+    for index in first:
+        name = fb.tensor_name(graph.tensors[index])
+        plain = _NO_NAME.sub("_", name)
+        if not plain or plain in taken:
+            name = f"{name}_{index}"
+            while (plain := _NO_NAME.sub("_", name)) in taken:
+                name += "_"
+            graph.tensors[index].name, renamed = name.encode(), True
+        taken.add(plain)
+    return fb.serialise(model) if renamed else content
+
+
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_]+")
 
 
 def _partition(run: _Run, count: int, manufacturer: str) -> Partition:

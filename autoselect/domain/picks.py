@@ -28,8 +28,8 @@ lowest bound, and is seldom float in all but name beside a model that is expecte
 """
 
 EASILY = 0.5
-"""If nothing is sure, a model that the accelerator runs as a whole and that is expected to lose at most this share of the allowed drop comes
-before all others. Some accelerators have nothing beside them that could run float ops.
+"""If nothing is sure, a model that the accelerator runs as a whole, and that is expected to lose at most this share of
+the allowed drop, comes before all others. Some accelerators have nothing beside them that could run float ops.
 
 In the same simulations 44.5 % of what is not proved breaks the limit, 44.2 % with a share of 0, 45.1 % with 0.75 and
 46.9 % with 1.
@@ -122,8 +122,8 @@ def named_picks(
       units of three times the allowed drop and of the float model's size and penalty. A gain counts as no drop. Where
       none keeps it for sure, of those that are as sure as the recommended one.
     * ``compact``: the smallest file of those.
-    * ``integer``: of those that leave the fewest ops off the accelerator the recommended one; where none of them keeps the drop for sure,
-      the one with the least bound on it.
+    * ``integer``: of those that leave the fewest ops off the accelerator the recommended one; where none of them keeps
+      the drop for sure, the one with the least bound on it.
 
     Args:
         members: The front's.

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 
 def run_tethered(command: Sequence[str], *, timeout_seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, as :func:`subprocess.run` does, and keep what it prints; bytes that are no text, marked.
+    """Run a command to its end, as :func:`subprocess.run` does, and keep what it prints (as text).
 
     Raises:
         subprocess.TimeoutExpired: If it took longer.

@@ -39,6 +39,7 @@ class RunFolder:
         self.sensitivity = root / "sensitivity.csv"
         self.cures = root / "cures.csv"
         self.islands = root / "islands.csv"
+        self.chip = root / "chip.csv"
         self.heldout_classes = root / "heldout_classes.csv"
         self.heldout_samples = root / "heldout_samples.csv"
         self.picture = root / "pareto.png"

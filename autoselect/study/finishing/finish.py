@@ -16,12 +16,22 @@ from autoselect.cases.settings import SearchSettings
 from autoselect.domain.objectives import Objective
 from autoselect.domain.picks import named_picks
 from autoselect.domain.quantities import DEFAULT_COSTS
+from autoselect.domain.targets import Target
 from autoselect.isolation.door import Workers
 from autoselect.runs.files import write_json
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Heldout, Scores, TrialRecord, distinct, scores_of
 from autoselect.scoring.target_file import read_target
-from autoselect.study.finishing import certainty, cured, front_files, front_members, rescoring, result, verdict
+from autoselect.study.finishing import (
+    certainty,
+    cured,
+    front_files,
+    front_members,
+    on_chip,
+    rescoring,
+    result,
+    verdict,
+)
 from autoselect.study.finishing.explain import write_explanations
 from autoselect.study.finishing.exported import export
 from autoselect.study.proposing.forecast_check import unlike_forecasts, warnings_of
@@ -83,12 +93,19 @@ class Finish:
             self._steps(whole_front),
             link,
         )
+        chip = on_chip.NOT_COMPILED
+        if pool is not None and self._target.asks_compiler:
+            front, chip = self._on_chip(front, wholes, pool, listener)
+            judged, chip_link = on_chip.by_chip(front, chip), None if chip.differs else link
+            picks = self._picks(judged, chip_link)
+            confidence = certainty.confidence_of(judged, scored, self.yardstick, root, None if chip.differs else pool)
         heldout: dict[str, Heldout] = {}
         kernels: dict[str, OnKernels] = {}
         front_files.materialise(front, self.folder, root)
         said = warnings_of(records)
         for message in said:
             listener(Warned(message=message))
+        said += chip.messages
         if pool is not None:
             heldout, kernels, failures = self._checked(front, references, _chosen(front, picks), pool, listener)
             said += failures
@@ -109,10 +126,11 @@ class Finish:
             whole_front=ids,
             costs=costs,
         )
+        on_chip.write_chip_table(self.folder.chip, chip)
         if self.problem is not None:
             write_explanations(self.folder, self.problem, self.settings.template, records, picks)
         status = "interrupted" if pool is None else "complete" if feasible else "nothing_feasible"
-        summary = self._summary(status, records, references, heldout, front, picks, confidence)
+        summary = self._summary(status, records, references, heldout, front, picks, confidence, chip)
         summary["verdict"] += f" Ended early: {ended_early}." if ended_early else ""
         summary |= {
             "warnings": [*self.case.warnings, *said],
@@ -129,6 +147,24 @@ class Finish:
         if pool is not None:
             front_files.remove_work(self.folder.work)
         return status
+
+    def _on_chip(
+        self,
+        front: Sequence[TrialRecord],
+        wholes: Mapping[str, TrialRecord],
+        pool: Workers,
+        listener: Listener,
+    ) -> tuple[list[TrialRecord], on_chip.OnChip]:
+        """The members that compile, with the compiler's figures; and what they and the whole models are on the chip."""
+        root, ids = self.case.files.root, {r.id for r in front}
+        others = list({r.id: r for r in wholes.values() if r.id not in ids}.values())
+        made, found = on_chip.compiled([*front, *others], self._target, self.settings, root, pool, listener)
+        found = on_chip.emulated(made, found, self.settings, root, pool, listener)
+        return [r for r in made if r.id in ids] or list(front), found
+
+    @property
+    def _target(self) -> Target:
+        return read_target(self.settings.target)
 
     def _checked(
         self,
@@ -192,8 +228,9 @@ class Finish:
         front: list[TrialRecord],
         picks: dict[str, str],
         confidence: certainty.Confidence | None,
+        chip: on_chip.OnChip,
     ) -> dict[str, Any]:
-        metric, target = self.objectives[0].name, read_target(self.settings.target)
+        metric, target = self.objectives[0].name, self._target
         return {
             "status": status,
             "metric": metric,
@@ -207,7 +244,7 @@ class Finish:
             "counts": _counts(records),
             "unlike_forecast": len(unlike_forecasts(records)),
             "target": self.settings.target,
-            "compiler": compiler_summary(records, target),
+            "compiler": chip.summary() if target.asks_compiler else compiler_summary(records, target),
             "verdict": verdict.sentences(
                 verdict.Findings(
                     metric=metric,
@@ -221,6 +258,7 @@ class Finish:
                     wide=_wide(front, picks.get("recommended", "")),
                     integer_error=next((r.error for r in records if r.origin == "baseline:fiq" and r.error), ""),
                     accelerated=target.accelerates_integers_alone,
+                    on_chip=verdict.chip_scores(chip, picks.get("recommended", ""), _whole_baselines(records), metric),
                     chip=target.accelerator.name if target.asks_compiler and target.accelerator else "",
                     other_state=verdict.other_state(
                         scores_of(records),

@@ -20,8 +20,9 @@ from autoselect.domain.words import (
     whole_model,
 )
 from autoselect.errors import sentence
-from autoselect.runs.records import Heldout, Scores
+from autoselect.runs.records import Heldout, Scores, TrialRecord
 from autoselect.study.finishing.certainty import Cheaper, Confidence, NearMiss
+from autoselect.study.finishing.on_chip import OnChip
 from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.yardstick import Yardstick
@@ -54,6 +55,7 @@ class Findings:
         integer_error: Why the integer model could not be scored; empty if it was, or was not tried.
         accelerated: Whether the target has an accelerator that runs integers alone.
         chip: What the target's accelerator is called, where its compiler decides what it runs; else empty.
+        on_chip: What :func:`chip_scores` says.
     """
 
     metric: str
@@ -69,6 +71,7 @@ class Findings:
     integer_error: str = ""
     accelerated: bool = True
     chip: str = ""
+    on_chip: str = ""
 
     @property
     def costs(self) -> str:
@@ -90,6 +93,7 @@ def sentences(found: Findings) -> str:
     named = [r for r in found.references if r.name in ("float", "fiq", REPAIRED)]
     unseen = all(sha in found.heldout for sha in (own.sha256, *(r.sha256 for r in named)))
     parts = [
+        found.on_chip,
         _recommended(found, own, confidence, unseen),
         _whole_models(found, named, unseen),
         _sure(found, confidence),
@@ -123,6 +127,32 @@ _OTHERS = {
     "ones take one, and --fallback search chooses between the two for each unit.",
 }
 """Other states, by the state that a user asked for."""
+
+
+def chip_scores(found: OnChip, recommended: str, wholes: Mapping[str, TrialRecord], metric: str) -> str:
+    """How scores on the emulated chip differ from those on the CPU, if any differs by more than noise; else empty.
+
+    Args:
+        found: Of the members and the whole models.
+        recommended: Id of the member.
+        wholes: The whole models by name.
+        metric: Its name.
+    """
+    if not found.differs:
+        return ""
+    named = {name: wholes[key].id for key, name in _WHOLES.items() if key in wholes}
+    named["the recommended model"] = recommended
+    pairs = [(name, found.emulated[key]) for name, key in named.items() if key in found.emulated]
+    told = listed([f"{name} has {said(one.chip, metric)} (CPU: {said(one.cpu, metric)})" for name, one in pairs])
+    samples = max((one.samples for one in found.emulated.values()), default=0)
+    where = f" on {counted(samples, 'search sample')}" if samples else ""
+    return (
+        f"On the emulated chip scores are not those of the CPU{where}: there {told}. The recommendation goes by the "
+        "chip's scores; scores on held-out samples are the CPU's. It is an emulation: check the model on a device."
+    )
+
+
+_WHOLES = {"fiq": "the all-integer model", "int16": "the model of 16 bits"}
 
 
 def far_from_float(scores: Scores | None) -> list[str]:
@@ -226,7 +256,8 @@ def _sure(found: Findings, confidence: Confidence) -> str:
     if confidence.certified:
         most = lost_at_most(confidence.bound, found.metric)
         said_near = _near_miss(found, confidence.near_miss) if confidence.near_miss else ""
-        return f"By the search samples the recommended model {most} with 95 % confidence; {limit}.{again}{said_near}"
+        where = "By the search samples, on the emulated chip," if found.on_chip else "By the search samples"
+        return f"{where} the recommended model {most} with 95 % confidence; {limit}.{again}{said_near}"
     needed = ""
     if confidence.samples_needed is not None:
         needed = f" If it does keep the limit, about {confidence.samples_needed:,} samples would show it."

@@ -1,0 +1,213 @@
+"""What the members of a front are on the target's chip: by its compiler, and on the vendor's emulation of it.
+
+Only for a target whose compiler decides what it takes. Members are compiled for real, each is held against its
+forecast, and one that does not compile is no member.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from autoselect.cases import chip_jobs
+from autoselect.cases.chip_jobs import ChipReply, Emulated
+from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
+from autoselect.cases.settings import SearchSettings
+from autoselect.compilers.emulation import emulation_versions, require_emulation
+from autoselect.compilers.opening import compiler_of
+from autoselect.domain.targets import Target
+from autoselect.domain.words import counted
+from autoselect.errors import AutoselectError, TrialError, UsageError
+from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import result_of
+from autoselect.runs.files import write_table
+from autoselect.runs.records import Scores, TrialRecord
+
+_FIGURES = ("segments", "off_chip", "crossing_bytes", "crossing_tensors", "penalty")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnChip:
+    """What was found of the members.
+
+    Attributes:
+        compiled: What the compiler made of each, by id.
+        unlike: Ids of members that are not on the chip what was forecast of them.
+        emulated: What each scores on the emulation, by id.
+        differs: Whether any of these scores differs from the CPU's by more than noise.
+        versions: Of the compiler and the emulation.
+        messages: What the user should know.
+    """
+
+    compiled: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    unlike: tuple[str, ...] = ()
+    emulated: Mapping[str, Emulated] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    messages: tuple[str, ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        """Whether any member scores otherwise on the chip than on the CPU, by more than noise."""
+        return any(one.differs for one in self.emulated.values())
+
+    def summary(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "members": {
+                key: {name: found[name] for name in ("segments", "host_ops", "left", "ddr_bytes", "moved", "cost")}
+                for key, found in self.compiled.items()
+            },
+            "unlike_forecast": list(self.unlike),
+            "emulated": {key: _plain(one) for key, one in self.emulated.items()},
+            "scores_differ": self.differs,
+            "versions": dict(self.versions),
+        }
+
+
+NOT_COMPILED = OnChip()
+
+
+def compiled(
+    front: Sequence[TrialRecord],
+    target: Target,
+    settings: SearchSettings,
+    root: Path,
+    pool: Workers,
+    listener: Listener,
+) -> tuple[list[TrialRecord], OnChip]:
+    """Compile the members; each then has the compiler's own figures.
+
+    Returns:
+        The members that compile, or all if none does; and what was found.
+    """
+    listener(StageStarted(stage="compile", total=len(front)))
+    limit, members = settings.trial_timeout, {r.id: r for r in front if r.scores}
+    running = {
+        key: pool.submit(chip_jobs.compile_member, root, _sha(record), timeout_seconds=limit)
+        for key, record in members.items()
+    }
+    replies, messages = dict[str, ChipReply](), list[str]()
+    for key, future in running.items():
+        try:
+            replies[key] = result_of(future)
+        except TrialError as exc:
+            messages.append(f"{key} does not compile for {target.name}, so it is no member of the front. {exc}")
+        listener(StepFinished(stage="compile"))
+    unlike = tuple(key for key, reply in replies.items() if _is_unlike(members[key], reply))
+    if unlike:
+        messages.append(
+            f"{counted(len(unlike), 'member')} of the front is on {target.name} not what was forecast: "
+            f"{', '.join(unlike)}. Its figures are now the compiler's."
+        )
+    for message in messages:
+        listener(Warned(message=message))
+    kept = [_as_compiled(r, replies[r.id]) for r in front if r.id in replies]
+    found = OnChip(
+        compiled={key: reply.compiled for key, reply in replies.items()},
+        unlike=unlike,
+        versions=compiler_of(target).versions(),
+        messages=tuple(messages),
+    )
+    return kept or list(front), found
+
+
+def emulated(
+    front: Sequence[TrialRecord], known: OnChip, settings: SearchSettings, root: Path, pool: Workers, listener: Listener
+) -> OnChip:
+    """Run the compiled members on the emulation of the chip; without one, say so."""
+    if not settings.emulation or not known.compiled:
+        return known
+    try:
+        require_emulation()
+    except UsageError as exc:
+        message = f"No member was run on an emulation of the chip. {exc}"
+        listener(Warned(message=message))
+        return replace(known, messages=(*known.messages, message))
+    listener(StageStarted(stage="emulate", total=len(front)))
+    arguments = (settings.emulation_samples, max(len(front), 1))
+    running = {
+        r.id: pool.submit(chip_jobs.emulate, root, _sha(r), *arguments, timeout_seconds=settings.trial_timeout)
+        for r in front
+        if r.scores and r.id in known.compiled
+    }
+    found, messages = dict[str, Emulated](), list(known.messages)
+    for key, future in running.items():
+        try:
+            found[key] = result_of(future)
+        except AutoselectError as exc:
+            messages.append(f"Member {key} of the front could not be run on the emulation. {exc}")
+            listener(Warned(message=messages[-1]))
+        listener(StepFinished(stage="emulate"))
+    versions = {**known.versions, **emulation_versions()}
+    return replace(known, emulated=found, versions=versions, messages=tuple(messages))
+
+
+def by_chip(front: Sequence[TrialRecord], found: OnChip) -> list[TrialRecord]:
+    """The members with the scores of the chip, where any differs from the CPU's; else as they are."""
+    if not found.differs:
+        return list(front)
+    known = [r for r in front if r.scores and r.id in found.emulated]
+    return [replace(r, scores=_scored(r.scores, found.emulated[r.id])) for r in known if r.scores]
+
+
+def write_chip_table(path: Path, found: OnChip) -> None:
+    """One row for each member: what the compiler made of it, and what it scores on the chip and on the CPU."""
+    names = [f.name for f in fields(Emulated)]
+    columns = ["id", "partitions", "left_ops", "ddr_bytes", "cost", *names, "differs"]
+    rows = []
+    for key, one in found.compiled.items():
+        emulated = found.emulated.get(key)
+        rows.append(
+            {
+                "id": key,
+                "partitions": one["segments"],
+                "left_ops": sum(one["host_ops"].values()),
+                "ddr_bytes": one["ddr_bytes"],
+                "cost": one["cost"],
+                **({name: _cell(value) for name, value in asdict(emulated).items()} if emulated else {}),
+                "differs": emulated.differs if emulated else "",
+            }
+        )
+    if rows:
+        write_table(path, columns, [{column: row.get(column, "") for column in columns} for row in rows])
+
+
+def _sha(record: TrialRecord) -> str:
+    assert record.scores is not None
+    return record.scores.sha256
+
+
+def _is_unlike(record: TrialRecord, reply: ChipReply) -> bool:
+    scores = record.scores
+    assert scores is not None
+    return (scores.segments, scores.off_chip) != tuple(reply.fragmentation[name] for name in ("segments", "off_chip"))
+
+
+def _as_compiled(record: TrialRecord, reply: ChipReply) -> TrialRecord:
+    assert record.scores is not None
+    figures = {name: reply.fragmentation[name] for name in _FIGURES}
+    return replace(record, scores=replace(record.scores, compiled=reply.compiled, **figures))
+
+
+def _scored(scores: Scores, found: Emulated) -> Scores:
+    return replace(
+        scores,
+        metric=found.chip,
+        drop=found.drop,
+        drop_noise=found.noise,
+        drop_bound=found.bound,
+        sqnr_db=found.chip_sqnr_db,
+        divergence=math.nan,
+    )
+
+
+def _cell(value: float) -> object:
+    return "" if isinstance(value, float) and math.isnan(value) else value
+
+
+def _plain(found: Emulated) -> dict[str, Any]:
+    values = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(found).items()}
+    return {**values, "differs": found.differs}
