@@ -63,7 +63,7 @@ def build(root: Path, recipe_json: str) -> BuildReply:
     case = open_case(root)
     start = time.perf_counter()
     candidate = case.builder.build(Recipe.from_json(recipe_json))
-    target, how = case.scoring.target, case.scoring.compiling
+    target, how = case.target, case.scoring.compiling
     verdict = judge(candidate.graph, target)
     require_accepted(candidate.graph, target, verdict)
     path = case.files.candidate(candidate.sha256)
@@ -101,11 +101,11 @@ def describe_float(root: Path) -> BuildReply:
     """Size and fragmentation of the float model."""
     case = open_case(root)
     content = case.files.float_model.read_bytes()
-    graph = read_for(content, case.scoring.target, case.scoring.compiling)
+    graph = read_for(content, case.target, case.scoring.compiling)
     return BuildReply(
         sha256=FLOAT,
         size_bytes=len(content),
-        fragmentation=asdict(on_target(graph, case.scoring.target)),
+        fragmentation=asdict(on_target(graph, case.target)),
         kinds={},
         fallbacks={},
         seconds=0.0,

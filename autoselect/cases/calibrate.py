@@ -58,6 +58,7 @@ def start_calibration(
     *,
     debug_samples: int,
     per_channel: bool,
+    exact_rewrites: bool = True,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     listener: Listener = ignore,
 ) -> Started:
@@ -70,6 +71,7 @@ def start_calibration(
         cache_root: Folder of the cache; None does without.
         debug_samples: Representative samples to measure the layers on; 0 leaves that out.
         per_channel: One scale per output channel of the weights, or one per tensor.
+        exact_rewrites: Whether the model is rewritten for compilers where that changes no output.
         timeout_seconds: After which a worker counts as hung.
         listener: Told of the stages ``model`` and ``data``.
 
@@ -103,6 +105,7 @@ def start_calibration(
         cache_root,
         debug_samples=debug_samples,
         per_channel=per_channel,
+        exact_rewrites=exact_rewrites,
         quantizer="tensorflow" if isinstance(integer, bytes) else integer,
         timeout_seconds=timeout_seconds,
     )
@@ -170,6 +173,7 @@ def _submit_prepare(
     *,
     debug_samples: int,
     per_channel: bool,
+    exact_rewrites: bool,
     quantizer: Quantizer,
     timeout_seconds: float,
 ) -> Callable[[], Prepared]:
@@ -184,6 +188,7 @@ def _submit_prepare(
         "integer": hashes.get("integer"),
         "debug_samples": debug_samples,
         "per_channel": per_channel,
+        "exact_rewrites": exact_rewrites,
         "quantizer": quantizer,
         "versions": versions(quantizer),
     }
@@ -191,7 +196,7 @@ def _submit_prepare(
     def submit() -> Future[None]:
         with storage_errors(files.prepared):
             files.prepared.mkdir(parents=True, exist_ok=True)
-        how = (debug_samples, per_channel, quantizer)
+        how = (debug_samples, per_channel, quantizer, exact_rewrites)
         return pool.submit(prepare_jobs.prepare, files.root, files.prepared, *how, timeout_seconds=timeout_seconds)
 
     wait = cached_folder(files.prepared, what, cache_root, submit)

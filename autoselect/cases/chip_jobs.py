@@ -6,8 +6,9 @@ Each job may die without harm to the run.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +18,28 @@ from autoselect.cases.compiling import UNKEPT, read_for
 from autoselect.cases.divergence import spread_rows
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
-from autoselect.compilers.emulation import EmulatedRunner
-from autoselect.compilers.libraries import find_libraries
-from autoselect.compilers.litert_plugin import PluginCompiler
-from autoselect.domain.targets import LitertPlugin
-from autoselect.errors import ScoreError
+from autoselect.compilers.opening import compiler_of
+from autoselect.domain.objectives import drop_from
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate
 from autoselect.scoring.metric_base import Metric
-from autoselect.scoring.paired import PairedDrop, paired_drop
+from autoselect.scoring.paired import paired_drop
 from autoselect.scoring.target_penalty import on_target
-from autoselect.tflite.runner import Runner
+from autoselect.tflite.runner import Outputs, Running
 
 EMULATED_MACS = 10**10
-"""Multiply-accumulates that a model is emulated for: about half a minute on one core."""
+"""Multiply-accumulates for which a model is emulated: about half a minute on one core."""
 _FEWEST_EMULATED = 32
+_MOST_COMPARED = 100
+"""Samples of which the classes are compared: the CPU has to run them once more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipReply:
-    """What the chip's compiler made of a model.
+    """What a chip's compiler made of a model.
 
     Attributes:
-        fragmentation: As :class:`autoselect.scoring.fragmentation.Fragmentation`, by the compiler's own pieces.
+        fragmentation: As :class:`autoselect.scoring.fragmentation.Fragmentation`, by the compilers' own pieces.
         compiled: As :class:`autoselect.domain.targets.Compiled`.
     """
 
@@ -85,28 +85,35 @@ class Emulated:
         return self.low > 0.0 or self.high < 0.0
 
 
-def compile_member(root: Path, sha256: str) -> ChipReply:
-    """Compile a candidate for the target's chip, and keep the compiled file in the case.
+def compile_member(root: Path, sha256: str, chip: int) -> ChipReply:
+    """Compile a candidate for one of the target's chips.
+
+    Args:
+        root: The case.
+        sha256: The candidate.
+        chip: Its place among those with a compiler.
 
     Raises:
         TargetRefusal: If the compiler refuses it.
         WorkerDied, JobFailed: If the compiler hung, was killed or failed.
     """
     case = open_case(root)
-    target, how = case.scoring.target, case.scoring.compiling or UNKEPT
+    target, how = case.target, case.scoring.compiling or UNKEPT
+    one = target.compilers[chip]
     content = case.files.candidate(sha256).read_bytes()
-    compiled, written = PluginCompiler(target).compiled(content, timeout_seconds=how.timeout_seconds)
-    write_bytes(case.files.compiled(sha256), written)
+    compiled, written = compiler_of(one).compiled(content, timeout_seconds=how.timeout_seconds)
+    write_bytes(case.files.compiled(sha256, one.name), written)
     cut = on_target(read_for(content, target, how), target)
     return ChipReply(fragmentation=asdict(cut), compiled=asdict(compiled))
 
 
-def emulate(root: Path, sha256: str, most: int | None, comparisons: int) -> Emulated:
-    """Run a compiled candidate on the emulated chip, on search samples.
+def emulate(root: Path, sha256: str, chip: int, most: int | None, comparisons: int) -> Emulated:
+    """Run a candidate on the emulation of a chip, and on the CPU, on the same search samples.
 
     Args:
         root: The case.
-        sha256: A candidate that was scored and compiled.
+        sha256: A candidate that was scored.
+        chip: Its place among those with a compiler.
         most: At most so many samples; None for as many as :data:`EMULATED_MACS` allow.
         comparisons: How many members' intervals shall hold together.
 
@@ -115,93 +122,75 @@ def emulate(root: Path, sha256: str, most: int | None, comparisons: int) -> Emul
         MetricError: If the metric has no value for what it gives.
     """
     case = open_case(root)
-    runner = emulated_runner(case, sha256)
-    if case.scoring.evaluator is not None:
-        return _by_evaluator(case, runner, sha256, comparisons)
-    numbers = emulated_numbers(case, most)
-    metrics, reference = _metrics(case), case.reference("search")
-    ours = evaluate.observe(runner, case.part("search"), metrics, reference, numbers)
-    theirs = evaluate.observe(case.runner(sha256), case.part("search"), metrics, reference, numbers)
-    floats = case.rows(FLOAT)
-    if floats is None:
-        floats = evaluate.observe(case.runner(FLOAT), case.part("search"), metrics[:1], reference)[0]
-    found = _compared(metrics[0], ours[0], theirs[0], floats[np.asarray(numbers)], comparisons)
-    agreement = _agreement(case, runner, sha256, numbers)
-    if len(metrics) == 1:
-        return Emulated(samples=len(numbers), agreement=agreement, **found)
-    chip_db, cpu_db = (float(np.mean(rows[1])) for rows in (ours, theirs))
-    return Emulated(samples=len(numbers), agreement=agreement, chip_sqnr_db=chip_db, cpu_sqnr_db=cpu_db, **found)
+    run, on_cpu = case.emulated_runner(sha256, case.target.compilers[chip]), case.cpu_runner(sha256)
+    if (evaluator := case.scoring.evaluator) is not None:
+        rows = [evaluate.call_evaluator(evaluator, one, split="search") for one in (run, on_cpu, case.runner(FLOAT))]
+        return _compared(case.scoring.pairs, *rows, comparisons=comparisons)
+    assert case.scoring.metric is not None
+    metrics, numbers, reference = [case.scoring.metric], _numbers(case, most), case.reference("search")
+    if reference is not None:
+        metrics.append(case.scoring.fidelity)
+    classes: list[np.ndarray] = []
+    watched = partial(_run, run, metrics[0], classes)
+    ours = evaluate.observe(watched, case.part("search"), metrics, reference, numbers)
+    theirs, floats = (_rows_on_cpu(case, key, metrics, numbers) for key in (sha256, FLOAT))
+    near = [float(rows[1].mean()) if reference is not None else math.nan for rows in (ours, theirs)]
+    return replace(
+        _compared(metrics[0], ours[0], theirs[0], floats[0], comparisons=comparisons),
+        samples=len(numbers),
+        chip_sqnr_db=near[0],
+        cpu_sqnr_db=near[1],
+        agreement=_agreement(case, on_cpu, numbers, classes),
+    )
 
 
-def emulated_runner(case: OpenCase, sha256: str) -> EmulatedRunner:
-    """The compiled candidate on the emulated chip.
-
-    Raises:
-        ScoreError: If there is no emulation of the chip, or it refuses the file.
-    """
-    plugin = case.scoring.target.compiler
-    assert isinstance(plugin, LitertPlugin)
-    libraries = find_libraries(plugin.manufacturer, plugin.libraries)
-    if libraries is None:
-        raise ScoreError(f"There is no emulation of chips of {plugin.manufacturer}.")
-    path = case.files.compiled(sha256)
-    if not path.exists():
-        compile_member(case.files.root, sha256)
-    return EmulatedRunner(path.read_bytes(), libraries=libraries.folder)
+def _rows_on_cpu(case: OpenCase, sha256: str, metrics: Sequence[Metric], numbers: Sequence[int]) -> list[np.ndarray]:
+    """A model's evidence on some samples: what was kept when it was scored, else by running it."""
+    kept, near = case.rows(sha256), case.files.fidelity_rows(sha256)
+    of_metrics = metrics if sha256 != FLOAT else metrics[:1]
+    if kept is not None and not case.scoring.emulates and (len(of_metrics) == 1 or near.exists()):
+        return [rows[np.asarray(numbers)] for rows in (kept, *([np.load(near)] if len(of_metrics) > 1 else []))]
+    runner = case.cpu_runner(sha256)
+    return evaluate.observe(runner, case.part("search"), of_metrics, case.reference("search"), numbers)
 
 
-def emulated_numbers(case: OpenCase, most: int | None) -> list[int]:
+def _agreement(case: OpenCase, on_cpu: Running, numbers: Sequence[int], classes: Sequence[np.ndarray]) -> float:
+    """Share of the samples of which the CPU says the class that the chip says; NaN without classes."""
+    metric, seen, store = case.scoring.metric, list[np.ndarray](), case.part("search")
+    if metric is None or not classes:
+        return math.nan
+    for number in numbers[:_MOST_COMPARED]:
+        _run(on_cpu, metric, seen, store.inputs(number))
+    return float(np.mean([np.array_equal(one, other) for one, other in zip(classes, seen, strict=False)]))
+
+
+def _run(runner: Running, metric: Metric, classes: list[np.ndarray], inputs: Mapping[str, np.ndarray]) -> Outputs:
+    """Run one sample, and note the classes that the model says, where its metric reads classes."""
+    outputs = runner(inputs)
+    if metric.reads_classes:
+        classes.append(metric.scored(outputs).argmax(axis=-1))
+    return outputs
+
+
+def _numbers(case: OpenCase, most: int | None) -> Sequence[int]:
     """Which search samples are emulated: all, or as many as are affordable, drawn at random and always the same."""
-    graph = case.prepared.graph
-    affordable = EMULATED_MACS // max(sum(op.macs for op in graph.ops), 1)
+    affordable = EMULATED_MACS // max(sum(op.macs for op in case.prepared.graph.ops), 1)
     return spread_rows(len(case.part("search")), most or max(affordable, _FEWEST_EMULATED))
 
 
-def _metrics(case: OpenCase) -> list[Metric]:
-    metric = case.scoring.metric
-    assert metric is not None
-    return [metric] if case.reference("search") is None else [metric, case.scoring.fidelity]
-
-
-def _by_evaluator(case: OpenCase, runner: EmulatedRunner, sha256: str, comparisons: int) -> Emulated:
-    evaluator = case.scoring.evaluator
-    assert evaluator is not None
-    runners: Sequence[Runner | EmulatedRunner] = (runner, case.runner(sha256), case.runner(FLOAT))
-    ours, theirs, floats = (evaluate.call_evaluator(evaluator, one, split="search") for one in runners)
-    found = _compared(case.scoring.pairs, ours, theirs, floats, comparisons)
-    return Emulated(samples=0, **found)
-
-
 def _compared(
-    metric: Metric, ours: np.ndarray, theirs: np.ndarray, floats: np.ndarray, comparisons: int
-) -> dict[str, float]:
-    lost = paired_drop(metric, ours, floats)
-    between: PairedDrop = paired_drop(metric, ours, theirs, comparisons=comparisons)
+    metric: Metric, ours: np.ndarray, theirs: np.ndarray, floats: np.ndarray, *, comparisons: int
+) -> Emulated:
+    lost, between = paired_drop(metric, ours, floats), paired_drop(metric, ours, theirs, comparisons=comparisons)
     chip, cpu, reference = (metric.summarise(rows) for rows in (ours, theirs, floats))
-    drop = reference - chip if metric.direction == "maximize" else chip - reference
-    return {
-        "chip": chip,
-        "cpu": cpu,
-        "reference": reference,
-        "drop": lost.drop if math.isfinite(lost.drop) else drop,
-        "noise": lost.error,
-        "bound": lost.bound,
-        "low": between.low,
-        "high": between.high,
-    }
-
-
-def _agreement(case: OpenCase, runner: EmulatedRunner, sha256: str, numbers: Sequence[int]) -> float:
-    metric = case.scoring.metric
-    if metric is None or not metric.reads_classes:
-        return math.nan
-    store, cpu, same = case.part("search"), case.runner(sha256), 0
-    for number in numbers[:_MOST_AGREEING]:
-        sample = store.inputs(number)
-        ours, theirs = (metric.scored(run(sample)) for run in (runner, cpu))
-        same += bool(np.array_equal(ours.argmax(axis=-1), theirs.argmax(axis=-1)))
-    return same / len(numbers[:_MOST_AGREEING])
-
-
-_MOST_AGREEING = 100
-"""Samples that are run again to compare classes."""
+    return Emulated(
+        samples=0,
+        chip=chip,
+        cpu=cpu,
+        reference=reference,
+        drop=drop_from(reference, chip, metric.direction),
+        noise=lost.error,
+        bound=lost.bound,
+        low=between.low,
+        high=between.high,
+    )

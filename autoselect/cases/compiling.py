@@ -86,7 +86,7 @@ def read_for(content: bytes, target: Target, how: Compiling | None) -> Graph:
     graph = reader.read_graph(fb.parse(content))
     if not target.asks_compiler:
         return graph
-    return told(graph, partition(content, target, how or UNKEPT).left)
+    return told(graph, *(partition(content, chip, how or UNKEPT).left for chip in target.asked))
 
 
 def _kept(

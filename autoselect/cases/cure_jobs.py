@@ -64,7 +64,7 @@ def cured(root: Path, recipe_json: str, int16: bool) -> dict[str, Cured]:
     model = Model(
         nodes=case.prepared.layers.nodes,
         graph=case.prepared.graph,
-        target=case.scoring.target,
+        target=case.target,
         forms=forms(root, recipe_json, int16=int16),
         int16=int16,
     )

@@ -14,7 +14,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.isolation.worker import kept
 from autoselect.scoring.metric_base import in_reals
 from autoselect.tflite import wide_kernels
-from autoselect.tflite.runner import Outputs, Runner
+from autoselect.tflite.runner import Outputs, Runner, Running
 
 Run = Callable[[Mapping[str, np.ndarray]], Outputs]
 """A model that is ready to be run."""
@@ -60,7 +60,7 @@ def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int]) -> 
     return _shares(runner, samples_of(case, samples, rows), expected)
 
 
-def closeness(case: OpenCase, runner: Runner) -> np.ndarray:
+def closeness(case: OpenCase, runner: Running) -> np.ndarray:
     """How close a model's outputs are to the float model's on a few calibration samples, in decibels.
 
     For models that an evaluator drives, which shows no outputs.
@@ -136,7 +136,7 @@ def spread_rows(count: int, most: int) -> list[int]:
     return sorted(np.random.default_rng(0).choice(count, most, replace=False).tolist())
 
 
-def _shares(runner: Runner, inputs: Iterable[Mapping[str, np.ndarray]], expected: Sequence[Outputs]) -> list[float]:
+def _shares(runner: Run, inputs: Iterable[Mapping[str, np.ndarray]], expected: Sequence[Outputs]) -> list[float]:
     ratios = [_noise_to_signal(runner(sample), theirs) for sample, theirs in zip(inputs, expected, strict=True)]
     return [ratio for ratio in ratios if np.isfinite(ratio)]
 

@@ -56,9 +56,14 @@ class CaseFiles:
         """A built candidate, or the float model."""
         return self.float_model if sha256 == FLOAT else self.root / "candidates" / f"{sha256}.tflite"
 
-    def compiled(self, sha256: str) -> Path:
-        """What the target's compiler made of a candidate."""
-        return self.root / "compiled" / f"{sha256}.tflite"
+    @property
+    def bests(self) -> Path:
+        """Where the target stands for several chips: the cost that counts as 1 for each."""
+        return self.root / "bests.json"
+
+    def compiled(self, sha256: str, chip: str) -> Path:
+        """What a chip's compiler made of a candidate."""
+        return self.root / "compiled" / chip / f"{sha256}.tflite"
 
     def plain_kernels(self, sha256: str) -> Path:
         """There for a model that runs without delegates, since it did not repeat its outputs with them."""

@@ -6,7 +6,7 @@ A worker opens a case folder once and keeps what it loaded for its whole life.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +17,12 @@ import numpy as np
 from autoselect.cases.compiling import UNKEPT, Compiling, partition
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.prepared import Prepared, load_prepared
+from autoselect.compilers.emulation import EmulatedRunner
+from autoselect.compilers.libraries import find_libraries
+from autoselect.compilers.opening import compiler_of
 from autoselect.data.samples import SampleStore
 from autoselect.domain.objectives import Direction
-from autoselect.domain.targets import Target
+from autoselect.domain.targets import LitertPlugin, Target, in_units
 from autoselect.errors import ModelError, ScoreError
 from autoselect.isolation.worker import kept
 from autoselect.quantize.building.asked import AskCompiler
@@ -30,7 +33,7 @@ from autoselect.scoring import evaluate
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.user_metric import EvaluatorMean
 from autoselect.tflite import wide_kernels
-from autoselect.tflite.runner import Runner
+from autoselect.tflite.runner import Runner, Running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,8 @@ class Scoring:
     ``fidelity`` compares with the float model whatever the metric is: on few samples it tells candidates apart
     that a metric cannot. Candidates that ``target`` refuses are not scored. ``costs`` are the columns of the run's
     objectives but the metric, ``latency_threads`` those of the interpreter that is timed. ``direction`` is the
-    evaluator's. ``exact_rewrites`` says whether candidates are rewritten for the target without a change of any output.
+    evaluator's. ``exact_rewrites`` says whether candidates are rewritten for the target without a change of any output,
+    ``emulates`` whether they are scored on the emulation of the target's chip.
     """
 
     metric: Metric | None
@@ -52,6 +56,7 @@ class Scoring:
     latency_threads: int
     direction: Direction
     exact_rewrites: bool = True
+    emulates: bool = False
 
     @property
     def pairs(self) -> Metric:
@@ -79,16 +84,26 @@ class OpenCase:
         if not self.files.scoring.exists():
             return self._builder()
         scoring = self.scoring
-        return self.builder_for(scoring.target, scoring.compiling, gathers=scoring.exact_rewrites)
+        return self.builder_for(scoring.target, scoring.compiling, exact_rewrites=scoring.exact_rewrites)
 
-    def builder_for(self, target: Target, how: Compiling | None = None, *, gathers: bool = True) -> Builder:
+    @property
+    def target(self) -> Target:
+        """The target of the case; one that stands for several chips in units of their bests, where these are known."""
+        return in_known_units(self.scoring.target, self.files)
+
+    def builder_for(self, target: Target, how: Compiling | None = None, *, exact_rewrites: bool = True) -> Builder:
         """The same for a target; its compiler is asked what it takes where that decides."""
         if not target.asks_compiler:
-            return self._builder()
-        return self._builder(lambda content: partition(content, target, how or UNKEPT).left, gathers=gathers)
+            return self._builder(exact_rewrites=exact_rewrites)
 
-    def _builder(self, ask: AskCompiler | None = None, *, gathers: bool = False) -> Builder:
-        return Builder(self.prepared.calibrated, self.prepared.layers.nodes, self.kit, ask, gathers=gathers)
+        def ask(content: bytes) -> list[Mapping[int, str]]:
+            return [partition(content, chip, how or UNKEPT).left for chip in target.asked]
+
+        return self._builder(ask, exact_rewrites=exact_rewrites)
+
+    def _builder(self, ask: AskCompiler | None = None, *, exact_rewrites: bool = True) -> Builder:
+        calibrated, nodes = self.prepared.calibrated, self.prepared.layers.nodes
+        return Builder(calibrated, nodes, self.kit, ask, gathers=exact_rewrites, exact_rewrites=exact_rewrites)
 
     @cached_property
     def kit(self) -> RepairKit:
@@ -106,17 +121,40 @@ class OpenCase:
         scoring: Scoring = cloudpickle.loads(self.files.scoring.read_bytes())
         return scoring
 
-    def runner(self, sha256: str, *, shipped: bool = False) -> Runner:
+    def runner(self, sha256: str, *, shipped: bool = False) -> Running:
         """A candidate (or the float model), ready to be scored: on LiteRT's delegates where it repeats its outputs.
 
         16-bit convolutions are stood in for where LiteRT's own would take long, unless it is to run as it is shipped.
+        Where candidates are scored on the emulation of the target's chip, a candidate runs there.
 
         Raises:
             ScoreError: If the interpreter refuses it.
         """
+        if self.scoring.emulates and sha256 != FLOAT and not shipped:
+            return self.emulated_runner(sha256, self.target.asked[0])
+        return self.cpu_runner(sha256, shipped=shipped)
+
+    def cpu_runner(self, sha256: str, *, shipped: bool = False) -> Runner:
+        """The same on LiteRT's CPU kernels."""
         plain = self.files.plain_kernels(sha256).exists()
         content = self.files.candidate(sha256).read_bytes() if shipped else self.as_scored(sha256)
         return Runner(content, delegates=not plain)
+
+    def emulated_runner(self, sha256: str, chip: Target) -> EmulatedRunner:
+        """A candidate, ready to be run on the emulation of a chip; it is compiled where it is not yet.
+
+        Raises:
+            ScoreError: If there is no emulation of the chip, or it refuses the file.
+            TargetRefusal, WorkerDied, JobFailed: If it does not compile.
+        """
+        plugin, path = chip.compiler, self.files.compiled(sha256, chip.name)
+        libraries = find_libraries(plugin.manufacturer, plugin.libraries) if isinstance(plugin, LitertPlugin) else None
+        if libraries is None:
+            raise ScoreError(f"There is no emulation of {chip.name}.")
+        if not path.exists():
+            content, how = self.files.candidate(sha256).read_bytes(), self.scoring.compiling or UNKEPT
+            write_bytes(path, compiler_of(chip).compiled(content, timeout_seconds=how.timeout_seconds)[1])
+        return EmulatedRunner(path.read_bytes(), libraries=libraries.folder)
 
     def as_scored(self, sha256: str) -> bytes:
         """The file that runs for a candidate when it is scored.
@@ -168,6 +206,13 @@ def kept_file(path: Path, make: Callable[[], bytes]) -> bytes:
     if not path.exists():
         write_bytes(path, make())
     return path.read_bytes()
+
+
+def in_known_units(target: Target, files: CaseFiles) -> Target:
+    """A target that stands for several chips, in units of their bests where the case knows these."""
+    if not target.parts or not files.bests.exists():
+        return target
+    return in_units(target, json.loads(files.bests.read_text(encoding="utf-8")))
 
 
 @kept(2)

@@ -85,6 +85,7 @@ def prepare_case(
         cache_root,
         debug_samples=settings.debug_samples,
         per_channel=settings.per_channel,
+        exact_rewrites=settings.exact_rewrites,
         timeout_seconds=settings.trial_timeout,
         listener=listener,
     )
@@ -143,6 +144,7 @@ def write_scoring(
         latency_threads=chosen.latency_threads,
         direction=chosen.direction or "maximize",
         exact_rewrites=chosen.exact_rewrites,
+        emulates=target.asks_compiler and chosen.emulation == "all",
     )
     try:
         content = cloudpickle.dumps(scoring)

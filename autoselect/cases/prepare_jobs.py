@@ -18,6 +18,7 @@ from autoselect.cases.prepared import Prepared, write_prepared
 from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Quantizer, Recipe
+from autoselect.domain.verdicts import views
 from autoselect.errors import BuildError, ScoreError
 from autoselect.quantize import names
 from autoselect.quantize.building import proof
@@ -29,7 +30,7 @@ from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.diagnosing.statistics import layer_table
 from autoselect.quantize.preparing import adoption, calibration, litert, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
-from autoselect.runs.files import storage_errors, write_bytes
+from autoselect.runs.files import storage_errors, write_bytes, write_json
 from autoselect.scoring import evaluate
 from autoselect.sources import integer_files, loading
 from autoselect.sources.wishes import Wishes
@@ -52,12 +53,15 @@ def load_float_model(source: Path | bytes, out: Path, wishes: Wishes) -> tuple[s
     return found.notes
 
 
-def prepare(root: Path, out: Path, debug_samples: int, per_channel: bool, quantizer: Quantizer) -> None:
+def prepare(
+    root: Path, out: Path, debug_samples: int, per_channel: bool, quantizer: Quantizer, exact_rewrites: bool = True
+) -> None:
     """Normalise and calibrate, find the nodes and measure them, unless on no samples; keeps all of it in ``out``."""
     files = CaseFiles(root=root)
     store = SampleStore.open(files.samples("calibration"))
     content = files.float_model.read_bytes()
-    normalised, told, notes = _normalised(content, store)
+    is_given = files.integer_model.exists() or quantizer == "litert"
+    normalised, told, notes = _normalised(content, store, exact_rewrites=exact_rewrites and not is_given)
     if files.integer_model.exists():
         normalised, calibrated_model = _with_given(content, normalised, files.integer_model.read_bytes())
         told = (*told, *calibration.clipped_inputs(calibrated_model.content, _first(store, _COMPARED_SAMPLES)))
@@ -133,14 +137,22 @@ def _with_given(
     return form, CalibratedModel(content=covered, names=key, integer=integer, int16=wide)
 
 
-def _normalised(content: bytes, store: SampleStore) -> tuple[normalise.Normalised, tuple[str, ...], tuple[str, ...]]:
+def _normalised(
+    content: bytes, store: SampleStore, *, exact_rewrites: bool
+) -> tuple[normalise.Normalised, tuple[str, ...], tuple[str, ...]]:
     """The float model as the quantizer leaves it; the model itself where that computes something else.
+
+    Args:
+        content: Of the float model.
+        store: Representative samples.
+        exact_rewrites: Whether it is also rewritten where that changes no output. Another quantizer's integer model has
+            the ops as they were.
 
     Returns:
         The model, why it is not folded, and what folding changed.
     """
     try:
-        normalised = normalise.normalise(content)
+        normalised = normalise.normalise(content, exact_rewrites=exact_rewrites)
         samples = _first(store, _COMPARED_SAMPLES)
         apart = comparing.difference(content, normalised.content, samples, delegates=False)
         if comparing.is_rounding(apart, content, samples):
@@ -188,6 +200,31 @@ def blueprint(root: Path, recipe_json: str, int16: bool = False) -> Blueprint:
         BuildError: If the quantizer refuses the model.
     """
     return open_case(root).builder.blueprint(Recipe.from_json(recipe_json), int16=int16)
+
+
+def bests(root: Path, recipe_json: str) -> tuple[float, ...]:
+    """For each chip of the target the least cost that is easily found; kept in the case.
+
+    Of all models of one form, and of the model in which each node that the chip leaves in integers is float.
+
+    Raises:
+        BuildError: If the quantizer refuses the model.
+        TrialError: If a compiler fails.
+    """
+    case = open_case(root)
+    blueprint, target = case.builder.blueprint(Recipe.from_json(recipe_json)), case.scoring.target
+    nodes, forms = range(len(blueprint.nodes)), blueprint.forms
+    left = [i for i in nodes if forms[blueprint.nodes[i]].get("integer")]
+    plans = (
+        blueprint.plan(()),
+        blueprint.plan(nodes),
+        blueprint.plan(nodes, fallback="float"),
+        blueprint.plan(left, fallback="float"),
+    )
+    costs = [[verdict.cost for _, verdict in views(plan.graph, target)] for plan in plans]
+    found = tuple(min(of_chip) for of_chip in zip(*costs, strict=True))
+    write_json(case.files.bests, found)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from autoselect.runs.files import write_bytes, write_json
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
-PREPARED_FORMAT = 24
+PREPARED_FORMAT = 25
 """Raised whenever what is written here, or how it is made, changes, so that no older cache entry is read."""
 
 _GIVEN, _GIVEN_INT16 = "given.tflite", "given_int16.tflite"

@@ -23,7 +23,7 @@ from autoselect.scoring import evaluate, intervals
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.paired import paired_drop
 from autoselect.scoring.user_metric import UserMetric
-from autoselect.tflite.runner import Runner
+from autoselect.tflite.runner import Running
 
 _UNKNOWN = np.zeros((0, 1))
 
@@ -62,7 +62,7 @@ class Attempt:
     case: OpenCase
     sha256: str
     part: str
-    runner: Runner | None = None
+    runner: Running | None = None
     start: float = field(default_factory=time.perf_counter)
 
     def spent(self) -> dict[str, float]:

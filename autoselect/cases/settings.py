@@ -233,12 +233,13 @@ class SearchSettings(SharedSettings):
         ),
     ] = True
     emulation: Annotated[
-        bool,
+        Literal["front", "all", "none"],
         Option(
-            "Run the members of the front on an emulation of the target's chip, where its vendor has one.",
-            "If they score otherwise there than on the CPU, the recommendation goes by the chip's score.",
+            "What runs on an emulation of the target's chip, if its vendor has one: the front, all candidates, none.",
+            "If members score otherwise there than on the CPU, the recommendation goes by the chip's score. With "
+            "``all`` each candidate is scored there.",
         ),
-    ] = True
+    ] = "front"
     emulation_samples: Annotated[
         Annotated[int, Field(ge=2)] | None,
         Option(

@@ -1,4 +1,4 @@
 """Compilers of chips: whether one is there, which ops of a model it takes, and what it makes of a model.
 
-Refuses to know recipes, searches and accuracy.
+It refuses to know recipes, searches and accuracy.
 """

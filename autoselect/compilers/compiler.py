@@ -55,3 +55,6 @@ class ChipCompiler(Protocol):
 
     def compile(self, content: bytes, *, timeout_seconds: float) -> Compiled:
         """Compile a model for the chip, and say what became of it; raises what :meth:`partition` raises."""
+
+    def compiled(self, content: bytes, *, timeout_seconds: float) -> tuple[Compiled, bytes]:
+        """The same, and the compiled file, which is what the chip's runtime loads."""

@@ -94,7 +94,7 @@ def find_libraries(manufacturer: str, named: str | None = None) -> Libraries | N
 
 _BRING = (
     "Install one of: pip install ai-edge-litert-sdk-qualcomm, which downloads Qualcomm's SDK; "
-    "pip install onnxruntime-qnn (Python 3.11 or newer). Or set "
+    "pip install 'autoselect[qualcomm]' (Python 3.11 or newer). Or set "
     f"{QNN_VARIABLE} to the folder of your own. They are Qualcomm's, under a licence that comes with them."
 )
 

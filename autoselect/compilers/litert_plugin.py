@@ -28,7 +28,7 @@ from autoselect.compilers.libraries import Libraries, find_libraries
 from autoselect.domain.graph import Graph, told
 from autoselect.domain.targets import Compiled, LitertPlugin, Target
 from autoselect.domain.verdicts import judge
-from autoselect.errors import JobFailed, TargetRefusal, UsageError, WorkerDied
+from autoselect.errors import JobFailed, ModelError, TargetRefusal, UsageError, WorkerDied
 from autoselect.isolation.tether import run_tethered
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -109,13 +109,13 @@ class PluginCompiler:
         return self.compiled(content, timeout_seconds=timeout_seconds)[0]
 
     def compiled(self, content: bytes, *, timeout_seconds: float) -> tuple[Compiled, bytes]:
-        """The same, and the compiled file: what LiteRT loads on the chip; the model itself where nothing is taken."""
+        """See :meth:`.compiler.ChipCompiler.compiled`; the file is the model itself where nothing is taken."""
         found = self.partition(content, timeout_seconds=timeout_seconds)
         written, moved = content, dict[str, int]()
         if found.pieces:
             run = self._run("apply", _named_apart(content), timeout_seconds)
             written, moved = run.written, dict(_moved(run))
-            pieces = sum(op.op_type == DISPATCH_OP for op in reader.read_graph(fb.parse(written)).ops)
+            pieces = sum(op.op_type == DISPATCH_OP for op in reader.read_graph(_read(run)).ops)
             if pieces != len(found.pieces):
                 raise JobFailed(
                     f"{self._name} made {pieces} pieces of a model of which it had said that it makes "
@@ -241,9 +241,21 @@ def _named_apart(content: bytes) -> bytes:
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_]+")
 
 
+def _read(run: _Run) -> fb.Model:
+    """What the program wrote.
+
+    Raises:
+        JobFailed: If it is no model, which says nothing of the one that was asked about.
+    """
+    try:
+        return fb.parse(run.written)
+    except ModelError as exc:
+        raise JobFailed(f"LiteRT's compiler plugin wrote a file that is no model: {exc}") from exc
+
+
 def _partition(run: _Run, count: int, manufacturer: str) -> Partition:
     """What is not in a piece is left: the file counts, the log only gives reasons."""
-    model = fb.parse(run.written)
+    model = _read(run)
     pieces = {}
     for graph in model.subgraphs[1:]:
         indices = sorted(_indices(graph))

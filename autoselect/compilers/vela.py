@@ -63,25 +63,29 @@ class VelaCompiler:
     def partition(self, content: bytes, *, timeout_seconds: float) -> Partition:
         """See :meth:`.compiler.ChipCompiler.partition`. Vela gives no reasons."""
         source = reader.read_graph(fb.parse(content))
-        graph, _ = self._compiled(content, timeout_seconds)
-        return _partition(source, graph)
+        written, _ = self._written(content, timeout_seconds)
+        return _partition(source, reader.read_graph(fb.parse(written)))
 
     def compile(self, content: bytes, *, timeout_seconds: float) -> Compiled:
         """See :meth:`.compiler.ChipCompiler.compile`."""
-        graph, summary = self._compiled(content, timeout_seconds)
-        return _compiled(graph, self._target, summary)
+        return self.compiled(content, timeout_seconds=timeout_seconds)[0]
 
-    def _compiled(self, content: bytes, timeout_seconds: float) -> tuple[Graph, dict[str, str]]:
-        """The graph that Vela wrote, and its summary."""
+    def compiled(self, content: bytes, *, timeout_seconds: float) -> tuple[Compiled, bytes]:
+        """See :meth:`.compiler.ChipCompiler.compiled`."""
+        written, summary = self._written(content, timeout_seconds)
+        return _compiled(reader.read_graph(fb.parse(written)), self._target, summary), written
+
+    def _written(self, content: bytes, timeout_seconds: float) -> tuple[bytes, dict[str, str]]:
+        """The file that Vela wrote, and its summary."""
         with tempfile.TemporaryDirectory(prefix="autoselect-vela-") as name:
             folder = Path(name)
             source = folder / "model.tflite"
             source.write_bytes(content)
             _run([*self._program, str(source), *_options(self._config, folder)], timeout_seconds, self._target.name)
-            graph = reader.read_graph(fb.parse((folder / "model_vela.tflite").read_bytes()))
+            written = (folder / "model_vela.tflite").read_bytes()
             (summary,) = folder.glob("model_summary_*.csv")
             with summary.open(encoding="utf-8", newline="") as file:
-                return graph, next(csv.DictReader(file))
+                return written, next(csv.DictReader(file))
 
 
 def _options(compiler: Vela, folder: Path) -> list[str]:

@@ -58,7 +58,8 @@ class Op:
         is_padded: Whether its kernel is dilated or may reach beyond the edges of the input.
         constant_bytes: Bytes of its constant inputs.
         left_because: Why the target's compiler leaves the op to the host; empty where it takes the op; None where no
-            compiler was asked.
+            compiler was asked. Of several chips: why the first does that leaves it.
+        answers: The same of each of several chips, in their order.
     """
 
     op_type: str
@@ -71,6 +72,7 @@ class Op:
     is_padded: bool = False
     constant_bytes: int = 0
     left_because: str | None = None
+    answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +106,21 @@ class Graph:
         return found
 
 
-def told(graph: Graph, left: Mapping[int, str]) -> Graph:
-    """The graph with what a compiler said of its ops: of those that it leaves to the host why, by index."""
-    return replace(graph, ops=tuple(replace(op, left_because=left.get(i, "")) for i, op in enumerate(graph.ops)))
+def told(graph: Graph, *left: Mapping[int, str]) -> Graph:
+    """The graph with what compilers said of its ops: for each compiler why it leaves ops to the host, by index."""
+    answers = [tuple(one.get(i, "") for one in left) for i in range(len(graph.ops))]
+    return replace(graph, ops=tuple(answered(op, said) for op, said in zip(graph.ops, answers, strict=True)))
+
+
+def answered(op: Op, answers: tuple[str, ...]) -> Op:
+    """The op with what each of the target's compilers said of it."""
+    return replace(op, left_because=next(filter(None, answers), ""), answers=answers if len(answers) > 1 else ())
+
+
+def seen_by(graph: Graph, chip: int) -> Graph:
+    """The graph as one of several chips sees it: with what its compiler said of each op, as far as that is known."""
+    ops = (replace(op, left_because=op.answers[chip], answers=()) if op.answers else op for op in graph.ops)
+    return replace(graph, ops=tuple(ops))
 
 
 def partition(graph: Graph, on_accelerator: Sequence[bool | None]) -> list[tuple[bool, list[int]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from autoselect.domain.graph import IN_INTEGERS, Graph, Op, OpKind
+from autoselect.domain.graph import IN_INTEGERS, Graph, Op, OpKind, answered
 from autoselect.domain.targets import Target
 from autoselect.domain.verdicts import is_interface, left_because, precision_of
 
@@ -88,7 +88,7 @@ def without(graph: Graph, ops: Iterable[int]) -> Graph:
     changed = list(graph.ops)
     for i in ops:
         if changed[i].left_because:
-            changed[i] = replace(changed[i], left_because="")
+            changed[i] = answered(changed[i], ("",) * max(len(changed[i].answers), 1))
         if changed[i].kind is OpKind.BOUNDARY:
             changed[i] = replace(changed[i], kind=OpKind.NEUTRAL)
         elif changed[i].kind in (OpKind.FLOAT, OpKind.HYBRID, OpKind.INT16):

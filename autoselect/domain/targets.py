@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
@@ -155,8 +155,10 @@ class Target:
         rules: Hard rules, in order.
         shares: Points by share, for a target of unknown costs; None where the costs above make the penalty.
         compiler: None where no compiler is at hand.
-        piece_fixed: Cost of each piece of the accelerator's work, beside what it computes.
+        piece_fixed: Cost of each piece of the accelerator's work beyond the first, beside what it computes.
         ddr_per_byte: Cost of each byte that the accelerator reads from or writes to memory outside of it.
+        parts: The chips of a target that stands for several, see :func:`together`.
+        best: Of one of these chips, the cost that counts as 1.
     """
 
     name: str
@@ -174,15 +176,34 @@ class Target:
     compiler: Compiler | None = None
     piece_fixed: float = 0.0
     ddr_per_byte: float = 0.0
+    parts: tuple[Target, ...] = ()
+    best: float = 1.0
+
+    @property
+    def chips(self) -> tuple[Target, ...]:
+        """The targets that it stands for; itself where it is one."""
+        return self.parts or (self,)
+
+    @property
+    def compilers(self) -> tuple[Target, ...]:
+        """Those of them that have a compiler."""
+        return tuple(chip for chip in self.chips if chip.compiler is not None)
+
+    @property
+    def asked(self) -> tuple[Target, ...]:
+        """Those of them whose compiler says of each op if the accelerator takes it, and no list of kernels does."""
+        return tuple(chip for chip in self.chips if isinstance(chip.compiler, LitertPlugin))
 
     @property
     def asks_compiler(self) -> bool:
-        """Whether the compiler says of each op if the accelerator takes it, and no list of kernels does."""
-        return isinstance(self.compiler, LitertPlugin)
+        """Whether there are such."""
+        return bool(self.asked)
 
     @property
     def takes_all(self) -> bool:
         """Whether no model is refused: there is no rule, and the host runs every op in every precision."""
+        if self.parts:
+            return all(part.takes_all for part in self.parts)
         kernels = [self.host.kernels.get(precision) for precision in Precision]
         return (
             not self.rules
@@ -213,6 +234,51 @@ class Target:
 
     def _runs(self, precision: Precision) -> bool:
         return any(p is not None and precision in p.kernels for p in (self.accelerator, self.host))
+
+
+def together(targets: Sequence[Target]) -> Target:
+    """One target that stands for several chips, which all have to run the same file.
+
+    An op counts as on the accelerator where every chip's takes it. The cost is the worst of the chips', each in units
+    of :attr:`Target.best`. What one chip refuses is refused.
+
+    Raises:
+        ValueError: If two expect other types of inputs and outputs, or one has points in place of costs.
+    """
+    if without := [target.name for target in targets if target.shares is not None]:
+        raise ValueError(f"{' and '.join(without)} has points in place of costs")
+    io_types = {target.io_type for target in targets if target.io_type is not None}
+    if len(io_types) > 1:
+        raise ValueError(f"they expect inputs and outputs of {' and '.join(sorted(io_types))}")
+    accelerators = [target.accelerator or target.host for target in targets]
+    return Target(
+        name=",".join(target.name for target in targets),
+        why="One file for several chips: the worst of their costs counts, each in units of the chip's own best.",
+        unit="times the best",
+        accelerator=Processor(name="every chip's accelerator", kernels=_common(accelerators)),
+        host=Processor(name="the host", kernels=_common([target.host for target in targets])),
+        segments="any",
+        crossing_fixed=0.0,
+        crossing_per_byte=0.0,
+        io_type=next(iter(io_types), None),
+        per_channel=all(target.per_channel for target in targets),
+        rules=tuple(rule for target in targets for rule in target.rules),
+        parts=tuple(targets),
+    )
+
+
+def in_units(target: Target, bests: Sequence[float]) -> Target:
+    """A target that stands for several chips, with the cost that counts as 1 for each of them."""
+    pairs = zip(target.parts, bests, strict=True)
+    return replace(target, parts=tuple(replace(part, best=best) for part, best in pairs))
+
+
+def _common(processors: Sequence[Processor]) -> dict[Precision, Kernels]:
+    """Every op of the precisions that all of them run; what runs where is for each chip to say."""
+    common = set.intersection(*(set(processor.kernels) for processor in processors))
+    return {
+        precision: Kernels(ops=None, per_mac=0.0, per_element=0.0) for precision in Precision if precision in common
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

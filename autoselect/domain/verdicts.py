@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from autoselect.domain.graph import Graph, Op, OpKind, count_listed, partition
+from autoselect.domain.graph import Graph, Op, OpKind, count_listed, partition, seen_by
 from autoselect.domain.schedule import count_runs
 from autoselect.domain.states import COMPOSED
 from autoselect.domain.targets import Place, Precision, Processor, Refuser, Target
@@ -45,7 +45,7 @@ class Verdict:
         host_cost: Cost of what the host computes.
         ddr_bytes: Bytes that the pieces read from or write to memory outside of the accelerator: what they exchange
             with the rest, and their constants. Estimated as if nothing else had to leave the accelerator.
-        piece_cost: Cost of the pieces and of those bytes.
+        piece_cost: Cost of the pieces beyond the first, and of those bytes.
     """
 
     placements: tuple[Placement, ...]
@@ -66,7 +66,7 @@ class Verdict:
     @property
     def left_ops(self) -> int:
         """How many ops the accelerator does not run."""
-        return sum(p.place is not Place.ACCELERATOR for p in self.placements)
+        return sum(p.place in (Place.HOST, Place.NOWHERE) for p in self.placements)
 
     def refused(self, by: Refuser | None = None) -> tuple[int, ...]:
         """Indices of the ops because of which the model is refused; by one of the two, or by any."""
@@ -106,6 +106,8 @@ def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool) ->
     """Which ops of a float model a target wants in integers, which in float, and which it refuses in any form."""
     found: tuple[dict[int, str], dict[int, str], dict[int, str], dict[int, str]] = ({}, {}, {}, {})
     choosable = set(nodes)
+    if target.parts:
+        return _pinned_by_any([pins(graph, choosable, part, hybrid=hybrid) for part in target.parts])
     for i, op in enumerate(graph.ops):
         if op.kind is not OpKind.FLOAT:
             continue
@@ -122,6 +124,17 @@ def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool) ->
         elif as_integer and i in choosable:
             found[1][i] = as_integer[0]
     return Pins(keep_int=found[0], keep_float=found[1], impossible=found[2], not_int16=found[3])
+
+
+def _pinned_by_any(found: Sequence[Pins]) -> Pins:
+    """What any of several chips decides; impossible is also what one wants in integers and another out of them."""
+    keep_int, keep_float, impossible, not_int16 = (
+        {i: why for one in found for i, why in getattr(one, name).items()}
+        for name in ("keep_int", "keep_float", "impossible", "not_int16")
+    )
+    for i in keep_int.keys() & keep_float.keys():
+        impossible[i] = f"{keep_int[i]}; {keep_float[i]}"
+    return Pins(keep_int=keep_int, keep_float=keep_float, impossible=impossible, not_int16=not_int16)
 
 
 def in_16_bits(op: Op) -> tuple[Op, ...]:
@@ -144,6 +157,8 @@ def judge(graph: Graph, target: Target) -> Verdict:
     cut nothing. Where the target's compiler decides, it has said of each op whether it takes it, every other op cuts,
     and pieces are runs in the order of the file.
     """
+    if target.parts:
+        return _worst(views(graph, target))
     wished = [_wish(op, graph, target) for op in graph.ops]
     if target.asks_compiler:
         runs = count_listed([p.place is Place.ACCELERATOR for p in wished])
@@ -156,6 +171,37 @@ def judge(graph: Graph, target: Target) -> Verdict:
         wished = [_left_behind(i, p, graph, target) if i not in kept else p for i, p in enumerate(wished)]
         segments = 1 if kept else 0
     return _priced(graph, target, wished, segments)
+
+
+def views(graph: Graph, target: Target) -> list[tuple[Target, Verdict]]:
+    """What each chip of a target makes of a model; the target itself where it is one."""
+    if not target.parts:
+        return [(target, judge(graph, target))]
+    asked, found = list(target.asked), []
+    for chip in target.parts:
+        own = graph
+        if chip in asked and len(asked) > 1:
+            own = seen_by(graph, asked.index(chip))
+        found.append((chip, judge(own, chip)))
+    return found
+
+
+def _worst(found: Sequence[tuple[Target, Verdict]]) -> Verdict:
+    """One verdict of several: most pieces, worst cost in units of the chip's best, what any chip leaves or refuses."""
+    costs = [verdict.cost / (chip.best or 1.0) for chip, verdict in found]
+    worst = found[costs.index(max(costs))][1]
+    order = (Place.NOWHERE, Place.HOST, Place.EITHER, Place.ACCELERATOR)
+    rows = zip(*(verdict.placements for _, verdict in found), strict=True)
+    return Verdict(
+        placements=tuple(min(row, key=lambda p: order.index(p.place)) for row in rows),
+        segments=max(verdict.segments for _, verdict in found),
+        crossings=worst.crossings,
+        crossing_bytes=worst.crossing_bytes,
+        crossing_cost=0.0,
+        accelerator_cost=max(costs),
+        host_cost=0.0,
+        ddr_bytes=max(verdict.ddr_bytes for _, verdict in found),
+    )
 
 
 def _wish(op: Op, graph: Graph, target: Target) -> Placement:
@@ -249,7 +295,7 @@ def _priced(graph: Graph, target: Target, placements: Sequence[Placement], segme
         accelerator_cost=sum(p.cost for p in priced if p.place is Place.ACCELERATOR),
         host_cost=sum(p.cost for p in priced if p.place is Place.HOST),
         ddr_bytes=ddr_bytes,
-        piece_cost=target.piece_fixed * segments + target.ddr_per_byte * ddr_bytes,
+        piece_cost=target.piece_fixed * max(segments - 1, 0) + target.ddr_per_byte * ddr_bytes,
     )
 
 

@@ -12,10 +12,7 @@ from autoselect.data.npy import NpyWriter
 from autoselect.data.samples import SampleStore
 from autoselect.errors import MetricError
 from autoselect.scoring.metric_base import Metric
-from autoselect.tflite.runner import Outputs
-
-Run = Callable[[Mapping[str, np.ndarray]], Outputs]
-"""A model that is ready to be run, on whatever runs it."""
+from autoselect.tflite.runner import Outputs, Running
 
 Evaluator = Callable[..., Any]
 """Of the user: drives a runner and returns a number, or one for each sample whose mean is the score."""
@@ -53,7 +50,7 @@ class ReferenceOutputs:
 
 
 def observe(
-    runner: Run | None,
+    runner: Callable[[Mapping[str, np.ndarray]], Outputs] | None,
     samples: SampleStore,
     metrics: Sequence[Metric],
     reference: Callable[[Sequence[int]], Outputs] | None = None,
@@ -99,7 +96,7 @@ def _block_size(outputs: Outputs) -> int:
     return int(min(max(_BLOCK_BYTES // max(held, 1), 1), _MOST_IN_BLOCK))
 
 
-def call_evaluator(evaluator: Evaluator, runner: Run, *, split: str) -> np.ndarray:
+def call_evaluator(evaluator: Evaluator, runner: Running, *, split: str) -> np.ndarray:
     """Let a user's evaluator drive the model and return its scores.
 
     Args:

@@ -32,8 +32,8 @@ A profile is a TOML file::
 
     [penalty]                           # optional: points by share instead of costs
 
-    [piece]                             # optional: of each piece of the accelerator's work
-    fixed = 100.0
+    [piece]                             # optional: of the pieces of the accelerator's work
+    fixed = 100.0                       # of each beyond the first
     ddr_per_byte = 2.5e-5            # of each byte that it reads from or writes to memory outside of it
 
     [compiler]                          # optional
@@ -47,6 +47,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -60,7 +61,7 @@ from pydantic import (
     ValidationError,
 )
 
-from autoselect.data.bundled import read_toml
+from autoselect.data.bundled import lasting, read_toml
 from autoselect.data.texts import first_wrong
 from autoselect.domain.recipe import IoType
 from autoselect.domain.targets import (
@@ -75,6 +76,7 @@ from autoselect.domain.targets import (
     SegmentRule,
     Target,
     Vela,
+    together,
 )
 from autoselect.errors import UsageError
 from autoselect.tflite import flatbuffer as fb
@@ -175,12 +177,20 @@ class _Profile(_Strict):
 
 
 def read_target(name_or_path: str = DEFAULT_TARGET) -> Target:
-    """A bundled target profile by name, or a user's own by path.
+    """A bundled target profile by name, or a user's own by path; of several with commas between them all together.
 
     Raises:
         UsageError: If there is no such file, with the nearest name; or a key is missing, unknown or wrong, with its
             path.
     """
+    names = _several(name_or_path)
+    if len(names) > 1:
+        try:
+            return together([read_target(name) for name in names])
+        except ValueError as exc:
+            if isinstance(exc, UsageError):
+                raise
+            raise UsageError(f"One file cannot serve the targets {', '.join(names)}: {exc}.") from exc
     content = _content(name_or_path)
     try:
         profile = _Profile.model_validate(content)
@@ -201,7 +211,28 @@ def read_target(name_or_path: str = DEFAULT_TARGET) -> Target:
 
 def target_hash(name_or_path: str) -> str:
     """SHA-256 of what a profile says, so that a run does not go on with another one."""
-    return hashlib.sha256(json.dumps(_content(name_or_path), sort_keys=True).encode()).hexdigest()
+    contents = [_content(name) for name in _several(name_or_path)]
+    said = json.dumps(contents if len(contents) > 1 else contents[0], sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def lasting_target(name_or_path: str) -> str:
+    """The same target by a name that any folder finds it by, see :func:`autoselect.data.bundled.lasting`."""
+    return ",".join(map(lasting, _several(name_or_path)))
+
+
+def _several(name_or_path: str) -> list[str]:
+    """The names in a list with commas; a file's path is one, commas or not.
+
+    Raises:
+        UsageError: If one is named twice, or a name is missing.
+    """
+    if Path(name_or_path).is_file():
+        return [name_or_path]
+    names = [name.strip() for name in name_or_path.split(",")]
+    if "" in names or len(set(names)) < len(names):
+        raise UsageError(f"Target {name_or_path!r}: expected different names with one comma between them.")
+    return names
 
 
 def _content(name_or_path: str) -> dict[str, Any]:

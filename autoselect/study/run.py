@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from autoselect.cases import build_jobs, score_jobs
+from autoselect.cases import build_jobs, prepare_jobs, score_jobs
 from autoselect.cases.events import EndedEarly, Listener, StageStarted, Warned
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
@@ -61,7 +61,7 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
     clock = StageClock(listener)
     with opened(request, folder, clock) as (settled, pool, ready, space):
         case = _repeating(ready, settled.settings, pool, clock)
-        float_model = _float_reference(case, pool, settled.settings.trial_timeout, clock)
+        float_model = _float_reference(case, pool, settled.settings, clock)
         request = _repaired(settled, case, space, float_model, pool, clock)
         demanded = _demanding(request, float_model)
         folder.write_manifest(manifest(request, case, space, float_model))
@@ -119,7 +119,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             refuse_other_space(folder, manifest, request, space)
             case = warned(case, changed_code(manifest, request), clock)
             case = _repeating(case, request.settings, pool, clock)
-            float_model = _float_reference(case, pool, request.settings.trial_timeout, clock)
+            float_model = _float_reference(case, pool, request.settings, clock)
             request = _repaired(request, case, space, float_model, pool, clock)
         except BaseException:
             if not kept:
@@ -301,11 +301,13 @@ def _demanding(request: Request, float_model: references.Reference) -> Request:
     return replace(request, settings=settings)
 
 
-def _float_reference(case: Case, pool: Workers, timeout_seconds: float, listener: Listener) -> references.Reference:
+def _float_reference(case: Case, pool: Workers, settings: SearchSettings, listener: Listener) -> references.Reference:
     listener(StageStarted(stage="float"))
     try:
+        if read_target(settings.target).parts:
+            pool.call(prepare_jobs.bests, case.files.root, settings.template.to_json())
         described = pool.call(build_jobs.describe_float, case.files.root)
-        scored = pool.call(score_jobs.score_float, case.files.root, timeout_seconds=timeout_seconds)
+        scored = pool.call(score_jobs.score_float, case.files.root, timeout_seconds=settings.trial_timeout)
     except TrialError as exc:
         raise PreparationError(f"The float model itself could not be scored. {exc}") from exc
     return references.Reference(

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,6 +19,17 @@ Outputs = dict[str, np.ndarray]
 
 _FAILED_OP = re.compile(r"Node number (\d+) \(")
 _DIVIDED_BY_0 = re.compile(r"div\.cc:\d+ .* was not true.*Node number (\d+) \(DIV\)")
+
+
+class Running(Protocol):
+    """A model that is ready to be run a sample at a time, on whatever runs it; see :class:`Runner`."""
+
+    @property
+    def inference_seconds(self) -> float:
+        """Time spent in what runs it."""
+
+    def __call__(self, inputs: Mapping[str, np.ndarray]) -> Outputs:
+        """Run one sample from a fresh state."""
 
 
 class Runner:

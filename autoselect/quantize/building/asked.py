@@ -2,7 +2,8 @@
 
 A compiler that looks at each op by itself need not see a candidate to say which of its ops it takes: the whole builds
 tell it of every op in every form. What they do not contain (a conversion that only mixes have) is asked in files of its
-own, where each op reads inputs of the model and writes outputs of it.
+own, where each op reads inputs of the model and writes outputs of it. A few mixes are asked about, too, to see whether
+the compiler does look at each op by itself.
 """
 
 from __future__ import annotations
@@ -11,15 +12,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from autoselect.domain.graph import Graph
+import numpy as np
+
+from autoselect.domain.graph import Graph, answered
 from autoselect.quantize.building.blueprint import Blueprint, Choice, Conversion, Part, Plan
 from autoselect.quantize.building.parts import Stock
 from autoselect.quantize.building.stitch import stitch
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
-AskCompiler = Callable[[bytes], Mapping[int, str]]
-"""Of the ops of a model that a compiler leaves to the host, by index, why. May raise a TrialError."""
+AskCompiler = Callable[[bytes], Sequence[Mapping[int, str]]]
+"""For each chip of the target, of the ops of a model that its compiler leaves to the host, by index, why.
+
+May raise a TrialError.
+"""
+
+_CHECKS = 3
+"""Mixes that are asked about, too: a compiler that looks at more than one op at a time may say otherwise of them."""
 
 _Key = tuple[str, int, int]
 _Step = TypeVar("_Step", Part, Conversion)
@@ -37,14 +46,16 @@ def asked(blueprint: Blueprint, stock: Stock, ask: AskCompiler, *, gathers: bool
     Raises:
         TrialError: What ``ask`` raises.
     """
-    found = dict[_Key, str]()
+    found = _Answers(stock, ask)
     for plan in _wholes(blueprint):
-        _ask(plan, stock, ask, found)
-    for plan in _apart(blueprint, [step for step in _steps(blueprint) if _key(step) not in found]):
-        _ask(plan, stock, ask, found)
+        found.add(plan)
+    for plan in _apart(blueprint, [step for step in _steps(blueprint) if _key(step) not in found.known]):
+        found.add(plan)
+    for plan in _mixes(blueprint):
+        found.add(plan)
 
     def told(step: _Step) -> _Step:
-        return replace(step, record=replace(step.record, left_because=found[_key(step)]))
+        return replace(step, record=answered(step.record, found.known[_key(step)]))
 
     def choice_of(choice: Choice) -> Choice:
         return replace(
@@ -58,6 +69,7 @@ def asked(blueprint: Blueprint, stock: Stock, ask: AskCompiler, *, gathers: bool
     return replace(
         blueprint,
         gathers=gathers,
+        unsteady=len(found.unsteady),
         choices=tuple(map(choice_of, blueprint.choices)),
         conversions={own: tuple(map(told, chain)) for own, chain in blueprint.conversions.items()},
     )
@@ -88,12 +100,34 @@ def _wholes(blueprint: Blueprint) -> Iterator[Plan]:
         yield blueprint.plan((), in_int16=blueprint.int16_nodes)
 
 
-def _ask(plan: Plan, stock: Stock, ask: AskCompiler, found: dict[_Key, str]) -> None:
-    model = stitch(plan, stock, signatures=False)
-    editing.tidy(model)
-    left = ask(fb.serialise(model))
-    for place, step in enumerate(plan.steps):
-        found.setdefault(_key(step), left.get(place, ""))
+def _mixes(blueprint: Blueprint) -> Iterator[Plan]:
+    """Candidates whose nodes each have any form."""
+    rng, places = np.random.default_rng(0), range(len(blueprint.nodes))
+    for _ in range(_CHECKS):
+        forms = rng.integers(4, size=len(places)).tolist()
+        denied = [i for i in places if forms[i] in (1, 2)]
+        wide = {i for i in blueprint.int16_nodes if forms[i] == 3}
+        yield blueprint.plan(denied, in_float=[i for i in denied if forms[i] == 1], in_int16=sorted(wide))
+
+
+class _Answers:
+    """What compilers said of each part, so far. What they leave once counts as left: forecasts are then no better."""
+
+    def __init__(self, stock: Stock, ask: AskCompiler) -> None:
+        self._stock, self._ask = stock, ask
+        self.known: dict[_Key, tuple[str, ...]] = {}
+        self.unsteady: set[_Key] = set()
+
+    def add(self, plan: Plan) -> None:
+        model = stitch(plan, self._stock, signatures=False)
+        editing.tidy(model)
+        left = self._ask(fb.serialise(model))
+        for place, step in enumerate(plan.steps):
+            key, said = _key(step), tuple(one.get(place, "") for one in left)
+            before = self.known.setdefault(key, said)
+            if list(map(bool, before)) != list(map(bool, said)):
+                self.unsteady.add(key)
+                self.known[key] = tuple(one or other for one, other in zip(before, said, strict=True))
 
 
 def _apart(blueprint: Blueprint, steps: Sequence[Part | Conversion]) -> Iterator[Plan]:

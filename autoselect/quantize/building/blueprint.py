@@ -122,6 +122,7 @@ class Blueprint:
         item_bytes: For each bit of a cost's items the bytes.
         no_int16: Why nodes have no 16-bit form, by position among the nodes; of a blueprint that was read with the
             16-bit build. The others have none either where it was read without.
+        unsteady: Parts of which the target's compiler says otherwise in one model than in another; they count as left.
         gathers: Whether ops are listed so that those which the target's compiler takes stand in the fewest runs.
     """
 
@@ -139,6 +140,7 @@ class Blueprint:
     frame: Cost
     item_bytes: tuple[int, ...]
     no_int16: Mapping[int, str] = field(default_factory=dict)
+    unsteady: int = 0
     gathers: bool = False
 
     @property

@@ -26,7 +26,7 @@ from autoselect.quantize.repairing.weighted_ops import why_untouched
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
-BUILDER_VERSION = "10"
+BUILDER_VERSION = "11"
 """Raised when equal recipes give other bytes or figures than before. Builder 1 had the quantizer build candidates."""
 
 
@@ -68,6 +68,7 @@ class Builder:
         ask: AskCompiler | None = None,
         *,
         gathers: bool = True,
+        exact_rewrites: bool = True,
     ) -> None:
         """Keep what candidates are built from.
 
@@ -77,10 +78,11 @@ class Builder:
             kit: What recipes with repairs need.
             ask: The target's compiler, where that decides what the target takes.
             gathers: Whether ops are then listed so that those it takes stand in the fewest runs.
+            exact_rewrites: Whether 16-bit ops are written as compilers take more of them, where that changes no output.
         """
         self._kit = RepairKit(calibrated) if kit is None else kit
         self._nodes = nodes
-        self._ask, self._gathers = ask, gathers
+        self._ask, self._gathers, self._exact_rewrites = ask, gathers, exact_rewrites
 
     def build(self, recipe: Recipe) -> Candidate:
         """Build one recipe.
@@ -138,14 +140,16 @@ class Builder:
         return self._pieces(replace(recipe, repairs=tuple(sorted(alike))), int16=int16)[0]
 
     def _whole_builds(self, recipe: Recipe, *, int16: bool = False) -> Wholes:
-        make = with_int16 if int16 or recipe.int16_nodes else whole_builds
-        return make(self._kit, Recipe(per_channel=recipe.per_channel, repairs=recipe.repairs))
+        plain = Recipe(per_channel=recipe.per_channel, repairs=recipe.repairs)
+        if int16 or recipe.int16_nodes:
+            return with_int16(self._kit, plain, exact_rewrites=self._exact_rewrites)
+        return whole_builds(self._kit, plain)
 
     def _pieces(self, recipe: Recipe, *, int16: bool = False) -> tuple[Blueprint, Stock]:
         int16 = int16 or bool(recipe.int16_nodes)
         key = Recipe(per_channel=recipe.per_channel, repairs=recipe.repairs, io_type=recipe.io_type)
         make = partial(self._read_pieces, key, int16=int16)
-        return self._kit.remember(("parts", int16, self._nodes, key, self._ask), make)
+        return self._kit.remember(("parts", int16, self._nodes, key, self._ask, self._exact_rewrites), make)
 
     def _read_pieces(self, key: Recipe, *, int16: bool) -> tuple[Blueprint, Stock]:
         blueprint, stock = read_parts(self._whole_builds(key, int16=int16), self._nodes, key.io_type)
@@ -167,7 +171,10 @@ class Builder:
 def _with_answers(graph: Graph, plan: Graph) -> Graph:
     """The graph of a file with what the compiler said of the ops that were planned; the file has the same ops."""
     pairs = zip(graph.ops, plan.ops, strict=True)
-    return replace(graph, ops=tuple(replace(op, left_because=planned.left_because) for op, planned in pairs))
+    return replace(
+        graph,
+        ops=tuple(replace(op, left_because=planned.left_because, answers=planned.answers) for op, planned in pairs),
+    )
 
 
 def corrects_biases(recipe: Recipe) -> bool:

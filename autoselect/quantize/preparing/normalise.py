@@ -18,6 +18,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError
 from autoselect.quantize import names
 from autoselect.quantize.preparing import converter
+from autoselect.quantize.preparing.dilations import dilate
 from autoselect.quantize.preparing.fixed_shapes import fold
 from autoselect.quantize.preparing.respelling import respell
 from autoselect.tflite import editing
@@ -63,7 +64,8 @@ def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
 
     Args:
         content: Bytes of a float TFLite model.
-        exact_rewrites: Fold what constants and fixed shapes tell, too, where the quantizer would not.
+        exact_rewrites: Fold what constants and fixed shapes tell, too, where the quantizer would not, and write
+            convolutions between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND as dilated ones.
 
     Returns:
         A float model. An op of it writes what the op of ``content`` that writes a tensor of the same name does.
@@ -75,6 +77,7 @@ def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
     source = fb.parse(content)
     _forget_ranges(source)
     respelled = respell(source)
+    dilated = dilate(source) if exact_rewrites else []
     nodes = names.canonicalise(editing.copied(source)).nodes
     left = fold(source) if exact_rewrites else range(len(nodes))
     types = [fb.op_type(source, op) for op in source.subgraphs[0].operators]
@@ -95,7 +98,7 @@ def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
     return Normalised(
         content=fb.serialise(model),
         node_names=_node_names(found, key.nodes),
-        folded=tuple(name for place, name in enumerate(nodes) if place not in twins),
+        folded=(*dilated, *(name for place, name in enumerate(nodes) if place not in twins)),
         respelled=tuple(respelled),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,21 @@ from autoselect.study.yardstick import Yardstick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """The members that are shown, the picks by name, how sure the recommended one is, and what was found on chips."""
+
+    front: list[TrialRecord]
+    picks: dict[str, str]
+    confidence: certainty.Confidence | None
+    chips: Sequence[on_chip.OnChip] = ()
+
+    @property
+    def recommended(self) -> Scores | None:
+        """The recommended member's scores."""
+        return next((r.scores for r in self.front if r.id == self.picks["recommended"]), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
     """The end of a search: everything that is written once the trials are told.
 
@@ -76,7 +91,7 @@ class Finish:
         ended_early: str | None = None,
     ) -> str:
         """Write the result; without a pool (after Ctrl-C) held-out scores are left for a resume."""
-        link = certainty.link_of(scored := scores_of(distinct(records)))
+        link = certainty.link_of(scores_of(distinct(records)))
         root, metric, costs = self.case.files.root, self.objectives[0].name, self.settings.cost_columns
         wholes = _whole_baselines(records)
         references = [float_model, *(_reference(name, r.scores) for name, r in wholes.items() if r.scores)]
@@ -84,30 +99,17 @@ class Finish:
             listener(StageStarted(stage="picks"))
             front_files.restore(list(wholes.values()), root, pool)
         whole_front, feasible = front_members.measured_front(records, self.objectives, self.yardstick, link, root, pool)
-        picks = self._picks(whole_front, link)
-        confidence = certainty.confidence_of(whole_front, scored, self.yardstick, root, pool)
-        front = front_members.worth_reading(
-            whole_front,
-            self.objectives,
-            {*picks.values(), *(confidence.named if confidence else ())},
-            self._steps(whole_front),
-            link,
-        )
-        chip = on_chip.NOT_COMPILED
-        if pool is not None and self._target.asks_compiler:
-            front, chip = self._on_chip(front, wholes, pool, listener)
-            judged, chip_link = on_chip.by_chip(front, chip), None if chip.differs else link
-            picks = self._picks(judged, chip_link)
-            confidence = certainty.confidence_of(judged, scored, self.yardstick, root, None if chip.differs else pool)
+        choice = self._chosen(whole_front, records, pool, listener)
+        front, picks = choice.front, choice.picks
         heldout: dict[str, Heldout] = {}
         kernels: dict[str, OnKernels] = {}
         front_files.materialise(front, self.folder, root)
         said = warnings_of(records)
         for message in said:
             listener(Warned(message=message))
-        said += chip.messages
+        said += [message for chip in choice.chips for message in chip.messages]
         if pool is not None:
-            heldout, kernels, failures = self._checked(front, references, _chosen(front, picks), pool, listener)
+            heldout, kernels, failures = self._checked(front, references, choice.recommended, pool, listener)
             said += failures
         if pool is not None and "latency_ms" in costs:
             timeout = self.settings.trial_timeout
@@ -124,13 +126,13 @@ class Finish:
             picks,
             {m.id: m for m in certainty.members_of(front, self.yardstick, link)},
             whole_front=ids,
-            costs=costs,
+            costs=(*costs, *(("partitions", "left_ops") if self._target.asks_compiler else ())),
         )
-        on_chip.write_chip_table(self.folder.chip, chip)
+        on_chip.write_chip_table(self.folder.chip, choice.chips)
         if self.problem is not None:
             write_explanations(self.folder, self.problem, self.settings.template, records, picks)
         status = "interrupted" if pool is None else "complete" if feasible else "nothing_feasible"
-        summary = self._summary(status, records, references, heldout, front, picks, confidence, chip)
+        summary = self._summary(status, records, references, heldout, replace(choice, front=front, picks=picks))
         summary["verdict"] += f" Ended early: {ended_early}." if ended_early else ""
         summary |= {
             "warnings": [*self.case.warnings, *said],
@@ -148,19 +150,47 @@ class Finish:
             front_files.remove_work(self.folder.work)
         return status
 
-    def _on_chip(
+    def _chosen(
+        self,
+        whole_front: list[TrialRecord],
+        records: list[TrialRecord],
+        pool: Workers | None,
+        listener: Listener,
+    ) -> _Choice:
+        """The members that are shown, and the picks among them; by the chips' scores where these differ."""
+        link, root = certainty.link_of(scored := scores_of(distinct(records))), self.case.files.root
+        picks = self._picks(whole_front, link)
+        confidence = certainty.confidence_of(whole_front, scored, self.yardstick, root, pool)
+        named = {*picks.values(), *(confidence.named if confidence else ())}
+        steps = self._steps(whole_front)
+        front = front_members.worth_reading(whole_front, self.objectives, named, steps, link)
+        if pool is None or not self._target.asks_compiler:
+            return _Choice(front=front, picks=picks, confidence=confidence)
+        front, chips = self._on_chips(front, _whole_baselines(records), pool, listener)
+        differ, judged = any(chip.differs for chip in chips), on_chip.by_chips(front, chips)
+        known = (None, []) if differ else (pool, scored)  # Neither rows nor closeness are known of the chip.
+        confidence = certainty.confidence_of(judged, known[1], self.yardstick, root, known[0])
+        picks = self._picks(judged, None if differ else link)
+        return _Choice(front=front, picks=picks, confidence=confidence, chips=chips)
+
+    def _on_chips(
         self,
         front: Sequence[TrialRecord],
         wholes: Mapping[str, TrialRecord],
         pool: Workers,
         listener: Listener,
-    ) -> tuple[list[TrialRecord], on_chip.OnChip]:
-        """The members that compile, with the compiler's figures; and what they and the whole models are on the chip."""
-        root, ids = self.case.files.root, {r.id for r in front}
-        others = list({r.id: r for r in wholes.values() if r.id not in ids}.values())
-        made, found = on_chip.compiled([*front, *others], self._target, self.settings, root, pool, listener)
-        found = on_chip.emulated(made, found, self.settings, root, pool, listener)
-        return [r for r in made if r.id in ids] or list(front), found
+    ) -> tuple[list[TrialRecord], list[on_chip.OnChip]]:
+        """The members that compile for every chip, and what they and the whole models are on each."""
+        root, ids, limit = self.case.files.root, {r.id for r in front}, self.settings.trial_timeout
+        made = [*front, *{r.id: r for r in wholes.values() if r.id not in ids}.values()]
+        chips, emulating = [], {chip.name for chip in self._target.asked}
+        for place, one in enumerate(self._target.compilers):
+            compiling, found = on_chip.compiled(made, place, self._target, limit, root, pool, listener)
+            made = compiling or made
+            if one.name in emulating:
+                found = on_chip.emulated(made, place, found, self.settings, root, pool, listener)
+            chips.append(found)
+        return [r for r in made if r.id in ids] or list(front), chips
 
     @property
     def _target(self) -> Target:
@@ -225,12 +255,10 @@ class Finish:
         records: list[TrialRecord],
         references: list[Reference],
         heldout: dict[str, Heldout],
-        front: list[TrialRecord],
-        picks: dict[str, str],
-        confidence: certainty.Confidence | None,
-        chip: on_chip.OnChip,
+        choice: _Choice,
     ) -> dict[str, Any]:
         metric, target = self.objectives[0].name, self._target
+        front, picks, confidence, chips = choice.front, choice.picks, choice.confidence, choice.chips
         return {
             "status": status,
             "metric": metric,
@@ -244,7 +272,7 @@ class Finish:
             "counts": _counts(records),
             "unlike_forecast": len(unlike_forecasts(records)),
             "target": self.settings.target,
-            "compiler": chip.summary() if target.asks_compiler else compiler_summary(records, target),
+            "compiler": on_chip.summary(chips) if target.asks_compiler else compiler_summary(records, target),
             "verdict": verdict.sentences(
                 verdict.Findings(
                     metric=metric,
@@ -258,7 +286,7 @@ class Finish:
                     wide=_wide(front, picks.get("recommended", "")),
                     integer_error=next((r.error for r in records if r.origin == "baseline:fiq" and r.error), ""),
                     accelerated=target.accelerates_integers_alone,
-                    on_chip=verdict.chip_scores(chip, picks.get("recommended", ""), _whole_baselines(records), metric),
+                    on_chip=verdict.chip_scores(chips, picks.get("recommended", ""), _whole_baselines(records), metric),
                     chip=target.accelerator.name if target.asks_compiler and target.accelerator else "",
                     other_state=verdict.other_state(
                         scores_of(records),
@@ -311,11 +339,6 @@ def _counts(records: list[TrialRecord]) -> dict[str, int]:
         "failed": sum(r.scores is None and r.partial is None for r in records),
         "samples": sum(r.samples for r in records),
     }
-
-
-def _chosen(front: Sequence[TrialRecord], picks: Mapping[str, str]) -> Scores | None:
-    """The recommended member's scores."""
-    return next((r.scores for r in front if r.id == picks["recommended"]), None)
 
 
 def _plain(found: certainty.Confidence | OnKernels) -> dict[str, Any]:

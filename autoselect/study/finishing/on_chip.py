@@ -31,9 +31,10 @@ _FIGURES = ("segments", "off_chip", "crossing_bytes", "crossing_tensors", "penal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnChip:
-    """What was found of the members.
+    """What was found of models on one chip.
 
     Attributes:
+        chip: Name of the target.
         compiled: What the compiler made of each, by id.
         unlike: Ids of members that are not on the chip what was forecast of them.
         emulated: What each scores on the emulation, by id.
@@ -42,6 +43,7 @@ class OnChip:
         messages: What the user should know.
     """
 
+    chip: str
     compiled: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unlike: tuple[str, ...] = ()
     emulated: Mapping[str, Emulated] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class OnChip:
     def summary(self) -> dict[str, Any]:
         """As plain values."""
         return {
+            "chip": self.chip,
             "members": {
                 key: {name: found[name] for name in ("segments", "host_ops", "left", "ddr_bytes", "moved", "cost")}
                 for key, found in self.compiled.items()
@@ -67,112 +70,130 @@ class OnChip:
         }
 
 
-NOT_COMPILED = OnChip()
-
-
 def compiled(
-    front: Sequence[TrialRecord],
-    target: Target,
-    settings: SearchSettings,
-    root: Path,
-    pool: Workers,
-    listener: Listener,
+    front: Sequence[TrialRecord], chip: int, target: Target, limit: float, root: Path, pool: Workers, listener: Listener
 ) -> tuple[list[TrialRecord], OnChip]:
-    """Compile the members; each then has the compiler's own figures.
+    """Compile models for one of the target's chips; each then has the compiler's own figures.
+
+    Args:
+        front: The models.
+        chip: Place of the chip among those with a compiler.
+        target: Of the search.
+        limit: Seconds for each.
+        root: The case.
+        pool: Where they are compiled.
+        listener: Is told of each.
 
     Returns:
-        The members that compile, or all if none does; and what was found.
+        The models that compile, and what was found.
     """
     listener(StageStarted(stage="compile", total=len(front)))
-    limit, members = settings.trial_timeout, {r.id: r for r in front if r.scores}
+    one, models = target.compilers[chip], {r.id: r for r in front if r.scores}
     running = {
-        key: pool.submit(chip_jobs.compile_member, root, _sha(record), timeout_seconds=limit)
-        for key, record in members.items()
+        key: pool.submit(chip_jobs.compile_member, root, _sha(record), chip, timeout_seconds=limit)
+        for key, record in models.items()
     }
     replies, messages = dict[str, ChipReply](), list[str]()
     for key, future in running.items():
         try:
             replies[key] = result_of(future)
         except TrialError as exc:
-            messages.append(f"{key} does not compile for {target.name}, so it is no member of the front. {exc}")
+            messages.append(f"{key} does not compile for {one.name}, so nobody is told to ship it there. {exc}")
         listener(StepFinished(stage="compile"))
-    unlike = tuple(key for key, reply in replies.items() if _is_unlike(members[key], reply))
+    unlike = tuple(key for key, reply in replies.items() if _is_unlike(models[key], reply))
     if unlike:
         messages.append(
-            f"{counted(len(unlike), 'member')} of the front is on {target.name} not what was forecast: "
-            f"{', '.join(unlike)}. Its figures are now the compiler's."
+            f"On {one.name} {counted(len(unlike), 'model')} of the front differ from what was forecast: "
+            f"{', '.join(unlike)}. The figures are now the compiler's."
         )
     for message in messages:
         listener(Warned(message=message))
-    kept = [_as_compiled(r, replies[r.id]) for r in front if r.id in replies]
     found = OnChip(
+        chip=one.name,
         compiled={key: reply.compiled for key, reply in replies.items()},
         unlike=unlike,
-        versions=compiler_of(target).versions(),
+        versions=compiler_of(one).versions(),
         messages=tuple(messages),
     )
-    return kept or list(front), found
+    return [_as_compiled(r, replies[r.id]) for r in front if r.id in replies], found
 
 
 def emulated(
-    front: Sequence[TrialRecord], known: OnChip, settings: SearchSettings, root: Path, pool: Workers, listener: Listener
+    front: Sequence[TrialRecord],
+    chip: int,
+    known: OnChip,
+    settings: SearchSettings,
+    root: Path,
+    pool: Workers,
+    listener: Listener,
 ) -> OnChip:
-    """Run the compiled members on the emulation of the chip; without one, say so."""
-    if not settings.emulation or not known.compiled:
+    """Run compiled models on the emulation of a chip; where there is none, say so."""
+    if settings.emulation == "none" or not known.compiled:
         return known
     try:
         require_emulation()
     except UsageError as exc:
-        message = f"No member was run on an emulation of the chip. {exc}"
+        message = f"No model was run on an emulation of {known.chip}. {exc}"
         listener(Warned(message=message))
         return replace(known, messages=(*known.messages, message))
     listener(StageStarted(stage="emulate", total=len(front)))
-    arguments = (settings.emulation_samples, max(len(front), 1))
+    arguments = (chip, settings.emulation_samples, max(len(front), 1))
     running = {
         r.id: pool.submit(chip_jobs.emulate, root, _sha(r), *arguments, timeout_seconds=settings.trial_timeout)
         for r in front
-        if r.scores and r.id in known.compiled
+        if r.id in known.compiled
     }
     found, messages = dict[str, Emulated](), list(known.messages)
     for key, future in running.items():
         try:
             found[key] = result_of(future)
         except AutoselectError as exc:
-            messages.append(f"Member {key} of the front could not be run on the emulation. {exc}")
+            messages.append(f"{key} could not be run on the emulation of {known.chip}. {exc}")
             listener(Warned(message=messages[-1]))
         listener(StepFinished(stage="emulate"))
     versions = {**known.versions, **emulation_versions()}
     return replace(known, emulated=found, versions=versions, messages=tuple(messages))
 
 
-def by_chip(front: Sequence[TrialRecord], found: OnChip) -> list[TrialRecord]:
-    """The members with the scores of the chip, where any differs from the CPU's; else as they are."""
-    if not found.differs:
+def summary(found: Sequence[OnChip]) -> dict[str, Any]:
+    """What was found on the first chip, as plain values; under ``others`` that of the others, by name."""
+    if not found:
+        return {}
+    first, *others = (one.summary() for one in found)
+    return {**first, "others": {str(one["chip"]): one for one in others}}
+
+
+def by_chips(front: Sequence[TrialRecord], found: Sequence[OnChip]) -> list[TrialRecord]:
+    """The members with the scores of the chip on which they lose most, if any score differs from the CPU's."""
+    if not any(one.differs for one in found):
         return list(front)
-    known = [r for r in front if r.scores and r.id in found.emulated]
-    return [replace(r, scores=_scored(r.scores, found.emulated[r.id])) for r in known if r.scores]
+    rows = [(r, r.scores, [one.emulated[r.id] for one in found if r.id in one.emulated]) for r in front]
+    worst = [(r, scores, max(seen, key=lambda one: one.drop)) for r, scores, seen in rows if scores and seen]
+    return [replace(r, scores=_scored(scores, seen)) for r, scores, seen in worst] or list(front)
 
 
-def write_chip_table(path: Path, found: OnChip) -> None:
-    """One row for each member: what the compiler made of it, and what it scores on the chip and on the CPU."""
+def write_chip_table(path: Path, found: Sequence[OnChip]) -> None:
+    """One row for each model and chip: what the compiler made of it, and what it scores on the chip and on the CPU."""
     names = [f.name for f in fields(Emulated)]
-    columns = ["id", "partitions", "left_ops", "ddr_bytes", "cost", *names, "differs"]
-    rows = []
-    for key, one in found.compiled.items():
-        emulated = found.emulated.get(key)
-        rows.append(
-            {
-                "id": key,
-                "partitions": one["segments"],
-                "left_ops": sum(one["host_ops"].values()),
-                "ddr_bytes": one["ddr_bytes"],
-                "cost": one["cost"],
-                **({name: _cell(value) for name, value in asdict(emulated).items()} if emulated else {}),
-                "differs": emulated.differs if emulated else "",
-            }
-        )
+    rows = [_row(one, key) for one in found for key in one.compiled]
+    columns = ("chip_name", "id", "partitions", "left_ops", "ddr_bytes", "cost", *names, "differs")
     if rows:
         write_table(path, columns, [{column: row.get(column, "") for column in columns} for row in rows])
+
+
+def _row(found: OnChip, key: str) -> dict[str, object]:
+    made, scored = found.compiled[key], found.emulated.get(key)
+    row: dict[str, object] = {
+        "chip_name": found.chip,
+        "id": key,
+        "partitions": made["segments"],
+        "left_ops": sum(made["host_ops"].values()),
+        "ddr_bytes": made["ddr_bytes"],
+        "cost": made["cost"],
+    }
+    if scored is not None:
+        row |= {name: _cell(value) for name, value in asdict(scored).items()} | {"differs": scored.differs}
+    return row
 
 
 def _sha(record: TrialRecord) -> str:
@@ -204,7 +225,7 @@ def _scored(scores: Scores, found: Emulated) -> Scores:
     )
 
 
-def _cell(value: float) -> object:
+def _cell(value: object) -> object:
     return "" if isinstance(value, float) and math.isnan(value) else value
 
 

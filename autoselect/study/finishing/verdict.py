@@ -129,27 +129,38 @@ _OTHERS = {
 """Other states, by the state that a user asked for."""
 
 
-def chip_scores(found: OnChip, recommended: str, wholes: Mapping[str, TrialRecord], metric: str) -> str:
-    """How scores on the emulated chip differ from those on the CPU, if any differs by more than noise; else empty.
+def chip_scores(found: Sequence[OnChip], recommended: str, wholes: Mapping[str, TrialRecord], metric: str) -> str:
+    """How scores on emulated chips differ from those on the CPU, of each chip where one differs by more than noise.
 
     Args:
-        found: Of the members and the whole models.
+        found: What was found on each chip.
         recommended: Id of the member.
         wholes: The whole models by name.
         metric: Its name.
+
+    Returns:
+        Empty where none differs.
     """
-    if not found.differs:
-        return ""
     named = {name: wholes[key].id for key, name in _WHOLES.items() if key in wholes}
     named["the recommended model"] = recommended
-    pairs = [(name, found.emulated[key]) for name, key in named.items() if key in found.emulated]
-    told = listed([f"{name} has {said(one.chip, metric)} (CPU: {said(one.cpu, metric)})" for name, one in pairs])
-    samples = max((one.samples for one in found.emulated.values()), default=0)
-    where = f" on {counted(samples, 'search sample')}" if samples else ""
-    return (
-        f"On the emulated chip scores are not those of the CPU{where}: there {told}. The recommendation goes by the "
-        "chip's scores; scores on held-out samples are the CPU's. It is an emulation: check the model on a device."
+    parts = [_on_chip(chip, named, metric) for chip in found if chip.differs]
+    if not parts:
+        return ""
+    return " ".join(
+        [
+            *parts,
+            "The recommendation goes by the chip's scores; scores on held-out samples are the CPU's. This is an "
+            "emulation: check the model on a device.",
+        ]
     )
+
+
+def _on_chip(chip: OnChip, named: Mapping[str, str], metric: str) -> str:
+    pairs = [(name, chip.emulated[key]) for name, key in named.items() if key in chip.emulated]
+    told = listed([f"{name} has {said(one.chip, metric)} (CPU: {said(one.cpu, metric)})" for name, one in pairs])
+    samples = max((one.samples for one in chip.emulated.values()), default=0)
+    where = f" on {counted(samples, 'search sample')}" if samples else ""
+    return f"On the emulation of {chip.chip} scores are not those of the CPU{where}: {told}."
 
 
 _WHOLES = {"fiq": "the all-integer model", "int16": "the model of 16 bits"}

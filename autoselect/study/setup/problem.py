@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from autoselect.cases import clipping_jobs, prepare_jobs
 from autoselect.cases.events import Listener, StageStarted
+from autoselect.cases.open_case import in_known_units
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.graph import Graph, peak_activation_bytes
@@ -19,6 +20,7 @@ from autoselect.domain.states import EXACT, FIELDS, SIXTEEN, fields_of
 from autoselect.domain.targets import Target
 from autoselect.domain.units import units
 from autoselect.domain.verdicts import judge
+from autoselect.domain.words import counted
 from autoselect.errors import PreparationError, TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -74,6 +76,8 @@ def make_problem(
     plain = atoms_of(space, layers, _statistical(layers))
     atoms = [replace(atom, is_clipped=not clipped.isdisjoint(atom.nodes)) for atom in plain]
 
+    target = in_known_units(read_target(settings.target), case.files)
+
     def planned(atoms: Sequence[Atom]) -> Problem:
         try:
             blueprint = result_of(planning)
@@ -82,7 +86,7 @@ def make_problem(
         return Problem(
             atoms,
             neighbours_of(case.graph, layers, atoms),
-            forecaster(blueprint, layers, settings, read_target(settings.target), space.not_int16),
+            forecaster(blueprint, layers, settings, target, space.not_int16),
             pinned=space.keep_float,
             heuristic=heuristic_nodes(layers),
             ladders=_ladders(atoms, layers),
@@ -101,7 +105,16 @@ def make_problem(
         return [(problem.atoms[i], state) for state, erring in places for i in bits(erring)]
 
     tried, remarks = probed(atoms, case, settings, pool, listener, noisy)
-    return planned(tried), (*unknown, *remarks)
+    return planned(tried), (*unknown, *_unsteady(result_of(planning), target), *remarks)
+
+
+def _unsteady(blueprint: Blueprint, target: Target) -> tuple[str, ...]:
+    if not blueprint.unsteady:
+        return ()
+    return (
+        f"The compiler of {target.name} takes {counted(blueprint.unsteady, 'op')} in some models and leaves the "
+        "same in others. Forecasts count them as left; what becomes of the front's members is asked for each.",
+    )
 
 
 def _clipped(looking: Future[list[str]]) -> tuple[frozenset[str], tuple[str, ...]]:

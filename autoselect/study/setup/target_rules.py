@@ -54,8 +54,8 @@ def check_target(settings: SearchSettings) -> Target:
         raise UsageError(f"Target {target.name!r} runs no ops with 16-bit activations. Leave out --int16.")
     if target.asks_compiler and not settings.compiling:
         raise UsageError(f"Only its compiler knows what target {target.name!r} takes. Leave out --no-compiling.")
-    if target.compiler is not None and settings.compiling:
-        compiler_of(target).require()
+    for chip in target.compilers if settings.compiling else ():
+        compiler_of(chip).require()
     return target
 
 
@@ -66,7 +66,7 @@ def check_objectives(settings: SearchSettings, target: Target) -> None:
         UsageError: If a figure of a compiler is asked for, and the target has not that compiler or nothing is compiled.
     """
     for objective, (kind, example) in _FROM_COMPILERS.items():
-        has_it = isinstance(target.compiler, kind)
+        has_it = not target.parts and isinstance(target.compiler, kind)
         if objective not in settings.objectives or (has_it and settings.compiling):
             continue
         lack = "is compiled only without --no-compiling" if has_it else "has no compiler that tells it"

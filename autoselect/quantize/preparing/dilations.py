@@ -1,0 +1,197 @@
+"""Writes a convolution between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND as the dilated convolution that it computes.
+
+That is how a dilated convolution of Keras comes out of the converter where the batch is free. Each output is the same
+sum in the same order. A DEPTHWISE_CONV_2D stays: LiteRT sums in another order if it is dilated. Accelerators run
+dilated convolutions, but not all of them move values to the batch, least of all those of a sequence, or in 16 bits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.tflite import editing
+from autoselect.tflite import flatbuffer as fb
+
+_UNIT_AXES = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
+"""Op types that give a sequence a second axis of one step, and take it away again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dilated:
+    """A convolution with the ops around it.
+
+    Attributes:
+        ops: From the SPACE_TO_BATCH_ND to the BATCH_TO_SPACE_ND.
+        conv: The convolution among them.
+        factors: Of the dilation, for height and width.
+        padding: The one that the dilated convolution has.
+        unit: The axis, 1 or 2, that a sequence has not; None for images.
+    """
+
+    ops: tuple[fb.Operator, ...]
+    conv: fb.Operator
+    factors: tuple[int, int]
+    padding: int
+    unit: int | None
+
+
+def dilate(model: fb.Model) -> list[str]:
+    """Write such convolutions of the main graph as dilated ones, in place.
+
+    Args:
+        model: With true shapes. If a size of an op around a convolution is free, that stays.
+
+    Returns:
+        What those of the ops wrote that are gone: the names of the tensors.
+    """
+    graph = model.subgraphs[0]
+    ends = _Ends(model)
+    found = [one for op in list(graph.operators) if (one := _dilated(model, ends, op)) is not None]
+    gone: list[str] = []
+    for one in found:
+        gone += _rewrite(model, one)
+    if found:
+        editing.drop_unused_tensors(model)
+    return gone
+
+
+class _Ends:
+    """Who writes and who alone reads the tensors of the main graph."""
+
+    def __init__(self, model: fb.Model) -> None:
+        graph = model.subgraphs[0]
+        self._writers = {i: op for op in graph.operators for i in fb.indices(op.outputs)}
+        times = Counter(i for op in graph.operators for i in fb.indices(op.inputs))
+        times.update(fb.indices(graph.outputs))
+        self._readers = {
+            i: op for op in graph.operators for i in fb.indices(op.inputs) if times[i] == 1 and i in self._writers
+        }
+
+    def before(self, op: fb.Operator) -> fb.Operator | None:
+        """Who writes what an op reads first, if nobody else reads that."""
+        source = int(op.inputs[0])
+        return self._writers.get(source) if self._readers.get(source) is op else None
+
+    def behind(self, op: fb.Operator) -> fb.Operator | None:
+        """Who alone reads what an op writes."""
+        reader = self._readers.get(int(op.outputs[0]))
+        return reader if reader is not None and int(reader.inputs[0]) == int(op.outputs[0]) else None
+
+
+def _dilated(model: fb.Model, ends: _Ends, conv: fb.Operator) -> _Dilated | None:
+    """What a convolution is a part of, if it can be written as a dilated one."""
+    if fb.op_type(model, conv) != "CONV_2D" or not _is_plain(conv):
+        return None
+    ops = [conv]
+    for step, add in ((ends.before, lambda op: ops.insert(0, op)), (ends.behind, ops.append)):
+        other = step(conv)
+        while other is not None and fb.op_type(model, other) in _UNIT_AXES:
+            add(other)
+            other = step(other)
+        if other is None:
+            return None
+        add(other)
+    types = fb.op_type(model, ops[0]), fb.op_type(model, ops[-1])
+    if types != ("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND") or not _has_true_shapes(model, ops):
+        return None
+    return _measured(model, tuple(ops), conv)
+
+
+def _is_plain(conv: fb.Operator) -> bool:
+    options = conv.builtinOptions
+    ones = (options.strideH, options.strideW, options.dilationHFactor, options.dilationWFactor)
+    return ones == (1, 1, 1, 1) and options.padding == schema.Padding.VALID
+
+
+def _has_true_shapes(model: fb.Model, ops: list[fb.Operator]) -> bool:
+    """Whether no size is free, and the sizes by which the first and the last op move values are in the file."""
+    tensors = model.subgraphs[0].tensors
+    constants = [tensors[i] for op in (ops[0], ops[-1]) for i in fb.indices(op.inputs)[1:]]
+    moved = [tensors[i] for op in ops for i in (int(op.inputs[0]), int(op.outputs[0]))]
+    sizes = [size for tensor in moved for size in fb.indices(tensor.shapeSignature)]
+    return min(sizes, default=0) >= 0 and all(fb.is_constant(model, tensor) for tensor in constants)
+
+
+def _measured(model: fb.Model, ops: tuple[fb.Operator, ...], conv: fb.Operator) -> _Dilated | None:
+    tensors = model.subgraphs[0].tensors
+    (block, pads), (same_block, crops) = (
+        [fb.constant_values(model, tensors[i]) for i in fb.indices(op.inputs)[1:]] for op in (ops[0], ops[-1])
+    )
+    if block.tolist() != same_block.tolist() or (len(ops) > 3 and block.size != 1):
+        return None
+    kernel = fb.shape_of(tensors[conv.inputs[1]])[1:3]
+    read = fb.shape_of(tensors[conv.inputs[0]])
+    unit = None
+    if block.size == 1:
+        moved = fb.shape_of(tensors[ops[0].outputs[0]])
+        units = [axis for axis in (1, 2) if read == (*moved[:1], *np.insert(moved[1:], axis - 1, 1).tolist())]
+        if len(moved) != 3 or len(units) != 1 or kernel[units[0] - 1] != 1:
+            return None
+        unit = units[0]
+        block, pads, crops = (np.insert(row, unit - 1, v, axis=0) for row, v in ((block, 1), (pads, 0), (crops, 0)))
+    elif block.size != 2:
+        return None
+    padding = _padding(np.array(kernel), block, pads - crops)
+    if padding is None:
+        return None
+    return _Dilated(ops=ops, conv=conv, factors=(int(block[0]), int(block[1])), padding=padding, unit=unit)
+
+
+def _padding(kernel: np.ndarray, factors: np.ndarray, pads: np.ndarray) -> int | None:
+    """The padding that adds so many zeros at the ends of height and width; None if there is none."""
+    if not pads.any():
+        return int(schema.Padding.VALID)
+    total = factors * (kernel - 1)
+    same = np.stack([total // 2, total - total // 2], axis=1)
+    return int(schema.Padding.SAME) if np.array_equal(pads, same) else None
+
+
+def _rewrite(model: fb.Model, one: _Dilated) -> list[str]:
+    """Put the dilated convolution in the place of the ops; returns what those wrote that are gone."""
+    graph = model.subgraphs[0]
+    source, result = int(one.ops[0].inputs[0]), int(one.ops[-1].outputs[0])
+    written = [int(op.outputs[0]) for op in one.ops]
+    conv = one.conv
+    conv.builtinOptions = copy(conv.builtinOptions)
+    conv.builtinOptions.dilationHFactor, conv.builtinOptions.dilationWFactor = one.factors
+    conv.builtinOptions.padding = one.padding
+    new, last = [conv], result
+    if one.unit is not None:
+        head, source = _with_unit(model, source, one.unit)
+        tail, last = _without_unit(model, int(conv.outputs[0]), result, one.unit)
+        new = [head, conv, tail]
+    conv.inputs, conv.outputs = np.array([source, *conv.inputs[1:]], np.int32), np.array([last], np.int32)
+    place = next(i for i, op in enumerate(graph.operators) if op is one.ops[-1])
+    kept = [op for op in graph.operators[:place] if all(op is not other for other in one.ops)]
+    graph.operators = [*kept, *new, *graph.operators[place + 1 :]]
+    still = {int(op.outputs[0]) for op in new}
+    return [fb.tensor_name(graph.tensors[i]) for i in written if i not in still]
+
+
+def _with_unit(model: fb.Model, source: int, unit: int) -> tuple[fb.Operator, int]:
+    """An op that gives a sequence a further axis, and what it writes."""
+    tensors = model.subgraphs[0].tensors
+    wide = copy(tensors[source])
+    index = len(tensors)
+    wide.name = f"{fb.tensor_name(wide)}/unit_{index}".encode()
+    wide.shape = np.insert(fb.shape_of(wide), unit, 1).astype(np.int32)
+    tensors.append(wide)
+    return _reshape(model, source, index), index
+
+
+def _without_unit(model: fb.Model, wide: int, result: int, unit: int) -> tuple[fb.Operator, int]:
+    """An op that takes the axis away again, and what it reads."""
+    tensors = model.subgraphs[0].tensors
+    tensors[wide].shape = np.insert(fb.shape_of(tensors[result]), unit, 1).astype(np.int32)
+    return _reshape(model, wide, result), wide
+
+
+def _reshape(model: fb.Model, source: int, result: int) -> fb.Operator:
+    written = model.subgraphs[0].tensors[result]
+    shape = editing.add_constant(model, f"{fb.tensor_name(written)}/shape", np.array(written.shape, np.int32))
+    return editing.new_op(model, "RESHAPE", [source, shape], result)
