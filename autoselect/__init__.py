@@ -14,6 +14,7 @@ from autoselect._version import __version__
 
 if TYPE_CHECKING:
     from autoselect.api.benchmarking import benchmark
+    from autoselect.api.compiling import compile_model
     from autoselect.api.diagnosing import diagnose
     from autoselect.api.evaluating import classification_report, evaluate
     from autoselect.api.merging import compare, merge
@@ -32,6 +33,7 @@ _HOMES = {
     "check": "autoselect.api.searching",
     "classification_report": "autoselect.api.evaluating",
     "compare": "autoselect.api.merging",
+    "compile_model": "autoselect.api.compiling",
     "demo": "autoselect.api.searching",
     "diagnose": "autoselect.api.diagnosing",
     "evaluate": "autoselect.api.evaluating",
@@ -63,6 +65,7 @@ __all__ = [
     "check",
     "classification_report",
     "compare",
+    "compile_model",
     "demo",
     "diagnose",
     "evaluate",

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from autoselect.api.compiling import chip_rows, compile_model, compiled_path, read_on, target_names
 from autoselect.api.evaluating import score_models
 from autoselect.api.looking import file_content
-from autoselect.api.results import Built, Inspection, Picked
+from autoselect.api.results import Built, CompiledModel, Inspection, Picked
 from autoselect.api.source import LIVE, Source, ingredients_of, load_integer, load_source, read_recipe
 from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import CaseFiles
+from autoselect.compilers.opening import compiler_of
 from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Direction
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
-from autoselect.errors import ModelError, PreparationError, RecipeError, TrialError, UsageError
+from autoselect.errors import ModelError, PreparationError, RecipeError, TrialError, UsageError, sentence
 from autoselect.isolation.pool import open_pool
 from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import refuse_existing, write_bytes, write_json, write_text
-from autoselect.runs.run import load_run
+from autoselect.runs.run import Run, load_run
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import island_table, on_target
 from autoselect.sources.loading import is_converted
 from autoselect.sources.wishes import Shapes, Wishes, wishes_of
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 from autoselect.tflite.analysis import analyse
 
 
@@ -123,22 +125,30 @@ def _refuse_folded(recipe: Recipe, folded: Collection[str]) -> None:
 
 
 def pick(
-    directory: str | Path, *, name: str = "recommended", output: str | Path | None = None, force: bool = False
+    directory: str | Path,
+    *,
+    name: str = "recommended",
+    output: str | Path | None = None,
+    force: bool = False,
+    targets: Iterable[str] | None = None,
 ) -> Picked:
-    """Copy a front member out of a run folder, and write its model card beside it.
+    """Copy a front member out of a run folder, write its model card beside it, and compile it for chips.
 
     Args:
         directory: The run folder.
         name: A pick (``recommended``, ``accurate``, ``balanced``, ``compact``, ``integer``) or an id of the front.
         output: File to write; by default in the current folder, named after the model and the pick.
         force: Write over an existing file.
+        targets: Chips to compile it for, see :func:`compile_model`; by default those of the run's target that LiteRT
+            has a compiler plugin for. An empty list compiles nothing. A model that cannot be compiled here is written
+            all the same, and a warning says how to do it elsewhere.
 
     Returns:
         The files, and the member's row of ``front.csv``.
 
     Raises:
         RunFolderError: If the folder holds no run, or its front no such member.
-        UsageError: If one of the files exists already.
+        UsageError: If one of the files exists already, or a target in ``targets`` has no compiler.
 
     Examples:
         From the run of :func:`search`:
@@ -151,13 +161,15 @@ def pick(
     source = run.model_path(name)
     path = Path(output) if output is not None else Path(f"{_model_name(run.manifest)}_{name}.tflite")
     card = path.with_suffix(".md")
-    for file in (path, card):
+    chips, warnings = _chips_of(run) if targets is None else (_chips_named(list(targets)), [])
+    for file in (path, card, *(compiled_path(path, chip.name) for chip in chips.values())):
         if not force:
             refuse_existing(file)
     from autoselect.report.card import card_of
 
     write_bytes(path, source.read_bytes())
-    write_text(card, card_of(run, source.stem, title=path.name))
+    made, missing = _compiled_beside(path, chips)
+    write_text(card, card_of(run, source.stem, title=path.name, compiled=[one.as_dict() for one in made]))
     row = run.front[run.front["id"] == source.stem].iloc[0].to_dict()
     return Picked(
         path=str(path),
@@ -165,7 +177,48 @@ def pick(
         id=str(row["id"]),
         sha256=str(row["sha256"]),
         row={str(key): value for key, value in row.items()},
+        compiled=made,
+        warnings=[*warnings, *missing],
     )
+
+
+def _chips_of(run: Run) -> tuple[dict[str, Target], list[str]]:
+    """The chips of a run's target that LiteRT has a compiler plugin for, by the name that finds them; warnings."""
+    named = str((run.manifest.get("settings") or {}).get("target") or "")
+    try:
+        return {one: chip for one in target_names(named) for chip in read_target(one).asked}, []
+    except UsageError as exc:
+        if not (run.summary.get("compiler") or {}).get("members"):
+            return {}, []  # Of an earlier version, whose targets have no such compiler.
+        return {}, [f"The model is not compiled: the target of the run is not there any more. {exc}"]
+
+
+def _chips_named(names: Sequence[str]) -> dict[str, Target]:
+    """Chips by the name that finds them.
+
+    Raises:
+        UsageError: If one is not there or has no compiler.
+    """
+    found = {one: chip for one in (target_names(names) if names else ()) for chip in read_target(one).chips}
+    for chip in found.values():
+        compiler_of(chip)
+    return found
+
+
+def _compiled_beside(path: Path, chips: Mapping[str, Target]) -> tuple[list[CompiledModel], list[str]]:
+    """Compile a model for chips; for each that fails, the reason and the command."""
+    made, warnings = list[CompiledModel](), list[str]()
+    for name, chip in chips.items():
+        file = compiled_path(path, chip.name)
+        try:
+            found = compile_model(path, target=[name], output=file, force=True)
+        except (UsageError, PreparationError) as exc:
+            command = f"autoselect compile {shlex.quote(str(path))} --target {shlex.quote(name)}"
+            warnings.append(f"{path} is written, {file} is not. {sentence(str(exc))} Then: {command}")
+        else:
+            made += found.models
+            warnings += [f"{file}: {message}" for one in found.models for message in one.warnings]
+    return made, warnings
 
 
 def _model_name(manifest: Mapping[str, Any]) -> str:
@@ -199,7 +252,8 @@ def inspect(
         reference: The float model, for metrics that compare with it.
         output: Folder for ``inspect.json``, which holds what is returned, and the ops of all models as a strip,
             ``islands.png`` and ``islands.svg``.
-        target: Name of a bundled target profile, or path of a ``.toml``: decides places, islands and penalty.
+        target: Name of a bundled target profile, or path of a ``.toml``: decides places, islands and penalty. If the
+            chip's compiler decides, it is asked.
         signature: See :func:`search`; for SavedModels.
         shapes: See :func:`search`; for the sizes that Keras files and SavedModels leave free.
 
@@ -208,8 +262,9 @@ def inspect(
 
     Raises:
         ModelError: If a file is missing or no whole TFLite file.
-        UsageError: If a metric or reference comes without scoring data, or shapes or a signature for a ``.tflite``.
-        PreparationError: If a model cannot be scored.
+        UsageError: If a metric or reference comes without scoring data, or shapes or a signature for a ``.tflite``; or
+            if the target's compiler is not installed.
+        PreparationError: If a model cannot be scored, or the target's compiler fails.
 
     Examples:
         >>> import autoselect
@@ -266,6 +321,7 @@ def _inspect_one(model: str | Path | bytes, target: Target, wishes: Wishes) -> I
         found = analyse(parsed, len(content))
     except ModelError as exc:
         raise ModelError(f"{name}: {exc}") from exc
-    graph = reader.read_graph(parsed)
+    graph, refused = read_on(content, target, name)
     cut, placed = on_target(graph, target), island_table(graph, target)
+    placed |= {"refusal": refused or placed["refusal"], "chips": chip_rows(graph, target)}
     return Inspection(path=name, **found, fragmentation=asdict(cut), target=placed, score=None, compare=[])

@@ -112,6 +112,74 @@ class Built(Result):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CompiledModel(Result):
+    """What a chip's compiler made of a model.
+
+    Attributes:
+        target: Name of the chip's profile.
+        path: The file.
+        sha256: Of its bytes, hex.
+        size_bytes: Of the file.
+        ops: How many the model has.
+        partitions: Pieces of work for the chip.
+        left_ops: Ops that are left to the CPU.
+        pieces: For each piece ``ops`` (their numbers in the model), ``ops_by_type``, and ``input_bytes``,
+            ``output_bytes`` and ``constant_bytes``.
+        left: For each op that is left ``op`` (its number), ``op_type``, ``precision`` (None for shapes and indices),
+            ``name`` (of its first output) and ``reason``.
+        crossing_bytes: Of the tensors between the chip and the CPU.
+        ddr_bytes: Bytes that the pieces move to and from memory outside of the chip; 0 where the compiler does not say.
+        moved: The same by kind, in the compiler's words.
+        sram_bytes: Working memory that the compiler allotted; 0 where it does not say.
+        flash_bytes: Read-only memory of what the chip runs; likewise.
+        cycles: The compiler's estimate for the chip alone; likewise.
+        cost: What the compiler estimates of these, and the profile's cost of all else.
+        unit: Of the cost.
+        versions: Of the compiler and its libraries.
+        licence: What is to know of the licence of these; empty where nothing is.
+        warnings: In sentences.
+    """
+
+    target: str
+    path: str
+    sha256: str
+    size_bytes: int
+    ops: int
+    partitions: int
+    left_ops: int
+    pieces: Rows
+    left: Rows
+    crossing_bytes: int
+    ddr_bytes: int
+    moved: Mapping[str, int]
+    sram_bytes: int
+    flash_bytes: int
+    cycles: int
+    cost: float
+    unit: str
+    versions: Mapping[str, str]
+    licence: str
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Compilation(Result):
+    """A model that was compiled for one or several chips.
+
+    Attributes:
+        path: The model, or a mark of bytes.
+        size_bytes: Of the model.
+        models: What became of it, for each chip.
+        failed: By chip, why there is no file for it.
+    """
+
+    path: str
+    size_bytes: int
+    models: list[CompiledModel]
+    failed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Picked(Result):
     """A member of the front that was copied out of a run folder; also reads like its row of ``front.csv``.
 
@@ -121,6 +189,8 @@ class Picked(Result):
         id: Of the member.
         sha256: Of the file, hex.
         row: All of its row of ``front.csv``.
+        compiled: The files beside it that are compiled for chips.
+        warnings: Why one of these is missing, and the command that writes it.
     """
 
     path: str
@@ -128,9 +198,12 @@ class Picked(Result):
     id: str
     sha256: str
     row: Mapping[str, Any]
+    compiled: list[CompiledModel]
+    warnings: list[str]
 
     def _items(self) -> dict[str, Any]:
-        return {**self.row, "path": self.path, "card": self.card}
+        added = {"path": self.path, "card": self.card, "compiled": self.compiled, "warnings": self.warnings}
+        return {**self.row, **added}
 
     def __repr__(self) -> str:
         return f"Picked(path={self.path!r}, card={self.card!r}, id={self.id!r})"
@@ -152,7 +225,8 @@ class Inspection(Result):
         signatures: With their inputs and outputs.
         metadata: Names and sizes.
         fragmentation: Of the main subgraph.
-        target: See :func:`autoselect.scoring.target_penalty.island_table`.
+        target: See :func:`autoselect.scoring.target_penalty.island_table`; and ``chips``, what each chip makes of the
+            model whose compiler decides, see :func:`autoselect.api.compiling.chip_rows`.
         score: ``metric``, ``value``, ``low``, ``high``, ``samples``, ``warnings``; None without samples to score on.
         compare: The same of each further model.
     """

@@ -24,7 +24,7 @@ from autoselect.runs.folder import RunFolder, free_folder
 from autoselect.runs.records import metric_column
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
-from autoselect.scoring.target_file import read_target
+from autoselect.scoring.target_file import lasting_target, read_target
 from autoselect.scoring.value_metrics import SignalToQuantizationNoise
 from autoselect.sources.wishes import wishes_of
 from autoselect.study import request
@@ -233,7 +233,7 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
     decided = {
         "metric": _metric_name(told.metric, told.evaluator),
         "objectives": chosen_objectives(told.objectives, _own_names(told.metric, told.evaluator)),
-        "target": lasting(told.target),
+        "target": lasting_target(told.target),
         "search_space": lasting(told.search_space),
         "fallback": fallback,
         "int16": sixteen if told.int16 is None else told.int16,

@@ -29,7 +29,7 @@ from autoselect.tflite.runner import Outputs, Running
 
 EMULATED_MACS = 10**10
 """Multiply-accumulates for which a model is emulated: about half a minute on one core."""
-_FEWEST_EMULATED = 32
+_FEWEST_EMULATED = 8
 _MOST_COMPARED = 100
 """Samples of which the classes are compared: the CPU has to run them once more."""
 

@@ -243,7 +243,7 @@ class SearchSettings(SharedSettings):
     emulation_samples: Annotated[
         Annotated[int, Field(ge=2)] | None,
         Option(
-            "Search samples to emulate; by default what half a minute of one core allows, at least 32.",
+            "Search samples to emulate; by default what half a minute of one core allows, at least 8.",
             example=200,
         ),
     ] = None

@@ -38,7 +38,9 @@ def inspect(
     target: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Also show where each op runs on this target and why, and what islands cost."
+            metavar="NAME",
+            help="Also show where each op runs on this target and why, and what islands cost. If the chip's compiler "
+            "decides, it is asked.",
         ),
     ] = None,
     evaluation: Annotated[
@@ -127,11 +129,30 @@ def _print_target(found: Mapping[str, Any]) -> None:
     from autoselect.report.tables import target_tables as tables
     from autoselect.report.tables.model_tables import aligned
 
-    name = found["target"]["name"]
+    name, chips = found["target"]["name"], found["target"]["chips"]
+    for chip in chips:
+        _print_chip(chip, found["target"]["refusal"])
+    if chips:
+        print_lines(aligned(tables.island_rows(found), right=(0, 3)), title=f"Islands on {name}")
+        print_lines(tables.advice_lines(found))
+        return
     print_lines(aligned(tables.cost_rows(found)), title=f"On {name}")
     print_lines(aligned(tables.placement_rows(found), right=(0, 4)), title=f"Ops on {name}")
     print_lines(aligned(tables.island_rows(found), right=(0, 3)), title=f"Islands on {name}")
     print_lines(tables.advice_lines(found))
+
+
+def _print_chip(chip: Mapping[str, Any], refusal: str | None) -> None:
+    """What a chip whose compiler decides takes of the model, piece by piece, and what it leaves."""
+    from autoselect.report.tables import chip_tables as tables
+    from autoselect.report.tables.model_tables import aligned
+
+    name = chip["name"]
+    print_lines(aligned(tables.verdict_rows(chip, refusal)), title=f"On {name}")
+    if refusal and not chip["pieces"]:
+        return
+    print_lines(aligned(tables.piece_rows(chip), right=(0, 1, 3, 4, 5)), title=f"Pieces that {name} runs")
+    print_lines(tables.left_lines(chip), title="Ops left on the CPU")
 
 
 def _heading(graph: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from autoselect._version import __version__
 from autoselect.cli.benchmark import benchmark
 from autoselect.cli.build import build
 from autoselect.cli.check import check
+from autoselect.cli.compile import compile_model
 from autoselect.cli.demo import demo
 from autoselect.cli.diagnose import diagnose
 from autoselect.cli.evaluate import evaluate
@@ -33,9 +34,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _RUNS = (demo, init, check, search, resume, show, pick, merge, compare, benchmark, report, watch)
-_MODELS = (build, evaluate, inspect, diagnose)
+_MODELS = (build, evaluate, inspect, compile_model, diagnose)
+_NAMES = {compile_model: "compile"}
+"""Of commands that are not called like their function, since Python has one of that name."""
 for command in (*_RUNS, *_MODELS):
-    app.command(cls=ShortHelp if command in (search, check, diagnose) else Command)(command)
+    shown = ShortHelp if command in (search, check, diagnose) else Command
+    app.command(_NAMES.get(command), cls=shown)(command)
 
 
 def _print_version(asked: bool) -> None:

@@ -11,8 +11,8 @@ import typer
 
 from autoselect.cli.console import out, print_lines, warn
 from autoselect.errors import EXIT_INTERRUPTED, EXIT_NOTHING_FEASIBLE
+from autoselect.report.tables import chip_lines, result_lines
 from autoselect.report.tables import frames as tables
-from autoselect.report.tables import result_lines
 from autoselect.runs.files import plain
 from autoselect.runs.run import Run
 
@@ -75,6 +75,8 @@ def print_run(run: Run, *, whole: bool = False) -> None:
         lines.append(_LATENCY_NOTE)
     for line in lines:
         out().print(line, style="bold" if line.startswith("recommended") else None, markup=False, soft_wrap=True)
+    if told := chip_lines.chip_lines(rows, run.summary, chip_lines.reference_ids(run.trials)):
+        print_lines(["", *told, ""])
     if hint := _next_step(run):
         print_lines([f"Next: {hint}"])
     for paragraph in (_note(run), str(run.summary.get("verdict") or "")):

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from autoselect.domain.words import counted, some
+from autoselect.domain.words import between, counted, said, some
 from autoselect.report.tables import frames
+from autoselect.report.tables.chip_results import OnChip, asks_compiler, chips_of
+from autoselect.report.tables.chip_tables import version_texts
 from autoselect.report.tables.result_lines import cells
 from autoselect.runs.run import Run
 
 _NAMES_SHOWN = 12
+_REASONS_SHOWN = 8
 _NODES = {
     "denylisted_nodes": "Nodes left out of the integers",
     "denylisted_ops": "Op types left out of the integers",
@@ -22,8 +27,15 @@ _NODES = {
 }
 
 
-def card_of(run: Run, member: str, *, title: str) -> str:
-    """The card as Markdown."""
+def card_of(run: Run, member: str, *, title: str, compiled: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The card as Markdown.
+
+    Args:
+        run: The run.
+        member: Id in its front.
+        title: Name of the file.
+        compiled: What it was compiled to for chips, as :class:`autoselect.api.results.CompiledModel`.
+    """
     environment = Environment(loader=PackageLoader("autoselect.report"), undefined=StrictUndefined, trim_blocks=True)
     references = [row for row in frames.reference_rows(run.summary) if row.reference in ("float", "fiq")]
     (chosen,) = [row for row in frames.front_rows(run.front, run.summary) if row.label == member]
@@ -40,7 +52,12 @@ def card_of(run: Run, member: str, *, title: str) -> str:
         rows=table[1:],
         row=chosen,
         size=frames.format_size(chosen.size_bytes),
-        computes=_computes(frames.number(record.get("float_ops")), frames.number(record.get("segments"))),
+        computes=_computes(
+            frames.number(record.get("float_ops")),
+            frames.number(record.get("segments")),
+            "partition" if asks_compiler(run.summary) else "integer segment",
+        ),
+        chips=_chips(run, member, compiled),
         recipe=recipe,
         nodes={told: some(_names(recipe.get(key) or ()), _NAMES_SHOWN) for key, told in _NODES.items()},
         repairs=", ".join(recipe.get("repairs") or ()),
@@ -53,13 +70,60 @@ def card_of(run: Run, member: str, *, title: str) -> str:
     )
 
 
-def _computes(float_ops: float | None, segments: float | None) -> str:
+def _computes(float_ops: float | None, segments: float | None, piece: str) -> str:
     """How much is in float and in how many pieces the rest is; empty where that is not known."""
     if float_ops is None or segments is None:
         return ""
-    return (
-        f"{counted(round(float_ops), 'op')} in float (hybrid ones too), {counted(round(segments), 'integer segment')}."
-    )
+    return f"{counted(round(float_ops), 'op')} in float (hybrid ones too), {counted(round(segments), piece)}."
+
+
+def _chips(run: Run, member: str, compiled: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The chips that the model was judged on or compiled for: what each takes, what it scores there, and versions."""
+    files, found = {str(one["target"]): one for one in compiled}, []
+    for chip in chips_of(run.summary):
+        model = chip.models.get(member)
+        if model is None:
+            continue
+        made = {**_file(files.pop(chip.name, None)), **_scores(model, str(run.summary["metric"]))}
+        left = Counter(model.left.values())
+        found.append(_chip(chip.name, model.partitions, model.left_ops, left, model.ddr_bytes, chip.versions) | made)
+    for name, one in files.items():
+        left = Counter(str(op["reason"]) for op in one["left"])
+        figures = (one["partitions"], one["left_ops"], left, one["ddr_bytes"], one["versions"])
+        found.append(_chip(name, *figures) | _file(one) | {"scores": None})
+    return found
+
+
+def _chip(
+    name: str, partitions: int, left_ops: int, left: Counter[str], ddr_bytes: float, versions: Mapping[str, str]
+) -> dict[str, Any]:
+    moved = f"; {frames.format_size(ddr_bytes)} to and from memory outside of the chip (DDR)" if ddr_bytes else ""
+    return {
+        "name": _clean(name),
+        "takes": f"{counted(partitions, 'partition')}, {counted(left_ops, 'op')} left on the CPU{moved}",
+        "left": [(count, _clean(why)) for why, count in left.most_common(_REASONS_SHOWN)],
+        "versions": [_clean(text) for text in version_texts(versions)],
+    }
+
+
+def _file(made: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The compiled file beside the model."""
+    return {"file": "" if made is None else _clean(Path(str(made["path"])).name), "hash": (made or {}).get("sha256")}
+
+
+def _scores(model: OnChip, metric: str) -> dict[str, Any]:
+    """What the emulation says beside the CPU, in texts; None where it was not run."""
+    chip, cpu, low, high = (model.score(name) for name in ("chip", "cpu", "low", "high"))
+    if chip is None or cpu is None:
+        return {"scores": None}
+    return {
+        "scores": {
+            "chip": said(chip, metric),
+            "cpu": said(cpu, metric),
+            "between": "not known" if low is None or high is None else between(low, high, metric),
+            "samples": f"{round(model.score('samples') or 0):,}",
+        }
+    }
 
 
 def _names(names: Iterable[str]) -> list[str]:

@@ -507,7 +507,7 @@ def test_the_front_has_what_the_verdict_names(tmp_path: Path, monkeypatch: pytes
         sizes = {"float_size_bytes": yardstick.float_size_bytes, "float_penalty": yardstick.float_penalty}
         picks = named_picks(members, allowed_drop=yardstick.allowed_drop, **sizes)
         named.append(next(m.id for m in members if m.id not in picks.values()))
-        other = certainty.Cheaper(id=named[0], expected=0.0, bound=0.0, float_ops=0)
+        other = certainty.Cheaper(id=named[0], expected=0.0, bound=0.0, left_ops=0)
         return replace(confidence_of(front, scored, yardstick, *further), cheaper=other)
 
     monkeypatch.setattr(certainty, "confidence_of", naming)

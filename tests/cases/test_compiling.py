@@ -1,33 +1,53 @@
-"""What is kept of compiling; the compiler itself is a fake."""
+"""What is kept of asking a compiler; the compiler itself is a fake."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import zoo
 
-from autoselect.cases.compiling import Compiling, compile_report
-from autoselect.domain.targets import Compiled, Target
+from autoselect.cases.compiling import UNKEPT, Compiling, compile_report, partition, read_for
+from autoselect.compilers.compiler import Partition
+from autoselect.domain.targets import Compiled, LitertPlugin, Target
 from autoselect.domain.verdicts import Verdict
-from autoselect.errors import TargetRefusal, WorkerDied
-from autoselect.scoring import vela
+from autoselect.errors import JobFailed, ModelError, TargetRefusal, UsageError, WorkerDied
 from autoselect.scoring.target_file import read_target
 
-U55 = read_target("ethos-u55-128")
+U55, PHONE = read_target("ethos-u55-128"), read_target("qualcomm-sm8750")
 DONE = Compiled(segments=2, host_ops={"CONV_2D": 1}, crossing_bytes=64, cycles=900, cost=1000.0)
+TAKEN = Partition(pieces=((0, 2), (4,)), left={1: "no kernel", 3: "too wide"})
 PREDICTED = Verdict(
     placements=(), segments=2, crossings=(), crossing_bytes=64, accelerator_cost=0.0, host_cost=0.0, crossing_cost=0.0
 )
 
 
-class FakeVela:
-    """Gives its answers one after the other and counts how often it is called."""
+class FakeCompiler:
+    """Gives its answers one after the other and counts how often it is asked."""
 
-    def __init__(self, *answers: Compiled | Exception) -> None:
-        self.answers, self.calls = list(answers), 0
+    def __init__(self, *answers: Compiled | Partition | Exception) -> None:
+        self.answers, self.calls, self.version = list(answers), 0, "5.2.0"
 
-    def __call__(self, content: bytes, target: Target, *, timeout_seconds: float) -> Compiled:
+    def require(self) -> None:
+        pass
+
+    def versions(self) -> Mapping[str, str]:
+        return {"fake": self.version}
+
+    def compile(self, content: bytes, *, timeout_seconds: float) -> Compiled:
+        found = self.answer()
+        assert isinstance(found, Compiled)
+        return found
+
+    def partition(self, content: bytes, *, timeout_seconds: float) -> Partition:
+        found = self.answer()
+        assert isinstance(found, Partition)
+        return found
+
+    def answer(self) -> Compiled | Partition:
         self.calls += 1
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -35,15 +55,18 @@ class FakeVela:
         return answer
 
 
-def install(monkeypatch: pytest.MonkeyPatch, *answers: Compiled | Exception) -> FakeVela:
-    fake = FakeVela(*answers)
-    monkeypatch.setattr(vela, "compile_model", fake)
-    monkeypatch.setattr("importlib.metadata.version", lambda _name: "5.2.0")
+def install(monkeypatch: pytest.MonkeyPatch, *answers: Compiled | Partition | Exception) -> FakeCompiler:
+    fake = FakeCompiler(*answers)
+    monkeypatch.setattr("autoselect.cases.compiling.compiler_of", lambda _target: fake)
     return fake
 
 
+def kept_in(folder: Path | None) -> Compiling:
+    return Compiling(cache_root=folder, timeout_seconds=1.0)
+
+
 def report(tmp_path: Path | None, content: bytes = b"model", target: Target = U55) -> dict[str, object]:
-    return compile_report(content, target, PREDICTED, Compiling(cache_root=tmp_path, timeout_seconds=1.0))
+    return compile_report(content, target, PREDICTED, kept_in(tmp_path))
 
 
 def test_equal_bytes_are_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -54,10 +77,32 @@ def test_equal_bytes_are_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert fake.calls == 1
 
 
+def test_which_ops_are_taken_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = install(monkeypatch, TAKEN)
+    for _ in range(2):
+        found = partition(b"model", PHONE, kept_in(tmp_path))
+        assert (found.pieces, dict(found.left)) == (TAKEN.pieces, TAKEN.left)
+    assert fake.calls == 1
+
+
+def test_what_is_asked_tells_answers_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = install(monkeypatch, TAKEN, DONE)
+    partition(b"model", PHONE, kept_in(tmp_path))
+    assert report(tmp_path, target=PHONE)["segments"] == 2
+    assert fake.calls == 2
+
+
+assert PHONE.accelerator is not None
+assert isinstance(PHONE.compiler, LitertPlugin)
 OTHERS = {
     "other bytes": {"content": b"another"},
     "another price": {"target": replace(U55, crossing_fixed=1.0)},
+    "another price of a piece": {"target": replace(U55, piece_fixed=1.0)},
+    "another price of a byte": {"target": replace(U55, ddr_per_byte=1.0)},
+    "another price of the host": {"target": replace(U55, host=PHONE.host)},
     "another system": {"target": replace(U55, compiler=read_target("ethos-u65-256").compiler)},
+    "another chip": {"target": replace(U55, compiler=PHONE.compiler)},
+    "other libraries": {"target": replace(U55, compiler=replace(PHONE.compiler, libraries="/elsewhere"))},
 }
 
 
@@ -69,6 +114,13 @@ def test_what_changes_the_result_is_compiled_anew(
     report(tmp_path)
     assert not report(tmp_path, **changed)["agrees"]  # type: ignore[arg-type]
     assert fake.calls == 2
+
+
+def test_another_version_is_asked_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = install(monkeypatch, DONE, replace(DONE, segments=3))
+    report(tmp_path)
+    fake.version = "5.3.0"
+    assert not report(tmp_path)["agrees"]
 
 
 def test_without_a_cache_everything_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,18 +137,66 @@ def test_a_refusal_is_kept_with_its_reason(monkeypatch: pytest.MonkeyPatch, tmp_
     assert fake.calls == 1
 
 
-def test_a_compiler_that_hung_is_asked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    fake = install(monkeypatch, WorkerDied("Vela took longer than 1 s"), DONE)
-    with pytest.raises(WorkerDied):
+FAILURES = {
+    "it hung": WorkerDied("Vela took longer than 1 s"),
+    "it was killed": WorkerDied("Vela died of SIGKILL"),
+    "it failed": JobFailed("No space left on device"),
+    "a library is missing": UsageError("The libraries are not there."),
+    "it wrote no model": ModelError("This is no TensorFlow Lite file."),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+def test_a_compiler_that_failed_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: Exception
+) -> None:
+    fake = install(monkeypatch, failure, DONE)
+    with pytest.raises(type(failure)):
         report(tmp_path)
+    assert list(tmp_path.iterdir()) == []
     assert report(tmp_path)["segments"] == 2
     assert fake.calls == 2
 
 
-def test_a_damaged_entry_is_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+DAMAGED = {
+    "cut short": '{"said": {"segments": 2, "host',
+    "empty": "",
+    "no object": "[1, 2]",
+    "of another version": json.dumps({"segments": 2, "cost": 1.0}),
+    "neither said nor refused": "{}",
+}
+
+
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_entry_is_asked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
     fake = install(monkeypatch, DONE, DONE)
     report(tmp_path)
     (entry,) = tmp_path.glob("*.json")
-    entry.write_text("{")
+    entry.write_text(text)
     assert report(tmp_path)["segments"] == 2
     assert fake.calls == 2
+    assert report(tmp_path)["segments"] == 2
+    assert fake.calls == 2
+
+
+def test_an_entry_whose_bytes_are_no_text_is_asked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = install(monkeypatch, TAKEN, TAKEN)
+    partition(b"model", PHONE, kept_in(tmp_path))
+    (entry,) = tmp_path.glob("*.json")
+    entry.write_bytes(b"\xff\xfe\x00")
+    assert partition(b"model", PHONE, kept_in(tmp_path)).pieces == TAKEN.pieces
+    assert fake.calls == 2
+
+
+def test_a_graph_is_read_with_what_the_compiler_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = install(monkeypatch, TAKEN)
+    content = zoo.cnn().float_model
+    graph = read_for(content, PHONE, UNKEPT)
+    assert [op.left_because for op in graph.ops] == [TAKEN.left.get(i, "") for i in range(len(graph.ops))]
+    assert fake.calls == 1
+
+
+def test_where_no_compiler_decides_none_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = install(monkeypatch)
+    assert {op.left_because for op in read_for(zoo.cnn().float_model, U55, None).ops} == {None}
+    assert fake.calls == 0

@@ -1,18 +1,26 @@
+"""Vela where it is installed, and programs that fail in its place."""
+
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import pytest
+import zoo
 
+from autoselect.compilers.opening import compiler_of
+from autoselect.compilers.vela import NPU_OP, VelaCompiler
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.verdicts import judge
-from autoselect.errors import TargetRefusal, TrialError, UsageError, WorkerDied
-from autoselect.scoring import vela
+from autoselect.errors import JobFailed, TargetRefusal, TrialError, UsageError, WorkerDied
+from autoselect.quantize.building.build import Candidate
 from autoselect.scoring.target_file import read_target
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
 
 U55 = read_target("ethos-u55-128")
 
@@ -24,47 +32,87 @@ FAKES = {
         TargetRefusal,
         r"Vela refuses the candidate for ethos-u55-128: no - good$",
     ),
-    "fails without a word": ("import sys; sys.exit(3)", TargetRefusal, r"it gave no reason"),
+    "fails without a word": ("import sys; sys.exit(3)", JobFailed, r"it gave no reason"),
+    "fails with other words": (
+        "import sys; sys.exit('Traceback:\\nOSError: [Errno 28] No space left on device')",
+        JobFailed,
+        r"Vela failed for ethos-u55-128, which says nothing of the candidate: OSError: \[Errno 28\] No space left",
+    ),
 }
 
 
+@pytest.mark.parametrize("asks", ["partition", "compile"])
 @pytest.mark.parametrize(("program", "error", "words"), FAKES.values(), ids=FAKES)
-def test_a_compiler_that_fails_costs_one_trial(program: str, error: type[TrialError], words: str) -> None:
-    with pytest.raises(error, match=words):
-        vela.compile_model(b"", U55, timeout_seconds=1.0, command=(sys.executable, "-c", program))
+def test_a_compiler_that_fails_costs_one_trial(program: str, error: type[TrialError], words: str, asks: str) -> None:
+    compiler = VelaCompiler(U55, program=(sys.executable, "-c", program))
+    content = candidate().content if asks == "partition" else b""
+    with pytest.raises(error, match=words) as caught:
+        getattr(compiler, asks)(content, timeout_seconds=1.0)
+    assert caught.type is error
 
 
 def test_without_vela_the_command_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(UsageError, match=r"pip install 'autoselect\[ethos-u\]'"):
-        vela.require_vela()
+        VelaCompiler(U55).require()
 
 
 def test_a_target_without_a_compiler_is_refused() -> None:
     with pytest.raises(UsageError, match="has no compiler"):
-        vela.compile_model(b"", replace(U55, compiler=None), timeout_seconds=1.0)
+        compiler_of(replace(U55, compiler=None))
+
+
+@functools.cache
+def candidate() -> Candidate:
+    """Six convolutions of one shape in a row, of which the third is left in float."""
+    import tensorflow as tf
+
+    kernels = [zoo.weights(3, 3, 16, 16, seed=i) for i in range(6)]
+
+    def call(x: Any) -> Any:
+        for kernel in kernels:
+            x = tf.nn.relu(tf.nn.conv2d(x, kernel, 1, "SAME"))
+        return x
+
+    prepared = zoo.from_function(call, (1, 8, 8, 16)).prepared
+    node = prepared.nodes[2].name
+    return prepared.builder.build(Recipe(denylisted_nodes=frozenset({node}), fallback="float", io_type="int8"))
 
 
 def test_what_vela_makes_of_two_segments() -> None:
     pytest.importorskip("ethosu")
-    from test_target_penalty import prepared
-
-    node = prepared().nodes[2].name
-    candidate = prepared().builder.build(Recipe(denylisted_nodes=frozenset({node}), fallback="float", io_type="int8"))
-    found = vela.compile_model(candidate.content, U55, timeout_seconds=120.0)
+    built = candidate()
+    found = VelaCompiler(U55).compile(built.content, timeout_seconds=120.0)
     assert (found.segments, found.host_ops) == (2, {"DEQUANTIZE": 1, "CONV_2D": 1, "QUANTIZE": 1})
     assert found.crossing_bytes == 2 * 8 * 8 * 16
     assert found.cycles > 0
     # The CPU's part is the profile's: the float op and its conversions, and two crossings.
     host = sum(
         p.cost
-        for p, op in zip(judge(candidate.graph, U55).placements, candidate.graph.ops, strict=True)
+        for p, op in zip(judge(built.graph, U55).placements, built.graph.ops, strict=True)
         if op.kind is not OpKind.INTEGER
     )
     assert found.cost == pytest.approx(found.cycles + host + 2 * (2000 + 0.25 * 8 * 8 * 16))
 
 
-def test_vela_refuses_with_its_own_reason(tmp_path: Path) -> None:
+def test_which_ops_vela_takes() -> None:
+    pytest.importorskip("ethosu")
+    content = candidate().content
+    ops = reader.read_graph(fb.parse(content)).ops
+    found = VelaCompiler(U55).partition(content, timeout_seconds=120.0)
+    assert NPU_OP not in {op.op_type for op in ops}
+    assert [ops[i].op_type for i in sorted(found.left)] == ["DEQUANTIZE", "CONV_2D", "QUANTIZE"]
+    assert set(found.left.values()) == {"Vela leaves it to the CPU"}
+    assert found.pieces == ((0, 1), (5, 6, 7))
+    assert sorted(i for piece in found.pieces for i in piece) == sorted(set(range(len(ops))) - set(found.left))
+
+
+def test_vela_refuses_with_its_own_reason() -> None:
     pytest.importorskip("ethosu")
     with pytest.raises(TargetRefusal, match="Vela refuses"):
-        vela.compile_model(b"no model", U55, timeout_seconds=120.0)
+        VelaCompiler(U55).compile(b"no model", timeout_seconds=120.0)
+
+
+def test_what_a_verdict_of_vela_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: {"ethos-u-vela": "9.8.7"}[name])
+    assert VelaCompiler(U55).versions() == {"Vela": "9.8.7"}

@@ -27,11 +27,11 @@ import pytest
 import zoo
 
 from autoselect import embedded
+from autoselect.compilers import vela
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
 from autoselect.domain.verdicts import judge
 from autoselect.errors import TargetRefusal
-from autoselect.scoring import vela
 from autoselect.scoring.target_file import read_target
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -117,7 +117,7 @@ def mixes(prepared: zoo.Prepared, base: Recipe) -> Iterator[Recipe]:
 def segments_by_vela(content: bytes, target: Target) -> int | None:
     """None where it refuses."""
     with contextlib.suppress(TargetRefusal):
-        return vela.compile_model(content, target, timeout_seconds=60.0).segments
+        return vela.VelaCompiler(target).compile(content, timeout_seconds=60.0).segments
     return None
 
 

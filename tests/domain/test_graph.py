@@ -1,11 +1,24 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import permutations
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoselect.domain.graph import Graph, Op, OpKind, Tensor, count_segments, partition
+from autoselect.domain.graph import (
+    Graph,
+    Op,
+    OpKind,
+    Tensor,
+    count_listed,
+    count_segments,
+    fewest_runs,
+    partition,
+    told,
+)
 
 
 def graph(*ops: tuple[tuple[int, ...], tuple[int, ...]], kinds: str = "") -> Graph:
@@ -76,8 +89,8 @@ def test_pieces_by_hand(drawn: Graph, pieces: list[tuple[bool, list[int]]]) -> N
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> Graph:
-    count = draw(st.integers(1, 10))
+def graphs(draw: st.DrawFn, most: int = 10) -> Graph:
+    count = draw(st.integers(1, most))
     ops = []
     for i in range(count):
         reads = draw(st.lists(st.integers(0, i), min_size=1, max_size=3, unique=True))
@@ -103,3 +116,77 @@ def test_producers_and_consumers() -> None:
     drawn = graph(*BRANCHES)
     assert drawn.producers() == {1: 0, 2: 1, 3: 2, 4: 3, 5: 4, 6: 5}
     assert drawn.consumers() == {0: [0], 1: [1, 2], 2: [3], 3: [4], 4: [5], 5: [5]}
+
+
+def test_what_a_compiler_says_is_kept_with_each_op() -> None:
+    drawn = told(graph(*CHAIN), {1: "no kernel", 3: "too wide"})
+    assert [op.left_because for op in drawn.ops] == ["", "no kernel", "", "too wide"]
+    assert {op.left_because for op in told(drawn, {}).ops} == {""}
+    assert {op.left_because for op in graph(*CHAIN).ops} == {None}
+
+
+LISTED = {
+    "nothing": ("", 0),
+    "nothing on the accelerator": ("...", 0),
+    "all of it": ("###", 1),
+    "at both ends": ("#.#", 2),
+    "in the middle": (".##.", 1),
+    "each other one": (".#.#.#", 3),
+}
+
+
+@pytest.mark.parametrize(("sides", "runs"), LISTED.values(), ids=LISTED)
+def test_runs_in_the_order_of_a_list(sides: str, runs: int) -> None:
+    assert count_listed([side == "#" for side in sides]) == runs
+
+
+ORDERS = {
+    "a chain has one order": (CHAIN, "#.#.", [0, 1, 2, 3]),
+    "independent ops": ((((0,), (1,)), ((0,), (2,)), ((0,), (3,)), ((0,), (4,))), "#.#.", [0, 2, 1, 3]),
+    "the host may begin": ((((0,), (1,)), ((0,), (2,)), ((2,), (3,)), ((1, 3), (4,))), "#.##", [1, 0, 2, 3]),
+    "as few as it has: its own order": ((((0,), (1,)), ((0,), (2,)), ((1,), (3,))), ".##", [0, 1, 2]),
+    "two branches": (BRANCHES, "#.##.#", [0, 2, 1, 4, 3, 5]),
+}
+
+
+@pytest.mark.parametrize(("ops", "sides", "order"), ORDERS.values(), ids=ORDERS)
+def test_an_order_of_the_fewest_runs_by_hand(ops: Sequence[object], sides: str, order: list[int]) -> None:
+    assert fewest_runs(graph(*ops), [side == "#" for side in sides]) == order  # type: ignore[arg-type]
+
+
+def runs_of(order: Sequence[int], sides: Sequence[bool]) -> int:
+    return count_listed([sides[i] for i in order])
+
+
+def is_in_order(drawn: Graph, order: Sequence[int]) -> bool:
+    """Whether each op comes after what it reads."""
+    written = set(drawn.inputs)
+    for i in order:
+        if not written.issuperset(drawn.ops[i].inputs):
+            return False
+        written.update(drawn.ops[i].outputs)
+    return True
+
+
+@given(graphs(most=24))
+def test_an_order_of_the_fewest_runs_is_one(drawn: Graph) -> None:
+    sides = [op.kind is OpKind.INTEGER for op in drawn.ops]
+    order = fewest_runs(drawn, sides)
+    natural = list(range(len(drawn.ops)))
+    assert sorted(order) == natural
+    assert is_in_order(drawn, order)
+    assert runs_of(order, sides) <= runs_of(natural, sides)
+    assert order == natural or runs_of(order, sides) < runs_of(natural, sides)
+    # To order what is in order changes nothing.
+    again = Graph(
+        tensors=drawn.tensors, ops=tuple(drawn.ops[i] for i in order), inputs=drawn.inputs, outputs=drawn.outputs
+    )
+    assert fewest_runs(again, [sides[i] for i in order]) == natural
+
+
+@settings(deadline=None)
+@given(graphs(most=7))
+def test_no_order_has_fewer_runs(drawn: Graph) -> None:
+    sides = [op.kind is OpKind.INTEGER for op in drawn.ops]
+    orders = (order for order in permutations(range(len(drawn.ops))) if is_in_order(drawn, order))
+    assert runs_of(fewest_runs(drawn, sides), sides) == min(runs_of(order, sides) for order in orders)

@@ -22,7 +22,7 @@ def member(
         fidelity=fidelity,
         size_bytes=size,
         penalty=penalty,
-        float_ops=math.ceil(penalty / 10.0),
+        left_ops=math.ceil(penalty / 10.0),
     )
 
 
@@ -71,7 +71,7 @@ BY_HAND = {
         ["whole", "whole", "whole", "small", "whole"],
     ),
     "of several without float ops that keep the drop for sure the cheapest": (
-        [replace(member("wide", 0.001, 260, 8.0), float_ops=0), member("narrow", 0.004, 250, 0.0), MIXED],
+        [replace(member("wide", 0.001, 260, 8.0), left_ops=0), member("narrow", 0.004, 250, 0.0), MIXED],
         ["narrow", "wide", "wide", "narrow", "narrow"],
     ),
     "of several without float ops that lose more the best, not the cheapest": (
@@ -147,7 +147,7 @@ def test_where_nothing_is_sure_16_bits_everywhere_are_worth_four_allowed_drops(
     cheap = member("cheap", 0.0, 300, 0.0, width=6.0 * ALLOWED)
     dear = replace(cheap, id="dear", penalty=0.1 * share * FLOAT_PENALTY, bound=(6.0 - 4.0 * share) * ALLOWED)
     surer, less_sure = (replace(dear, bound=dear.bound + step * ALLOWED) for step in (-0.01, 0.01))
-    others = [m for m in members if m.float_ops and m.bound > ALLOWED]
+    others = [m for m in members if m.left_ops and m.bound > ALLOWED]
     assert recommended([cheap, surer, *others], ALLOWED, FLOAT_PENALTY).id == "dear"
     assert recommended([cheap, less_sure, *others], ALLOWED, FLOAT_PENALTY).id == "cheap"
 
@@ -162,9 +162,9 @@ def test_where_nothing_is_sure_no_float_op_is_recommended_beside_integers_that_k
         member(name, share * ALLOWED, 300, 0.0, width=9.0 * ALLOWED)
         for name, share in (("easily", 0.5), ("hardly", 0.51))
     )
-    others = [m for m in members if m.float_ops and m.bound > ALLOWED]
+    others = [m for m in members if m.left_ops and m.bound > ALLOWED]
     assert recommended([near, easily, *others], ALLOWED, FLOAT_PENALTY).id == "easily"
-    assert recommended([near, hardly, *others], ALLOWED, FLOAT_PENALTY).float_ops
+    assert recommended([near, hardly, *others], ALLOWED, FLOAT_PENALTY).left_ops
 
 
 @given(FRONTS, st.data())
@@ -188,7 +188,7 @@ def test_no_pick_changes_with_a_member_that_is_worse_in_everything(members: list
         bound=worst.bound + 2.0,
         size_bytes=max(m.size_bytes for m in members) + 1.0,
         penalty=max(m.penalty for m in members) + 1.0,
-        float_ops=max(m.float_ops for m in members) + 1,
+        left_ops=max(m.left_ops for m in members) + 1,
         fidelity=-1.0,
     )
     assert picks_of([*members, useless]) == picks_of(members)

@@ -15,10 +15,10 @@ from typing import Any
 import psutil
 import pytest
 
+from autoselect.compilers.vela import VelaCompiler
 from autoselect.errors import WorkerDied
 from autoselect.isolation.pool import WorkerPool
 from autoselect.isolation.tether import run_tethered
-from autoselect.scoring import vela
 from autoselect.scoring.target_file import read_target
 
 SLEEPER = """
@@ -67,9 +67,8 @@ def started(noted: Path) -> list[int]:
 
 
 def compile_with(noted: Path, timeout_seconds: float = 200.0) -> Any:
-    return vela.compile_model(
-        b"", read_target("ethos-u55-128"), timeout_seconds=timeout_seconds, command=command(noted)
-    )
+    compiler = VelaCompiler(read_target("ethos-u55-128"), program=command(noted))
+    return compiler.compile(b"", timeout_seconds=timeout_seconds)
 
 
 def kill(pool: WorkerPool) -> None:
@@ -109,6 +108,7 @@ ENDS = {
     "well": ("print('out'); import sys; print('err', file=sys.stderr)", 0, "out\n", "err\n"),
     "with a code": ("import sys; sys.exit(3)", 3, "", ""),
     "with words": ("import sys; sys.exit('no')", 1, "", "no\n"),
+    "with bytes that are no text": ("import os; os.write(1, b'a\\xffb\\n')", 0, "a\ufffdb\n", ""),
     "killed": ("import os; os.kill(os.getpid(), 9)", -9, "", ""),
     "terminated": ("import os; os.kill(os.getpid(), 15)", -15, "", ""),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -13,14 +14,18 @@ from autoselect.domain.layers import Node
 from autoselect.quantize.diagnosing.cures import Model, cures, decibels
 from autoselect.scoring.target_file import read_target
 
-NONE, ALL = math.nan, frozenset({"int16", "hybrid"})
+NONE, ALL = math.nan, dict[str, str | None](int16=None, hybrid=None)
+BASE = dict[str, str | None](integer=None, float=None)
+"""The forms that every op of these models has; no compiler was asked about them."""
 
 
 def cure(
     parts: tuple[float, float, float, float],
     op_type: str = "CONV_2D",
-    forms: frozenset[str] = ALL,
+    forms: Mapping[str, str | None] = ALL,
     target: str = "integer-only",
+    *,
+    int16: bool = True,
 ) -> tuple[str, str]:
     """Of a model of one node, whose parts are those of :class:`ErrorParts`."""
     tensor = Tensor(name="x", dtype="float32", shape=(1, 8), is_constant=False, size_bytes=32)
@@ -31,7 +36,8 @@ def cure(
         nodes=(node,),
         graph=Graph(tensors=(tensor, replace(tensor, name="n")), ops=(op,), inputs=(0,), outputs=(1,)),
         target=read_target(target),
-        forms={"n": forms},
+        forms={0: {**BASE, **forms}},
+        int16=int16,
     )
     measured = ErrorParts(weights=weights, shift=shift, activations=activations, narrowed=narrowed)
     found = cures(model, {"n": measured})["n"]
@@ -73,8 +79,8 @@ COARSE = (NONE, NONE, 1e-2, 1e-2)
     ("op_type", "forms", "target", "wanted", "words"),
     [
         ("CONV_2D", ALL, "integer-only", "16 bit", "20.0 dB"),
-        ("SQRT", frozenset(), "integer-only", "float", "it has no 16-bit form"),
-        ("CONV_2D", frozenset({"hybrid"}), "integer-only", "hybrid", "it has no 16-bit form"),
+        ("SQRT", {}, "integer-only", "float", "it has no 16-bit form"),
+        ("CONV_2D", {"hybrid": None}, "integer-only", "hybrid", "it has no 16-bit form"),
         ("CONV_2D", ALL, "litert-cpu", "hybrid", "16 bits cost this target more"),
         ("CONV_2D", ALL, "ethos-u55-128", "16 bit", ""),
         ("PACK", ALL, "tflm", "float", "the target refuses it with 16 bits"),
@@ -82,9 +88,32 @@ COARSE = (NONE, NONE, 1e-2, 1e-2)
     ],
 )
 def test_the_form_that_costs_the_target_least(
-    op_type: str, forms: frozenset[str], target: str, wanted: str, words: str
+    op_type: str, forms: Mapping[str, str | None], target: str, wanted: str, words: str
 ) -> None:
     name, reason = cure(COARSE, op_type, forms, target)
+    assert name == wanted
+    assert words in reason
+
+
+def test_16_bits_that_were_left_out_are_no_fault_of_the_node() -> None:
+    assert cure(COARSE, forms={"hybrid": None}, int16=False) == ("hybrid", "activations 20.0 dB; 16 bits were left out")
+
+
+LEFT, TAKEN = "the compiler has no such op", ""
+ON_A_CHIP = {
+    "it takes every form": ({"int16": TAKEN, "hybrid": TAKEN, "float": TAKEN}, "16 bit", ""),
+    "it leaves every form": ({"int16": LEFT, "hybrid": LEFT, "float": LEFT}, "hybrid", "16 bits cost this target more"),
+    "it takes 16 bits alone": ({"int16": TAKEN, "hybrid": LEFT, "float": LEFT}, "16 bit", ""),
+    "it takes float alone": ({"int16": LEFT, "hybrid": LEFT, "float": TAKEN}, "float", "16 bits cost this target more"),
+    "there is no 16-bit form": ({"float": TAKEN}, "float", "it has no 16-bit form"),
+}
+
+
+@pytest.mark.parametrize(("forms", "wanted", "words"), ON_A_CHIP.values(), ids=ON_A_CHIP)
+def test_where_a_compiler_decides_what_it_said_of_a_form_counts(
+    forms: Mapping[str, str | None], wanted: str, words: str
+) -> None:
+    name, reason = cure(COARSE, forms=forms, target="qualcomm-sm8750")
     assert name == wanted
     assert words in reason
 

@@ -9,9 +9,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from autoselect.scoring.vela import compile_model
 
 import autoselect
+from autoselect.compilers.vela import VelaCompiler
 from autoselect.scoring.target_file import read_target
 
 pytest.importorskip("ethosu")
@@ -50,7 +50,7 @@ def test_every_pick_for_an_ethos_u_compiles(
         output=tmp_path / "run",
     )
     for name in set(run.summary["picks"].values()):
-        found = compile_model(run.model_path(name).read_bytes(), read_target(TARGET), timeout_seconds=120.0)
+        found = VelaCompiler(read_target(TARGET)).compile(run.model_path(name).read_bytes(), timeout_seconds=120.0)
         row = run.front[run.front["id"] == name].iloc[0]
         assert found.segments == row["segments"]
         assert found.cost == pytest.approx(row["penalty"])

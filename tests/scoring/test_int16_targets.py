@@ -17,7 +17,6 @@ TARGETS = [
     "ethos-u55-128",
     "ethos-u65-256",
     "ethos-u85-256",
-    "hexagon",
     "integer-only",
     "litert-cpu",
     "tflm",

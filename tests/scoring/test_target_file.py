@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from autoselect.domain.targets import Precision
+from autoselect.data.bundled import bundled_directory
+from autoselect.domain.targets import LitertPlugin, Precision, Vela
 from autoselect.errors import UsageError
 from autoselect.scoring.target_file import read_target, target_hash
 
@@ -13,9 +15,19 @@ BUNDLED = (
     "ethos-u55-128",
     "ethos-u65-256",
     "ethos-u85-256",
-    "hexagon",
     "integer-only",
     "litert-cpu",
+    "qualcomm-sa8255",
+    "qualcomm-sa8295",
+    "qualcomm-sm8350",
+    "qualcomm-sm8450",
+    "qualcomm-sm8475",
+    "qualcomm-sm8550",
+    "qualcomm-sm8650",
+    "qualcomm-sm8735",
+    "qualcomm-sm8750",
+    "qualcomm-sm8845",
+    "qualcomm-sm8850",
     "tflm",
 )
 
@@ -41,6 +53,18 @@ precisions = ["float"]
 by = "runtime"
 why = "No float ADD."
 """
+
+
+PLUGIN = """
+[compiler]
+kind = "litert-plugin"
+manufacturer = "Qualcomm"
+soc_model = "SM8750"
+"""
+
+
+def test_the_bundled_profiles_are_these() -> None:
+    assert tuple(sorted(path.stem for path in (bundled_directory() / "targets").glob("*.toml"))) == BUNDLED
 
 
 @pytest.mark.parametrize("name", BUNDLED)
@@ -70,7 +94,31 @@ WRONG = {
     "negative cost": ("per_mac = 4.0", "per_mac = -4.0", r"host\.float\.per_mac: .*greater than or equal to 0"),
     "negative crossing": ("per_byte = 2.0", "per_byte = -1", r"crossing\.per_byte: .*greater than or equal to 0"),
     "missing rule": ('segments = "any"', "", r"segments: .*required"),
-    "unknown segment rule": ('"any"', '"some"', r"segments: .*'any', 'scheduled', 'leading' or 'none'"),
+    "unknown segment rule": ('"any"', '"some"', r"segments: .*'any', 'scheduled', 'listed', 'leading' or 'none'"),
+    "listed without a compiler": (
+        '"any"',
+        '"listed"',
+        r"segments: expected 'listed' with a compiler of kind litert-pl",
+    ),
+    "negative piece": ("[host]", "[piece]\nfixed = -1.0\nddr_per_byte = 0.0\n[host]", r"piece\.fixed: .*greater than"),
+    "half a piece": ("[host]", "[piece]\nfixed = 1.0\n[host]", r"piece\.ddr_per_byte: .*required"),
+    "an unknown kind of compiler": (
+        "[host]",
+        "[compiler]\nkind = 'gcc'\n[host]",
+        r"compiler: .*'vela', 'litert-plugin'",
+    ),
+    "a compiler without its kind": ("[host]", "[compiler]\nsoc_model = 'X'\n[host]", r"compiler: .*kind"),
+    "a key of another kind": (
+        "[host]",
+        f"{PLUGIN}memory_mode = 'Shared_Sram'\n[host]",
+        r"compiler\..*memory_mode: .*not permitted",
+    ),
+    "a plugin without its chip": (
+        "[host]",
+        "[compiler]\nkind = 'litert-plugin'\nmanufacturer = 'Q'\n[host]",
+        r"soc_model",
+    ),
+    "a plugin whose pieces are not listed": ("[host]", f"{PLUGIN}[host]", r"segments: expected 'listed' .*, got 'any'"),
     "missing host": ("[host]", "[hosts]", r"hosts?: "),
     "unknown key": ("unit =", "units =", r"units?: "),
     "a rule without a reason": ('why = "No float ADD."', "", r"reject\.0\.why: .*required"),
@@ -98,3 +146,113 @@ def test_the_hash_follows_what_the_profile_says_not_how(tmp_path: Path) -> None:
     second.write_text("# a remark\n" + PROFILE)
     other.write_text(PROFILE.replace("4.0", "5.0"))
     assert target_hash(str(first)) == target_hash(str(second)) != target_hash(str(other))
+
+
+def test_a_piece_and_a_plugin_are_read_as_they_stand(tmp_path: Path) -> None:
+    own = PROFILE.replace('"any"', '"listed"').replace(
+        "[host]", f"{PLUGIN}libraries = '/opt/qnn'\n[piece]\nfixed = 100.0\nddr_per_byte = 0.25\n[host]"
+    )
+    (tmp_path / "own.toml").write_text(own)
+    target = read_target(str(tmp_path / "own.toml"))
+    assert target.compiler == LitertPlugin(manufacturer="Qualcomm", soc_model="SM8750", libraries="/opt/qnn")
+    assert (target.piece_fixed, target.ddr_per_byte, target.segments) == (100.0, 0.25, "listed")
+    assert target.asks_compiler
+
+
+COMPILERS = {
+    "an Ethos-U": ("ethos-u55-128", Vela, False),
+    "a phone": ("qualcomm-sm8750", LitertPlugin, True),
+    "none": ("tflm", type(None), False),
+}
+
+
+@pytest.mark.parametrize(("name", "kind", "decides"), COMPILERS.values(), ids=COMPILERS)
+def test_what_a_compiler_decides_hangs_on_its_kind(name: str, kind: type, decides: bool) -> None:
+    target = read_target(name)
+    assert isinstance(target.compiler, kind)
+    assert (target.segments == "listed") is target.asks_compiler is decides
+
+
+@pytest.mark.parametrize("name", [name for name in BUNDLED if name.startswith("qualcomm-")])
+def test_the_chips_of_one_vendor_differ_in_their_name_alone(name: str) -> None:
+    target, base = read_target(name), read_target("qualcomm-sm8750")
+    assert isinstance(target.compiler, LitertPlugin)
+    assert f"qualcomm-{target.compiler.soc_model.lower()}" == name
+    assert target.compiler.soc_model in target.why
+    assert replace(target, name=base.name, why=base.why, compiler=base.compiler) == base
+
+
+def own(tmp_path: Path, text: str, name: str = "own.toml") -> str:
+    (tmp_path / name).write_text(text)
+    return str(tmp_path / name)
+
+
+def test_a_profile_that_extends_another_says_only_what_differs(tmp_path: Path) -> None:
+    base = read_target("qualcomm-sm8750")
+    assert base.accelerator is not None
+    name = own(
+        tmp_path,
+        """
+        extends = "qualcomm-sm8750"
+        name = "mine"
+        per_channel = false
+
+        [compiler]
+        libraries = "/opt/qnn"
+
+        [piece]
+        fixed = 7.0
+
+        [host.float]
+        per_mac = 3.0
+        """,
+    )
+    found = read_target(name)
+    assert (found.name, found.per_channel, found.piece_fixed) == ("mine", False, 7.0)
+    assert found.compiler == LitertPlugin(manufacturer="Qualcomm", soc_model="SM8750", libraries="/opt/qnn")
+    assert found.host.kernels[Precision.FLOAT] == replace(base.host.kernels[Precision.FLOAT], per_mac=3.0)
+    same = ("why", "unit", "segments", "accelerator", "crossing_per_byte", "ddr_per_byte", "rules")
+    assert [getattr(found, key) for key in same] == [getattr(base, key) for key in same]
+    assert found.host.kernels[Precision.INT8] == base.host.kernels[Precision.INT8]
+
+
+def test_lists_are_taken_in_place_of_those_of_the_base(tmp_path: Path) -> None:
+    text = """
+        extends = "ethos-u55-128"
+        name = "mine"
+        reject = []
+
+        [accelerator.int8]
+        ops = ["CONV_2D"]
+        """
+    found, base = read_target(own(tmp_path, text)), read_target("ethos-u55-128")
+    assert found.accelerator is not None
+    assert base.accelerator is not None
+    assert base.rules
+    assert found.rules == ()
+    assert found.accelerator.kernels[Precision.INT8].ops == {"CONV_2D"}
+    assert found.accelerator.kernels[Precision.INT16] == base.accelerator.kernels[Precision.INT16]
+
+
+EXTENDS = {
+    "an unknown base": ('extends = "hexagon"', r"There is no target 'hexagon'"),
+    "a base that extends another": (
+        'extends = "qualcomm-sm8735"',
+        r"extends: expected a profile that extends no other",
+    ),
+    "no name": ("extends = 1", r"extends: expected a profile that extends no other, got 1"),
+    "what then does not fit": ('extends = "qualcomm-sm8750"\nsegments = "any"', r"segments: expected 'listed'"),
+    "an unknown key": ('extends = "tflm"\nspeed = 1', r"speed"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), EXTENDS.values(), ids=EXTENDS)
+def test_what_cannot_be_extended_is_told(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        read_target(own(tmp_path, text))
+
+
+def test_the_hash_of_a_profile_that_extends_another_is_that_of_both(tmp_path: Path) -> None:
+    plain = own(tmp_path, 'extends = "qualcomm-sm8750"', "plain.toml")
+    other = own(tmp_path, 'extends = "qualcomm-sm8750"\n[piece]\nfixed = 1.0', "other.toml")
+    assert target_hash(plain) == target_hash("qualcomm-sm8750") != target_hash(other)

@@ -36,6 +36,7 @@ YARDSTICK = Yardstick(
 def scored(name: str, drop: float, **known: Any) -> Scores:
     values: dict[str, Any] = dict.fromkeys(Scores.__dataclass_fields__, 0)
     usual = {"drop_noise": 0.004, "drop_bound": drop + 0.008, "divergence": 1e-3, "sqnr_db": 30.0, "samples": 500}
+    usual |= {"off_chip": None}
     own = {"sha256": name * 10, "drop": drop, "metric": 0.9 - drop, "size_bytes": 300, "penalty": 10.0}
     maps = {"fallbacks": {}, "compiled": {}, "quantities": {}}
     return Scores(**{**values, **usual, **own, **maps, **known})
@@ -140,14 +141,19 @@ HAIRS = {
     "it keeps the limit": (0.001, 0.0, 4, False),
     "nothing keeps the limit": (0.0025, 0.004, 4, False),
 }
+COUNTS = {
+    "ops in float": ({"float_ops": 1}, {"float_ops": 4}),
+    "ops that the compiler leaves": ({"float_ops": 6, "off_chip": 1}, {"float_ops": 0, "off_chip": 4}),
+}
 
 
 @pytest.mark.parametrize(("drop", "other", "penalty", "near"), HAIRS.values(), ids=HAIRS)
+@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
 def test_a_cheaper_member_that_misses_the_limit_by_a_hair_is_told(
-    drop: float, other: float, penalty: float, near: bool
+    drop: float, other: float, penalty: float, near: bool, counts: Sequence[dict[str, int]]
 ) -> None:
-    cheap = scored("a" * 4, drop, penalty=penalty, float_ops=1)
-    dear = scored("b" * 4, other, penalty=50.0, float_ops=4)
+    cheap = scored("a" * 4, drop, penalty=penalty, **counts[0])
+    dear = scored("b" * 4, other, penalty=50.0, **counts[1])
     spread = np.array([[-0.001, 0.0], [0.001, 0.0]]) * 2.0
     pool = Pool(spread + np.array([drop, other]))
     found = confidence([cheap, dear], pool).near_miss
@@ -155,7 +161,7 @@ def test_a_cheaper_member_that_misses_the_limit_by_a_hair_is_told(
     if found is not None:
         assert found.missed_by == pytest.approx(0.0005)
         assert found.varies_by == pytest.approx(0.002)
-        assert (found.id, found.fewer_float_ops, found.samples_needed) == (cheap.sha256[:10], 3, 1234)
+        assert (found.id, found.fewer_left_ops, found.samples_needed) == (cheap.sha256[:10], 3, 1234)
         assert pool.asked[-1] == (cheap.sha256, YARDSTICK.allowed_drop, pytest.approx(drop))
 
 
@@ -194,7 +200,7 @@ def test_where_nothing_is_certified_the_cheapest_that_may_do_is_told(drop: float
     assert (found.id, found.certified) == (close.sha256[:10], False)
     assert found.cheaper is not None
     known = other if told else middle
-    assert (found.cheaper.id, found.cheaper.float_ops) == (known.sha256[:10], known.float_ops)
+    assert (found.cheaper.id, found.cheaper.left_ops) == (known.sha256[:10], known.float_ops)
     assert (found.cheaper.expected, found.cheaper.bound) == pytest.approx((known.drop, known.drop + 0.02))
     assert confidence([close], pool).cheaper is None
     assert confidence([close, replace(other, drop_bound=0.04)], pool).cheaper is None
@@ -305,6 +311,7 @@ def told(
     feasible: bool = True,
     accelerated: bool = True,
     integer_error: str = "",
+    chip: str = "",
     **known: Any,
 ) -> str:
     return verdict.sentences(
@@ -314,13 +321,14 @@ def told(
             references=references,
             picks={}
             if confidence is None
-            else {"recommended": scored("a" * 4, 0.002, float_ops=5, segments=2, **known)},
+            else {"recommended": scored("a" * 4, 0.002, **{"float_ops": 5, "segments": 2, **known})},
             confidence=confidence,
             heldout=heldout,
             samples=250,
             feasible=feasible,
             accelerated=accelerated,
             integer_error=integer_error,
+            chip=chip,
         )
     )
 
@@ -355,12 +363,12 @@ def test_the_verdict_says_what_the_samples_cannot_show() -> None:
 
 
 def test_the_verdict_names_the_cheaper_model_that_takes_less_proof() -> None:
-    cheaper = certainty.Cheaper(id="c" * 10, expected=0.009, bound=0.031, float_ops=0)
+    cheaper = certainty.Cheaper(id="c" * 10, expected=0.009, bound=0.031, left_ops=0)
     assert told(replace(UNSURE, cheaper=cheaper), HELDOUT).endswith(
         " If less proof will do: cccccccccc, with no float op, costs an accelerator less and is expected to keep the "
         "limit too; with 95 % confidence it loses at most 3.1 points."
     )
-    assert "with 2 float ops, costs" in told(replace(UNSURE, cheaper=replace(cheaper, float_ops=2)), HELDOUT)
+    assert "with 2 float ops, costs" in told(replace(UNSURE, cheaper=replace(cheaper, left_ops=2)), HELDOUT)
 
 
 def test_a_model_that_is_expected_to_break_the_limit_is_said_to() -> None:
@@ -374,14 +382,14 @@ def test_a_model_that_is_expected_to_break_the_limit_is_said_to() -> None:
 
 def test_the_verdict_says_what_was_not_recommended_by_a_hair() -> None:
     near = certainty.NearMiss(
-        id="bbbbbbbbbb", missed_by=0.0002, varies_by=0.003, fewer_float_ops=1, samples_needed=1200
+        id="bbbbbbbbbb", missed_by=0.0002, varies_by=0.003, fewer_left_ops=1, samples_needed=1200
     )
     assert told(replace(SURE, near_miss=near), HELDOUT).endswith(
         "the same model is recommended. That was close: bbbbbbbbbb has 1 float op less and costs an accelerator less. "
         "Its bound misses the limit by 0.02 points, and by chance alone bounds vary by 0.3 points here. If it does "
         "keep the limit, about 1,200 samples in all would show it."
     )
-    other = told(replace(SURE, near_miss=replace(near, fewer_float_ops=0, samples_needed=None)), HELDOUT)
+    other = told(replace(SURE, near_miss=replace(near, fewer_left_ops=0, samples_needed=None)), HELDOUT)
     assert other.endswith("That was close: bbbbbbbbbb costs an accelerator less. " + other.rpartition("less. ")[2])
     assert other.endswith("vary by 0.3 points here.")
 
@@ -419,14 +427,37 @@ def test_a_model_that_runs_nothing_on_the_accelerator_is_said_to() -> None:
 
 
 def test_of_a_target_that_runs_float_ops_as_well_no_accelerator_is_spoken_of() -> None:
-    near = certainty.NearMiss(id="b" * 10, missed_by=0.0002, varies_by=0.003, fewer_float_ops=1, samples_needed=None)
+    near = certainty.NearMiss(id="b" * 10, missed_by=0.0002, varies_by=0.003, fewer_left_ops=1, samples_needed=None)
     for sure in (replace(SURE, near_miss=near), UNSURE):
         found = told(sure, HELDOUT, float_macs_share=1.0, accelerated=False)
         assert "accelerator" not in found
         assert "with 5 float ops." in found
         assert "costs the target" in found
     targets = [path.stem for path in (Path(__file__).parents[2] / "search_spaces" / "targets").glob("*.toml")]
-    assert {t for t in targets if not read_target(t).accelerates_integers_alone} == {"litert-cpu", "tflm"}
+    phones = {t for t in targets if t.startswith("qualcomm-")}
+    assert phones
+    assert {t for t in targets if not read_target(t).accelerates_integers_alone} == {"litert-cpu", "tflm", *phones}
+
+
+ON_CHIP = {
+    "some ops are left": ({"segments": 3, "off_chip": 7}, "with 3 partitions on the NPU and 7 ops left on the CPU."),
+    "one op is left": ({"segments": 1, "off_chip": 1}, "with 1 partition on the NPU and 1 op left on the CPU."),
+    "no op is left": ({"segments": 1, "off_chip": 0}, "with 1 partition on the NPU and no op left on the CPU."),
+    "nothing is taken": ({"segments": 0, "off_chip": 9}, "with nothing on the NPU."),
+}
+
+
+@pytest.mark.parametrize(("counts", "words"), ON_CHIP.values(), ids=ON_CHIP)
+def test_where_a_compiler_decides_the_verdict_counts_what_it_leaves(counts: dict[str, int], words: str) -> None:
+    near = certainty.NearMiss(id="b" * 10, missed_by=0.0002, varies_by=0.003, fewer_left_ops=2, samples_needed=None)
+    cheaper = certainty.Cheaper(id="c" * 10, expected=0.009, bound=0.031, left_ops=1)
+    sure, unsure = replace(SURE, near_miss=near), replace(UNSURE, cheaper=cheaper)
+    said, unsaid = (told(one, HELDOUT, accelerated=False, chip="the NPU", **counts) for one in (sure, unsure))
+    for found in (said, unsaid):
+        assert words in found
+        assert "float op" not in found
+    assert "bbbbbbbbbb has 2 ops on the CPU less and costs the target less" in said
+    assert "cccccccccc, with 1 op left on the CPU, costs the target less" in unsaid
 
 
 @pytest.mark.parametrize(("drop", "sqnr_db", "warned"), [(0.0, 12.0, True), (0.0, 30.0, False), (0.1, 12.0, False)])

@@ -32,12 +32,21 @@ YARDSTICK = Yardstick(
 
 
 def record(
-    number: int, gain: float, sqnr_db: float, size_bytes: int, penalty: float, samples: int, float_ops: int = 0
+    number: int,
+    gain: float,
+    sqnr_db: float,
+    size_bytes: int,
+    penalty: float,
+    samples: int,
+    float_ops: int = 0,
+    *,
+    off_chip: int | None = None,
 ) -> TrialRecord:
     values: dict[str, Any] = dict.fromkeys(Scores.__dataclass_fields__, 0)
     known = {"sha256": f"{number}" * 10, "fallbacks": {}, "compiled": {}, "quantities": {}, "samples": samples}
     own = {
         "float_ops": float_ops,
+        "off_chip": off_chip,
         "metric": gain,
         "drop": 8.0 - gain,
         "sqnr_db": sqnr_db,
@@ -153,9 +162,20 @@ def test_of_two_that_score_alike_the_cheaper_does_not_hide_the_surer() -> None:
     assert numbers([unsure, wide]) == ({0, 1}, True)
 
 
-def test_a_model_with_float_ops_hides_none_without() -> None:
-    integer, island = record(0, 6.0, 20.0, 100, 8.0, 9), record(1, 7.0, 30.0, 90, 4.0, 9, float_ops=1)
-    worse_island, worse = record(2, 6.5, 25.0, 95, 5.0, 9, float_ops=2), record(3, 5.0, 10.0, 110, 8.0, 9)
+@pytest.mark.parametrize(
+    ("whole", "cut", "cut_more"),
+    [
+        pytest.param({}, {"float_ops": 1}, {"float_ops": 2}, id="ops in float"),
+        pytest.param(
+            {"float_ops": 3, "off_chip": 0}, {"off_chip": 1}, {"off_chip": 2}, id="ops that the compiler leaves"
+        ),
+    ],
+)
+def test_a_model_with_ops_off_the_accelerator_hides_none_without(
+    whole: dict[str, int], cut: dict[str, int], cut_more: dict[str, int]
+) -> None:
+    integer, island = record(0, 6.0, 20.0, 100, 8.0, 9, **whole), record(1, 7.0, 30.0, 90, 4.0, 9, **cut)
+    worse_island, worse = record(2, 6.5, 25.0, 95, 5.0, 9, **cut_more), record(3, 5.0, 10.0, 110, 8.0, 9, **whole)
     assert numbers([integer, island, worse_island, worse]) == ({0, 1}, True)
     front, _ = front_of([integer, island], OBJECTIVES, YARDSTICK, None)
     steps = {"gain": 5.0, "size_bytes": 100.0, "penalty": 10.0}

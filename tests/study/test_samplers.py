@@ -166,6 +166,7 @@ def scores(**changed: Any) -> dict[str, Any]:
             **values
             | {
                 "sha256": "a",
+                "off_chip": None,
                 "fallbacks": {},
                 "compiled": {},
                 "quantities": {},

@@ -19,7 +19,7 @@ from autoselect.study.setup.baselines import REPAIRED
 
 YARDSTICK = replace(test_certainty.YARDSTICK, allowed_drop=0.009)
 METRICS = ("accuracy", "top5_accuracy", "agreement", "f1_macro", "mse", "psnr", "sqnr_db", "my_package.module:my_score")
-NOUN = r"(?:point|float op|accelerator segment|search sample|sample|node)"
+NOUN = r"(?:point|float op|op|accelerator segment|partition|search sample|sample|node)"
 NUMBER = r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?!\w|[.,]\d)"
 UNITS = rf"{NOUN}s?|%|dB|to [\d.]+ (?:dB|points?)|f1 macro|mse|my score"
 FAULTS = {
@@ -46,10 +46,13 @@ def heldout(drops: st.SearchStrategy[float]) -> st.SearchStrategy[Heldout]:
     return st.builds(made, st.tuples(drops, drops, drops), st.booleans())
 
 
-def scores(drop: float, float_ops: int, segments: int, share: float, letter: str = "a") -> Scores:
+def scores(
+    drop: float, float_ops: int, segments: int, share: float, letter: str = "a", off_chip: int | None = None
+) -> Scores:
     values = dict.fromkeys(Scores.__dataclass_fields__, 0)
     own = {"sha256": letter * 40, "drop": drop, "metric": 0.9 - drop, "float_ops": float_ops, "segments": segments}
-    return Scores(**{**values, **own, "float_macs_share": share, "fallbacks": {}, "compiled": {}, "quantities": {}})  # type: ignore[arg-type]
+    own |= {"float_macs_share": share, "off_chip": off_chip, "fallbacks": {}, "compiled": {}, "quantities": {}}
+    return Scores(**{**values, **own})  # type: ignore[arg-type]
 
 
 def confidence(
@@ -108,7 +111,7 @@ FINDINGS = st.builds(
         st.none()
         | st.builds(
             lambda missed_by, varies_by, fewer, needed: NearMiss(
-                id="b" * 10, missed_by=missed_by, varies_by=varies_by, fewer_float_ops=fewer, samples_needed=needed
+                id="b" * 10, missed_by=missed_by, varies_by=varies_by, fewer_left_ops=fewer, samples_needed=needed
             ),
             st.sampled_from([1e-7, 2e-4, 0.01]),
             st.sampled_from([1e-7, 0.01, 0.3]),
@@ -117,7 +120,7 @@ FINDINGS = st.builds(
         ),
         st.none()
         | st.builds(
-            lambda expected, bound, ops: Cheaper(id="c" * 10, expected=expected, bound=bound, float_ops=ops),
+            lambda expected, bound, ops: Cheaper(id="c" * 10, expected=expected, bound=bound, left_ops=ops),
             DROPS,
             DROPS,
             st.sampled_from([0, 1, 4]),
@@ -169,7 +172,7 @@ def test_of_a_model_that_is_mostly_float_it_is_said_what_integers_cost(
             (math.nan, None),
             0.0,
             None,
-            Cheaper(id=known * 10, expected=0.0, bound=0.03, float_ops=0),
+            Cheaper(id=known * 10, expected=0.0, bound=0.03, left_ops=0),
         ),
         heldout={"a" * 40: measured, "d" * 40: measured} if unseen else {},
         samples=100,
@@ -201,6 +204,14 @@ def test_a_score_is_said_with_the_interval_that_tables_have() -> None:
 @given(FINDINGS)
 def test_every_verdict_reads_well(found: verdict.Findings) -> None:
     text = verdict.sentences(found)
+    assert {fault for fault, pattern in FAULTS.items() if re.search(pattern, text)} == set(), text
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(FINDINGS, st.integers(0, 3), st.booleans())
+def test_every_verdict_on_a_chip_reads_well(found: verdict.Findings, left: int, accelerated: bool) -> None:
+    picks = {name: replace(own, off_chip=left) for name, own in found.picks.items()}
+    text = verdict.sentences(replace(found, picks=picks, chip="the NPU", accelerated=accelerated))
     assert {fault for fault, pattern in FAULTS.items() if re.search(pattern, text)} == set(), text
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS, possible
 from autoselect.domain.words import CLOSENESS, SHARES, lost
+from autoselect.report.tables.chip_results import most_left
 from autoselect.report.tables.frames import (
     BYTE_COLUMNS,
     ModelRow,
@@ -28,6 +29,8 @@ from autoselect.runs.run import Run
 Row = dict[str, Any]
 
 _MANY = 1e5
+_ON_CARD = ("segments", "partitions", "left_ops")
+"""Further columns that cards have anyway."""
 _FIGURES = ("drop", "size_bytes", "penalty", "segments", "float_ops", "float_macs_share", "sqnr_db", "samples")
 
 
@@ -60,9 +63,10 @@ def model_rows(run: Run, places: Mapping[str, int]) -> list[Row]:
     """
     metric = str(run.summary["metric"])
     members, further = {row.label: row for row in front_rows(run.front, run.summary)}, further_columns(run.summary)
-    rows, met = [], set()
+    rows, met, left = [], set(), most_left(run.summary)
     for record in records(run.trials):
         row = _trial(record, metric, places, further)
+        row["left_ops"] = left.get(row["id"], number(record.get("left_ops")))
         member = members.get(row["id"])
         if member is not None and row["state"] == "complete" and row["id"] not in met:
             met.add(row["id"])
@@ -166,7 +170,8 @@ def _card(
         "nodes": len(member.get("nodes", [])),
         "wide": member.get("wide"),
         "segments": member.get("segments"),
-        "further": [_further(row, column) for column in further_columns(run.summary) if column != "segments"],
+        "left_ops": member.get("left_ops"),
+        "further": [_further(row, column) for column in further_columns(run.summary) if column not in _ON_CARD],
         "integer_macs": "" if integers is None else f"{100 * (1 - integers):.0f} %",
         "command": export_command(run, row.picks[0]),
     }

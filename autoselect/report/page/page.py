@@ -15,11 +15,13 @@ from autoselect._version import __version__
 from autoselect.domain.looks import LOOKS, OF_NODES
 from autoselect.domain.quantities import possible
 from autoselect.domain.words import SHARES, label
+from autoselect.report.page import chips as page_chips
 from autoselect.report.page import effects as page_effects
 from autoselect.report.page import graphs as page_graphs
 from autoselect.report.page import history as page_history
 from autoselect.report.page import models as page_models
 from autoselect.report.page import nodes as page_nodes
+from autoselect.report.tables.chip_results import asks_compiler
 from autoselect.runs.files import plain, write_text
 from autoselect.runs.run import Run
 
@@ -65,7 +67,7 @@ def context(run: Run) -> dict[str, Any]:
     graphs = page_graphs.graphs(run, places)
     heldout = any(row["heldout"] for row in models)
     references = page_models.reference_points(run)
-    metric = str(run.summary["metric"])
+    metric, on_chip = str(run.summary["metric"]), asks_compiler(run.summary)
     headline, _, rest = _unbroken(str(run.summary["verdict"]).removesuffix(".")).partition(". ")
     return {
         "model": _model_name(run),
@@ -90,6 +92,9 @@ def context(run: Run) -> dict[str, Any]:
             kind: OF_NODES[kind] for kind in OF_NODES if any(p["kind"] == kind for s in strips for p in s["runs"])
         },
         "graphs": graphs,
+        "chips": page_chips.sections(run),
+        "chip": _target_name(run) if on_chip else "",
+        "chip_names": list(dict.fromkeys(chip["name"] for graph in graphs for chip in graph.get("chips", ()))),
         "op_kinds": {op[1]: LOOKS[op[1]] for graph in graphs for op in graph["ops"] if op[1] in LOOKS},
         "heldout": heldout,
         "members": [row for row in models if row["front"]],
@@ -113,6 +118,7 @@ def context(run: Run) -> dict[str, Any]:
                     "samples": "held out" if heldout else "search",
                 },
                 "costs": page_models.cost_axes(run.summary),
+                "on_chip": on_chip,
                 "command": page_models.export_command(run, "{}"),
                 "models": [row | {"nodes": _packed(row["nodes"])} for row in models],
                 "references": references,
@@ -139,6 +145,11 @@ def _words(text: str) -> Markup:
 def _unbroken(text: str) -> str:
     """The text with its per cent signs and units kept on the line of their numbers."""
     return re.sub(r"(?<=\d) (?=%|kB|MB|B\b|points?\b)", "\N{NO-BREAK SPACE}", text)
+
+
+def _target_name(run: Run) -> str:
+    """The target, a profile's file by its name."""
+    return Path(str(run.summary.get("target") or "integer-only")).name.removesuffix(".toml")
 
 
 def _model_name(run: Run) -> str:

@@ -30,8 +30,10 @@ REFERENCE_LABELS: Mapping[str, str] = {
 
 MISSING = "–"
 
-BYTE_COLUMNS = frozenset({"size_bytes", "crossing_bytes", "arena_bytes"})
+BYTE_COLUMNS = frozenset({"size_bytes", "crossing_bytes", "arena_bytes", "ddr_bytes"})
 """Columns that are said in B, kB or MB."""
+COUNT_COLUMNS = frozenset({"segments", "partitions", "float_ops", "left_ops"})
+"""Columns of whole numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +171,7 @@ def format_cost(column: str, value: float | None, *, scale: float | None = None)
     """A value of an objective other than the metric, by its column; ``scale`` as in :func:`format_score`."""
     if column in BYTE_COLUMNS:
         return format_size(value)
-    if value is not None and column in ("segments", "float_ops"):
+    if value is not None and column in COUNT_COLUMNS:
         return f"{value:.0f}"
     return format_score(value, scale=scale)
 

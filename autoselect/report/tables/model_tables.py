@@ -22,6 +22,14 @@ _FRAGMENTATION = {
     "crossing_tensors": "crossings",
     "crossing_bytes": "crossing bytes",
 }
+_ON_CHIP = {
+    "segments": "partitions",
+    "off_chip": "ops left on the CPU",
+    "float_ops": "float ops",
+    "crossing_tensors": "crossings",
+    "crossing_bytes": "crossing bytes",
+}
+"""The same where a chip's compiler decides."""
 _PARTS = {
     "weights_bytes": "weights",
     "metadata_bytes": "metadata",
@@ -51,9 +59,10 @@ def fact_rows(model: Analysis) -> tuple[Row, ...]:
 
 
 def fragmentation_rows(*models: Analysis) -> tuple[Row, ...]:
-    """What an integer-only accelerator meets in the main subgraph: name, value of each model."""
+    """What an accelerator meets in the main subgraph: name, value of each model."""
     cuts = [model["fragmentation"] for model in models]
-    rows = tuple((label, *(str(cut[key]) for cut in cuts)) for key, label in _FRAGMENTATION.items())
+    names = _FRAGMENTATION if any(cut.get("off_chip") is None for cut in cuts) else _ON_CHIP
+    rows = tuple((label, *(str(cut[key]) for cut in cuts)) for key, label in names.items())
     scale = largest(cut["penalty"] for cut in cuts)
     return (*rows, ("penalty", *(format_score(cut["penalty"], scale=scale) for cut in cuts)))
 

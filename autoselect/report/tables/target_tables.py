@@ -22,12 +22,12 @@ def cost_rows(found: Mapping[str, Any]) -> list[Row]:
         ("segments", str(target["segments"])),
         ("crossings", f"{target['crossing_tensors']} tensors, {format_size(target['crossing_bytes'])}"),
         ("activations", f"{format_size(target['arena_bytes'])} at the peak"),
-        ("penalty", f"{_figure(target['penalty'])} {target['unit']}"),
+        ("penalty", f"{figure(target['penalty'])} {target['unit']}"),
     ]
     if target["unit"] == "points":
         return rows
     parts = (("accelerator", "accelerator_cost"), ("host", "host_cost"), ("crossings", "crossing_cost"))
-    return [*rows, *((f"  {name}", f"{_figure(target[key])} {target['unit']}") for name, key in parts)]
+    return [*rows, *((f"  {name}", f"{figure(target[key])} {target['unit']}") for name, key in parts)]
 
 
 def placement_rows(found: Mapping[str, Any]) -> list[Row]:
@@ -40,7 +40,7 @@ def placement_rows(found: Mapping[str, Any]) -> list[Row]:
             str(op["op_type"]),
             placed["precision"] or "",
             placed["place"],
-            _figure(placed["cost"]),
+            figure(placed["cost"]),
             clean(placed["reason"]),
         )
         for i, (op, placed) in enumerate(zip(ops, found["target"]["placements"], strict=True))
@@ -55,7 +55,7 @@ def island_rows(found: Mapping[str, Any]) -> list[Row]:
     for number, island in enumerate(found["target"]["islands"], start=1):
         types = Counter(str(ops[i]["op_type"]) for i in island["ops"])
         told = ", ".join(f"{count} {name}" if count > 1 else name for name, count in types.items())
-        body.append((str(number), told, _ranges(island["ops"]), _figure(island["gain"])))
+        body.append((str(number), told, ranges(island["ops"]), figure(island["gain"])))
     return [("island", "ops", "numbers", f"costs, {unit}"), *body] if body else [("none",)]
 
 
@@ -65,18 +65,18 @@ def advice_lines(found: Mapping[str, Any]) -> list[str]:
     if target["best_island"] is None:
         return []
     gain = target["islands"][target["best_island"]]["gain"]
-    return [
-        f"Taking island {target['best_island'] + 1} into integers helps most: "
-        f"{_figure(gain)} of {_figure(target['penalty'])} {target['unit']}."
-    ]
+    number, saved = target["best_island"] + 1, f"{figure(gain)} of {figure(target['penalty'])} {target['unit']}"
+    if target.get("chips"):
+        return [f"A form of island {number} that the chip takes would help most: as int8 it would save {saved}."]
+    return [f"Taking island {number} into integers helps most: {saved}."]
 
 
-def _figure(value: float) -> str:
-    """Four digits, and all of them before the point."""
+def figure(value: float) -> str:
+    """A cost with four digits, and all of them before the point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def _ranges(numbers: list[int]) -> str:
+def ranges(numbers: list[int]) -> str:
     """``3-5, 9`` of ascending numbers."""
     runs: list[list[int]] = []
     for number in numbers:

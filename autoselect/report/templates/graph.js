@@ -16,18 +16,19 @@
   };
   const nameOf = ([, , name]) => (typeof name === "number" ? data.nodes[name][1] : name);
   const number = (value) => value.toLocaleString("en");
+  // What chips make of the graph that is shown; and the one that colours it, null where colours say how ops compute.
+  const chips = () => graph.chips || [];
+  const sideOf = () => chips().find((chip) => chip.name === $("graph-side").value) || null;
 
   function draw() {
     seen.disconnect();
     const begins = !graph;
     graph = data.graphs[$("graph-model").value];
     if (begins) chosen = Math.max(graph.ops.findIndex((op) => typeof op[2] === "number"), 0); // the first with figures
-    const layout = new dagre.graphlib.Graph();
-    layout.setGraph({ rankdir: "TB", nodesep: 14, ranksep: 26, marginx: 12, marginy: 12 });
-    layout.setDefaultEdgeLabel(() => ({}));
-    graph.ops.forEach(([type], i) => layout.setNode(String(i), { width: 7.4 * type.length + 22, height: HEIGHT }));
-    graph.ops.forEach((op, i) => op[6].forEach((source) => layout.setEdge(String(source), String(i))));
-    dagre.layout(layout);
+    const chip = sideOf();
+    $("kind-legend").hidden = Boolean(chip);
+    if ($("side-legend")) $("side-legend").hidden = !chip;
+    const layout = laidOut(chip);
     const { width, height } = layout.graph();
     const svg = make("svg", { role: "group", "aria-label": `The ${graph.ops.length} ops of ${graph.picks.join(", ")}. The arrow keys walk along them.`, tabindex: -1 });
     const wires = make("g", { class: "wires", "aria-hidden": true });
@@ -37,7 +38,8 @@
     }
     boxes = graph.ops.map((op, i) => {
       const at = layout.node(String(i)), [type, kind] = op;
-      const box = make("g", { class: `op ${kind}`, role: "button", tabindex: -1, "aria-label": `${type}, ${data.words[kind] || kind}, ${nameOf(op)}` });
+      const runs = chip ? `, ${runsOn(chip, i)}` : "";
+      const box = make("g", { class: `op ${chip ? (chip.pieces[i] ? "npu" : "cpu") : kind}`, role: "button", tabindex: -1, "aria-label": `${type}, ${data.words[kind] || kind}${runs}, ${nameOf(op)}` });
       box.append(make("rect", { x: at.x - at.width / 2, y: at.y - HEIGHT / 2, width: at.width, height: HEIGHT, rx: 5 }), make("text", { x: at.x, y: at.y + 4.2 }, type));
       box.addEventListener("focus", () => choose(i));
       box.addEventListener("mouseenter", () => tell(i));
@@ -46,11 +48,38 @@
       box.dataset.y = at.y;
       return box;
     });
-    svg.append(wires, ...boxes);
+    svg.append(...(chip ? frames(layout, chip) : []), wires, ...boxes);
     canvas.replaceChildren(svg);
     whole = { x: 0, y: 0, width, height };
     begin();
     choose(Math.min(chosen, boxes.length - 1));
+  }
+
+  const count = (chip) => Math.max(0, ...chip.pieces);
+  const runsOn = (chip, i) => (chip.pieces[i] ? `piece ${chip.pieces[i]} of ${count(chip)} on ${chip.name}` : "left on the CPU");
+
+  // The pieces of a chip's work are clusters, which keep their ops together.
+  function laidOut(chip) {
+    const layout = new dagre.graphlib.Graph({ compound: Boolean(chip) });
+    layout.setGraph({ rankdir: "TB", nodesep: 14, ranksep: 26, marginx: 12, marginy: chip ? 20 : 12 });
+    layout.setDefaultEdgeLabel(() => ({}));
+    graph.ops.forEach(([type], i) => layout.setNode(String(i), { width: 7.4 * type.length + 22, height: HEIGHT }));
+    graph.ops.forEach((op, i) => op[6].forEach((source) => layout.setEdge(String(source), String(i))));
+    if (chip) {
+      for (let piece = 1; piece <= count(chip); piece += 1) layout.setNode(`piece ${piece}`, {});
+      chip.pieces.forEach((piece, i) => { if (piece) layout.setParent(String(i), `piece ${piece}`); });
+    }
+    dagre.layout(layout);
+    return layout;
+  }
+
+  function frames(layout, chip) {
+    return Array.from({ length: count(chip) }, (_, i) => {
+      const at = layout.node(`piece ${i + 1}`), frame = make("g", { class: "piece", "aria-hidden": true });
+      const [x, y] = [at.x - at.width / 2, at.y - at.height / 2];
+      frame.append(make("rect", { x, y, width: at.width, height: at.height, rx: 8 }), make("text", { x: x + 2, y: y - 5 }, `piece ${i + 1}`));
+      return frame;
+    });
   }
 
   // A graph that would be too small to read as a whole is seen from its first ops on.
@@ -103,6 +132,10 @@
     const node = typeof name === "number" ? data.nodes[name] : null;
     const all = graph.ops.reduce((sum, other) => sum + other[4], 0);
     const rows = [["kind", data.words[kind] || kind], ["output", shape]];
+    for (const chip of chips()) {
+      rows.push([`on ${chip.name}`, chip.pieces[i] ? `piece\u00a0${chip.pieces[i]} of\u00a0${count(chip)}` : "left on the CPU"]);
+      if (!chip.pieces[i]) rows.push(["because", chip.reasons[chip.why[i]]]);
+    }
     if (macs) rows.push(["multiply-accumulates", `${number(macs)} (${(100 * macs / all).toFixed(1)} %)`]);
     if (bytes) rows.push(["constants", bytes < 1000 ? `${bytes} B` : `${(bytes / 1000).toFixed(1)} kB`]);
     if (node && node[2] !== null) rows.push(["error in int8, rmse/scale", node[2].toFixed(3)]);
@@ -156,6 +189,7 @@
   $("zoom-out").addEventListener("click", () => zoom(1.25));
   $("zoom-fit").addEventListener("click", fit);
   $("graph-model").addEventListener("change", draw);
+  if ($("graph-side")) $("graph-side").addEventListener("change", draw);
   addEventListener("resize", () => { if (graph && !matchMedia("print").matches) begin(); });
   // Paper shows the whole graph, on a page of its own where it is long.
   const print = (begins) => {

@@ -43,7 +43,9 @@
       of: (m) => (metric.share ? 100 * m.score : m.score), text: show.score, possible: metric.possible.map((v) => (v !== null && metric.share ? 100 * v : v)),
     },
   };
-  const texts = { size_bytes: show.size, crossing_bytes: show.size, arena_bytes: show.size, segments: show.count, float_ops: show.count };
+  const texts = { size_bytes: show.size, crossing_bytes: show.size, arena_bytes: show.size, ddr_bytes: show.size, segments: show.count, partitions: show.count, float_ops: show.count, left_ops: show.count };
+  // Where a chip's compiler decides, segments are its partitions.
+  const pieces = data.on_chip ? "partitions" : "segments";
   for (const { key, label, bytes, noisy, possible } of data.costs) {
     const of = bytes ? (m) => (m[key] === null ? null : m[key] / 1e3) : (m) => m[key];
     const text = texts[key] || (key === "penalty" || key === "npu_cycles" ? show.penalty : known((v) => `${v.toPrecision(3)}${noisy ? " ms" : ""}`));
@@ -253,8 +255,9 @@
     { key: "search_drop", label: metric.share ? "drop there, points" : "drop there", of: (m) => m.search_drop, text: show.drop, number: true, rows: "all", minor: true },
     { key: "size_bytes", label: "size", of: (m) => m.size_bytes, text: show.size, number: true },
     { key: "penalty", label: "penalty", of: (m) => m.penalty, text: show.penalty, number: true },
-    ...further.filter((key) => key !== "segments").map((key) => ({ key, label: objectives[key].column, of: (m) => m[key], text: objectives[key].text, number: true })),
-    { key: "segments", label: "segments", of: (m) => m.segments, text: show.count, number: true, minor: true, least: true },
+    ...further.filter((key) => !["segments", "partitions", "left_ops"].includes(key)).map((key) => ({ key, label: objectives[key].column, of: (m) => m[key], text: objectives[key].text, number: true })),
+    { key: "segments", label: pieces, of: (m) => m.segments, text: show.count, number: true, minor: true, least: true },
+    ...(data.on_chip ? [{ key: "left_ops", label: "left on CPU", of: (m) => m.left_ops, text: show.count, number: true, minor: true, least: true }] : []),
     { key: "nodes", label: "nodes out", of: (m) => (m.fallback ? m.nodes.length : null), text: show.count, number: true, minor: true, least: true },
     { key: "origin", label: "from", of: (m) => m.origin, rows: "all", minor: true },
     { key: "state", label: "state", of: (m) => (m.reused ? `${m.state}, known` : m.state + (m.feasible ? "" : ", beyond a limit")), rows: "all" },
@@ -409,7 +412,8 @@
     ["file size", (m) => m.size_bytes, (m) => show.size(m.size_bytes), (d) => show.size(d)],
     ["penalty", (m) => m.penalty, (m) => show.penalty(m.penalty), show.penalty],
     ...further.map((key) => [objectives[key].label, (m) => m[key], (m) => objectives[key].text(m[key]), objectives[key].text]),
-    ...(further.includes("segments") ? [] : [["segments", (m) => m.segments, (m) => show.count(m.segments), show.count]]),
+    ...(further.includes(pieces) ? [] : [[pieces, (m) => m.segments, (m) => show.count(m.segments), show.count]]),
+    ...(!data.on_chip || further.includes("left_ops") ? [] : [["ops left on the CPU", (m) => m.left_ops, (m) => show.count(m.left_ops), show.count]]),
     ...(further.includes("float_ops") ? [] : [["float ops", (m) => m.float_ops, (m) => show.count(m.float_ops), show.count]]),
   ];
 
