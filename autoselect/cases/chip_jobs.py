@@ -20,6 +20,10 @@ from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.compilers.opening import compiler_of
 from autoselect.domain.objectives import drop_from
+from autoselect.domain.recipe import Recipe
+from autoselect.domain.verdicts import Verdict, judge
+from autoselect.domain.words import counted
+from autoselect.quantize.building.proof import PROOF_SAMPLES, rewritten
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate
 from autoselect.scoring.metric_base import Metric
@@ -83,6 +87,37 @@ class Emulated:
     def differs(self) -> bool:
         """Whether chip and CPU differ by more than noise; unknown counts as no."""
         return self.low > 0.0 or self.high < 0.0
+
+
+def rewrites(root: Path, recipe_json: str, int16: bool) -> tuple[str, str]:
+    """What the order of ops and 16-bit rewrites do to candidates for the target, in a sentence; and what is wrong.
+
+    Raises:
+        BuildError, ScoreError: If a candidate cannot be built or run.
+        TrialError: If a compiler fails.
+    """
+    case = open_case(root)
+    target, how, recipe = case.target, case.scoring.compiling, Recipe.from_json(recipe_json)
+    before, after = (case.builder_for(target, how, exact_rewrites=wished) for wished in (False, True))
+    store, nodes = case.samples("calibration"), case.prepared.layers.nodes
+    samples = [store.inputs(i) for i in range(min(len(store), PROOF_SAMPLES))]
+    found = rewritten(before, after, nodes, recipe, int16=int16, samples=samples)
+    everything = replace(recipe, denylisted_nodes=frozenset(n.name for n in nodes), fallback="float")
+    came = judge(read_for(case.files.float_model.read_bytes(), target, how), target)
+    made = judge(after.build(everything).graph, target)
+    pairs = {"the float model": (came, made)}
+    pairs |= {
+        name: (judge(a, target), judge(b, target)) for name, (a, b) in zip(found.models, found.graphs, strict=True)
+    }
+    changed = [f"{name} {_in_words(a)}, now {_in_words(b)}" for name, (a, b) in pairs.items() if a.cost != b.cost]
+    done = f"Rewrites that change no output: {'; '.join(changed) or 'they gain nothing here'}."
+    wrong = f"Rewrites for the compiler change outputs: {found.told} Leave them out: --no-exact-rewrites."
+    return done, wrong if found.told else ""
+
+
+def _in_words(verdict: Verdict) -> str:
+    left = f" with {counted(verdict.left_ops, 'op')} left out" if verdict.left_ops else ""
+    return f"{counted(verdict.segments, 'partition')}{left}"
 
 
 def compile_member(root: Path, sha256: str, chip: int) -> ChipReply:

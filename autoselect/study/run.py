@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
-from autoselect.cases import build_jobs, prepare_jobs, score_jobs
-from autoselect.cases.events import EndedEarly, Listener, StageStarted, Warned
+from autoselect.cases import build_jobs, chip_jobs, prepare_jobs, score_jobs
+from autoselect.cases.events import EndedEarly, Listener, Noted, StageStarted, Warned
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
@@ -16,8 +17,10 @@ from autoselect.domain.layers import COLUMNS
 from autoselect.domain.objectives import Objective
 from autoselect.domain.quantities import objectives_of
 from autoselect.domain.search_space import BoundSpace
+from autoselect.domain.states import SIXTEEN
 from autoselect.errors import PreparationError, StorageError, TrialError
 from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import result_of
 from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.scoring.target_file import read_target
@@ -180,8 +183,9 @@ def _search(
     remarks += references.clipping_of(case.files.root, pool)
     case = _remarked(case, folder, remarks, listener)
     if settings.sampler in PROPOSERS:
+        proving = _proving_rewrites(case, settings, pool)
         problem, remarks = make_problem(case, space, settings, yardstick.allowed_drop, pool, listener)
-        case = _remarked(case, folder, remarks, listener)
+        case = _remarked(case, folder, (*remarks, *_proved(proving, folder, listener)), listener)
     if problem is not None:
         write_explanations(folder, problem, settings.template, [], {})
     study = _open_study(folder, objectives, settings, problem, space)
@@ -224,6 +228,28 @@ def _search(
         raise
     study.publish(folder.front, folder.artifacts, _verdict_in_markdown(folder))
     return status
+
+
+def _proving_rewrites(case: Case, settings: SearchSettings, pool: Workers) -> Future[tuple[str, str]] | None:
+    """See, while candidates are planned, what rewrites for the target's compiler do; None where there are none."""
+    if not settings.exact_rewrites or not read_target(settings.target).asks_compiler:
+        return None
+    recipe, int16 = settings.template.to_json(), SIXTEEN in settings.states
+    return pool.submit(chip_jobs.rewrites, case.files.root, recipe, int16, timeout_seconds=settings.trial_timeout)
+
+
+def _proved(proving: Future[tuple[str, str]] | None, folder: RunFolder, listener: Listener) -> tuple[str, ...]:
+    """A warning where rewrites change outputs, or nobody knows; what they do is noted."""
+    if proving is None:
+        return ()
+    try:
+        done, wrong = result_of(proving)
+    except TrialError as exc:
+        return (f"It is not known whether rewrites for the compiler change outputs. {exc}",)
+    manifest = folder.read_manifest()
+    folder.write_manifest({**manifest, "notes": list(dict.fromkeys([*manifest["notes"], done]))})
+    listener(Noted(message=done))
+    return (wrong,) if wrong else ()
 
 
 def _late(settings: SearchSettings, clock: StageClock) -> str | None:

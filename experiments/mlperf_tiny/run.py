@@ -17,11 +17,11 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "real_models")]
 import side_by_side  # noqa: E402 - found by the path above
 import tiny_data  # noqa: E402
-from autoselect.scoring.vela import compile_model  # noqa: E402
 from tiny_data import Labelled  # noqa: E402
 from tiny_files import AbsentError, benchmark_file  # noqa: E402
 
 import autoselect  # noqa: E402
+from autoselect.compilers.opening import compiler_of  # noqa: E402
 from autoselect.errors import TrialError  # noqa: E402
 from autoselect.scoring.classification import measures  # noqa: E402
 from autoselect.scoring.target_file import read_target  # noqa: E402
@@ -164,7 +164,7 @@ def compiled(path: Path, refusal: str | None) -> dict[str, Any]:
     if refusal:
         return {"npu_cycles": None, "all_cycles": None, "refusal": refusal}
     try:
-        found = compile_model(path.read_bytes(), read_target(TARGET), timeout_seconds=120.0)
+        found = compiler_of(read_target(TARGET)).compile(path.read_bytes(), timeout_seconds=120.0)
     except TrialError as exc:
         return {"npu_cycles": None, "all_cycles": None, "refusal": str(exc)}
     return {"npu_cycles": found.cycles, "all_cycles": round(found.cost), "refusal": ""}

@@ -16,12 +16,12 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
 import loaders
-from autoselect.scoring.vela import compile_model
 
 from autoselect.api.source import load_source
 from autoselect.cases import calibrate
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
+from autoselect.compilers.opening import compiler_of
 from autoselect.domain.graph import Graph, OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Fallback, Recipe
@@ -112,7 +112,7 @@ def _row(name: str, number: int, recipe: Recipe, graph: Graph, content: bytes, t
     refused = found.refused("compiler")
     vela, segments, cost, reason = "compiles", 0, float("nan"), ""
     try:
-        compiled = compile_model(content, target, timeout_seconds=120.0)
+        compiled = compiler_of(target).compile(content, timeout_seconds=120.0)
         segments, cost = compiled.segments, compiled.cost
     except TrialError as exc:
         vela, reason = "refuses", str(exc)

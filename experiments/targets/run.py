@@ -17,10 +17,20 @@ import loaders  # noqa: E402 - found by the path above
 import autoselect  # noqa: E402
 from autoselect.report.figures.drawing import save  # noqa: E402
 from autoselect.report.figures.islands import islands_figure  # noqa: E402
+from autoselect.scoring.target_file import read_target  # noqa: E402
 
-TARGETS = ("integer-only", "litert-cpu", "tflm", "ethos-u55-128", "edgetpu", "hexagon")
+TARGETS = (
+    "integer-only",
+    "litert-cpu",
+    "tflm",
+    "ethos-u55-128",
+    "edgetpu",
+    "qualcomm-sm8750",
+    "qualcomm-sm8735",
+    "qualcomm-sm8750,ethos-u55-128",
+)
 TRIALS = 30
-PICK = "balanced"
+PICK = "recommended"
 MODEL = loaders.IMAGENET / "mobilenet_v1_025_224_float.tflite"
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 
@@ -37,6 +47,8 @@ def searched(target: str, folder: Path) -> autoselect.Run:
         metric="agreement",
         target=target,
         trials=TRIALS,
+        emulation="none",
+        io_type="float32",
         output=folder,
     )
 
@@ -44,11 +56,11 @@ def searched(target: str, folder: Path) -> autoselect.Run:
 def row(target: str, run: autoselect.Run, name: str) -> str:
     """One pick as a row of the table."""
     found = run.front[run.front["id"] == run.summary["picks"][name]].iloc[0]
-    told = autoselect.inspect(run.model_path(name), target=target)["target"]
+    unit = read_target(target).unit
     return (
         f"| `{target}` | {name} | {found['agreement']:.1%} | {found['heldout_agreement']:.1%} | "
-        f"{found['size_bytes'] / 1000:,.0f} | {found['float_ops']} | {found['segments']} | "
-        f"{found['penalty']:,.4g} {told['unit']} |"
+        f"{found['size_bytes'] / 1000:,.0f} | {found['float_ops']} | {int(found['segments'])} | "
+        f"{found['penalty']:,.4g} {unit} |"
     )
 
 
@@ -56,13 +68,15 @@ def main() -> None:
     """Search, tabulate and draw."""
     out = Path(sys.argv[1])
     runs = {target: searched(target, out / target) for target in TARGETS}
-    print("| target | pick | agreement, search | held out | kB | float ops | segments | penalty |")
+    print("| target | pick | agreement, search | held out | kB | float ops | pieces | penalty |")
     print("|---|---|---|---|---|---|---|---|")
     for target, run in runs.items():
-        for name in dict.fromkeys(("accurate", PICK, "integer")):
+        for name in dict.fromkeys((PICK, "integer")):
             print(row(target, run, name))
     drawn = []
     for target, run in runs.items():
+        if "," in target:
+            continue
         found = autoselect.inspect(run.model_path(PICK), target=target)
         drawn.append({**found, "path": f"{target}.tflite"})
     save(islands_figure(drawn), IMAGES / "targets_islands")

@@ -6,21 +6,34 @@ Run after ``run.py``, with the same folder: ``python experiments/targets/wrong_t
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 
 import autoselect
+from autoselect.compilers.opening import compiler_of
+from autoselect.errors import TargetRefusal
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
-PICK = "balanced"
+PICK = "recommended"
+SECONDS = 300.0
 
 
+@cache
 def cost(model: Path, target: str) -> float | None:
-    """Predicted penalty of a model on a target; None where the target refuses it."""
-    graph, profile = reader.read_graph(fb.parse(model.read_bytes())), read_target(target)
-    return None if refusal(graph, profile) else on_target(graph, profile).penalty
+    """Penalty of a model on a target, of the compiled model where there is a compiler; None where it is refused."""
+    content, profile = model.read_bytes(), read_target(target)
+    if profile.compiler is None:
+        graph = reader.read_graph(fb.parse(content))
+        return None if refusal(graph, profile) else on_target(graph, profile).penalty
+    if not profile.asks_compiler and refusal(reader.read_graph(fb.parse(content)), profile):
+        return None
+    try:
+        return compiler_of(profile).compile(content, timeout_seconds=SECONDS).cost
+    except TargetRefusal:
+        return None
 
 
 def cell(chosen_for: autoselect.Run, right: autoselect.Run, target: str) -> str:
@@ -42,10 +55,11 @@ def main() -> None:
     """Print the matrix: rows are the target that the search had, columns the one that the model runs on."""
     out = Path(sys.argv[1])
     runs = {p.name: autoselect.load_run(p) for p in sorted(out.iterdir()) if (p / "summary.json").exists()}
-    print("| searched for | " + " | ".join(f"on `{name}`" for name in runs) + " |")
-    print("|---" * (len(runs) + 1) + "|")
+    single = {name: run for name, run in runs.items() if "," not in name}
+    print("| searched for | " + " | ".join(f"on `{name}`" for name in single) + " |")
+    print("|---" * (len(single) + 1) + "|")
     for name, run in runs.items():
-        cells = [cell(run, right, target) for target, right in runs.items()]
+        cells = [cell(run, right, target) for target, right in single.items()]
         print(f"| `{name}` | " + " | ".join(cells) + " |")
 
 

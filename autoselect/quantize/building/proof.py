@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast, get_args
 
-from autoselect.domain.graph import IN_INTEGERS
+from autoselect.domain.graph import IN_INTEGERS, Graph
 from autoselect.domain.layers import Node, never_integer
 from autoselect.domain.recipe import IoType, Recipe
 from autoselect.errors import BuildError, ScoreError, sentence
@@ -92,6 +92,45 @@ def int16_remarks(
         what = "With every node in 16 bits that can be, the outputs and those of TensorFlow's 16-bit build"
         return (f"{what} {told} {_SCORED}",)
     return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """What rewrites that change no output did to a few candidates.
+
+    Attributes:
+        models: Names of the candidates: all in integers, all in 16 bits, a mix.
+        graphs: Of each, without the rewrites and with them.
+        told: How outputs differ; empty where all are equal bit for bit.
+    """
+
+    models: tuple[str, ...]
+    graphs: tuple[tuple[Graph, Graph], ...]
+    told: str
+
+
+def rewritten(
+    before: Builder, after: Builder, nodes: Sequence[Node], base: Recipe, *, int16: bool, samples: Sequence[Sample]
+) -> Rewritten:
+    """Build a few candidates without the rewrites and with them, and compare their outputs on samples.
+
+    Raises:
+        BuildError, ScoreError: If one cannot be built or run.
+    """
+    wide = {nodes[i].name for i in after.blueprint(base, int16=True).int16_nodes} if int16 else set()
+    mix = [node.name for node in nodes[::3]]
+    recipes = {"all in integers": base, "a mix": replace(base, denylisted_nodes=frozenset(mix), fallback="float")}
+    if wide:
+        recipes["all in 16 bits"] = replace(base, int16_nodes=frozenset(wide))
+        recipes["a mix"] = replace(recipes["a mix"], int16_nodes=frozenset(wide - set(mix)))
+    pairs = [(before.build(recipe), after.build(recipe)) for recipe in recipes.values()]
+    told = [
+        f"{name}: {apart}"
+        for name, (ours, theirs) in zip(recipes, pairs, strict=True)
+        if (apart := _apart(ours.content, theirs.content, samples, delegates=False))
+    ]
+    graphs = tuple((ours.graph, theirs.graph) for ours, theirs in pairs)
+    return Rewritten(models=tuple(recipes), graphs=graphs, told=" ".join(told))
 
 
 def _apart(ours: bytes, theirs: bytes, samples: Sequence[Sample], *, delegates: bool = True) -> str:
