@@ -112,6 +112,8 @@ def _scored(bench: _Bench, metric: Metric, model: ModelFile, content: bytes, bas
     with _preparing(f"The model {_name(model)}"):
         described = bench.pool.call(build_jobs.describe_float, bench.files.root)
         scored = bench.pool.call(score_jobs.score, bench.files.root, FLOAT, _PART, True)
+    fragmentation = dict(described.fragmentation)
+    del fragmentation["off_chip"]  # No compiler decides here.
     return Score(
         metric=metric.name,
         direction=metric.direction,
@@ -121,7 +123,7 @@ def _scored(bench: _Bench, metric: Metric, model: ModelFile, content: bytes, bas
         samples=scored.samples,
         drop=None if base is None else drop_from(base, scored.value, metric.direction),
         size_bytes=described.size_bytes,
-        **described.fragmentation,
+        **fragmentation,
         warnings=list(bench.warnings),
     )
 

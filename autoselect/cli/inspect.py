@@ -133,8 +133,9 @@ def _print_target(found: Mapping[str, Any]) -> None:
     for chip in chips:
         _print_chip(chip, found["target"]["refusal"])
     if chips:
-        print_lines(aligned(tables.island_rows(found), right=(0, 3)), title=f"Islands on {name}")
-        print_lines(tables.advice_lines(found))
+        if any(chip["pieces"] for chip in chips):
+            print_lines(aligned(tables.island_rows(found), right=(0, 3)), title=f"Islands on {name}")
+            print_lines(tables.advice_lines(found))
         return
     print_lines(aligned(tables.cost_rows(found)), title=f"On {name}")
     print_lines(aligned(tables.placement_rows(found), right=(0, 4)), title=f"Ops on {name}")

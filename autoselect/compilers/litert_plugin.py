@@ -47,8 +47,13 @@ _FOLDERS: Mapping[str, str] = {
 
 _NO_LIBRARY = 6
 _NOT_LOADED = re.compile(r"Loaded 0 plugins|Could not load shared library")
-_REFUSALS: Mapping[int, re.Pattern[str]] = {5: re.compile(r"(Variable tensors not yet supported)")}
-"""What the program says, by exit code, where it refuses a model as a whole."""
+_REFUSALS: Mapping[int, Mapping[str, str]] = {
+    5: {
+        "Variable tensors not yet supported": "A fused LSTM or GRU keeps its state in such a tensor. If it comes from a "
+        "Keras layer, bring the Keras model with the length of the sequence fixed (--shape): the layer is then unrolled."
+    }
+}
+"""By exit code, what the program says where it refuses a model as a whole, and what to do."""
 
 _LEFT_OP = re.compile(r"LiteRT Op #(\d+) '([^']*)' \(code=\d+\) is not supported")
 _VALIDATED = re.compile(r"QNN op validation failed: '([^']*)' \(type=(\w+)")
@@ -184,9 +189,9 @@ class PluginCompiler:
         code, said = done.returncode, f"{done.stdout}\n{done.stderr}"
         if code < 0:
             return WorkerDied(f"{self._name} died of {signal.Signals(-code).name} while it compiled.")
-        pattern = _REFUSALS.get(code)
-        if pattern is not None and (match := pattern.search(said)):
-            return TargetRefusal(f"{self._name} refuses the model for {self._target.name}: {match[1]}.")
+        for words, remedy in _REFUSALS.get(code, {}).items():
+            if words in said:
+                return TargetRefusal(f"{self._name} refuses the model for {self._target.name}: {words}. {remedy}")
         if code == _NO_LIBRARY and _NOT_LOADED.search(said):
             return UsageError(
                 f"LiteRT could not load its plugin for {self._plugin.manufacturer} or the libraries that this needs: "

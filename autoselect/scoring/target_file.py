@@ -235,7 +235,16 @@ def _several(name_or_path: str) -> list[str]:
     return names
 
 
+_GONE = {
+    "hexagon": "LiteRT has no Hexagon delegate any more. For the NPU of a Qualcomm chip choose its compiler: "
+    "qualcomm-sm8750, or another qualcomm-… target.",
+}
+"""Targets of earlier versions, and what to choose in their place."""
+
+
 def _content(name_or_path: str) -> dict[str, Any]:
+    if name_or_path in _GONE:
+        raise UsageError(f"There is no target {name_or_path!r} any more. {_GONE[name_or_path]}")
     content = read_toml(name_or_path, folder="targets", kind="target")
     base = content.pop("extends", None)
     if base is None:

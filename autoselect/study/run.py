@@ -18,7 +18,7 @@ from autoselect.domain.objectives import Objective
 from autoselect.domain.quantities import objectives_of
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import SIXTEEN
-from autoselect.errors import PreparationError, StorageError, TrialError
+from autoselect.errors import PreparationError, StorageError, TargetRefusal, TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.runs.files import write_table
@@ -334,6 +334,8 @@ def _float_reference(case: Case, pool: Workers, settings: SearchSettings, listen
             pool.call(prepare_jobs.bests, case.files.root, settings.template.to_json())
         described = pool.call(build_jobs.describe_float, case.files.root)
         scored = pool.call(score_jobs.score_float, case.files.root, timeout_seconds=settings.trial_timeout)
+    except TargetRefusal as exc:
+        raise PreparationError(f"No form of this model runs on the target. {exc}") from exc
     except TrialError as exc:
         raise PreparationError(f"The float model itself could not be scored. {exc}") from exc
     return references.Reference(

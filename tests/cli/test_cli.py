@@ -132,7 +132,15 @@ SCORED = {
     "crossing_bytes": 64,
     "warnings": [],
 }
-PICKED = {"id": "0a", "path": "out.tflite", "card": "out.md", "sha256": "ab" * 32, "heldout_low": float("nan")}
+PICKED = {
+    "id": "0a",
+    "path": "out.tflite",
+    "card": "out.md",
+    "sha256": "ab" * 32,
+    "heldout_low": float("nan"),
+    "compiled": [],
+    "warnings": [],
+}
 COMMANDS = [
     pytest.param(["search", "m.tflite"], None, id="search"),
     pytest.param(["demo"], None, id="demo"),
@@ -395,7 +403,7 @@ def test_options_of_the_other_commands(api: FakeApi) -> None:
     }
     assert (evaluate["metric"], evaluate["reference"], evaluate["direction"]) == ("agreement", "f.tflite", None)
     assert evaluate["ignore_label"] == -1
-    assert pick == {"name": "compact", "output": "o.tflite", "force": False}
+    assert pick == {"name": "compact", "output": "o.tflite", "force": False, "targets": None}
 
 
 def test_search_records_its_command(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
