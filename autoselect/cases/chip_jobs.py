@@ -5,7 +5,9 @@ Each job may die without harm to the run.
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -14,17 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from autoselect.cases.compiling import UNKEPT, read_for
+from autoselect.cases.compiling import UNKEPT, compile_report, read_for
 from autoselect.cases.divergence import spread_rows
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.compilers.opening import compiler_of
 from autoselect.domain.objectives import drop_from
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.verdicts import Verdict, judge
+from autoselect.domain.targets import Seen, Target
+from autoselect.domain.verdicts import Verdict, judge, moving_bytes, views
 from autoselect.domain.words import counted
+from autoselect.errors import TrialError
+from autoselect.quantize.building.build import Candidate
 from autoselect.quantize.building.proof import PROOF_SAMPLES, rewritten
-from autoselect.runs.files import write_bytes
+from autoselect.runs.files import write_bytes, write_json
 from autoselect.scoring import evaluate
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.paired import paired_drop
@@ -87,6 +92,57 @@ class Emulated:
     def differs(self) -> bool:
         """Whether chip and CPU differ by more than noise; unknown counts as no."""
         return self.low > 0.0 or self.high < 0.0
+
+
+def look(root: Path, recipe_json: str, int16: bool) -> None:
+    """See what the target's chips make of the whole models, and keep it in the case.
+
+    Of each chip whose compiler decides what it takes: how many bytes its pieces move. Of each of several chips: the
+    least cost that is easily found, of all models of one form and of the one whose nodes are float if the chip leaves
+    them in integers.
+
+    Raises:
+        BuildError: If the quantizer refuses the model.
+        TrialError: If a compiler fails on the all-integer model.
+    """
+    case = open_case(root)
+    target, nodes = case.scoring.target, [node.name for node in case.prepared.layers.nodes]
+    plain = Recipe.from_json(recipe_json)
+    forms = case.builder.blueprint(plain).forms
+    left = [node.name for node in case.prepared.layers.nodes if forms[node.index].get("integer")]
+    recipes = [
+        plain,
+        replace(plain, denylisted_nodes=frozenset(nodes), fallback="float"),
+        replace(plain, denylisted_nodes=frozenset(nodes), fallback="drq"),
+        replace(plain, denylisted_nodes=frozenset(left), fallback="float"),
+    ]
+    wide = case.builder.blueprint(plain, int16=True).int16_nodes if int16 else ()
+    recipes += [replace(plain, int16_nodes=frozenset(nodes[i] for i in wide))] if wide else []
+    builds = [case.builder.build(recipe) for recipe in dict.fromkeys(recipes)]
+    judged = [views(built.graph, target) for built in builds]
+    seen = []
+    for place, chip in enumerate(target.chips):
+        best = min(of_chips[place][1].cost for of_chips in judged)
+        shares = _ddr_shares(case, chip, builds) if chip in target.asked else {}
+        seen.append(Seen(best=best or 1.0, ddr_shares=shares))
+    write_json(case.files.seen, [asdict(one) for one in seen])
+
+
+def _ddr_shares(case: OpenCase, chip: Target, builds: Sequence[Candidate]) -> dict[str, float]:
+    """By kind of op, the bytes that whole models of that kind move beside what is known of any model."""
+    found, how = dict[str, float](), case.scoring.compiling or UNKEPT
+    for built in builds:
+        graph = read_for(built.content, chip, how)
+        verdict = judge(graph, chip)
+        taken = [op for op in graph.ops if op.left_because == ""]
+        kind = Counter(op.kind.value for op in taken if op.macs).most_common(1)
+        alike = sum(moving_bytes(op, graph) for op in taken if kind and op.kind.value == kind[0][0])
+        if not alike or kind[0][0] in found:
+            continue
+        with contextlib.suppress(TrialError):  # Some chips take a form and compile nothing of it.
+            moved = compile_report(built.content, chip, verdict, how)["ddr_bytes"]
+            found[kind[0][0]] = max(moved - verdict.ddr_bytes, 0) / alike
+    return found
 
 
 def rewrites(root: Path, recipe_json: str, int16: bool) -> tuple[str, str]:

@@ -117,7 +117,7 @@ def _signature(kind: str, content: bytes, target: Target, compiler: ChipCompiler
     return hashlib.sha256(content + repr(made_of).encode()).hexdigest()
 
 
-_FORMAT = 2
+_FORMAT = 3
 """Of the files: raised when they say something else than before."""
 
 

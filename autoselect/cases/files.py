@@ -57,9 +57,9 @@ class CaseFiles:
         return self.float_model if sha256 == FLOAT else self.root / "candidates" / f"{sha256}.tflite"
 
     @property
-    def bests(self) -> Path:
-        """Where the target stands for several chips: the cost that counts as 1 for each."""
-        return self.root / "bests.json"
+    def seen(self) -> Path:
+        """What was seen of the target's chips before the search."""
+        return self.root / "chips.json"
 
     def compiled(self, sha256: str, chip: str) -> Path:
         """What a chip's compiler made of a candidate."""

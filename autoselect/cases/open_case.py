@@ -22,7 +22,7 @@ from autoselect.compilers.libraries import find_libraries
 from autoselect.compilers.opening import compiler_of
 from autoselect.data.samples import SampleStore
 from autoselect.domain.objectives import Direction
-from autoselect.domain.targets import LitertPlugin, Target, in_units
+from autoselect.domain.targets import LitertPlugin, Seen, Target, as_seen
 from autoselect.errors import ModelError, ScoreError
 from autoselect.isolation.worker import kept
 from autoselect.quantize.building.asked import AskCompiler
@@ -88,8 +88,8 @@ class OpenCase:
 
     @property
     def target(self) -> Target:
-        """The target of the case; one that stands for several chips in units of their bests, where these are known."""
-        return in_known_units(self.scoring.target, self.files)
+        """The target of the case, with what was seen of its chips."""
+        return target_as_seen(self.scoring.target, self.files)
 
     def builder_for(self, target: Target, how: Compiling | None = None, *, exact_rewrites: bool = True) -> Builder:
         """The same for a target; its compiler is asked what it takes where that decides."""
@@ -208,11 +208,11 @@ def kept_file(path: Path, make: Callable[[], bytes]) -> bytes:
     return path.read_bytes()
 
 
-def in_known_units(target: Target, files: CaseFiles) -> Target:
-    """A target that stands for several chips, in units of their bests where the case knows these."""
-    if not target.parts or not files.bests.exists():
+def target_as_seen(target: Target, files: CaseFiles) -> Target:
+    """A target with what was seen of its chips, if the case knows that."""
+    if not files.seen.exists():
         return target
-    return in_units(target, json.loads(files.bests.read_text(encoding="utf-8")))
+    return as_seen(target, [Seen(**one) for one in json.loads(files.seen.read_text(encoding="utf-8"))])
 
 
 @kept(2)

@@ -18,7 +18,6 @@ from autoselect.cases.prepared import Prepared, write_prepared
 from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Quantizer, Recipe
-from autoselect.domain.verdicts import views
 from autoselect.errors import BuildError, ScoreError
 from autoselect.quantize import names
 from autoselect.quantize.building import proof
@@ -30,7 +29,7 @@ from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.diagnosing.statistics import layer_table
 from autoselect.quantize.preparing import adoption, calibration, litert, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
-from autoselect.runs.files import storage_errors, write_bytes, write_json
+from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.scoring import evaluate
 from autoselect.sources import integer_files, loading
 from autoselect.sources.wishes import Wishes
@@ -200,31 +199,6 @@ def blueprint(root: Path, recipe_json: str, int16: bool = False) -> Blueprint:
         BuildError: If the quantizer refuses the model.
     """
     return open_case(root).builder.blueprint(Recipe.from_json(recipe_json), int16=int16)
-
-
-def bests(root: Path, recipe_json: str) -> tuple[float, ...]:
-    """For each chip of the target the least cost that is easily found; kept in the case.
-
-    Of all models of one form, and of the model in which each node that the chip leaves in integers is float.
-
-    Raises:
-        BuildError: If the quantizer refuses the model.
-        TrialError: If a compiler fails.
-    """
-    case = open_case(root)
-    blueprint, target = case.builder.blueprint(Recipe.from_json(recipe_json)), case.scoring.target
-    nodes, forms = range(len(blueprint.nodes)), blueprint.forms
-    left = [i for i in nodes if forms[blueprint.nodes[i]].get("integer")]
-    plans = (
-        blueprint.plan(()),
-        blueprint.plan(nodes),
-        blueprint.plan(nodes, fallback="float"),
-        blueprint.plan(left, fallback="float"),
-    )
-    costs = [[verdict.cost for _, verdict in views(plan.graph, target)] for plan in plans]
-    found = tuple(min(of_chip) for of_chip in zip(*costs, strict=True))
-    write_json(case.files.bests, found)
-    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

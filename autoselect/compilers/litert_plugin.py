@@ -49,8 +49,8 @@ _NO_LIBRARY = 6
 _NOT_LOADED = re.compile(r"Loaded 0 plugins|Could not load shared library")
 _REFUSALS: Mapping[int, Mapping[str, str]] = {
     5: {
-        "Variable tensors not yet supported": "A fused LSTM or GRU keeps its state in such a tensor. If it comes from a "
-        "Keras layer, bring the Keras model with the length of the sequence fixed (--shape): the layer is then unrolled."
+        "Variable tensors not yet supported": "A fused LSTM keeps its state in such a tensor. If it comes from a Keras "
+        "layer, bring the Keras model with the length of the sequence fixed (--shape): the layer is then unrolled."
     }
 }
 """By exit code, what the program says where it refuses a model as a whole, and what to do."""

@@ -157,6 +157,8 @@ class Target:
         compiler: None where no compiler is at hand.
         piece_fixed: Cost of each piece of the accelerator's work beyond the first, beside what it computes.
         ddr_per_byte: Cost of each byte that the accelerator reads from or writes to memory outside of it.
+        ddr_shares: Bytes that ops move beside their constants and what pieces exchange, for each byte of their
+            constants and outputs; by kind of op, as far as the compiler of the target has shown it for a model.
         parts: The chips of a target that stands for several, see :func:`together`.
         best: Of one of these chips, the cost that counts as 1.
     """
@@ -176,6 +178,7 @@ class Target:
     compiler: Compiler | None = None
     piece_fixed: float = 0.0
     ddr_per_byte: float = 0.0
+    ddr_shares: Mapping[str, float] = field(default_factory=dict)
     parts: tuple[Target, ...] = ()
     best: float = 1.0
 
@@ -267,10 +270,25 @@ def together(targets: Sequence[Target]) -> Target:
     )
 
 
-def in_units(target: Target, bests: Sequence[float]) -> Target:
-    """A target that stands for several chips, with the cost that counts as 1 for each of them."""
-    pairs = zip(target.parts, bests, strict=True)
-    return replace(target, parts=tuple(replace(part, best=best) for part, best in pairs))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What is seen of one chip on one model before a search.
+
+    Attributes:
+        best: As :attr:`Target.best`.
+        ddr_shares: As :attr:`Target.ddr_shares`.
+    """
+
+    best: float = 1.0
+    ddr_shares: Mapping[str, float] = field(default_factory=dict)
+
+
+def as_seen(target: Target, seen: Sequence[Seen]) -> Target:
+    """A target with what was seen of each of its chips."""
+    if not target.parts:
+        return replace(target, ddr_shares=seen[0].ddr_shares)
+    pairs = zip(target.parts, seen, strict=True)
+    return replace(target, parts=tuple(replace(part, best=one.best, ddr_shares=one.ddr_shares) for part, one in pairs))
 
 
 def _common(processors: Sequence[Processor]) -> dict[Precision, Kernels]:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
-from autoselect.cases import build_jobs, chip_jobs, prepare_jobs, score_jobs
+from autoselect.cases import build_jobs, chip_jobs, score_jobs
 from autoselect.cases.events import EndedEarly, Listener, Noted, StageStarted, Warned
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
@@ -330,8 +330,9 @@ def _demanding(request: Request, float_model: references.Reference) -> Request:
 def _float_reference(case: Case, pool: Workers, settings: SearchSettings, listener: Listener) -> references.Reference:
     listener(StageStarted(stage="float"))
     try:
-        if read_target(settings.target).parts:
-            pool.call(prepare_jobs.bests, case.files.root, settings.template.to_json())
+        target, int16 = read_target(settings.target), SIXTEEN in settings.states
+        if target.parts or target.asks_compiler:
+            pool.call(chip_jobs.look, case.files.root, settings.template.to_json(), int16)
         described = pool.call(build_jobs.describe_float, case.files.root)
         scored = pool.call(score_jobs.score_float, case.files.root, timeout_seconds=settings.trial_timeout)
     except TargetRefusal as exc:

@@ -117,11 +117,11 @@ def test_what_does_not_repeat_runs_on_plain_kernels(files: CaseFiles, monkeypatc
     monkeypatch.setattr("autoselect.cases.open_case.Runner", Runner)
     assert not repeat_jobs.check(files.root, FLOAT, 0.1)
     case = open_case(files.root)
-    case.runner(FLOAT)
+    case.cpu_runner(FLOAT)
     assert asked[-1] is False
     files.candidate("another").parent.mkdir()
     files.candidate("another").write_bytes(files.float_model.read_bytes())
-    case.runner("another")
+    case.cpu_runner("another")
     assert asked[-1] is True
 
 

@@ -293,7 +293,7 @@ SEARCH_DEFAULTS = {
     "target": "integer-only",
     "compiling": True,
     "exact_rewrites": True,
-    "emulation": True,
+    "emulation": "front",
     "emulation_samples": None,
     "fallback": None,
     "per_channel": True,

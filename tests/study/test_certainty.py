@@ -381,9 +381,7 @@ def test_a_model_that_is_expected_to_break_the_limit_is_said_to() -> None:
 
 
 def test_the_verdict_says_what_was_not_recommended_by_a_hair() -> None:
-    near = certainty.NearMiss(
-        id="bbbbbbbbbb", missed_by=0.0002, varies_by=0.003, fewer_left_ops=1, samples_needed=1200
-    )
+    near = certainty.NearMiss(id="bbbbbbbbbb", missed_by=0.0002, varies_by=0.003, fewer_left_ops=1, samples_needed=1200)
     assert told(replace(SURE, near_miss=near), HELDOUT).endswith(
         "the same model is recommended. That was close: bbbbbbbbbb has 1 float op less and costs an accelerator less. "
         "Its bound misses the limit by 0.02 points, and by chance alone bounds vary by 0.3 points here. If it does "

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from itertools import cycle, islice
@@ -12,6 +13,7 @@ import zoo
 from fakes import table
 
 from autoselect.cases.events import Event, StageStarted, ignore
+from autoselect.cases.files import CaseFiles
 from autoselect.cases.settings import make_settings
 from autoselect.domain.graph import peak_activation_bytes
 from autoselect.domain.recipe import Recipe
@@ -140,9 +142,10 @@ def test_forecasts_with_one_key_are_of_one_file() -> None:
     assert {len(contents) for contents in files.values()} == {1}
 
 
+@pytest.mark.parametrize("unsteady", [0, 1, 3])
 @pytest.mark.parametrize(("cut_off", "told_of_it"), [([0.0], False), (JobFailed("It died."), True)])
 def test_planning_is_announced_before_it_is_waited_for(
-    cut_off: list[float] | Exception, told_of_it: bool, monkeypatch: pytest.MonkeyPatch
+    cut_off: list[float] | Exception, told_of_it: bool, unsteady: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Workers try units meanwhile. What cannot be known of values that integers cut off is said."""
     told: list[tuple[str, int | None]] = []
@@ -160,14 +163,16 @@ def test_planning_is_announced_before_it_is_waited_for(
     for name in ("neighbours_of", "forecaster"):
         monkeypatch.setattr(problem_module, name, lambda *_: None)
     layers = table(("a", "ADD", 0.3), ("b", "ADD", 0.3))
-    files = SimpleNamespace(root=Path("case"))
+    files = CaseFiles(root=Path("case"))
     case: Any = SimpleNamespace(files=files, graph=None, layers=layers, counts={"calibration": 3})
     space = BoundSpace(dimensions=tuple(Toggle(name=name, nodes=frozenset({name})) for name in "ab"))
     # The first two stand for the blueprint and for what integers cut off.
-    answers: list[list[float] | Exception] = [[0.0], cut_off, [0.1], [0.2], [0.3]]
+    answers: list[Any] = [SimpleNamespace(unsteady=unsteady), cut_off, [0.1], [0.2], [0.3]]
     pool: Any = Probes(answers)
     _, remarks = make_problem(case, space, make_settings(), 0.01, pool, listen)
     assert any("leave their calibrated ranges" in remark for remark in remarks) == told_of_it
+    counted = {0: [], 1: ["takes 1 op in some models"], 3: ["takes 3 ops in some models"]}[unsteady]
+    assert [words for remark in remarks for words in re.findall(r"takes \d+ ops? in some models", remark)] == counted
     assert planned_after[0] == ["plan"]
     assert told == [("plan", None), ("probes", 3)]
 

@@ -66,7 +66,8 @@ def model_rows(run: Run, places: Mapping[str, int]) -> list[Row]:
     rows, met, left = [], set(), most_left(run.summary)
     for record in records(run.trials):
         row = _trial(record, metric, places, further)
-        row["left_ops"] = left.get(row["id"], number(record.get("left_ops")))
+        told = number(record.get("left_ops"))
+        row["left_ops"] = left.get(row["id"]) if told is None else told
         member = members.get(row["id"])
         if member is not None and row["state"] == "complete" and row["id"] not in met:
             met.add(row["id"])

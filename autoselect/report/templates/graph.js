@@ -134,7 +134,7 @@
     const rows = [["kind", data.words[kind] || kind], ["output", shape]];
     for (const chip of chips()) {
       rows.push([`on ${chip.name}`, chip.pieces[i] ? `piece\u00a0${chip.pieces[i]} of\u00a0${count(chip)}` : "left on the CPU"]);
-      if (!chip.pieces[i]) rows.push(["because", chip.reasons[chip.why[i]]]);
+      if (!chip.pieces[i]) rows.push(["because", chip.reasons[chip.why[i]], "long"]);
     }
     if (macs) rows.push(["multiply-accumulates", `${number(macs)} (${(100 * macs / all).toFixed(1)} %)`]);
     if (bytes) rows.push(["constants", bytes < 1000 ? `${bytes} B` : `${(bytes / 1000).toFixed(1)} kB`]);
@@ -143,8 +143,9 @@
     const cure = node && node[4];
     if (cure) rows.push([cure.broken ? "broken in int8" : "parts in int8", cure.broken || cure.reason], ["cheapest cure", cure.name]);
     const list = document.createElement("dl");
-    for (const [label, value] of rows) {
+    for (const [label, value, form] of rows) {
       const row = document.createElement("div"), term = document.createElement("dt"), text = document.createElement("dd");
+      if (form) row.className = form;
       term.textContent = label;
       text.textContent = value;
       row.append(term, text);

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from autoselect.cases import clipping_jobs, prepare_jobs
 from autoselect.cases.events import Listener, StageStarted
-from autoselect.cases.open_case import in_known_units
+from autoselect.cases.open_case import target_as_seen
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.graph import Graph, peak_activation_bytes
@@ -76,7 +76,7 @@ def make_problem(
     plain = atoms_of(space, layers, _statistical(layers))
     atoms = [replace(atom, is_clipped=not clipped.isdisjoint(atom.nodes)) for atom in plain]
 
-    target = in_known_units(read_target(settings.target), case.files)
+    target = target_as_seen(read_target(settings.target), case.files)
 
     def planned(atoms: Sequence[Atom]) -> Problem:
         try:

@@ -1,0 +1,270 @@
+"""Finished models and the compilers of chips: what a compiler takes of a model, and what it makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from autoselect.api.looking import file_content
+from autoselect.api.results import Compilation, CompiledModel, Rows
+from autoselect.api.source import LIVE
+from autoselect.cases import versions
+from autoselect.cases.compiling import UNKEPT, read_for
+from autoselect.compilers.compiler import ChipCompiler, Partition
+from autoselect.compilers.litert_plugin import DISPATCH_OP, name_of
+from autoselect.compilers.opening import compiler_of
+from autoselect.compilers.vela import NPU_OP
+from autoselect.domain.graph import Graph, told
+from autoselect.domain.targets import Compiled, LitertPlugin, Place, Target
+from autoselect.domain.verdicts import Verdict, precision_of, views
+from autoselect.errors import ModelError, PreparationError, TargetRefusal, TrialError, UsageError
+from autoselect.runs.files import refuse_existing, write_bytes
+from autoselect.scoring.target_file import read_target
+from autoselect.scoring.target_penalty import refusal
+from autoselect.sources.loading import is_converted
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+TARGETS_HELP = "Choose targets such as qualcomm-sm8750, with a comma between two."
+_COMPILED = (DISPATCH_OP, NPU_OP)
+
+
+def compile_model(
+    model: str | Path | bytes,
+    *,
+    target: str | Iterable[str],
+    output: str | Path | None = None,
+    force: bool = False,
+    timeout: float = UNKEPT.timeout_seconds,
+) -> Compilation:
+    """Compile a finished model for one or several chips, with the compilers of their vendors.
+
+    Args:
+        model: Path or bytes of a ``.tflite``: float, dynamic-range, full-integer or mixed.
+        target: Names of bundled target profiles, or paths of ``.toml`` files: a list, or a text with commas.
+        output: File to write, or a folder; for several chips always a folder. By default the files are beside the
+            model, as ``NAME.CHIP.tflite``; those of bytes are in the current folder.
+        force: Write over existing files.
+        timeout: Seconds after which a compiler counts as hung.
+
+    Returns:
+        For each chip the file, the pieces that the chip runs, and the ops that are left to the CPU, with reasons. A
+        chip whose compiler refuses the model, or fails, is in ``failed``.
+
+    Raises:
+        UsageError: If a target has no compiler, if the compiler is not installed, or if a file exists already.
+        ModelError: If the file is missing, no whole TFLite file, or compiled already.
+        PreparationError: If no chip's compiler made a file.
+        StorageError: If a file cannot be written.
+
+    Examples:
+        >>> import autoselect
+        >>> from autoselect import embedded
+        >>> made = autoselect.compile_model(
+        ...     embedded.model_path(), target="qualcomm-sm8750", output="pump.sm8750.tflite"
+        ... )  # doctest: +SKIP
+        >>> made.models[0].partitions, made.models[0].left_ops  # doctest: +SKIP
+        (1, 0)
+    """
+    chips = [chip for name in target_names(target) for chip in read_target(name).chips]
+    compilers = [(chip, compiler_of(chip)) for chip in chips]
+    for _, compiler in compilers:
+        compiler.require()
+    name, content = _read(model)
+    paths = _paths(model, chips, output)
+    for path in paths:
+        if not isinstance(model, bytes) and path.resolve() == Path(model).resolve():
+            raise UsageError(f"{path} is the model itself. Choose another --output (output=...).")
+        if not force:
+            refuse_existing(path)
+    made, failed = list[CompiledModel](), dict[str, str]()
+    for (chip, compiler), path in zip(compilers, paths, strict=True):
+        try:
+            made.append(_made(content, chip, compiler, path, timeout))
+        except TrialError as exc:
+            failed[chip.name] = str(exc)
+    if not made:
+        raise PreparationError(f"{name} could not be compiled. {' '.join(dict.fromkeys(failed.values()))}")
+    return Compilation(path=name, size_bytes=len(content), models=made, failed=failed)
+
+
+def target_names(target: str | Iterable[str]) -> list[str]:
+    """The names in a text with commas, or in a list; a file's path is one, commas or not.
+
+    Raises:
+        UsageError: If there is none, or one is named twice.
+    """
+    listed = [target] if isinstance(target, str) else list(target)
+    names = [part.strip() for one in listed for part in ([one] if Path(one).is_file() else one.split(","))]
+    if not names or "" in names or len(set(names)) < len(names):
+        raise UsageError(f"Expected different targets, got {', '.join(names) or 'none'}. {TARGETS_HELP}")
+    return names
+
+
+def compiled_path(path: Path, chip: str) -> Path:
+    """Where the compiled file of a model goes: ``model_int8.qualcomm-sm8750.tflite``."""
+    return path.with_name(f"{path.stem}.{Path(chip).name}.tflite")
+
+
+def read_on(content: bytes, target: Target, name: str) -> tuple[Graph, str | None]:
+    """The graph of a model for a target; where compilers decide, with what each says of its ops.
+
+    Returns:
+        The graph, and why a compiler refuses the model as a whole; None where none does. All ops of a refused model
+        are left to the host.
+
+    Raises:
+        ModelError: If the bytes are no whole TFLite file.
+        UsageError: If a compiler or its libraries are missing.
+        PreparationError: If a compiler hung, died or failed.
+    """
+    for chip in target.asked:
+        compiler_of(chip).require()
+    try:
+        return read_for(content, target, UNKEPT), None
+    except TargetRefusal as exc:
+        graph = reader.read_graph(fb.parse(content))
+        reasons = dict.fromkeys(range(len(graph.ops)), str(exc))
+        return told(graph, *[reasons] * len(target.asked)), str(exc)
+    except TrialError as exc:
+        raise PreparationError(f"{name}: {exc}") from exc
+
+
+def chip_rows(graph: Graph, target: Target) -> Rows:
+    """What each chip whose compiler decides makes of a model.
+
+    Returns:
+        For each chip ``name``, ``unit``, ``accelerator`` (its name for people), ``partitions``, ``left_ops``,
+        ``crossing_tensors``, ``crossing_bytes``, ``ddr_bytes`` (an estimate), ``penalty``, its parts
+        ``accelerator_cost``, ``host_cost``, ``crossing_cost`` and ``piece_cost``, and ``pieces`` and ``left``, see
+        :class:`autoselect.api.results.CompiledModel`.
+    """
+    found = views(graph, target)
+    return [_chip_row(graph, chip, verdict) for chip, verdict in found if chip in target.asked]
+
+
+def _chip_row(graph: Graph, chip: Target, verdict: Verdict) -> dict[str, Any]:
+    taken = [placement.place is Place.ACCELERATOR for placement in verdict.placements]
+    runs = [[i for i, _ in run] for on_chip, run in groupby(enumerate(taken), key=lambda pair: pair[1]) if on_chip]
+    left = {i: placement.reason for i, placement in enumerate(verdict.placements) if not taken[i]}
+    return {
+        "name": chip.name,
+        "unit": chip.unit,
+        "accelerator": chip.accelerator.name if chip.accelerator else "the chip",
+        "partitions": verdict.segments,
+        "left_ops": verdict.left_ops,
+        "crossing_tensors": len(verdict.crossings),
+        "crossing_bytes": verdict.crossing_bytes,
+        "ddr_bytes": verdict.ddr_bytes,
+        "penalty": verdict.cost,
+        "accelerator_cost": verdict.accelerator_cost,
+        "host_cost": verdict.host_cost,
+        "crossing_cost": verdict.crossing_cost,
+        "piece_cost": verdict.piece_cost,
+        **_taken(graph, Partition(pieces=tuple(map(tuple, runs)), left=left)),
+    }
+
+
+def _taken(graph: Graph, found: Partition) -> dict[str, Rows]:
+    """Pieces and left ops, as rows."""
+    left = [
+        {
+            "op": i,
+            "op_type": graph.ops[i].op_type,
+            "precision": precision.value if (precision := precision_of(graph.ops[i])) else None,
+            "name": name_of(graph, i),
+            "reason": why,
+        }
+        for i, why in sorted(found.left.items())
+    ]
+    return {"pieces": [_piece(graph, piece) for piece in found.pieces], "left": left}
+
+
+def _piece(graph: Graph, piece: Sequence[int]) -> dict[str, Any]:
+    """What a piece runs, and the bytes that it exchanges with the rest; constants come with the piece."""
+    inside, writers = set(piece), graph.producers()
+    activations = {*graph.inputs, *writers}
+    read = {t for i in piece for t in graph.ops[i].inputs if t in activations and writers.get(t) not in inside}
+    others = {t for i, op in enumerate(graph.ops) if i not in inside for t in op.inputs} | {*graph.outputs}
+    written = {t for i in piece for t in graph.ops[i].outputs} & others
+    types = [graph.ops[i].op_type for i in piece]
+    return {
+        "ops": list(piece),
+        "ops_by_type": {name: types.count(name) for name in dict.fromkeys(types)},
+        "input_bytes": sum(graph.tensors[t].size_bytes for t in read),
+        "output_bytes": sum(graph.tensors[t].size_bytes for t in written),
+        "constant_bytes": sum(graph.ops[i].constant_bytes for i in piece),
+    }
+
+
+def _read(model: str | Path | bytes) -> tuple[str, bytes]:
+    name = LIVE if isinstance(model, bytes) else str(model)
+    if not isinstance(model, bytes) and is_converted(Path(model)):
+        raise ModelError(
+            f"{name}: expected a .tflite to compile, got a Keras file or a SavedModel. Convert it first, or search it."
+        )
+    content = file_content(model)
+    try:
+        ops = [op.op_type for op in reader.read_graph(fb.parse(content)).ops]
+    except ModelError as exc:
+        raise ModelError(f"{name}: {exc}") from exc
+    if made := [op for op in ops if op in _COMPILED]:
+        raise ModelError(f"{name} is compiled already: it has {made[0]} ops. Compile the model that it was made of.")
+    return name, content
+
+
+def _paths(model: str | Path | bytes, chips: Sequence[Target], output: str | Path | None) -> list[Path]:
+    beside = Path("model.tflite") if isinstance(model, bytes) else Path(model)
+    if output is not None and len(chips) == 1 and not Path(output).is_dir():
+        return [Path(output)]
+    if output is not None and Path(output).is_file():
+        raise UsageError(f"{output} is a file, and there are {len(chips)} to write. Choose a folder as --output.")
+    named = beside if output is None else Path(output) / beside.name
+    return [compiled_path(named, chip.name) for chip in chips]
+
+
+def _made(content: bytes, chip: Target, compiler: ChipCompiler, path: Path, timeout: float) -> CompiledModel:
+    """Compile, write and tell."""
+    found = compiler.partition(content, timeout_seconds=timeout)
+    compiled, written = compiler.compiled(content, timeout_seconds=timeout)
+    graph = reader.read_graph(fb.parse(content))
+    write_bytes(path, written)
+    return CompiledModel(
+        target=chip.name,
+        path=str(path),
+        sha256=versions.content_hash(written),
+        size_bytes=len(written),
+        ops=len(graph.ops),
+        partitions=compiled.segments,
+        left_ops=len(found.left),
+        **_taken(graph, found),
+        crossing_bytes=compiled.crossing_bytes,
+        ddr_bytes=compiled.ddr_bytes,
+        moved=dict(compiled.moved),
+        sram_bytes=compiled.sram_bytes,
+        flash_bytes=compiled.flash_bytes,
+        cycles=compiled.cycles,
+        cost=compiled.cost,
+        unit=chip.unit,
+        versions=dict(compiler.versions()),
+        licence=_licence(chip),
+        warnings=_warnings(told(graph, found.left) if chip.asks_compiler else graph, chip, compiled),
+    )
+
+
+def _licence(chip: Target) -> str:
+    if not isinstance(chip.compiler, LitertPlugin):
+        return ""
+    vendor = chip.compiler.manufacturer
+    return f"{vendor}'s libraries compiled it. They are under a licence of {vendor}'s own, which comes with them."
+
+
+def _warnings(graph: Graph, chip: Target, compiled: Compiled) -> list[str]:
+    found = []
+    if not compiled.segments:
+        found.append(f"{chip.name} takes none of the ops: the file is the model as it was, and runs on the CPU.")
+    if why := refusal(graph, chip):
+        found.append(f"It compiles, but {why}.")
+    return found

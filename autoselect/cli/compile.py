@@ -1,0 +1,67 @@
+"""``autoselect compile``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from autoselect.cli.command import with_debug
+from autoselect.cli.console import print_lines, results_only_on_stdout, warn
+from autoselect.cli.options import AsJson
+from autoselect.errors import PreparationError
+
+
+@with_debug
+def compile_model(
+    *,
+    model: Annotated[str, typer.Argument(help="A .tflite file: float, int8 or mixed.")],
+    target: Annotated[
+        str, typer.Option(metavar="NAME[,NAME]", help="Chips to compile for, such as qualcomm-sm8750,qualcomm-sm8550.")
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="File to write, for several chips a folder; by default beside the model, as NAME.CHIP.tflite.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compile a model file for chips with their vendors' compilers; tell what each takes and what is left to the CPU.
+
+    The exit code is 9 if there is a chip without a file.
+    """
+    from autoselect import compile_model as run_compile
+    from autoselect.cli.results import print_json
+
+    with results_only_on_stdout():
+        found = run_compile(model, target=target, output=output, force=force)
+    if as_json:
+        print_json(found)
+    else:
+        for number, made in enumerate(found["models"]):
+            if number:
+                print_lines([""])
+            _print(made)
+    for made in found["models"]:
+        for message in made["warnings"]:
+            warn(message)
+    for chip, reason in found["failed"].items():
+        warn(f"There is no file for {chip}. {reason}")
+    if found["failed"]:
+        raise typer.Exit(PreparationError.exit_code)
+
+
+def _print(made: Mapping[str, Any]) -> None:
+    from autoselect.report.tables import chip_tables as tables
+    from autoselect.report.tables.model_tables import aligned
+
+    print_lines(aligned([("for", str(made["target"])), *tables.compiled_rows(made)]))
+    print_lines(aligned(tables.piece_rows(made), right=(0, 1, 3, 4, 5)), title=f"Pieces that {made['target']} runs")
+    print_lines(aligned(tables.left_rows(made), right=(0,)), title="Ops left on the CPU, by reason")
+    if made["licence"]:
+        print_lines(["", str(made["licence"])])

@@ -1,0 +1,283 @@
+"""Finished models and the compilers of chips: real plugins and Vela where they are installed, else made-up ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import autoselect
+from autoselect.api import compiling
+from autoselect.api.compiling import chip_rows, compiled_path, target_names
+from autoselect.cli.main import app
+from autoselect.compilers.compiler import Partition
+from autoselect.compilers.libraries import QNN_VARIABLE
+from autoselect.compilers.litert_plugin import DISPATCH_OP
+from autoselect.domain.graph import told
+from autoselect.domain.targets import Compiled
+from autoselect.embedded import model_bytes, model_path
+from autoselect.errors import JobFailed, ModelError, PreparationError, TargetRefusal, UsageError, WorkerDied
+from autoselect.scoring.target_file import read_target
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+
+CHIP = "qualcomm-sm8750"
+INTEGERS_ONLY = "qualcomm-sm8735"
+"""A chip without float16."""
+LEFT = {3: "too wide", 9: "no kernel", 10: "no kernel"}
+
+
+class FakeCompiler:
+    """Leaves the ops of ``LEFT``; an error in place of an answer is raised."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error, self.asked = error, list[bytes]()
+
+    def require(self) -> None:
+        pass
+
+    def versions(self) -> dict[str, str]:
+        return {"fake": "1.0"}
+
+    def partition(self, content: bytes, *, timeout_seconds: float) -> Partition:
+        self.asked.append(content)
+        if self.error is not None:
+            raise self.error
+        count = len(reader.read_graph(fb.parse(content)).ops)
+        return Partition(pieces=((0, 1, 2), tuple(range(4, 9)), tuple(range(11, count))), left=LEFT)
+
+    def compiled(self, content: bytes, *, timeout_seconds: float) -> tuple[Compiled, bytes]:
+        if self.error is not None:
+            raise self.error
+        return Compiled(segments=3, ddr_bytes=30, moved={"read_total": 20, "write_total": 10}, cost=5.0), b"compiled"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "pump.tflite"
+    path.write_bytes(model_bytes())
+    return path
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeCompiler]:
+    """Compilers by name of the target; others take the first."""
+    found = {CHIP: FakeCompiler()}
+
+    def of(target: Any) -> FakeCompiler:
+        return found.get(target.name, found[CHIP])
+
+    monkeypatch.setattr(compiling, "compiler_of", of)
+    monkeypatch.setattr("autoselect.cases.compiling.compiler_of", of)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+def invoke(*args: object) -> Any:
+    return CliRunner().invoke(app, [*map(str, args)], prog_name="autoselect")
+
+
+# ------------------------------------------------------------------------------------------------ a made-up compiler
+
+
+def test_files_are_named_after_model_and_chip(model: Path, fakes: dict[str, FakeCompiler]) -> None:
+    made = autoselect.compile_model(model, target=f"{CHIP},{INTEGERS_ONLY}")
+    paths = [model.with_name(f"pump.{chip}.tflite") for chip in (CHIP, INTEGERS_ONLY)]
+    assert [one.path for one in made.models] == [str(path) for path in paths]
+    assert [path.read_bytes() for path in paths] == [b"compiled"] * 2
+    assert (made.size_bytes, dict(made.failed)) == (model.stat().st_size, {})
+
+
+def test_pieces_have_their_ops_and_bytes(model: Path, fakes: dict[str, FakeCompiler]) -> None:
+    (made,) = autoselect.compile_model(model, target=CHIP).models
+    graph = reader.read_graph(fb.parse(model.read_bytes()))
+    first, *_, last = made.pieces
+    assert (first["ops"], made.left_ops, made.ops) == ([0, 1, 2], 3, len(graph.ops))
+    assert first["input_bytes"] == sum(graph.tensors[t].size_bytes for t in graph.inputs)
+    assert last["output_bytes"] == sum(graph.tensors[t].size_bytes for t in graph.outputs)
+    assert sum(first["ops_by_type"].values()) == 3
+    assert [(row["op"], row["reason"]) for row in made.left] == list(LEFT.items())
+    assert [row["op_type"] for row in made.left] == [graph.ops[i].op_type for i in LEFT]
+    assert {row["precision"] for row in made.left} == {"float"}
+
+
+def test_what_is_inside_a_piece_and_read_by_nobody_else_is_no_output(model: Path) -> None:
+    graph = told(reader.read_graph(fb.parse(model.read_bytes())), LEFT)
+    (chip,) = chip_rows(graph, read_target(CHIP))
+    assert (chip["partitions"], chip["left_ops"]) == (3, len(LEFT))
+    writers = graph.producers()
+    crossing = {t for i in LEFT for t in graph.ops[i].inputs if writers.get(t) in chip["pieces"][0]["ops"]}
+    later = {t for i in chip["pieces"][1]["ops"] for t in graph.ops[i].inputs if writers.get(t) in (0, 1, 2)}
+    expected = sum(graph.tensors[t].size_bytes for t in crossing | later)
+    assert chip["pieces"][0]["output_bytes"] == expected > 0
+
+
+def test_a_file_stays_unless_force(model: Path, fakes: dict[str, FakeCompiler]) -> None:
+    taken = compiled_path(model, CHIP)
+    taken.write_bytes(b"mine")
+    with pytest.raises(UsageError, match="exists already"):
+        autoselect.compile_model(model, target=CHIP)
+    assert (taken.read_bytes(), fakes[CHIP].asked) == (b"mine", [])
+    autoselect.compile_model(model, target=CHIP, force=True)
+    assert taken.read_bytes() == b"compiled"
+
+
+def test_the_model_is_never_written_over(model: Path, fakes: dict[str, FakeCompiler]) -> None:
+    with pytest.raises(UsageError, match="the model itself"):
+        autoselect.compile_model(model, target=CHIP, output=model, force=True)
+    assert model.read_bytes() == model_bytes()
+
+
+def test_an_output_is_a_file_for_one_chip_and_a_folder_for_several(
+    model: Path, tmp_path: Path, fakes: dict[str, FakeCompiler]
+) -> None:
+    (one,) = autoselect.compile_model(model, target=CHIP, output=tmp_path / "one.bin").models
+    assert Path(one.path) == tmp_path / "one.bin"
+    both = autoselect.compile_model(model, target=[CHIP, INTEGERS_ONLY], output=tmp_path / "new").models
+    assert {Path(made.path).parent for made in both} == {tmp_path / "new"}
+    with pytest.raises(UsageError, match="Choose a folder"):
+        autoselect.compile_model(model, target=[CHIP, INTEGERS_ONLY], output=tmp_path / "one.bin")
+
+
+FAILURES = {
+    "a refusal": TargetRefusal("Variable tensors not yet supported."),
+    "a crash": WorkerDied("It died of SIGSEGV."),
+    "a failure": JobFailed("It ended with exit code 6."),
+}
+
+
+@pytest.mark.parametrize("error", FAILURES.values(), ids=FAILURES)
+def test_one_chip_that_fails_costs_no_other(model: Path, fakes: dict[str, FakeCompiler], error: Exception) -> None:
+    fakes[INTEGERS_ONLY] = FakeCompiler(error)
+    made = autoselect.compile_model(model, target=f"{CHIP},{INTEGERS_ONLY}")
+    assert [one.target for one in made.models] == [CHIP]
+    assert made.failed == {INTEGERS_ONLY: str(error)}
+    with pytest.raises(PreparationError, match=re.escape(str(error))):
+        autoselect.compile_model(model, target=INTEGERS_ONLY)
+    done = invoke("compile", model, "--target", f"{CHIP},{INTEGERS_ONLY}", "--force")
+    assert done.exit_code == PreparationError.exit_code
+    assert f"There is no file for {INTEGERS_ONLY}. {error}" in done.stderr
+
+
+def test_targets_are_named_once() -> None:
+    assert target_names("a, b") == target_names(["a", "b"]) == ["a", "b"]
+    wrongs: list[str | list[str]] = ["a,,b", "a,a", [], ""]
+    for wrong in wrongs:
+        with pytest.raises(UsageError, match="different targets"):
+            target_names(wrong)
+
+
+def test_a_target_without_compiler_is_refused(model: Path) -> None:
+    with pytest.raises(UsageError, match="has no compiler"):
+        autoselect.compile_model(model, target="integer-only")
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.h5"])
+def test_what_is_no_tflite_is_refused(tmp_path: Path, fakes: dict[str, FakeCompiler], name: str) -> None:
+    (tmp_path / name).write_bytes(b"anything")
+    with pytest.raises(ModelError, match=r"expected a \.tflite"):
+        autoselect.compile_model(tmp_path / name, target=CHIP)
+
+
+def test_missing_libraries_are_told_before_anything(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(QNN_VARIABLE, str(tmp_path))
+    for run in (autoselect.compile_model, autoselect.inspect):
+        with pytest.raises(UsageError, match="pip install"):
+            run(model, target=CHIP)
+    assert invoke("inspect", model, "--target", CHIP).exit_code == UsageError.exit_code
+
+
+def test_inspect_shows_a_refusal_as_its_verdict(model: Path, fakes: dict[str, FakeCompiler]) -> None:
+    fakes[CHIP].error = FAILURES["a refusal"]
+    found = autoselect.inspect(model, target=CHIP)
+    assert found.target["refusal"] == "Variable tensors not yet supported."
+    assert (found.target["chips"][0]["partitions"], found.fragmentation["off_chip"]) == (0, found.ops_by_kind["float"])
+    done = invoke("inspect", model, "--target", CHIP)
+    assert done.exit_code == 0
+    assert re.search(r"^verdict +Variable tensors not yet supported\.$", done.stdout, re.MULTILINE)
+    assert "Islands" not in done.stdout
+
+
+def test_inspect_says_that_a_compiler_failed(model: Path, fakes: dict[str, FakeCompiler]) -> None:
+    fakes[CHIP].error = FAILURES["a crash"]
+    done = invoke("inspect", model, "--target", CHIP)
+    assert done.exit_code == PreparationError.exit_code
+    assert "It died of SIGSEGV." in done.stderr
+
+
+def test_inspect_tells_pieces_and_left_ops(model: Path, fakes: dict[str, FakeCompiler]) -> None:
+    done = invoke("inspect", model, "--target", CHIP)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "integer segments" not in done.stdout
+    assert re.search(r"^partitions +3$", done.stdout, re.MULTILINE)
+    assert re.search(r"^ops left on the CPU +3$", done.stdout, re.MULTILINE)
+    pieces = re.findall(r"^ +(\d) +(\d+)  (\d+-\d+) ", done.stdout, re.MULTILINE)
+    assert [(count, numbers) for _, count, numbers in pieces[:2]] == [("3", "0-2"), ("5", "4-8")]
+    left = done.stdout.split("Ops left on the CPU\n")[1]
+    assert left.startswith("2 ops: no kernel\n")  # The most frequent reason first.
+    assert re.search(r"^1 op: too wide\n +3  \w+ +float  ", left, re.MULTILINE)
+    told_json = json.loads(invoke("inspect", model, "--target", CHIP, "--json").stdout)
+    assert [row["op"] for row in told_json["target"]["chips"][0]["left"]] == [*LEFT]
+
+
+# ------------------------------------------------------------------------------------------------ the real ones
+
+
+def test_a_real_plugin_compiles_for_several_chips(model: Path) -> None:
+    """The chip with float16 takes the float model whole; of the other's pieces and left ops every op is one."""
+    pytest.importorskip("onnxruntime_qnn")
+    whole, integers = autoselect.compile_model(model, target=[CHIP, INTEGERS_ONLY]).models
+    assert (whole.partitions, whole.left_ops, whole.left) == (1, 0, [])
+    assert integers.left_ops > 0
+    numbers = [i for piece in integers.pieces for i in piece["ops"]] + [row["op"] for row in integers.left]
+    assert sorted(numbers) == [*range(integers.ops)]
+    for made in (whole, integers):
+        ops = [op.op_type for op in reader.read_graph(fb.parse(Path(made.path).read_bytes())).ops]
+        assert ops.count(DISPATCH_OP) == made.partitions
+        assert len(ops) - made.partitions == made.left_ops
+    assert whole.ddr_bytes == whole.moved["read_total"] + whole.moved["write_total"] > 0
+    assert "LiteRT" in whole.versions
+    assert "licence" in whole.licence
+    with pytest.raises(ModelError, match="compiled already"):
+        autoselect.compile_model(whole.path, target=CHIP)
+
+
+def test_the_command_prints_what_python_returns(model: Path) -> None:
+    pytest.importorskip("onnxruntime_qnn")
+    done = invoke("compile", model, "--target", CHIP)
+    assert done.exit_code == 0
+    for words in (r"for +qualcomm-sm8750", r"partitions +1", r"ops left on the CPU +0 of \d+", r"DDR bytes +\d"):
+        assert re.search(f"^{words}", done.stdout, re.MULTILINE)
+    assert "licence of Qualcomm's own" in done.stdout
+    assert invoke("compile", model, "--target", CHIP).exit_code == UsageError.exit_code
+    again = json.loads(invoke("compile", model, "--target", CHIP, "--force", "--json").stdout)
+    assert again["models"][0]["path"] == str(model.with_name("pump.qualcomm-sm8750.tflite"))
+
+
+def test_a_real_plugin_is_asked_by_inspect(model: Path) -> None:
+    pytest.importorskip("onnxruntime_qnn")
+    found = autoselect.inspect(model, target=f"{CHIP},{INTEGERS_ONLY}")
+    names = [chip["name"] for chip in found.target["chips"]]
+    left = [chip["left_ops"] for chip in found.target["chips"]]
+    assert names == [CHIP, INTEGERS_ONLY]
+    assert left[0] == 0 < left[1]
+    assert {row["reason"] for row in found.target["chips"][1]["left"]} - {""}
+
+
+def test_vela_writes_a_file(tmp_path: Path) -> None:
+    pytest.importorskip("ethosu")
+    (made,) = autoselect.compile_model(model_path(), target="ethos-u55-128", output=tmp_path / "npu.tflite").models
+    assert (made.partitions, made.licence) == (0, "")  # A float model has nothing for an Ethos-U.
+    assert "takes none of the ops" in made.warnings[0]
+    assert reader.read_graph(fb.parse((tmp_path / "npu.tflite").read_bytes())).ops
