@@ -21,10 +21,11 @@ from autoselect.cases.divergence import spread_rows
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.compilers.opening import compiler_of
+from autoselect.domain.graph import OpKind
 from autoselect.domain.objectives import drop_from
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Seen, Target
-from autoselect.domain.verdicts import Verdict, judge, moving_bytes, views
+from autoselect.domain.verdicts import Verdict, judge, views
 from autoselect.domain.words import counted
 from autoselect.errors import TrialError
 from autoselect.quantize.building.build import Candidate
@@ -123,26 +124,27 @@ def look(root: Path, recipe_json: str, int16: bool) -> None:
     seen = []
     for place, chip in enumerate(target.chips):
         best = min(of_chips[place][1].cost for of_chips in judged)
-        shares = _ddr_shares(case, chip, builds) if chip in target.asked else {}
-        seen.append(Seen(best=best or 1.0, ddr_shares=shares))
+        per_op = _ddr_per_op(case, chip, builds) if chip in target.asked else {}
+        seen.append(Seen(best=best or 1.0, ddr_per_op=per_op))
     write_json(case.files.seen, [asdict(one) for one in seen])
 
 
-def _ddr_shares(case: OpenCase, chip: Target, builds: Sequence[Candidate]) -> dict[str, float]:
-    """By kind of op, the bytes that whole models of that kind move beside what is known of any model."""
+def _ddr_per_op(case: OpenCase, chip: Target, builds: Sequence[Candidate]) -> dict[str, float]:
+    """By kind of op, the bytes for each op that whole models of that kind move beside what is known of any model."""
     found, how = dict[str, float](), case.scoring.compiling or UNKEPT
     for built in builds:
         graph = read_for(built.content, chip, how)
-        verdict = judge(graph, chip)
-        taken = [op for op in graph.ops if op.left_because == ""]
-        kind = Counter(op.kind.value for op in taken if op.macs).most_common(1)
-        alike = sum(moving_bytes(op, graph) for op in taken if kind and op.kind.value == kind[0][0])
-        if not alike or kind[0][0] in found:
+        verdict, taken = judge(graph, chip), [op.kind.value for op in graph.ops if op.left_because == ""]
+        most = Counter(kind for kind in taken if kind in _FORMS).most_common(1)
+        if not most or most[0][0] in found:
             continue
         with contextlib.suppress(TrialError):  # Some chips take a form and compile nothing of it.
             moved = compile_report(built.content, chip, verdict, how)["ddr_bytes"]
-            found[kind[0][0]] = max(moved - verdict.ddr_bytes, 0) / alike
+            found[most[0][0]] = max(moved - verdict.ddr_bytes, 0) / len(taken)
     return found
+
+
+_FORMS = frozenset(kind.value for kind in (OpKind.INTEGER, OpKind.INT16, OpKind.HYBRID, OpKind.FLOAT))
 
 
 def rewrites(root: Path, recipe_json: str, int16: bool) -> tuple[str, str]:

@@ -157,8 +157,8 @@ class Target:
         compiler: None where no compiler is at hand.
         piece_fixed: Cost of each piece of the accelerator's work beyond the first, beside what it computes.
         ddr_per_byte: Cost of each byte that the accelerator reads from or writes to memory outside of it.
-        ddr_shares: Bytes that ops move beside their constants and what pieces exchange, for each byte of their
-            constants and outputs; by kind of op, as far as the compiler of the target has shown it for a model.
+        ddr_per_op: Bytes that an op moves beside its constants and what pieces exchange: tables, padding, values that
+            do not fit into the accelerator. By kind of op, as compiled whole models have shown it.
         parts: The chips of a target that stands for several, see :func:`together`.
         best: Of one of these chips, the cost that counts as 1.
     """
@@ -178,7 +178,7 @@ class Target:
     compiler: Compiler | None = None
     piece_fixed: float = 0.0
     ddr_per_byte: float = 0.0
-    ddr_shares: Mapping[str, float] = field(default_factory=dict)
+    ddr_per_op: Mapping[str, float] = field(default_factory=dict)
     parts: tuple[Target, ...] = ()
     best: float = 1.0
 
@@ -276,19 +276,19 @@ class Seen:
 
     Attributes:
         best: As :attr:`Target.best`.
-        ddr_shares: As :attr:`Target.ddr_shares`.
+        ddr_per_op: As :attr:`Target.ddr_per_op`.
     """
 
     best: float = 1.0
-    ddr_shares: Mapping[str, float] = field(default_factory=dict)
+    ddr_per_op: Mapping[str, float] = field(default_factory=dict)
 
 
 def as_seen(target: Target, seen: Sequence[Seen]) -> Target:
     """A target with what was seen of each of its chips."""
     if not target.parts:
-        return replace(target, ddr_shares=seen[0].ddr_shares)
+        return replace(target, ddr_per_op=seen[0].ddr_per_op)
     pairs = zip(target.parts, seen, strict=True)
-    return replace(target, parts=tuple(replace(part, best=one.best, ddr_shares=one.ddr_shares) for part, one in pairs))
+    return replace(target, parts=tuple(replace(part, best=one.best, ddr_per_op=one.ddr_per_op) for part, one in pairs))
 
 
 def _common(processors: Sequence[Processor]) -> dict[Precision, Kernels]:

@@ -285,7 +285,7 @@ def _priced(graph: Graph, target: Target, placements: Sequence[Placement], segme
     ]
     crossings = _crossings(graph, priced, with_interface=target.asks_compiler)
     crossing_bytes = sum(graph.tensors[t].size_bytes for t in crossings)
-    ddr_bytes = _ddr_bytes(graph, placements, target.ddr_shares) if target.ddr_per_byte else 0
+    ddr_bytes = _ddr_bytes(graph, placements, target.ddr_per_op) if target.ddr_per_byte else 0
     return Verdict(
         placements=tuple(priced),
         segments=segments,
@@ -308,10 +308,11 @@ def _compute(op: Op, graph: Graph, placement: Placement, target: Target) -> floa
     return kernels.per_mac_of.get(op.op_type, kernels.per_mac) * op.macs + kernels.per_element * elements
 
 
-def _ddr_bytes(graph: Graph, placements: Sequence[Placement], shares: Mapping[str, float]) -> int:
+def _ddr_bytes(graph: Graph, placements: Sequence[Placement], per_op: Mapping[str, float]) -> int:
     """Bytes of what each run of the accelerator's ops reads from outside of the run, what others read of it, constants.
 
-    And the shares of what compiled models moved beside these.
+    And of each op what compiled models have shown to be moved beside these. Float constants count half: the accelerator
+    keeps them in 16 bits.
     """
     runs, run = list[int](), 0
     for placement in placements:
@@ -323,20 +324,11 @@ def _ddr_bytes(graph: Graph, placements: Sequence[Placement], shares: Mapping[st
     left = {t for t in graph.outputs if writers.get(t, -1) >= 0}
     left |= {t for i, op in enumerate(graph.ops) for t in op.inputs if -1 < writers.get(t, -1) != runs[i]}
     taken = [op for op, run in zip(graph.ops, runs, strict=True) if run >= 0]
-    constants = sum(_constants_on_accelerator(op) for op in taken)
-    beside = sum(shares.get(op.kind.value, 0.0) * moving_bytes(op, graph) for op in taken) if shares else 0.0
+    constants = sum(op.constant_bytes // (2 if op.kind is OpKind.FLOAT else 1) for op in taken)
+    least = min(per_op.values(), default=0.0)
+    beside = sum(per_op.get(op.kind.value, least) for op in taken)
     ends = sum(graph.tensors[t].size_bytes for _, t in read) + sum(graph.tensors[t].size_bytes for t in left)
     return ends + constants + round(beside)
-
-
-def moving_bytes(op: Op, graph: Graph) -> int:
-    """Bytes of an op's constants, as an accelerator keeps them, and of its outputs."""
-    return _constants_on_accelerator(op) + sum(graph.tensors[t].size_bytes for t in op.outputs)
-
-
-def _constants_on_accelerator(op: Op) -> int:
-    """Float constants count half: accelerators keep them in 16 bits."""
-    return op.constant_bytes // (2 if op.kind is OpKind.FLOAT else 1)
 
 
 def _crossings(graph: Graph, placements: Sequence[Placement], *, with_interface: bool) -> tuple[int, ...]:
