@@ -15,7 +15,7 @@ _MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 def default_workers() -> int:
     """As many as there are processors for this process, within what its memory holds; at least 1."""
-    return max(1, min(available_cpus(), int(ddr_bytes() / _MEMORY_EACH), MOST_WORKERS))
+    return max(1, min(available_cpus(), int(memory_bytes() / _MEMORY_EACH), MOST_WORKERS))
 
 
 def available_cpus() -> int:
@@ -25,7 +25,7 @@ def available_cpus() -> int:
     return int(cpu_count())
 
 
-def ddr_bytes() -> float:
+def memory_bytes() -> float:
     """Memory of the machine or of the container; infinite where nobody says."""
     try:
         whole = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
