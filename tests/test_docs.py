@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import sys
@@ -82,6 +83,8 @@ def test_commands_of_the_readme_and_of_guides_run(workspace: Path) -> None:
     told = [
         "search",
         "pick",
+        "search",
+        "pick",
         "check",
         "resume",
         "build",
@@ -94,8 +97,12 @@ def test_commands_of_the_readme_and_of_guides_run(workspace: Path) -> None:
         "evaluate",
     ]
     assert [shlex.split(c)[1] for c in commands] == told
+    has_compiler = importlib.util.find_spec("onnxruntime_qnn") is not None
     for written in commands:
+        if "phone-run" in written and not has_compiler:
+            continue
         command = written.replace("--trials 100", "--trials 8").replace("--trials 200", "--trials 10")
+        command = command.replace("-o phone-run", "-o phone-run --trials 8")
         if "ID" in command:
             recipe = next((workspace / "autoselect-run" / "front").glob("*.recipe.json"))
             command = command.replace("ID.recipe.json", recipe.name)

@@ -37,8 +37,8 @@ from autoselect.scoring.paired import paired_drop
 from autoselect.scoring.target_penalty import on_target
 from autoselect.tflite.runner import Outputs, Running
 
-EMULATED_MACS = 10**10
-"""Multiply-accumulates for which a model is emulated: about half a minute on one core."""
+EMULATED_MACS = 4 * 10**9
+"""Multiply-accumulates for which a model is emulated: about ten seconds on one core."""
 _FEWEST_EMULATED = 8
 _MOST_COMPARED = 100
 """Samples of which the classes are compared: the CPU has to run them once more."""
@@ -69,7 +69,8 @@ class Emulated:
         drop: What the chip loses against float, in the metric's units.
         noise: Its standard error; NaN with an evaluator that returns one number.
         bound: What it is at most, with a confidence of 95 %; NaN likewise.
-        low: Interval of what the chip loses against the CPU, with a confidence of 95 % for all members together.
+        lost: What the chip loses against the CPU, in the metric's units; negative if it gains.
+        low: Interval of that on other samples, with a confidence of 95 % for all members together.
         high: Likewise.
         chip_sqnr_db: How close the chip's outputs are to float's; NaN where nobody knows.
         cpu_sqnr_db: Likewise of the CPU's.
@@ -83,16 +84,16 @@ class Emulated:
     drop: float
     noise: float
     bound: float
+    lost: float
     low: float
     high: float
     chip_sqnr_db: float = math.nan
     cpu_sqnr_db: float = math.nan
     agreement: float = math.nan
 
-    @property
-    def differs(self) -> bool:
-        """Whether chip and CPU differ by more than noise; unknown counts as no."""
-        return self.low > 0.0 or self.high < 0.0
+    def differs(self, allowed_drop: float) -> bool:
+        """Whether the chip's score is another than the CPU's: by more than noise, or by a loss that is not allowed."""
+        return self.low > 0.0 or self.high < 0.0 or self.lost > allowed_drop
 
 
 def look(root: Path, recipe_json: str, int16: bool) -> None:
@@ -284,6 +285,7 @@ def _compared(
         drop=drop_from(reference, chip, metric.direction),
         noise=lost.error,
         bound=lost.bound,
+        lost=drop_from(cpu, chip, metric.direction),
         low=between.low,
         high=between.high,
     )

@@ -195,13 +195,13 @@ class PluginCompiler:
         if code == _NO_LIBRARY and _NOT_LOADED.search(said):
             return UsageError(
                 f"LiteRT could not load its plugin for {self._plugin.manufacturer} or the libraries that this needs: "
-                f"{_last_error(said)}. Use a complete SDK of the vendor."
+                f"{_error_in(said)}. Use a complete SDK of the vendor."
             )
         if "Unexpected SoC model" in said:
             return UsageError(
                 f"{self._name} knows no chip {self._plugin.soc_model!r}. Change soc_model in the profile."
             )
-        return JobFailed(f"{self._name} ended with exit code {code} and no result: {_last_error(said)}.")
+        return JobFailed(f"{self._name} ended with exit code {code} and no result: {_error_in(said)}.")
 
 
 @contextmanager
@@ -323,10 +323,14 @@ def _moved(run: _Run) -> Counter[str]:
     return found
 
 
-def _last_error(said: str) -> str:
-    errors = [line.partition("ERROR:")[2].strip() for line in said.splitlines() if line.startswith("ERROR:")]
+def _error_in(said: str) -> str:
+    """The first error that has words: those after it follow from it."""
+    errors = [_MARKS.sub("", line).strip() for line in said.splitlines() if "ERROR" in line or "<E>" in line]
     words = [e for e in errors if e] or said.strip().splitlines()[-1:]
-    return " ".join(words[-1].split())[:_LONGEST_REASON].rstrip(".") if words else "it said nothing"
+    return " ".join(words[0].split())[:_LONGEST_REASON].rstrip(".") if words else "it said nothing"
+
+
+_MARKS = re.compile(r"\[[^\]]*\]|ERROR:|<E>|^\s*[\d.]+ms")
 
 
 def _compiled(graph: Graph, target: Target, found: Partition, moved: Mapping[str, int]) -> Compiled:

@@ -167,10 +167,10 @@ class Finish:
         if pool is None or not self._target.asks_compiler:
             return _Choice(front=front, picks=picks, confidence=confidence)
         front, chips = self._on_chips(front, _whole_baselines(records), pool, listener)
-        differ, judged = any(chip.differs for chip in chips), on_chip.by_chips(front, chips)
-        known = (None, []) if differ else (pool, scored)  # Neither rows nor closeness are known of the chip.
-        confidence = certainty.confidence_of(judged, known[1], self.yardstick, root, known[0])
-        picks = self._picks(judged, None if differ else link)
+        judged, ids = on_chip.by_chips(front, chips), {r.id for r in front}
+        differ = any(ids & set(chip.unlike_cpu) for chip in chips)  # Rows to draw again are the CPU's.
+        confidence = certainty.confidence_of(judged, scored, self.yardstick, root, None if differ else pool)
+        picks = self._picks(judged, link)
         return _Choice(front=front, picks=picks, confidence=confidence, chips=chips)
 
     def _on_chips(
@@ -188,7 +188,8 @@ class Finish:
             compiling, found = on_chip.compiled(made, place, self._target, limit, root, pool, listener)
             made = compiling or made
             if one.name in emulating:
-                found = on_chip.emulated(made, place, found, self.settings, root, pool, listener)
+                allowed = self.yardstick.allowed_drop
+                found = on_chip.emulated(made, found, allowed, self.settings, root, pool, listener)
             chips.append(found)
         return [r for r in made if r.id in ids] or list(front), chips
 

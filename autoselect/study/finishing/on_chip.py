@@ -35,25 +35,28 @@ class OnChip:
 
     Attributes:
         chip: Name of the target.
+        place: Of the chip among those of the target that have a compiler.
         compiled: What the compiler made of each, by id.
         unlike: Ids of members that are not on the chip what was forecast of them.
         emulated: What each scores on the emulation, by id.
-        differs: Whether any of these scores differs from the CPU's by more than noise.
+        allowed_drop: In the metric's units: a larger loss against the CPU counts, whether it is shown or not.
         versions: Of the compiler and the emulation.
         messages: What the user should know.
     """
 
     chip: str
+    place: int = 0
     compiled: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unlike: tuple[str, ...] = ()
     emulated: Mapping[str, Emulated] = field(default_factory=dict)
+    allowed_drop: float = 0.0
     versions: Mapping[str, str] = field(default_factory=dict)
     messages: tuple[str, ...] = ()
 
     @property
-    def differs(self) -> bool:
-        """Whether any member scores otherwise on the chip than on the CPU, by more than noise."""
-        return any(one.differs for one in self.emulated.values())
+    def unlike_cpu(self) -> dict[str, Emulated]:
+        """Those that score otherwise on the chip than on the CPU, by id."""
+        return {key: one for key, one in self.emulated.items() if one.differs(self.allowed_drop)}
 
     def summary(self) -> dict[str, Any]:
         """As plain values."""
@@ -64,10 +67,14 @@ class OnChip:
                 for key, found in self.compiled.items()
             },
             "unlike_forecast": list(self.unlike),
-            "emulated": {key: _plain(one) for key, one in self.emulated.items()},
-            "scores_differ": self.differs,
+            "emulated": {key: self._plain(one) for key, one in self.emulated.items()},
+            "scores_differ": bool(self.unlike_cpu),
             "versions": dict(self.versions),
         }
+
+    def _plain(self, found: Emulated) -> dict[str, Any]:
+        values = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(found).items()}
+        return {**values, "differs": found.differs(self.allowed_drop)}
 
 
 def compiled(
@@ -110,18 +117,20 @@ def compiled(
         listener(Warned(message=message))
     found = OnChip(
         chip=one.name,
+        place=chip,
         compiled={key: reply.compiled for key, reply in replies.items()},
         unlike=unlike,
         versions=compiler_of(one).versions(),
         messages=tuple(messages),
     )
-    return [_as_compiled(r, replies[r.id]) for r in front if r.id in replies], found
+    alone = not target.parts
+    return [_as_compiled(r, replies[r.id], alone=alone) for r in front if r.id in replies], found
 
 
 def emulated(
     front: Sequence[TrialRecord],
-    chip: int,
     known: OnChip,
+    allowed_drop: float,
     settings: SearchSettings,
     root: Path,
     pool: Workers,
@@ -137,7 +146,7 @@ def emulated(
         listener(Warned(message=message))
         return replace(known, messages=(*known.messages, message))
     listener(StageStarted(stage="emulate", total=len(front)))
-    arguments = (chip, settings.emulation_samples, max(len(front), 1))
+    arguments = (known.place, settings.emulation_samples, max(len(front), 1))
     running = {
         r.id: pool.submit(chip_jobs.emulate, root, _sha(r), *arguments, timeout_seconds=settings.trial_timeout)
         for r in front
@@ -152,7 +161,7 @@ def emulated(
             listener(Warned(message=messages[-1]))
         listener(StepFinished(stage="emulate"))
     versions = {**known.versions, **emulation_versions()}
-    return replace(known, emulated=found, versions=versions, messages=tuple(messages))
+    return replace(known, emulated=found, allowed_drop=allowed_drop, versions=versions, messages=tuple(messages))
 
 
 def summary(found: Sequence[OnChip]) -> dict[str, Any]:
@@ -164,12 +173,16 @@ def summary(found: Sequence[OnChip]) -> dict[str, Any]:
 
 
 def by_chips(front: Sequence[TrialRecord], found: Sequence[OnChip]) -> list[TrialRecord]:
-    """The members with the scores of the chip on which they lose most, if any score differs from the CPU's."""
-    if not any(one.differs for one in found):
-        return list(front)
-    rows = [(r, r.scores, [one.emulated[r.id] for one in found if r.id in one.emulated]) for r in front]
-    worst = [(r, scores, max(seen, key=lambda one: one.drop)) for r, scores, seen in rows if scores and seen]
-    return [replace(r, scores=_scored(scores, seen)) for r, scores, seen in worst] or list(front)
+    """The members; those that score otherwise on a chip than on the CPU with the score of the chip that loses most."""
+    unlike = [one.unlike_cpu for one in found]
+
+    def judged(record: TrialRecord) -> TrialRecord:
+        seen = [one[record.id] for one in unlike if record.id in one]
+        if record.scores is None or not seen:
+            return record
+        return replace(record, scores=_scored(record.scores, max(seen, key=lambda one: one.drop)))
+
+    return [judged(record) for record in front]
 
 
 def write_chip_table(path: Path, found: Sequence[OnChip]) -> None:
@@ -192,7 +205,8 @@ def _row(found: OnChip, key: str) -> dict[str, object]:
         "cost": made["cost"],
     }
     if scored is not None:
-        row |= {name: _cell(value) for name, value in asdict(scored).items()} | {"differs": scored.differs}
+        row |= {name: _cell(value) for name, value in asdict(scored).items()}
+        row["differs"] = scored.differs(found.allowed_drop)
     return row
 
 
@@ -207,9 +221,12 @@ def _is_unlike(record: TrialRecord, reply: ChipReply) -> bool:
     return (scores.segments, scores.off_chip) != tuple(reply.fragmentation[name] for name in ("segments", "off_chip"))
 
 
-def _as_compiled(record: TrialRecord, reply: ChipReply) -> TrialRecord:
+def _as_compiled(record: TrialRecord, reply: ChipReply, *, alone: bool) -> TrialRecord:
+    """The record with the compiler's figures; of a chip that is the whole target its cost is the penalty."""
     assert record.scores is not None
     figures = {name: reply.fragmentation[name] for name in _FIGURES}
+    if alone:
+        figures["penalty"] = reply.compiled["cost"]
     return replace(record, scores=replace(record.scores, compiled=reply.compiled, **figures))
 
 
@@ -227,8 +244,3 @@ def _scored(scores: Scores, found: Emulated) -> Scores:
 
 def _cell(value: object) -> object:
     return "" if isinstance(value, float) and math.isnan(value) else value
-
-
-def _plain(found: Emulated) -> dict[str, Any]:
-    values = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(found).items()}
-    return {**values, "differs": found.differs}

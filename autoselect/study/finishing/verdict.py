@@ -130,7 +130,7 @@ _OTHERS = {
 
 
 def chip_scores(found: Sequence[OnChip], recommended: str, wholes: Mapping[str, TrialRecord], metric: str) -> str:
-    """How scores on emulated chips differ from those on the CPU, of each chip where one differs by more than noise.
+    """Which models score otherwise on emulated chips than on the CPU.
 
     Args:
         found: What was found on each chip.
@@ -139,30 +139,42 @@ def chip_scores(found: Sequence[OnChip], recommended: str, wholes: Mapping[str, 
         metric: Its name.
 
     Returns:
-        Empty where none differs.
+        Empty where none does.
     """
-    named = {name: wholes[key].id for key, name in _WHOLES.items() if key in wholes}
-    named["the recommended model"] = recommended
-    parts = [_on_chip(chip, named, metric) for chip in found if chip.differs]
+    names = {wholes[key].id: name for key, name in _WHOLES.items() if key in wholes} | {recommended: _RECOMMENDED}
+    parts = [_on_chip(chip, names, metric) for chip in found if chip.unlike_cpu]
     if not parts:
         return ""
     return " ".join(
         [
             *parts,
-            "The recommendation goes by the chip's scores; scores on held-out samples are the CPU's. This is an "
+            "The recommendation goes by the chip's scores of these; all other scores are the CPU's. This is an "
             "emulation: check the model on a device.",
         ]
     )
 
 
-def _on_chip(chip: OnChip, named: Mapping[str, str], metric: str) -> str:
-    pairs = [(name, chip.emulated[key]) for name, key in named.items() if key in chip.emulated]
-    told = listed([f"{name} has {said(one.chip, metric)} (CPU: {said(one.cpu, metric)})" for name, one in pairs])
+def _on_chip(chip: OnChip, names: Mapping[str, str], metric: str) -> str:
+    """The recommended model and the whole ones first, then the others, those that lose most before the rest."""
+    order = [*names, *sorted(chip.unlike_cpu, key=lambda key: -chip.unlike_cpu[key].lost)]
+    unlike = [key for key in dict.fromkeys(order) if key in chip.unlike_cpu]
+    told = [
+        f"{names.get(key, key)} has {said(one.chip, metric)} (CPU: {said(one.cpu, metric)})"
+        for key, one in ((key, chip.emulated[key]) for key in unlike[:_MOST_NAMED])
+    ]
+    more = f" and {len(unlike) - _MOST_NAMED} more do" if len(unlike) > _MOST_NAMED else ""
     samples = max((one.samples for one in chip.emulated.values()), default=0)
     where = f" on {counted(samples, 'search sample')}" if samples else ""
-    return f"On the emulation of {chip.chip} scores are not those of the CPU{where}: {told}."
+    own = "" if _RECOMMENDED in (names.get(key) for key in unlike) else " The recommended model does not."
+    count = counted(len(unlike), "model")
+    return (
+        f"On the emulation of {chip.chip} {count} of {len(chip.emulated)} {'scores' if len(unlike) == 1 else 'score'} "
+        f"otherwise than on the CPU{where}: {listed(told)}{more}.{own}"
+    )
 
 
+_RECOMMENDED = "the recommended model"
+_MOST_NAMED = 3
 _WHOLES = {"fiq": "the all-integer model", "int16": "the model of 16 bits"}
 
 
@@ -215,7 +227,8 @@ def _pieces(found: Findings, own: Scores) -> str:
     if found.chip and not own.segments:
         return f"nothing on {found.chip}"
     if found.chip:
-        return f"{counted(own.segments, 'partition')} on {found.chip} and {found.strays(own.left_ops)}"
+        floats = f", {counted(own.float_ops, 'float op')}" if own.float_ops else ""
+        return f"{counted(own.segments, 'partition')} on {found.chip}{floats} and {found.strays(own.left_ops)}"
     ops = counted(own.float_ops, "float op") if own.float_ops else "all ops in integers"
     if own.float_ops and found.accelerated:
         ops += f" and {counted(own.segments, 'accelerator segment') if own.segments else 'nothing on an accelerator'}"
@@ -267,8 +280,7 @@ def _sure(found: Findings, confidence: Confidence) -> str:
     if confidence.certified:
         most = lost_at_most(confidence.bound, found.metric)
         said_near = _near_miss(found, confidence.near_miss) if confidence.near_miss else ""
-        where = "By the search samples, on the emulated chip," if found.on_chip else "By the search samples"
-        return f"{where} the recommended model {most} with 95 % confidence; {limit}.{again}{said_near}"
+        return f"By the search samples the recommended model {most} with 95 % confidence; {limit}.{again}{said_near}"
     needed = ""
     if confidence.samples_needed is not None:
         needed = f" If it does keep the limit, about {confidence.samples_needed:,} samples would show it."
