@@ -83,9 +83,9 @@ class SearchSettings(SharedSettings):
         str | Iterable[str],
         checked_as(tuple[str, ...], chosen_objectives),
         _goal(
-            "Two to four names, with commas: accuracy (the metric), size, penalty, segments, float_ops, "
+            "Two to four of accuracy, size, penalty, segments, float_ops, "
             "partitions, left_ops, crossing_bytes, arena_bytes, npu_cycles, ddr_bytes, latency.",
-            "Or several texts, the metric (``accuracy``, or its own name) among them. With ``latency`` no two runs are "
+            "Or several texts. ``accuracy``, or the metric's own name, is among them. With ``latency`` no two runs are "
             "the same.",
             kind=str,
         ),

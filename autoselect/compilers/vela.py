@@ -52,8 +52,8 @@ class VelaCompiler:
         """See :meth:`.compiler.ChipCompiler.require`."""
         if importlib.util.find_spec("ethosu") is None:
             raise UsageError(
-                "This target compiles every candidate with Arm's Vela, which is not installed. "
-                "Install it: pip install 'autoselect[ethos-u]'; or leave compiling out: --no-compiling."
+                f"Target {self._target.name!r} needs Arm's Vela, which is not installed. "
+                "Install it: pip install 'autoselect[ethos-u]'; a search can also leave compiling out: --no-compiling."
             )
 
     def versions(self) -> dict[str, str]:
@@ -82,10 +82,11 @@ class VelaCompiler:
             source = folder / "model.tflite"
             source.write_bytes(content)
             _run([*self._program, str(source), *_options(self._config, folder)], timeout_seconds, self._target.name)
-            written = (folder / "model_vela.tflite").read_bytes()
-            (summary,) = folder.glob("model_summary_*.csv")
-            with summary.open(encoding="utf-8", newline="") as file:
-                return written, next(csv.DictReader(file))
+            found, summaries = folder / "model_vela.tflite", list(folder.glob("model_summary_*.csv"))
+            if not found.is_file() or len(summaries) != 1:
+                raise JobFailed(f"Vela ended well for {self._target.name}, but wrote no model or no summary.")
+            with summaries[0].open(encoding="utf-8", newline="") as file:
+                return found.read_bytes(), next(csv.DictReader(file))
 
 
 def _options(compiler: Vela, folder: Path) -> list[str]:

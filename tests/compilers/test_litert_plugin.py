@@ -292,9 +292,17 @@ FAILURES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         r"knows no chip 'SM8750'\. Change soc_model in the profile\.",
     ),
     "an error with words": (
-        {"code": 1, "err": "INFO: fine\nERROR: [a.cc:1] first\nERROR: [b.cc:2] No space left on device\nINFO: bye\n"},
+        {
+            "code": 1,
+            "err": "INFO: fine\nERROR: [a.cc:1] \nERROR: [b.cc:2] No space left\nERROR: [c.cc:3] Failed\nINFO: bye\n",
+        },
         JobFailed,
-        r"exit code 1 and no result: \[b\.cc:2\] No space left on device\.$",
+        r"exit code 1 and no result: No space left\.$",
+    ),
+    "an error of the vendor's": (
+        {"code": 1, "out": "  0.0ms [ ERROR ]   <E> No memory for graph 1\n", "err": "ERROR: [c.cc:3] Failed\n"},
+        JobFailed,
+        r"exit code 1 and no result: No memory for graph 1\.$",
     ),
     "an error without words": ({"code": 245}, JobFailed, r"exit code 245 and no result: it said nothing\.$"),
     "no file": ({"writes": "nothing"}, JobFailed, r"exit code 0 and no result"),

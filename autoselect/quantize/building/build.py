@@ -149,7 +149,9 @@ class Builder:
         int16 = int16 or bool(recipe.int16_nodes)
         key = Recipe(per_channel=recipe.per_channel, repairs=recipe.repairs, io_type=recipe.io_type)
         make = partial(self._read_pieces, key, int16=int16)
-        return self._kit.remember(("parts", int16, self._nodes, key, self._ask, self._exact_rewrites), make)
+        return self._kit.remember(
+            ("parts", int16, self._nodes, key, self._ask, self._gathers, self._exact_rewrites), make
+        )
 
     def _read_pieces(self, key: Recipe, *, int16: bool) -> tuple[Blueprint, Stock]:
         blueprint, stock = read_parts(self._whole_builds(key, int16=int16), self._nodes, key.io_type)

@@ -104,10 +104,8 @@ def _form(node: Node, model: Model) -> tuple[str, str]:
         ops = in_16_bits(op) if kind is OpKind.INT16 else (replace(op, kind=kind),)
         ops = tuple(replace(one, left_because=forms.get(kind.value)) for one in ops)
         is_there = form == "float" or form in forms
-        if not is_there and model.target.asks_compiler:
-            continue
-        verdict = judge(replace(model.graph, ops=ops), model.target)
-        if is_there and not verdict.refused():
+        verdict = judge(replace(model.graph, ops=ops), model.target) if is_there else None
+        if verdict is not None and not verdict.refused():
             costs[name] = verdict.cost
         elif form == "int16":
             missing = "the target refuses it with 16 bits" if is_there else "it has no 16-bit form"
