@@ -438,9 +438,18 @@ def test_of_a_target_that_runs_float_ops_as_well_no_accelerator_is_spoken_of() -
 
 
 ON_CHIP = {
-    "some ops are left": ({"segments": 3, "off_chip": 7}, "with 3 partitions on the NPU and 7 ops left on the CPU."),
-    "one op is left": ({"segments": 1, "off_chip": 1}, "with 1 partition on the NPU and 1 op left on the CPU."),
-    "no op is left": ({"segments": 1, "off_chip": 0}, "with 1 partition on the NPU and no op left on the CPU."),
+    "some ops are left": (
+        {"segments": 3, "off_chip": 7, "float_ops": 2},
+        "with 3 partitions on the NPU, 2 float ops and 7 ops left on the CPU.",
+    ),
+    "one op is left": (
+        {"segments": 1, "off_chip": 1, "float_ops": 0},
+        "with 1 partition on the NPU and 1 op left on the CPU.",
+    ),
+    "no op is left": (
+        {"segments": 1, "off_chip": 0, "float_ops": 0},
+        "with 1 partition on the NPU and no op left on the CPU.",
+    ),
     "nothing is taken": ({"segments": 0, "off_chip": 9}, "with nothing on the NPU."),
 }
 
