@@ -1,0 +1,72 @@
+"""What the emulation of a chip changes: who is judged by its score, and what the verdict says of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import test_front_members as fronts
+
+from autoselect.cases.chip_jobs import Emulated
+from autoselect.runs.records import TrialRecord
+from autoselect.study.finishing import on_chip
+from autoselect.study.finishing.verdict import chip_scores
+
+SAME = Emulated(
+    samples=100, chip=0.92, cpu=0.92, reference=0.93, drop=0.01, noise=0.01, bound=0.03, lost=0.0, low=-0.01, high=0.01
+)
+WORSE = replace(SAME, chip=0.65, drop=0.28, bound=0.33, lost=0.27, low=0.2, high=0.3)
+UNPROVEN = replace(WORSE, low=-0.2, high=0.7)
+SMALL = replace(SAME, chip=0.915, drop=0.015, lost=0.005, low=-0.005, high=0.015)
+
+DIFFERS = {
+    "equal": (SAME, False),
+    "worse for sure": (WORSE, True),
+    "much worse, but not for sure": (UNPROVEN, True),
+    "a little worse, within noise and what is allowed": (SMALL, False),
+    "better for sure": (replace(SAME, lost=-0.05, low=-0.08, high=-0.02), True),
+    "an evaluator of one number, as good": (replace(SAME, noise=math.nan, low=math.nan, high=math.nan), False),
+    "an evaluator of one number, much worse": (replace(WORSE, low=math.nan, high=math.nan), True),
+}
+
+
+@pytest.mark.parametrize(("seen", "differs"), DIFFERS.values(), ids=DIFFERS)
+def test_a_score_is_another_by_more_than_noise_or_by_what_is_not_allowed(seen: Emulated, differs: bool) -> None:
+    assert seen.differs(allowed_drop=0.01) is differs
+
+
+def found(**emulated: Emulated) -> on_chip.OnChip:
+    made: dict[str, Any] = {"segments": 1, "host_ops": {}, "left": {}, "ddr_bytes": 5, "moved": {}, "cost": 2.0}
+    return on_chip.OnChip(
+        chip="chip", compiled=dict.fromkeys(emulated, made), emulated=emulated, allowed_drop=0.01, versions={}
+    )
+
+
+def records() -> list[TrialRecord]:
+    return [fronts.record(number, *fronts.CLOSE, 100) for number in (1, 2)]
+
+
+def test_only_models_that_score_otherwise_are_judged_by_the_chip() -> None:
+    first, second = records()
+    judged = on_chip.by_chips([first, second], [found(**{first.id: SAME, second.id: WORSE})])
+    assert judged[0] is first
+    assert judged[1].scores is not None
+    assert (judged[1].scores.metric, judged[1].scores.drop, judged[1].scores.drop_bound) == (0.65, 0.28, 0.33)
+
+
+def test_of_several_chips_the_one_that_loses_most_counts() -> None:
+    first, _ = records()
+    judged = on_chip.by_chips([first], [found(**{first.id: WORSE}), found(**{first.id: replace(WORSE, drop=0.5)})])
+    assert judged[0].scores is not None
+    assert judged[0].scores.drop == 0.5
+
+
+def test_the_verdict_names_models_that_score_otherwise_and_no_others() -> None:
+    first, second = records()
+    said = chip_scores([found(**{first.id: SAME, second.id: WORSE})], first.id, {"fiq": second}, "accuracy")
+    assert "1 model of 2 scores otherwise" in said
+    assert "the all-integer model has 65.0 % accuracy (CPU: 92.0 % accuracy)" in said
+    assert "The recommended model does not." in said
+    assert chip_scores([found(**{first.id: SAME})], first.id, {}, "accuracy") == ""
