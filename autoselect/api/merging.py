@@ -20,7 +20,7 @@ from autoselect.study import run as study_run
 
 _MAY_DIFFER = frozenset({"target"})
 """Ingredients that runs need not share: what a model costs on a target is found anew."""
-_MOST_BASELINES = 4
+_MOST_BASELINES = 6
 """That are scored beside the members."""
 
 

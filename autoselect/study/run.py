@@ -282,8 +282,9 @@ def _verdict_in_markdown(folder: RunFolder) -> str:
 
 def _baselines(case: Case, space: BoundSpace, request: Request) -> list[Baseline]:
     """Those that the target can run (without hybrid kernels there is no all-DRQ model), and members of other runs."""
-    runs_hybrid = read_target(request.settings.target).runs_hybrid
-    found = baselines(case.layers, space, request.settings.template)
+    target = read_target(request.settings.target)
+    runs_hybrid = target.runs_hybrid
+    found = baselines(case.layers, space, request.settings.template, with_float=target.asks_compiler)
     members = [Baseline(name="merged", recipe=recipe, is_like_others=False) for recipe in request.members]
     return [b for b in found if runs_hybrid or b.recipe.fallback != "drq"] + members
 

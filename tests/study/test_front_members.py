@@ -180,3 +180,11 @@ def test_a_model_with_ops_off_the_accelerator_hides_none_without(
     front, _ = front_of([integer, island], OBJECTIVES, YARDSTICK, None)
     steps = {"gain": 5.0, "size_bytes": 100.0, "penalty": 10.0}
     assert {r.number for r in worth_reading(front, OBJECTIVES, (), steps, None)} == {0, 1}
+
+
+def test_a_float_model_that_the_chip_runs_as_a_whole_is_a_member() -> None:
+    own = record(1, 8.0, 200.0, size_bytes=400, penalty=80.0, samples=100, float_ops=9, off_chip=0)
+    left = record(2, 8.0, 200.0, size_bytes=400, penalty=80.0, samples=100, float_ops=9, off_chip=1)
+    cheaper = record(3, 6.0, 20.0, size_bytes=90, penalty=1.0, samples=100, off_chip=0)
+    assert numbers([own, cheaper])[0] == {1, 3}
+    assert numbers([left, cheaper])[0] == {3}

@@ -100,9 +100,14 @@ def _leaves_ops(records: Sequence[TrialRecord]) -> np.ndarray:
 
 
 def _is_float_again(record: TrialRecord, yardstick: Yardstick) -> bool:
-    """True for a candidate that costs what the float model costs, as far as sizes count: it gains nobody anything."""
+    """True for a candidate that costs what the float model costs, as far as sizes count: it gains nobody anything.
+
+    Not if the chip runs it as a whole: then nothing cheaper may keep the limit, and it is what to ship.
+    """
     scores, size = record.scores, yardstick.float_size_bytes - yardstick.steps(1.0)["size_bytes"]
-    return scores is not None and scores.size_bytes >= size and scores.penalty >= yardstick.float_penalty
+    if scores is None or scores.off_chip == 0:
+        return False
+    return scores.size_bytes >= size and scores.penalty >= yardstick.float_penalty
 
 
 def _total_excess(record: TrialRecord, yardstick: Yardstick) -> float:

@@ -30,7 +30,7 @@ class Baseline:
     is_like_others: bool = True
 
 
-def baselines(layers: LayerTable, space: BoundSpace, template: Recipe) -> list[Baseline]:
+def baselines(layers: LayerTable, space: BoundSpace, template: Recipe, *, with_float: bool = False) -> list[Baseline]:
     """All-integer, all in 16 bits, all-DRQ, and the guide's heuristic; those that pins make equal are left out.
 
     There is one in 16 bits where the space has that state.
@@ -40,6 +40,7 @@ def baselines(layers: LayerTable, space: BoundSpace, template: Recipe) -> list[B
         space: For the user's pins.
         template: What the search's recipes have in common. Where it has repairs, the all-integer model comes without
             and with them.
+        with_float: Whether all nodes in float is one of them: for chips that may run float ops.
     """
     nothing, everything = frozenset[str](), frozenset(n.name for n in layers.nodes)
 
@@ -58,6 +59,7 @@ def baselines(layers: LayerTable, space: BoundSpace, template: Recipe) -> list[B
         *([made("int16", everything - space.not_int16, in_16_bits=True)] if SIXTEEN in space.further else []),
         made("drq", everything, fallback="drq"),
         made("heuristic", heuristic_nodes(layers)),
+        *([made("float", everything, fallback="float", repairs=())] if with_float else []),
     ]
     found: dict[tuple[Recipe, bool], Baseline] = {}
     for baseline in fixed:
