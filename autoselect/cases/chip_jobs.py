@@ -40,6 +40,8 @@ from autoselect.tflite.runner import Outputs, Running
 EMULATED_MACS = 4 * 10**9
 """Multiply-accumulates for which a model is emulated: about ten seconds on one core."""
 _FEWEST_EMULATED = 8
+_CLEAR = 2.0
+"""Standard errors of a loss that is more than noise."""
 _MOST_COMPARED = 100
 """Samples of which the classes are compared: the CPU has to run them once more."""
 
@@ -70,6 +72,7 @@ class Emulated:
         noise: Its standard error; NaN with an evaluator that returns one number.
         bound: What it is at most, with a confidence of 95 %; NaN likewise.
         lost: What the chip loses against the CPU, in the metric's units; negative if it gains.
+        lost_noise: Its standard error; NaN with an evaluator that returns one number.
         low: Interval of that on other samples, with a confidence of 95 % for all members together.
         high: Likewise.
         chip_sqnr_db: How close the chip's outputs are to float's; NaN where nobody knows.
@@ -85,6 +88,7 @@ class Emulated:
     noise: float
     bound: float
     lost: float
+    lost_noise: float
     low: float
     high: float
     chip_sqnr_db: float = math.nan
@@ -92,8 +96,12 @@ class Emulated:
     agreement: float = math.nan
 
     def differs(self, allowed_drop: float) -> bool:
-        """Whether the chip's score is another than the CPU's: by more than noise, or by a loss that is not allowed."""
-        return self.low > 0.0 or self.high < 0.0 or self.lost > allowed_drop
+        """Whether the chip's score is another than the CPU's: for sure, or by a loss that is neither allowed nor noise.
+
+        Few samples prove little, but a collapse on them is none the less to be told.
+        """
+        is_noise = self.lost <= _CLEAR * self.lost_noise  # NaN is no noise.
+        return self.low > 0.0 or self.high < 0.0 or (self.lost > allowed_drop and not is_noise)
 
 
 def look(root: Path, recipe_json: str, int16: bool) -> None:
@@ -286,6 +294,7 @@ def _compared(
         noise=lost.error,
         bound=lost.bound,
         lost=drop_from(cpu, chip, metric.direction),
+        lost_noise=between.error,
         low=between.low,
         high=between.high,
     )

@@ -15,7 +15,17 @@ from autoselect.study.finishing import on_chip
 from autoselect.study.finishing.verdict import chip_scores
 
 SAME = Emulated(
-    samples=100, chip=0.92, cpu=0.92, reference=0.93, drop=0.01, noise=0.01, bound=0.03, lost=0.0, low=-0.01, high=0.01
+    samples=100,
+    chip=0.92,
+    cpu=0.92,
+    reference=0.93,
+    drop=0.01,
+    noise=0.01,
+    bound=0.03,
+    lost=0.0,
+    lost_noise=0.01,
+    low=-0.01,
+    high=0.01,
 )
 WORSE = replace(SAME, chip=0.65, drop=0.28, bound=0.33, lost=0.27, low=0.2, high=0.3)
 UNPROVEN = replace(WORSE, low=-0.2, high=0.7)
@@ -26,9 +36,10 @@ DIFFERS = {
     "worse for sure": (WORSE, True),
     "much worse, but not for sure": (UNPROVEN, True),
     "a little worse, within noise and what is allowed": (SMALL, False),
+    "one of a hundred samples lost, which is more than is allowed": (replace(SMALL, lost=0.011), False),
     "better for sure": (replace(SAME, lost=-0.05, low=-0.08, high=-0.02), True),
-    "an evaluator of one number, as good": (replace(SAME, noise=math.nan, low=math.nan, high=math.nan), False),
-    "an evaluator of one number, much worse": (replace(WORSE, low=math.nan, high=math.nan), True),
+    "an evaluator of one number, as good": (replace(SAME, lost_noise=math.nan, low=math.nan, high=math.nan), False),
+    "an evaluator of one number, much worse": (replace(WORSE, lost_noise=math.nan, low=math.nan, high=math.nan), True),
 }
 
 
