@@ -112,7 +112,8 @@ def _kept(
 
 def _signature(kind: str, content: bytes, target: Target, compiler: ChipCompiler) -> str:
     """One key for what is asked, the bytes, all of the target that the answer depends on, and the versions."""
-    prices = (target.host, target.crossing_fixed, target.crossing_per_byte, target.piece_fixed, target.ddr_per_byte)
+    processors = (target.accelerator, target.host)
+    prices = (*processors, target.crossing_fixed, target.crossing_per_byte, target.piece_fixed, target.ddr_per_byte)
     made_of = (_FORMAT, kind, repr(target.compiler), sorted(compiler.versions().items()), _text_of(prices))
     return hashlib.sha256(content + repr(made_of).encode()).hexdigest()
 

@@ -237,7 +237,7 @@ class SearchSettings(SharedSettings):
         Option(
             "What runs on an emulation of the target's chip, if its vendor has one: the front, all candidates, none.",
             "If members score otherwise there than on the CPU, the recommendation goes by the chip's score. With "
-            "``all`` each candidate is scored there.",
+            "``all`` each candidate is scored there, of several chips on the first.",
         ),
     ] = "front"
     emulation_samples: Annotated[

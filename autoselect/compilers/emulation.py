@@ -24,15 +24,13 @@ from typing import Any
 import numpy as np
 from flatbuffers import flexbuffers
 
+from autoselect.compilers.litert_plugin import DISPATCH_OP
 from autoselect.domain.tensors import in_source_order
 from autoselect.errors import ModelError, ScoreError, UsageError, first_line, sentence
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.editing import copied, drop_unused_tensors, tidy
 from autoselect.tflite.runner import Outputs, dequantized, input_of, interpreter_of, quantized
-
-DISPATCH_OP = "DISPATCH_OP"
-"""Name of the custom op that LiteRT makes of each piece of the NPU's work."""
 
 PACKAGES = ("onnxruntime", "onnxruntime-qnn")
 

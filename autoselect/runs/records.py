@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from autoselect.domain.left import CountsLeft
 from autoselect.domain.picks import FrontMember
 from autoselect.domain.recipe import Recipe
 
@@ -56,7 +57,7 @@ class _Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scores(_Measured):
+class Scores(_Measured, CountsLeft):
     """Everything measured of one distinct candidate.
 
     Attributes:
@@ -85,16 +86,6 @@ class Scores(_Measured):
     compiled: dict[str, Any] = field(default_factory=dict)
     off_chip: int | None = None
     drop_bound: float = math.nan
-
-    @property
-    def left_ops(self) -> int:
-        """Ops that the accelerator does not run: where no compiler decides, those that compute in float."""
-        return self.float_ops if self.off_chip is None else self.off_chip
-
-    @property
-    def partitions(self) -> int:
-        """The segments by the word of compilers."""
-        return self.segments
 
     @property
     def costs(self) -> dict[str, float]:

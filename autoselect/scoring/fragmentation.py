@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from autoselect.domain.graph import HELPER, IN_INTEGERS, Graph, Op, OpKind, count_segments
+from autoselect.domain.left import CountsLeft
 from autoselect.domain.targets import PenaltyWeights
 
 _ON_ACCELERATOR: dict[OpKind, bool | None] = {**dict.fromkeys(IN_INTEGERS, True), OpKind.NEUTRAL: None}
@@ -13,7 +14,7 @@ _ON_ACCELERATOR: dict[OpKind, bool | None] = {**dict.fromkeys(IN_INTEGERS, True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fragmentation:
+class Fragmentation(CountsLeft):
     """What an integer-only accelerator meets in one model, per inference.
 
     Attributes:
@@ -34,16 +35,6 @@ class Fragmentation:
     float_macs_share: float
     penalty: float
     off_chip: int | None = None
-
-    @property
-    def left_ops(self) -> int:
-        """Ops that the accelerator does not run: where no compiler decides, those that compute in float."""
-        return self.float_ops if self.off_chip is None else self.off_chip
-
-    @property
-    def partitions(self) -> int:
-        """The segments by the word of compilers."""
-        return self.segments
 
 
 def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:

@@ -99,6 +99,7 @@ OTHERS = {
     "another price": {"target": replace(U55, crossing_fixed=1.0)},
     "another price of a piece": {"target": replace(U55, piece_fixed=1.0)},
     "another price of a byte": {"target": replace(U55, ddr_per_byte=1.0)},
+    "another price of the accelerator": {"target": replace(U55, accelerator=PHONE.accelerator)},
     "another price of the host": {"target": replace(U55, host=PHONE.host)},
     "another system": {"target": replace(U55, compiler=read_target("ethos-u65-256").compiler)},
     "another chip": {"target": replace(U55, compiler=PHONE.compiler)},

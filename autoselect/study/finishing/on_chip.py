@@ -23,7 +23,7 @@ from autoselect.domain.words import counted
 from autoselect.errors import AutoselectError, TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
-from autoselect.runs.files import write_table
+from autoselect.runs.files import plain, write_table
 from autoselect.runs.records import Scores, TrialRecord
 
 _FIGURES = ("segments", "off_chip", "crossing_bytes", "crossing_tensors", "penalty")
@@ -73,8 +73,7 @@ class OnChip:
         }
 
     def _plain(self, found: Emulated) -> dict[str, Any]:
-        values = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(found).items()}
-        return {**values, "differs": found.differs(self.allowed_drop)}
+        return {**plain(asdict(found)), "differs": found.differs(self.allowed_drop)}
 
 
 def compiled(

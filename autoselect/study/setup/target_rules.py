@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
+from autoselect.compilers.emulation import require_emulation
 from autoselect.compilers.opening import compiler_of
 from autoselect.domain.graph import Graph
 from autoselect.domain.states import SIXTEEN
@@ -39,8 +40,8 @@ def check_target(settings: SearchSettings) -> Target:
     """Read the target of a search, before any work.
 
     Raises:
-        UsageError: If it is unknown or wrong, its compiler is not installed, or a state of the search does not run on
-            it.
+        UsageError: If it is unknown or wrong, its compiler or an emulation that is asked for is not installed, or a
+            state of the search does not run on it.
     """
     target = read_target(settings.target)
     if settings.template.fallback == "drq" and not target.runs_hybrid:
@@ -56,6 +57,8 @@ def check_target(settings: SearchSettings) -> Target:
         raise UsageError(f"Only its compiler knows what target {target.name!r} takes. Leave out --no-compiling.")
     for chip in target.compilers if settings.compiling else ():
         compiler_of(chip).require()
+    if target.asks_compiler and settings.emulation == "all":
+        require_emulation()
     return target
 
 
