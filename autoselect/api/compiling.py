@@ -16,7 +16,7 @@ from autoselect.compilers.compiler import ChipCompiler, Partition
 from autoselect.compilers.litert_plugin import DISPATCH_OP, name_of
 from autoselect.compilers.opening import compiler_of
 from autoselect.compilers.vela import NPU_OP
-from autoselect.domain.graph import Graph, told
+from autoselect.domain.graph import Graph, with_answers
 from autoselect.domain.targets import Compiled, LitertPlugin, Place, Target
 from autoselect.domain.verdicts import Verdict, precision_of, views
 from autoselect.errors import ModelError, PreparationError, TargetRefusal, TrialError, UsageError
@@ -127,7 +127,7 @@ def read_on(content: bytes, target: Target, name: str) -> tuple[Graph, str | Non
     except TargetRefusal as exc:
         graph = reader.read_graph(fb.parse(content))
         reasons = dict.fromkeys(range(len(graph.ops)), str(exc))
-        return told(graph, *[reasons] * len(target.asked)), str(exc)
+        return with_answers(graph, *[reasons] * len(target.asked)), str(exc)
     except TrialError as exc:
         raise PreparationError(f"{name}: {exc}") from exc
 
@@ -250,7 +250,7 @@ def _made(content: bytes, chip: Target, compiler: ChipCompiler, path: Path, time
         unit=chip.unit,
         versions=dict(compiler.versions()),
         licence=_licence(chip),
-        warnings=_warnings(told(graph, found.left) if chip.asks_compiler else graph, chip, compiled),
+        warnings=_warnings(with_answers(graph, found.left) if chip.asks_compiler else graph, chip, compiled),
     )
 
 

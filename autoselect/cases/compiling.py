@@ -12,7 +12,7 @@ from typing import Any
 
 from autoselect.compilers.compiler import ChipCompiler, Partition
 from autoselect.compilers.opening import compiler_of
-from autoselect.domain.graph import Graph, told
+from autoselect.domain.graph import Graph, with_answers
 from autoselect.domain.targets import Compiled, Target
 from autoselect.domain.verdicts import Verdict
 from autoselect.errors import StorageError, TargetRefusal
@@ -86,7 +86,7 @@ def read_for(content: bytes, target: Target, how: Compiling | None) -> Graph:
     graph = reader.read_graph(fb.parse(content))
     if not target.asks_compiler:
         return graph
-    return told(graph, *(partition(content, chip, how or UNKEPT).left for chip in target.asked))
+    return with_answers(graph, *(partition(content, chip, how or UNKEPT).left for chip in target.asked))
 
 
 def _kept(

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from autoselect.compilers.compiler import Partition
 from autoselect.compilers.libraries import Libraries, find_libraries
-from autoselect.domain.graph import Graph, told
+from autoselect.domain.graph import Graph, with_answers
 from autoselect.domain.targets import Compiled, LitertPlugin, Target
 from autoselect.domain.verdicts import judge
 from autoselect.errors import JobFailed, ModelError, TargetRefusal, UsageError, WorkerDied
@@ -126,7 +126,7 @@ class PluginCompiler:
                     f"{self._name} made {pieces} pieces of a model of which it had said that it makes "
                     f"{len(found.pieces)}."
                 )
-        graph = told(reader.read_graph(fb.parse(content)), found.left)
+        graph = with_answers(reader.read_graph(fb.parse(content)), found.left)
         return _compiled(graph, self._target, found, moved), written
 
     @property

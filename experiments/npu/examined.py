@@ -30,7 +30,7 @@ from forecasts import escaped
 from models import AbsentError
 
 from autoselect.compilers.litert_plugin import PluginCompiler
-from autoselect.domain.graph import Graph, count_listed, told
+from autoselect.domain.graph import Graph, count_listed, with_answers
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import IoType, Recipe
 from autoselect.domain.verdicts import Place, Verdict, judge
@@ -207,7 +207,7 @@ def agreement(asked: Asked, drawn: Sequence[Recipe]) -> dict[str, Any]:
             misses.append({"recipe": number, "failed": f"{type(exc).__name__}: {exc}"[:300]})
             continue
         found = reader.read_graph(fb.parse(candidate.content))
-        real = judge(told(found, said.left), asked.target)
+        real = judge(with_answers(found, said.left), asked.target)
         equal = {
             "ops": [op.op_type for op in graph.ops] == [op.op_type for op in found.ops],
             "left": left_of(forecast) == set(said.left),

@@ -17,7 +17,7 @@ from autoselect.cli.main import app
 from autoselect.compilers.compiler import Partition
 from autoselect.compilers.libraries import QNN_VARIABLE
 from autoselect.compilers.litert_plugin import DISPATCH_OP
-from autoselect.domain.graph import told
+from autoselect.domain.graph import with_answers
 from autoselect.domain.targets import Compiled
 from autoselect.embedded import model_bytes, model_path
 from autoselect.errors import JobFailed, ModelError, PreparationError, TargetRefusal, UsageError, WorkerDied
@@ -111,7 +111,7 @@ def test_pieces_have_their_ops_and_bytes(model: Path, fakes: dict[str, FakeCompi
 
 
 def test_what_is_inside_a_piece_and_read_by_nobody_else_is_no_output(model: Path) -> None:
-    graph = told(reader.read_graph(fb.parse(model.read_bytes())), LEFT)
+    graph = with_answers(reader.read_graph(fb.parse(model.read_bytes())), LEFT)
     (chip,) = chip_rows(graph, read_target(CHIP))
     assert (chip["partitions"], chip["left_ops"]) == (3, len(LEFT))
     writers = graph.producers()

@@ -17,7 +17,6 @@ from autoselect.domain.graph import (
     count_segments,
     fewest_runs,
     partition,
-    told,
 )
 
 
@@ -119,9 +118,9 @@ def test_producers_and_consumers() -> None:
 
 
 def test_what_a_compiler_says_is_kept_with_each_op() -> None:
-    drawn = told(graph(*CHAIN), {1: "no kernel", 3: "too wide"})
+    drawn = with_answers(graph(*CHAIN), {1: "no kernel", 3: "too wide"})
     assert [op.left_because for op in drawn.ops] == ["", "no kernel", "", "too wide"]
-    assert {op.left_because for op in told(drawn, {}).ops} == {""}
+    assert {op.left_because for op in with_answers(drawn, {}).ops} == {""}
     assert {op.left_because for op in graph(*CHAIN).ops} == {None}
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoselect.domain.graph import Graph, Op, OpKind, Tensor, told
+from autoselect.domain.graph import Graph, Op, OpKind, Tensor, with_answers
 from autoselect.domain.target_islands import computing_in, islands, without
 from autoselect.domain.targets import Kernels, LitertPlugin, Place, Precision, Processor, Rule, Target
 from autoselect.domain.verdicts import judge, pins
@@ -68,7 +68,7 @@ def graph(
 def chain(kinds: str, sides: str) -> Graph:
     """A chain of ops of these kinds; ``.`` is left by the compiler, ``#`` is taken."""
     drawn = graph([(kind, (i,), (i + 1,)) for i, kind in enumerate(kinds)], (len(kinds),))
-    return told(drawn, {i: WHY for i, side in enumerate(sides) if side == "."})
+    return with_answers(drawn, {i: WHY for i, side in enumerate(sides) if side == "."})
 
 
 RUNS = {
@@ -96,7 +96,7 @@ def test_pieces_are_runs_of_what_is_taken(kinds: str, sides: str, runs: int) -> 
 
 def test_pieces_follow_the_order_of_the_file() -> None:
     branches = [("i", (0,), (1,)), ("f", (0,), (2,)), ("i", (0,), (3,)), ("i", (1, 2, 3), (4,))]
-    parallel = told(graph(branches, (4,)), {1: WHY})
+    parallel = with_answers(graph(branches, (4,)), {1: WHY})
     assert judge(parallel, CHIP).segments == 2
     moved = replace(parallel, ops=tuple(parallel.ops[i] for i in (1, 0, 2, 3)))
     assert judge(moved, CHIP).segments == 1
@@ -185,7 +185,7 @@ def with_constants(drawn: Graph, *sizes: int) -> Graph:
 def forked(*left: int) -> Graph:
     """The first op's output is read by both others and is an output of the model; the second reads it twice."""
     ops = [("i", (0,), (1,)), ("i", (1, 1), (2,)), ("f", (1,), (3,)), ("i", (2, 3), (4,))]
-    return told(graph(ops, (1, 4)), dict.fromkeys(left, WHY))
+    return with_answers(graph(ops, (1, 4)), dict.fromkeys(left, WHY))
 
 
 DDR = {
@@ -201,7 +201,7 @@ DDR = {
     "read again by another piece": (forked(1), 40 + 10 + (10 + 10) + 10),
     "within a piece only what is an output leaves it": (forked(), 40 + 10 + 10),
     "read by two pieces": (
-        told(graph([("i", (0,), (1,)), ("f", (0,), (2,)), ("i", (0,), (3,))], (1, 2, 3)), {1: WHY}),
+        with_answers(graph([("i", (0,), (1,)), ("f", (0,), (2,)), ("i", (0,), (3,))], (1, 2, 3)), {1: WHY}),
         (40 + 10) + (40 + 10),
     ),
 }
@@ -236,7 +236,7 @@ def test_what_a_model_costs_by_hand(kinds: str, sides: str, cost: float) -> None
 def test_the_order_of_independent_ops_changes_pieces_and_no_compute(kinds: list[str], data: st.DataObject) -> None:
     star = graph([(kind, (0,), (i + 1,)) for i, kind in enumerate(kinds)], tuple(range(1, len(kinds) + 1)))
     left = data.draw(st.sets(st.integers(0, len(kinds) - 1)))
-    drawn = told(star, dict.fromkeys(left, WHY))
+    drawn = with_answers(star, dict.fromkeys(left, WHY))
     order = data.draw(st.permutations(range(len(kinds))))
     one, other = judge(drawn, CHIP), judge(replace(drawn, ops=tuple(drawn.ops[i] for i in order)), CHIP)
     assert one.accelerator_cost == pytest.approx(other.accelerator_cost)

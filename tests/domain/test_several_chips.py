@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import test_plugin_targets as made
 
-from autoselect.domain.graph import told
+from autoselect.domain.graph import with_answers
 from autoselect.domain.targets import PenaltyWeights, Place, Seen, as_seen, together
 from autoselect.domain.verdicts import judge, pins, views
 
@@ -18,13 +18,13 @@ TWO_OPS = made.graph([("i", (0,), (1,)), ("i", (1,), (2,))], (2,))
 
 
 def test_an_op_is_on_the_accelerator_where_every_chip_takes_it() -> None:
-    found = judge(told(TWO_OPS, {1: made.WHY}, {}), BOTH)
+    found = judge(with_answers(TWO_OPS, {1: made.WHY}, {}), BOTH)
     assert [p.place for p in found.placements] == [Place.ACCELERATOR, Place.HOST]
     assert found.left_ops == 1
 
 
 def test_the_worst_chip_counts_in_units_of_its_own_best() -> None:
-    graph = told(TWO_OPS, {1: made.WHY}, {})
+    graph = with_answers(TWO_OPS, {1: made.WHY}, {})
     costs = [verdict.cost for _, verdict in views(graph, BOTH)]
     assert costs[0] > costs[1]
     assert judge(graph, BOTH).cost == costs[0]
@@ -33,12 +33,12 @@ def test_the_worst_chip_counts_in_units_of_its_own_best() -> None:
 
 
 def test_each_chip_sees_its_own_answers() -> None:
-    pieces = [verdict.segments for _, verdict in views(told(TWO_OPS, {0: made.WHY, 1: made.WHY}, {}), BOTH)]
+    pieces = [verdict.segments for _, verdict in views(with_answers(TWO_OPS, {0: made.WHY, 1: made.WHY}, {}), BOTH)]
     assert pieces == [0, 1]
 
 
 def test_bytes_that_compiled_models_showed_count_for_each_op() -> None:
-    graph = told(TWO_OPS, {})
+    graph = with_answers(TWO_OPS, {})
     shown = as_seen(made.CHIP, [Seen(ddr_per_op={"integer": 100.0})])
     assert judge(graph, shown).ddr_bytes == judge(graph, made.CHIP).ddr_bytes + 200
 

@@ -101,7 +101,7 @@ class Builder:
         return Candidate(
             content=content,
             sha256=hashlib.sha256(content).hexdigest(),
-            graph=_with_answers(reader.read_graph(model), plan.graph),
+            graph=_as_planned(reader.read_graph(model), plan.graph),
             kinds=kinds,
             fallbacks=_fallbacks(chosen, kinds, wholes) | self._not_int16(chosen, blueprint, kinds),
             places=plan.places,
@@ -170,7 +170,7 @@ class Builder:
         return found
 
 
-def _with_answers(graph: Graph, plan: Graph) -> Graph:
+def _as_planned(graph: Graph, plan: Graph) -> Graph:
     """The graph of a file with what the compiler said of the ops that were planned; the file has the same ops."""
     pairs = zip(graph.ops, plan.ops, strict=True)
     return replace(
