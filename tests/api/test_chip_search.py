@@ -53,3 +53,10 @@ def test_the_verdict_speaks_of_the_chip(found: autoselect.Run) -> None:
 
 def test_rewrites_are_noted(found: autoselect.Run) -> None:
     assert any(note.startswith("Rewrites that change no output") for note in found.manifest["notes"])
+
+
+def test_both_tables_have_the_compilers_cost_of_a_member(found: autoselect.Run) -> None:
+    trials = found.trials.drop_duplicates("id").set_index("id")["penalty"]
+    compiled = pd.read_csv(found.model_path("recommended").parents[1] / "chip.csv").set_index("id")["cost"]
+    for row in found.front.to_dict("records"):
+        assert row["penalty"] == pytest.approx(trials[row["id"]]) == pytest.approx(compiled[row["id"]])

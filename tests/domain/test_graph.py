@@ -17,6 +17,7 @@ from autoselect.domain.graph import (
     count_segments,
     fewest_runs,
     partition,
+    with_answers,
 )
 
 

@@ -120,7 +120,7 @@ class Finish:
         result.write_tables(
             self.folder,
             metric,
-            records,
+            _with_figures(records, front) if choice.chips else records,
             front,
             heldout,
             picks,
@@ -287,6 +287,7 @@ class Finish:
                     wide=_wide(front, picks.get("recommended", "")),
                     integer_error=next((r.error for r in records if r.origin == "baseline:fiq" and r.error), ""),
                     accelerated=target.accelerates_integers_alone,
+                    is_member_unlike=any(r.id in chip.unlike_cpu for r in front for chip in chips),
                     on_chip=verdict.chip_scores(chips, picks.get("recommended", ""), _whole_baselines(records), metric),
                     chip=target.accelerator.name if target.asks_compiler and target.accelerator else "",
                     other_state=verdict.other_state(
@@ -298,6 +299,12 @@ class Finish:
                 )
             ),
         }
+
+
+def _with_figures(records: Sequence[TrialRecord], front: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The records; those of members have the compiler's figures, so that both tables say the same."""
+    known = {r.id: r.scores for r in front}
+    return [replace(r, scores=known[r.id]) if r.scores and r.id in known else r for r in records]
 
 
 def _named(front: Sequence[TrialRecord]) -> dict[str, str]:

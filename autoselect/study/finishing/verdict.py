@@ -56,6 +56,7 @@ class Findings:
         accelerated: Whether the target has an accelerator that runs integers alone.
         chip: What the target's accelerator is called, where its compiler decides what it runs; else empty.
         on_chip: What :func:`chip_scores` says.
+        is_member_unlike: Whether it says so of a member of the front, so that the verdict begins with it.
     """
 
     metric: str
@@ -72,6 +73,7 @@ class Findings:
     accelerated: bool = True
     chip: str = ""
     on_chip: str = ""
+    is_member_unlike: bool = False
 
     @property
     def costs(self) -> str:
@@ -93,11 +95,12 @@ def sentences(found: Findings) -> str:
     named = [r for r in found.references if r.name in ("float", "fiq", REPAIRED)]
     unseen = all(sha in found.heldout for sha in (own.sha256, *(r.sha256 for r in named)))
     parts = [
-        found.on_chip,
+        found.on_chip if found.is_member_unlike else "",
         _recommended(found, own, confidence, unseen),
         _whole_models(found, named, unseen),
         _sure(found, confidence),
         found.other_state,
+        "" if found.is_member_unlike else found.on_chip,
     ]
     return " ".join(part for part in parts if part)
 
