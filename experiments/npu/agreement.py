@@ -19,6 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import npu_tables
+from examined import PARTS
 from npu_models import MODELS
 
 HERE = Path(__file__).resolve().parent
@@ -35,8 +36,10 @@ def examined(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """What a child process finds; if it dies, what it had found by then."""
     sheet = sheet_of(options.output, name)
     sheet.parent.mkdir(parents=True, exist_ok=True)
-    sheet.unlink(missing_ok=True)
+    if set(options.parts) == set(PARTS):
+        sheet.unlink(missing_ok=True)
     command = [sys.executable, str(HERE / "examined.py"), name, "--output", str(sheet), "--socs", *options.socs]
+    command += ["--parts", *options.parts]
     command += [f"--{key}={getattr(options, key)}" for key in ("recipes", "compiled", "compared", "calibration")]
     begun = time.perf_counter()
     done: subprocess.CompletedProcess[str] | None
@@ -50,6 +53,8 @@ def examined(name: str, options: argparse.Namespace) -> dict[str, Any]:
     elif done.returncode:
         said = [row for row in done.stderr.splitlines() if row.strip()]
         found["ended"] = f"exit code {done.returncode}: {said[-1][:300] if said else ''}"
+    else:
+        found.pop("ended", None)
     found["seconds"] = round(time.perf_counter() - begun, 1)
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in found.items())
     sheet.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
@@ -70,6 +75,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--but-largest", action="store_true", help="Leave out what takes minutes and gigabytes.")
     parser.add_argument("--quick", action="store_true", help="Few recipes, one chip.")
     parser.add_argument("--socs", nargs="+", default=list(SOCS), help="Chips; costs and order are of the first.")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="Other parts of sheets stay.")
     parser.add_argument("--recipes", type=int, default=100, help="Random ones for each chip, beside four whole states.")
     parser.add_argument("--compiled", type=int, default=40, help="Of those, how many are compiled.")
     parser.add_argument("--compared", type=int, default=5, help="Of those, how many have outputs compared.")

@@ -78,11 +78,17 @@ class Amounts:
     calibration: int
 
 
+PARTS = ("forecasts", "orders", "costs")
+"""What can be examined apart; a sheet keeps what an earlier run found of the others."""
+
+
 class Sheet:
     """What is known of a model so far, on disk; one key a line."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._rows = path, dict[str, Any]()
+        if path.exists():
+            self._rows = json.loads(path.read_text(encoding="utf-8"))
 
     def add(self, **found: Any) -> None:
         self._rows.update(found)
@@ -334,7 +340,7 @@ def _same_bits(first: Candidate, second: Candidate, prepared: core.Prepared) -> 
 # ------------------------------------------------------------------------------------------------ a model
 
 
-def examine(name: str, socs: Sequence[str], amounts: Amounts, sheet: Sheet) -> None:
+def examine(name: str, socs: Sequence[str], parts: Sequence[str], amounts: Amounts, sheet: Sheet) -> None:
     """Find what the table has of a model."""
     model = npu_models.MODELS[name]
     sheet.add(name=name, died_at="intake")
@@ -352,16 +358,20 @@ def examine(name: str, socs: Sequence[str], amounts: Amounts, sheet: Sheet) -> N
     ops = reader.read_graph(fb.parse(prepared.calibrated.content)).ops
     sheet.add(ops=len(ops), nodes=len(prepared.nodes), not_normalised=prepared.told)
     drawn, found = recipes(prepared.nodes, amounts.recipes), dict[str, Any]()
-    for place, soc in enumerate(socs):
+    for place, soc in enumerate(socs if "forecasts" in parts else socs[:1]):
         sheet.add(died_at=f"{soc}")
         asked = Asked(prepared, soc)
         try:
-            found[soc] = agreement(asked, drawn)
-            sheet.add(socs=found)
+            if "forecasts" in parts:
+                found[soc] = agreement(asked, drawn)
+                sheet.add(socs=found)
             if place == 0:
                 sheet.add(died_at="orders", int16_nodes=len(asked.builder.blueprint(Recipe(), int16=True).int16_nodes))
-                sheet.add(orders=orders(asked, prepared, drawn, amounts.compared), died_at="costs")
-                sheet.add(costs=costs(asked, drawn, amounts.compiled))
+                if "orders" in parts:
+                    sheet.add(orders=orders(asked, prepared, drawn, amounts.compared))
+                sheet.add(died_at="costs")
+                if "costs" in parts:
+                    sheet.add(costs=costs(asked, drawn, amounts.compiled))
         except TargetRefusal as exc:
             found[soc] = {"refusal": str(exc)}
             sheet.add(socs=found)
@@ -377,11 +387,12 @@ def main() -> None:
     parser.add_argument("name", choices=npu_models.MODELS)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--socs", nargs="+", required=True)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, required=True)
     for field in Amounts.__dataclass_fields__:
         parser.add_argument(f"--{field}", type=int, required=True)
     options = vars(parser.parse_args())
-    name, output, socs = (options.pop(key) for key in ("name", "output", "socs"))
-    examine(name, socs, Amounts(**options), Sheet(output))
+    name, output, socs, parts = (options.pop(key) for key in ("name", "output", "socs", "parts"))
+    examine(name, socs, parts, Amounts(**options), Sheet(output))
 
 
 if __name__ == "__main__":
