@@ -5,9 +5,7 @@ Each job may die without harm to the run.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -16,19 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from autoselect.cases.compiling import UNKEPT, compile_report, read_for
+from autoselect.cases.compiling import UNKEPT, ddr_per_op, read_for
 from autoselect.cases.divergence import spread_rows
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.compilers.opening import compiler_of
-from autoselect.domain.graph import OpKind
 from autoselect.domain.objectives import drop_from
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.targets import Seen, Target
+from autoselect.domain.targets import Seen
 from autoselect.domain.verdicts import Verdict, judge, views
 from autoselect.domain.words import counted
-from autoselect.errors import TrialError
-from autoselect.quantize.building.build import Candidate
 from autoselect.quantize.building.proof import PROOF_SAMPLES, rewritten
 from autoselect.runs.files import write_bytes, write_json
 from autoselect.scoring import evaluate
@@ -117,6 +112,7 @@ def look(root: Path, recipe_json: str, int16: bool) -> None:
     """
     case = open_case(root)
     target, nodes = case.scoring.target, [node.name for node in case.prepared.layers.nodes]
+    how = case.scoring.compiling or UNKEPT
     plain = Recipe.from_json(recipe_json)
     forms = case.builder.blueprint(plain).forms
     left = [node.name for node in case.prepared.layers.nodes if forms[node.index].get("integer")]
@@ -133,27 +129,9 @@ def look(root: Path, recipe_json: str, int16: bool) -> None:
     seen = []
     for place, chip in enumerate(target.chips):
         best = min(of_chips[place][1].cost for of_chips in judged)
-        per_op = _ddr_per_op(case, chip, builds) if chip in target.asked else {}
+        per_op = ddr_per_op([built.content for built in builds], chip, how) if chip in target.asked else {}
         seen.append(Seen(best=best or 1.0, ddr_per_op=per_op))
     write_json(case.files.seen, [asdict(one) for one in seen])
-
-
-def _ddr_per_op(case: OpenCase, chip: Target, builds: Sequence[Candidate]) -> dict[str, float]:
-    """By kind of op, the bytes for each op that whole models of that kind move beside what is known of any model."""
-    found, how = dict[str, float](), case.scoring.compiling or UNKEPT
-    for built in builds:
-        graph = read_for(built.content, chip, how)
-        verdict, taken = judge(graph, chip), [op.kind.value for op in graph.ops if op.left_because == ""]
-        most = Counter(kind for kind in taken if kind in _FORMS).most_common(1)
-        if not most or most[0][0] in found:
-            continue
-        with contextlib.suppress(TrialError):  # Some chips take a form and compile nothing of it.
-            moved = compile_report(built.content, chip, verdict, how)["ddr_bytes"]
-            found[most[0][0]] = max(moved - verdict.ddr_bytes, 0) / len(taken)
-    return found
-
-
-_FORMS = frozenset(kind.value for kind in (OpKind.INTEGER, OpKind.INT16, OpKind.HYBRID, OpKind.FLOAT))
 
 
 def rewrites(root: Path, recipe_json: str, int16: bool) -> tuple[str, str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from autoselect.compilers.compiler import ChipCompiler, Partition
 from autoselect.compilers.opening import compiler_of
 from autoselect.domain.graph import Graph, with_answers
 from autoselect.domain.targets import Compiled, Target
-from autoselect.domain.verdicts import Verdict
-from autoselect.errors import StorageError, TargetRefusal
+from autoselect.domain.verdicts import Verdict, judge, moves_beside
+from autoselect.errors import StorageError, TargetRefusal, TrialError
 from autoselect.runs.files import write_json
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -73,6 +74,30 @@ def partition(content: bytes, target: Target, how: Compiling) -> Partition:
 
     found = _kept("partition", content, target, how, ask)
     return Partition(pieces=tuple(map(tuple, found["pieces"])), left={int(i): str(why) for i, why in found["left"]})
+
+
+def ddr_per_op(contents: Sequence[bytes], chip: Target, how: Compiling) -> dict[str, float]:
+    """What ops of each form move to and from memory beside what is known of any model, as whole models show it.
+
+    Args:
+        contents: Whole models, each with most ops in one form. Each is compiled.
+        chip: Whose compiler is asked.
+        how: How.
+
+    Returns:
+        Bytes for each op that has constants, by kind of op; without the forms that the chip compiles nothing of.
+    """
+    bytes_of = dict[str, float]()
+    for content in contents:
+        graph = read_for(content, chip, how)
+        verdict = judge(graph, chip)
+        moving = [op.kind for op in graph.ops if op.left_because == "" and moves_beside(op)]
+        if not moving or (kind := Counter(moving).most_common(1)[0][0].value) in bytes_of:
+            continue
+        with contextlib.suppress(TrialError):  # Some chips take a form and compile nothing of it.
+            moved = compile_report(content, chip, verdict, how)["ddr_bytes"]
+            bytes_of[kind] = max(moved - verdict.ddr_bytes, 0) / len(moving)
+    return bytes_of
 
 
 def read_for(content: bytes, target: Target, how: Compiling | None) -> Graph:

@@ -157,8 +157,8 @@ class Target:
         compiler: None where no compiler is at hand.
         piece_fixed: Cost of each piece of the accelerator's work beyond the first, beside what it computes.
         ddr_per_byte: Cost of each byte that the accelerator reads from or writes to memory outside of it.
-        ddr_per_op: Bytes that an op moves beside its constants and what pieces exchange: tables, padding, values that
-            do not fit into the accelerator. By kind of op, as compiled whole models have shown it.
+        ddr_per_op: Bytes that an op with constants moves beside these and what pieces exchange: tables and padding. By
+            kind of op, as compiled whole models have shown it.
         parts: The chips of a target that stands for several, see :func:`together`.
         best: Of one of these chips, the cost that counts as 1.
     """

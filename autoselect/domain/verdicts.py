@@ -311,8 +311,8 @@ def _compute(op: Op, graph: Graph, placement: Placement, target: Target) -> floa
 def _ddr_bytes(graph: Graph, placements: Sequence[Placement], per_op: Mapping[str, float]) -> int:
     """Bytes of what each run of the accelerator's ops reads from outside of the run, what others read of it, constants.
 
-    And of each op what compiled models have shown to be moved beside these. Float constants count half: the accelerator
-    keeps them in 16 bits.
+    To these come, for each op with constants, the bytes that compiled models have shown to be moved beside these. Float
+    constants count half, because the accelerator keeps them in 16 bits.
     """
     runs, run = list[int](), 0
     for placement in placements:
@@ -326,9 +326,14 @@ def _ddr_bytes(graph: Graph, placements: Sequence[Placement], per_op: Mapping[st
     taken = [op for op, run in zip(graph.ops, runs, strict=True) if run >= 0]
     constants = sum(op.constant_bytes // (2 if op.kind is OpKind.FLOAT else 1) for op in taken)
     least = min(per_op.values(), default=0.0)
-    beside = sum(per_op.get(op.kind.value, least) for op in taken)
+    beside = sum(per_op.get(op.kind.value, least) for op in taken if moves_beside(op))
     ends = sum(graph.tensors[t].size_bytes for _, t in read) + sum(graph.tensors[t].size_bytes for t in left)
     return ends + constants + round(beside)
+
+
+def moves_beside(op: Op) -> bool:
+    """Whether an op moves more than its constants: tables and padding come with constants; conversions have none."""
+    return op.constant_bytes > 0 and op.kind in _PRECISIONS and op.kind is not OpKind.BOUNDARY
 
 
 def _crossings(graph: Graph, placements: Sequence[Placement], *, with_interface: bool) -> tuple[int, ...]:

@@ -331,11 +331,11 @@ def _demanding(request: Request, float_model: references.Reference) -> Request:
 def _float_reference(case: Case, pool: Workers, settings: SearchSettings, listener: Listener) -> references.Reference:
     listener(StageStarted(stage="float"))
     try:
-        target, int16 = read_target(settings.target), SIXTEEN in settings.states
-        if target.parts or target.asks_compiler:
-            pool.call(chip_jobs.look, case.files.root, settings.template.to_json(), int16)
-        described = pool.call(build_jobs.describe_float, case.files.root)
+        looking = _looking(case, pool, settings)
         scored = pool.call(score_jobs.score_float, case.files.root, timeout_seconds=settings.trial_timeout)
+        if looking is not None:
+            result_of(looking)
+        described = pool.call(build_jobs.describe_float, case.files.root)
     except TargetRefusal as exc:
         raise PreparationError(f"No form of this model runs on the target. {exc}") from exc
     except TrialError as exc:
@@ -348,3 +348,12 @@ def _float_reference(case: Case, pool: Workers, settings: SearchSettings, listen
         penalty=float(described.fragmentation["penalty"]),
         quantities=described.costs,
     )
+
+
+def _looking(case: Case, pool: Workers, settings: SearchSettings) -> Future[None] | None:
+    """Ask the target's compilers about the whole models while the float model is scored; None without compilers."""
+    target = read_target(settings.target)
+    if not (target.parts or target.asks_compiler):
+        return None
+    recipe, int16 = settings.template.to_json(), SIXTEEN in settings.states
+    return pool.submit(chip_jobs.look, case.files.root, recipe, int16, timeout_seconds=settings.trial_timeout)

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ import numpy as np
 from forecasts import escaped
 from models import AbsentError
 
+from autoselect.cases.compiling import UNKEPT, ddr_per_op
 from autoselect.compilers.litert_plugin import PluginCompiler
 from autoselect.domain.graph import Graph, count_listed, with_answers
 from autoselect.domain.layers import Node
@@ -139,6 +140,11 @@ class Asked:
             for gathers in (True, False)
         )
         self._blueprints = dict[tuple[bool, IoType], Blueprint]()
+
+    def look(self, wholes: Sequence[Recipe]) -> None:
+        """Know of the chip what a search knows once it has compiled the whole models."""
+        contents = [self.builder.build(recipe).content for recipe in wholes]
+        self.target = replace(self.target, ddr_per_op=ddr_per_op(contents, self.target, UNKEPT))
 
     @property
     def asks(self) -> int:
@@ -282,6 +288,7 @@ def _miss(
 def costs(asked: Asked, drawn: Sequence[Recipe], count: int) -> dict[str, Any]:
     """Of random recipes what is forecast of their cost, and what is stated of the compiled model."""
     old, rows, failed, spent = read_target(OLD), list[list[float]](), list[str](), 0.0
+    asked.look(drawn[:4])
     for number, recipe in list(enumerate(drawn))[4 : 4 + count]:
         graph = asked.graph(recipe)
         forecast = judge(graph, asked.target)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import zoo
 
-from autoselect.cases.compiling import UNKEPT, Compiling, compile_report, partition, read_for
+from autoselect.cases.compiling import UNKEPT, Compiling, compile_report, ddr_per_op, partition, read_for
 from autoselect.compilers.compiler import Partition
 from autoselect.domain.targets import Compiled, LitertPlugin, Target
-from autoselect.domain.verdicts import Verdict
+from autoselect.domain.verdicts import Verdict, judge, moves_beside
 from autoselect.errors import JobFailed, ModelError, TargetRefusal, UsageError, WorkerDied
 from autoselect.scoring.target_file import read_target
 
@@ -201,3 +201,34 @@ def test_where_no_compiler_decides_none_is_asked(monkeypatch: pytest.MonkeyPatch
     fake = install(monkeypatch)
     assert {op.left_because for op in read_for(zoo.cnn().float_model, U55, None).ops} == {None}
     assert fake.calls == 0
+
+
+ALL_TAKEN = Partition(pieces=((0,),), left={})
+
+
+def test_what_ops_move_beside_their_constants_is_read_off_compiled_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = zoo.cnn().float_model
+    install(monkeypatch, ALL_TAKEN)
+    graph = read_for(content, PHONE, UNKEPT)
+    estimated, moving = judge(graph, PHONE).ddr_bytes, sum(map(moves_beside, graph.ops))
+    assert moving > 0
+    install(monkeypatch, ALL_TAKEN, Compiled(ddr_bytes=estimated + 300 * moving))
+    assert ddr_per_op([content], PHONE, UNKEPT) == {"float": 300.0}
+
+
+MOVED = {
+    "less than estimated": ((ALL_TAKEN, Compiled(ddr_bytes=1)), {"float": 0.0}),
+    "a form that is taken and not compiled": ((ALL_TAKEN, JobFailed("rc 3")), {}),
+    "nothing is taken": ((Partition(pieces=(), left=dict.fromkeys(range(99), "no")),), {}),
+    "the same form again": ((ALL_TAKEN, Compiled(ddr_bytes=1), ALL_TAKEN), {"float": 0.0}),
+}
+
+
+@pytest.mark.parametrize(("answers", "expected"), MOVED.values(), ids=MOVED)
+def test_forms_of_which_nothing_is_known_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, answers: tuple[Compiled | Partition | Exception, ...], expected: dict[str, float]
+) -> None:
+    fake = install(monkeypatch, *answers)
+    contents = [zoo.cnn().float_model] * sum(isinstance(answer, Partition) for answer in answers)
+    assert ddr_per_op(contents, PHONE, UNKEPT) == expected
+    assert not fake.answers

@@ -37,10 +37,14 @@ def test_each_chip_sees_its_own_answers() -> None:
     assert pieces == [0, 1]
 
 
-def test_bytes_that_compiled_models_showed_count_for_each_op() -> None:
-    graph = with_answers(TWO_OPS, {})
+@pytest.mark.parametrize(("constants", "beside"), [((0, 0), 0), ((8, 0), 100), ((8, 8), 200)])
+def test_bytes_that_compiled_models_showed_count_for_each_op_with_constants(
+    constants: tuple[int, int], beside: int
+) -> None:
+    ops = [replace(op, constant_bytes=size) for op, size in zip(TWO_OPS.ops, constants, strict=True)]
+    graph = with_answers(replace(TWO_OPS, ops=tuple(ops)), {})
     shown = as_seen(made.CHIP, [Seen(ddr_per_op={"integer": 100.0})])
-    assert judge(graph, shown).ddr_bytes == judge(graph, made.CHIP).ddr_bytes + 200
+    assert judge(graph, shown).ddr_bytes == judge(graph, made.CHIP).ddr_bytes + beside
 
 
 def test_what_one_chip_refuses_is_refused_by_all() -> None:

@@ -217,6 +217,53 @@ def test_an_ops_place_is_where_it_was_moved_to() -> None:
             assert shapes[0] == shapes[1]
 
 
+class Swayed(FakeCompiler):
+    """Leaves what its seed says, and every op of one type in models whose weights are not the first model's."""
+
+    def __init__(self, seed: int, op_type: str) -> None:
+        super().__init__(seed)
+        self._op_type, self.is_swayed = op_type, False
+
+    def __call__(self, content: bytes) -> Sequence[Mapping[int, str]]:
+        [left] = super().__call__(content)
+        ops = reader.read_graph(fb.parse(content)).ops
+        swayed = {i: "swayed" for i, op in enumerate(ops) if op.op_type == self._op_type}
+        return [{**left, **swayed} if self.is_swayed else left]
+
+
+REPAIRED = {
+    "biases": ("bias",),
+    "ranges": ("ranges-mse",),
+    "weights and biases": ("bias", "equalization"),
+}
+
+
+@pytest.mark.parametrize("repairs", REPAIRED.values(), ids=REPAIRED)
+@pytest.mark.parametrize("make", [MODELS["every common op"], MODELS["branches"]], ids=["every common op", "branches"])
+def test_other_repairs_take_one_question_more(make: Callable[[], zoo.Prepared], repairs: tuple[str, ...]) -> None:
+    prepared, ask = make(), FakeCompiler(2)
+    own = Builder(prepared.calibrated, prepared.nodes, prepared.kit, ask)
+    own.blueprint(Recipe(), int16=True)
+    before = len(ask.seen)
+    blueprint = own.blueprint(Recipe(repairs=repairs), int16=True)
+    assert len(ask.seen) == before + 1
+    assert [s.record.left_because for s in steps_of(blueprint)] == [
+        why(s.record, blueprint.tensors, ask.seed) for s in steps_of(blueprint)
+    ]
+
+
+def test_a_compiler_that_answers_otherwise_of_other_repairs_is_asked_about_all() -> None:
+    prepared, ask = zoo.cnn().prepared, Swayed(2, "CONV_2D")
+    own = Builder(prepared.calibrated, prepared.nodes, prepared.kit, ask)
+    plain = own.blueprint(Recipe(), int16=True)
+    before, ask.is_swayed = len(ask.seen), True
+    repaired = own.blueprint(Recipe(repairs=("bias",)), int16=True)
+    assert len(ask.seen) - before > before
+    for blueprint, words in ((plain, False), (repaired, True)):
+        reasons = {s.record.left_because for s in steps_of(blueprint) if s.record.op_type == "CONV_2D"}
+        assert (reasons == {"swayed"}) is words
+
+
 class Moody(FakeCompiler):
     """Leaves a convolution only in models that have a hybrid op, too."""
 

@@ -34,7 +34,9 @@ _Key = tuple[str, int, int]
 _Step = TypeVar("_Step", Part, Conversion)
 
 
-def asked(blueprint: Blueprint, stock: Stock, ask: AskCompiler, *, gathers: bool) -> Blueprint:
+def asked(
+    blueprint: Blueprint, stock: Stock, ask: AskCompiler, *, gathers: bool, like: Blueprint | None = None
+) -> Blueprint:
     """The blueprint with what the compiler says of each of its parts and conversions.
 
     Args:
@@ -42,20 +44,17 @@ def asked(blueprint: Blueprint, stock: Stock, ask: AskCompiler, *, gathers: bool
         stock: What it is stitched of.
         ask: The compiler.
         gathers: Whether candidates list their ops so that those it takes stand in the fewest runs.
+        like: A blueprint with answers whose ops differ at most in their constants and scales, as those of other
+            repairs do. Its answers are taken if those about one mix confirm them.
 
     Raises:
         TrialError: What ``ask`` raises.
     """
-    found = _Answers(stock, ask)
-    for plan in _wholes(blueprint):
-        found.add(plan)
-    for plan in _apart(blueprint, [step for step in _steps(blueprint) if _key(step) not in found.known]):
-        found.add(plan)
-    for plan in _mixes(blueprint):
-        found.add(plan)
+    confirmed = None if like is None else _confirmed(blueprint, like, stock, ask)
+    answers = confirmed or _all_answers(blueprint, stock, ask)
 
     def told(step: _Step) -> _Step:
-        return replace(step, record=answered(step.record, found.known[_key(step)]))
+        return replace(step, record=answered(step.record, answers.known[_key(step)]))
 
     def choice_of(choice: Choice) -> Choice:
         return replace(
@@ -69,10 +68,39 @@ def asked(blueprint: Blueprint, stock: Stock, ask: AskCompiler, *, gathers: bool
     return replace(
         blueprint,
         gathers=gathers,
-        unsteady=len(found.unsteady),
+        unsteady=len(answers.unsteady),
         choices=tuple(map(choice_of, blueprint.choices)),
         conversions={own: tuple(map(told, chain)) for own, chain in blueprint.conversions.items()},
     )
+
+
+def _all_answers(blueprint: Blueprint, stock: Stock, ask: AskCompiler) -> _Answers:
+    answers = _Answers(stock, ask)
+    for plan in _wholes(blueprint):
+        answers.add(plan)
+    for plan in _apart(blueprint, [step for step in _steps(blueprint) if _key(step) not in answers.known]):
+        answers.add(plan)
+    for plan in _mixes(blueprint):
+        answers.add(plan)
+    return answers
+
+
+def _confirmed(blueprint: Blueprint, like: Blueprint, stock: Stock, ask: AskCompiler) -> _Answers | None:
+    """The answers of another blueprint; None if its ops are not the same, or a mix gives another answer."""
+    ours, theirs = list(_steps(blueprint)), list(_steps(like))
+    if like.unsteady or [_sketch(step, blueprint) for step in ours] != [_sketch(step, like) for step in theirs]:
+        return None
+    answers = _Answers(stock, ask)
+    answers.known = {_key(step): step.record.answers or (step.record.left_because or "",) for step in theirs}
+    answers.add(next(_mixes(blueprint)))
+    return None if answers.unsteady else answers
+
+
+def _sketch(step: Part | Conversion, blueprint: Blueprint) -> tuple[object, ...]:
+    """What two steps have in common that differ at most in constants and scales."""
+    record = step.record
+    ends = [blueprint.tensors[slot if slot >= 0 else ~slot].shape for slot in (*record.inputs, *record.outputs)]
+    return _key(step), record.op_type, record.kind, record.stride, record.is_padded, tuple(ends)
 
 
 def _key(step: Part | Conversion) -> _Key:
