@@ -18,6 +18,7 @@ from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import CaseFiles
+from autoselect.cases.settings import make_settings
 from autoselect.compilers.opening import compiler_of
 from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Direction
@@ -48,15 +49,20 @@ def build(
     shapes: Shapes | None = None,
     integer: str | Path | bytes | None = None,
     quantizer: str = "tensorflow",
+    target: str = "integer-only",
+    exact_rewrites: bool = True,
     output: str | Path,
     cache: bool = True,
 ) -> Built:
-    """Build one recipe: the same ingredients and versions give the same bytes as in a run.
+    """Build one recipe: the same ingredients, target and versions give the same bytes as in a run.
 
     Args:
         recipe: A :class:`Recipe`, or the path of a ``.recipe.json``.
         integer: See :func:`search`; needed if the recipe was found with one.
         quantizer: Likewise.
+        target: That of the run. If its compiler decides what runs on the chip, ops are listed so that those it takes
+            stand in the fewest runs.
+        exact_rewrites: As in the run.
         output: File to write.
 
     Returns:
@@ -95,7 +101,8 @@ def build(
             prepared = started.result()
             _refuse_folded(chosen, prepared.folded)
             left_out(chosen, prepared.layers.nodes, prepared.graph)  # Names that are no nodes are told of here.
-            preparation.write_scoring(files, None, None)
+            settings = make_settings(target=target, exact_rewrites=exact_rewrites, compiling=False)
+            preparation.write_scoring(files, None, None, settings, root)
             try:
                 reply = pool.call(build_jobs.build, files.root, chosen.to_json())
                 wide: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from autoselect.cases.divergence import spread_rows
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.compilers.opening import compiler_of
+from autoselect.domain.graph import seen_by
 from autoselect.domain.objectives import drop_from
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Seen
@@ -129,7 +130,10 @@ def look(root: Path, recipe_json: str, int16: bool) -> None:
     seen = []
     for place, chip in enumerate(target.chips):
         best = min(of_chips[place][1].cost for of_chips in judged)
-        per_op = ddr_per_op([built.content for built in builds], chip, how) if chip in target.asked else {}
+        per_op = dict[str, float]()
+        if chip in target.asked:
+            order = target.asked.index(chip)
+            per_op = ddr_per_op([(built.content, seen_by(built.graph, order)) for built in builds], chip, how)
         seen.append(Seen(best=best or 1.0, ddr_per_op=per_op))
     write_json(case.files.seen, [asdict(one) for one in seen])
 

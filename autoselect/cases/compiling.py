@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -76,11 +76,12 @@ def partition(content: bytes, target: Target, how: Compiling) -> Partition:
     return Partition(pieces=tuple(map(tuple, found["pieces"])), left={int(i): str(why) for i, why in found["left"]})
 
 
-def ddr_per_op(contents: Sequence[bytes], chip: Target, how: Compiling) -> dict[str, float]:
+def ddr_per_op(models: Iterable[tuple[bytes, Graph]], chip: Target, how: Compiling) -> dict[str, float]:
     """What ops of each form move to and from memory beside what is known of any model, as whole models show it.
 
     Args:
-        contents: Whole models, each with most ops in one form. Each is compiled.
+        models: Whole models, each with most ops in one form, and their graphs with what the compiler said of each op.
+            The first of each form is compiled.
         chip: Whose compiler is asked.
         how: How.
 
@@ -88,8 +89,7 @@ def ddr_per_op(contents: Sequence[bytes], chip: Target, how: Compiling) -> dict[
         Bytes for each op that has constants, by kind of op; without the forms that the chip compiles nothing of.
     """
     bytes_of = dict[str, float]()
-    for content in contents:
-        graph = read_for(content, chip, how)
+    for content, graph in models:
         verdict = judge(graph, chip)
         moving = [op.kind for op in graph.ops if op.left_because == "" and moves_beside(op)]
         if not moving or (kind := Counter(moving).most_common(1)[0][0].value) in bytes_of:

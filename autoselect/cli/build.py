@@ -14,7 +14,9 @@ from autoselect.cli.console import results_only_on_stdout, warn
 from autoselect.cli.options import AsJson, in_python, some_parameters
 
 
-@with_settings(some_parameters("calibration", "signature", "shapes", "integer", "quantizer", "cache"))
+@with_settings(
+    some_parameters("calibration", "signature", "shapes", "integer", "quantizer", "target", "exact_rewrites", "cache")
+)
 @with_debug
 def build(
     *,

@@ -143,8 +143,8 @@ class Asked:
 
     def look(self, wholes: Sequence[Recipe]) -> None:
         """Know of the chip what a search knows once it has compiled the whole models."""
-        contents = [self.builder.build(recipe).content for recipe in wholes]
-        self.target = replace(self.target, ddr_per_op=ddr_per_op(contents, self.target, UNKEPT))
+        models = [(built.content, built.graph) for built in map(self.builder.build, wholes)]
+        self.target = replace(self.target, ddr_per_op=ddr_per_op(models, self.target, UNKEPT))
 
     @property
     def asks(self) -> int:

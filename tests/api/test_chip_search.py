@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pump
@@ -60,3 +61,15 @@ def test_both_tables_have_the_compilers_cost_of_a_member(found: autoselect.Run) 
     compiled = pd.read_csv(found.model_path("recommended").parents[1] / "chip.csv").set_index("id")["cost"]
     for row in found.front.to_dict("records"):
         assert row["penalty"] == pytest.approx(trials[row["id"]]) == pytest.approx(compiled[row["id"]])
+
+
+def test_a_member_is_built_again_bit_for_bit_for_its_target(found: autoselect.Run, tmp_path: Path) -> None:
+    member = found.front.sort_values("size_bytes").to_dict("records")[-1]
+    built = autoselect.build(
+        found.directory / "front" / f"{member['id']}.recipe.json",
+        model=pump.MODEL_PATH,
+        calibration=pump.calibration,
+        target=TARGET,
+        output=tmp_path / "again.tflite",
+    )
+    assert built["sha256"] == member["sha256"]

@@ -212,15 +212,15 @@ def test_what_ops_move_beside_their_constants_is_read_off_compiled_models(monkey
     graph = read_for(content, PHONE, UNKEPT)
     estimated, moving = judge(graph, PHONE).ddr_bytes, sum(map(moves_beside, graph.ops))
     assert moving > 0
-    install(monkeypatch, ALL_TAKEN, Compiled(ddr_bytes=estimated + 300 * moving))
-    assert ddr_per_op([content], PHONE, UNKEPT) == {"float": 300.0}
+    install(monkeypatch, Compiled(ddr_bytes=estimated + 300 * moving))
+    assert ddr_per_op([(content, graph)], PHONE, UNKEPT) == {"float": 300.0}
 
 
 MOVED = {
     "less than estimated": ((ALL_TAKEN, Compiled(ddr_bytes=1)), {"float": 0.0}),
     "a form that is taken and not compiled": ((ALL_TAKEN, JobFailed("rc 3")), {}),
     "nothing is taken": ((Partition(pieces=(), left=dict.fromkeys(range(99), "no")),), {}),
-    "the same form again": ((ALL_TAKEN, Compiled(ddr_bytes=1), ALL_TAKEN), {"float": 0.0}),
+    "the same form again": ((ALL_TAKEN, ALL_TAKEN, Compiled(ddr_bytes=1)), {"float": 0.0}),
 }
 
 
@@ -229,6 +229,7 @@ def test_forms_of_which_nothing_is_known_are_left_out(
     monkeypatch: pytest.MonkeyPatch, answers: tuple[Compiled | Partition | Exception, ...], expected: dict[str, float]
 ) -> None:
     fake = install(monkeypatch, *answers)
-    contents = [zoo.cnn().float_model] * sum(isinstance(answer, Partition) for answer in answers)
-    assert ddr_per_op(contents, PHONE, UNKEPT) == expected
+    content = zoo.cnn().float_model
+    models = [(content, read_for(content, PHONE, UNKEPT)) for answer in answers if isinstance(answer, Partition)]
+    assert ddr_per_op(models, PHONE, UNKEPT) == expected
     assert not fake.answers

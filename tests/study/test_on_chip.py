@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import test_front_members as fronts
 
-from autoselect.cases.chip_jobs import Emulated
+from autoselect.cases.chip_jobs import ChipReply, Emulated
 from autoselect.runs.records import TrialRecord
+from autoselect.scoring.target_file import read_target
 from autoselect.study.finishing import on_chip
 from autoselect.study.finishing.verdict import chip_scores
 
@@ -81,3 +84,30 @@ def test_the_verdict_names_models_that_score_otherwise_and_no_others() -> None:
     assert "the all-integer model has 65.0 % accuracy (CPU: 92.0 % accuracy)" in said
     assert "The recommended model does not." in said
     assert chip_scores([found(**{first.id: SAME})], first.id, {}, "accuracy") == ""
+
+
+class Compiles:
+    """A pool whose compiler moves so many bytes of each model out of the chip's memory."""
+
+    def __init__(self, *spilled: int) -> None:
+        self._spilled = list(spilled)
+
+    def submit(self, *_arguments: Any, **_options: Any) -> Future[ChipReply]:
+        done, spilled = Future[ChipReply](), self._spilled.pop(0)
+        scores = fronts.record(1, *fronts.CLOSE, 100).scores
+        assert scores is not None
+        cut = {name: getattr(scores, name) for name in on_chip._FIGURES}
+        moved = {"spill": spilled, "fill": spilled}
+        done.set_result(ChipReply(fragmentation=cut, compiled={"moved": moved, "cost": 1.0}))
+        return done
+
+
+@pytest.mark.parametrize(("spilled", "words"), [((0, 0), None), ((0, 700), "1 model"), ((900, 500), "2 models")])
+def test_models_that_spill_are_told(spilled: tuple[int, int], words: str | None) -> None:
+    events = list[object]()
+    front, target = records(), read_target("qualcomm-sm8750")
+    _, seen = on_chip.compiled(front, 0, target, 1.0, Path(), Compiles(*spilled), events.append)  # type: ignore[arg-type]
+    assert len(seen.messages) == (words is not None)
+    if words is not None:
+        most = front[spilled.index(max(spilled))].id
+        assert f"{words} of the front: {most} moves {2 * max(spilled):,} bytes" in seen.messages[0]

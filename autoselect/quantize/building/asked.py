@@ -8,6 +8,7 @@ the compiler does look at each op by itself.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -44,14 +45,18 @@ def asked(
         stock: What it is stitched of.
         ask: The compiler.
         gathers: Whether candidates list their ops so that those it takes stand in the fewest runs.
-        like: A blueprint with answers whose ops differ at most in their constants and scales, as those of other
-            repairs do. Its answers are taken if those about one mix confirm them.
+        like: A blueprint with answers, of the same nodes. What it says of ops that differ from its own at most in
+            constants and scales, as those of other repairs do, is taken if the answers about one mix confirm it.
 
     Raises:
         TrialError: What ``ask`` raises.
     """
-    confirmed = None if like is None else _confirmed(blueprint, like, stock, ask)
-    answers = confirmed or _all_answers(blueprint, stock, ask)
+    known = {} if like is None or like.unsteady else _answers_like(blueprint, like)
+    answers = _Answers(stock, ask, known)
+    answers.complete(blueprint, checks=1 if known else _CHECKS)
+    if known and answers.unsteady:
+        answers = _Answers(stock, ask)
+        answers.complete(blueprint, checks=_CHECKS)
 
     def told(step: _Step) -> _Step:
         return replace(step, record=answered(step.record, answers.known[_key(step)]))
@@ -74,33 +79,22 @@ def asked(
     )
 
 
-def _all_answers(blueprint: Blueprint, stock: Stock, ask: AskCompiler) -> _Answers:
-    answers = _Answers(stock, ask)
-    for plan in _wholes(blueprint):
-        answers.add(plan)
-    for plan in _apart(blueprint, [step for step in _steps(blueprint) if _key(step) not in answers.known]):
-        answers.add(plan)
-    for plan in _mixes(blueprint):
-        answers.add(plan)
-    return answers
-
-
-def _confirmed(blueprint: Blueprint, like: Blueprint, stock: Stock, ask: AskCompiler) -> _Answers | None:
-    """The answers of another blueprint; None if its ops are not the same, or a mix gives another answer."""
-    ours, theirs = list(_steps(blueprint)), list(_steps(like))
-    if like.unsteady or [_sketch(step, blueprint) for step in ours] != [_sketch(step, like) for step in theirs]:
-        return None
-    answers = _Answers(stock, ask)
-    answers.known = {_key(step): step.record.answers or (step.record.left_because or "",) for step in theirs}
-    answers.add(next(_mixes(blueprint)))
-    return None if answers.unsteady else answers
+def _answers_like(blueprint: Blueprint, like: Blueprint) -> dict[_Key, tuple[str, ...]]:
+    """What is known of ops of another blueprint that are the same but for constants and scales."""
+    theirs = {_key(step): step for step in _steps(like)}
+    return {
+        key: other.record.answers or (other.record.left_because or "",)
+        for key, step in ((_key(step), step) for step in _steps(blueprint))
+        if (other := theirs.get(key)) is not None and _sketch(step, blueprint) == _sketch(other, like)
+    }
 
 
 def _sketch(step: Part | Conversion, blueprint: Blueprint) -> tuple[object, ...]:
     """What two steps have in common that differ at most in constants and scales."""
     record = step.record
-    ends = [blueprint.tensors[slot if slot >= 0 else ~slot].shape for slot in (*record.inputs, *record.outputs)]
-    return _key(step), record.op_type, record.kind, record.stride, record.is_padded, tuple(ends)
+    tensors = (blueprint.tensors[slot if slot >= 0 else ~slot] for slot in (*record.inputs, *record.outputs))
+    ends = [(tensor.dtype, tensor.shape) for tensor in tensors]
+    return record.op_type, record.kind, record.stride, record.is_padded, ends
 
 
 def _key(step: Part | Conversion) -> _Key:
@@ -141,10 +135,20 @@ def _mixes(blueprint: Blueprint) -> Iterator[Plan]:
 class _Answers:
     """What compilers said of each part, so far. What they leave once counts as left: forecasts are then no better."""
 
-    def __init__(self, stock: Stock, ask: AskCompiler) -> None:
+    def __init__(self, stock: Stock, ask: AskCompiler, known: Mapping[_Key, tuple[str, ...]] | None = None) -> None:
         self._stock, self._ask = stock, ask
-        self.known: dict[_Key, tuple[str, ...]] = {}
+        self.known = dict(known or {})
         self.unsteady: set[_Key] = set()
+
+    def complete(self, blueprint: Blueprint, *, checks: int) -> None:
+        """Ask about whole builds with ops that are not known, then about what no whole build has, then about mixes."""
+        for plan in _wholes(blueprint):
+            if any(_key(step) not in self.known for step in plan.steps):
+                self.add(plan)
+        for plan in _apart(blueprint, [step for step in _steps(blueprint) if _key(step) not in self.known]):
+            self.add(plan)
+        for plan in itertools.islice(_mixes(blueprint), checks):
+            self.add(plan)
 
     def add(self, plan: Plan) -> None:
         model = stitch(plan, self._stock, signatures=False)

@@ -156,7 +156,9 @@ class Builder:
     def _read_pieces(self, key: Recipe, *, int16: bool) -> tuple[Blueprint, Stock]:
         blueprint, stock = read_parts(self._whole_builds(key, int16=int16), self._nodes, key.io_type)
         if self._ask is not None:
-            like = self._pieces(replace(key, repairs=()), int16=int16)[0] if key.repairs else None
+            like = None
+            if int16 or key.repairs:
+                like = self._pieces(replace(key, repairs=()), int16=bool(int16 and key.repairs))[0]
             blueprint = asked(blueprint, stock, self._ask, gathers=self._gathers, like=like)
         return blueprint, stock
 

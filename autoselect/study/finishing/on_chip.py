@@ -112,6 +112,7 @@ def compiled(
             f"On {one.name} {counted(len(unlike), 'model')} of the front differ from what was forecast: "
             f"{', '.join(unlike)}. The figures are now the compiler's."
         )
+    messages += _spilling({key: reply.compiled for key, reply in replies.items()}, one)
     for message in messages:
         listener(Warned(message=message))
     found = OnChip(
@@ -124,6 +125,19 @@ def compiled(
     )
     alone = not target.parts
     return [_as_compiled(r, replies[r.id], alone=alone) for r in front if r.id in replies], found
+
+
+def _spilling(compiled: Mapping[str, Mapping[str, Any]], chip: Target) -> list[str]:
+    """What to say of models whose values do not all fit into the chip's own memory: only the compiler knows."""
+    bytes_of = {key: made["moved"].get("spill", 0) + made["moved"].get("fill", 0) for key, made in compiled.items()}
+    spilling = {key: count for key, count in bytes_of.items() if count}
+    if not spilling:
+        return []
+    most = max(spilling, key=spilling.__getitem__)
+    return [
+        f"The memory of {chip.name} is too small for {counted(len(spilling), 'model')} of the front: {most} moves "
+        f"{spilling[most]:,} bytes of values out of it and back. Its penalty counts them; no forecast could."
+    ]
 
 
 def emulated(
