@@ -1,14 +1,15 @@
 """The named picks of a front: the members that most people come for.
 
 Each pick is the member with the least of a figure that is its own, among those that keep the allowed drop, by what the
-samples can prove. So no pick changes where another member is added or taken away that is no pick itself.
+samples can prove. So no pick changes where another member is added or taken away that is no pick itself, unless that
+one is the unproved choice to which a cheaper pick is equal.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 DEFAULT_DROP_SHARE = 0.01
 """A pick may lose this share of the float model's score if no ``max_drop`` is set."""
@@ -55,13 +56,17 @@ class FrontMember:
         id: The member's id.
         drop: Loss of the metric against the float model, in its units, as expected on other samples; negative where it
             is better.
-        bound: What that loss is at most, with a confidence of 95 %; equal to the drop where nothing is known of it.
+        bound: What that loss is at most, with a confidence of 95 %; infinite where nothing is known of it.
         fidelity: How close the outputs are to the float model's, more is closer; the same for all where unknown.
         size_bytes: Size of the file.
         penalty: Fragmentation penalty, 0 for an all-integer model of 8 bits.
         left_ops: Ops that the accelerator does not run: where no compiler decides, those that compute in float.
         costs: What the search's objectives cost beside the drop, each in a unit of its own: about 1 for as bad as can
             be.
+        is_bounded: Whether the bound is of the member's own samples. A bound that is guessed from other members, or
+            infinite, proves nothing.
+        noise: Standard error of the drop as it is expected, in the metric's units.
+        scored_drop: The loss as it was measured; NaN where that is unknown.
     """
 
     id: str
@@ -72,6 +77,19 @@ class FrontMember:
     penalty: float
     left_ops: int = 0
     costs: tuple[float, ...] = ()
+    is_bounded: bool = True
+    noise: float = 0.0
+    scored_drop: float = math.nan
+
+    @property
+    def risk(self) -> tuple[bool, float]:
+        """What the member may lose, to be compared: the bound; without one the expected loss, which comes after all."""
+        is_unknown = math.isinf(self.bound)
+        return is_unknown, self.drop if is_unknown else self.bound
+
+    def keeps_for_sure(self, allowed_drop: float) -> bool:
+        """Whether its own samples prove that it keeps the drop."""
+        return self.is_bounded and self.bound <= allowed_drop
 
 
 def default_drop(metric: str, float_score: float) -> float:
@@ -82,17 +100,24 @@ def default_drop(metric: str, float_score: float) -> float:
 def recommended(members: Sequence[FrontMember], allowed_drop: float, float_penalty: float) -> FrontMember:
     """The member with the least penalty that keeps the allowed drop for sure; of equals the closest to float.
 
-    If there is none, the best trade of what a member may lose and its penalty, see :data:`WORTH`. It is chosen among
+    If there is none, and no member's bound is of its own samples, those count whose guessed bound keeps it. If there is
+    none of these, the best trade of what a member may lose and its penalty, see :data:`WORTH`. It is chosen among
     those that leave no op off the accelerator and are expected to keep the allowed drop easily, see :data:`EASILY` and
     :data:`WORTH_OF_INTEGERS`; else among those that are expected to keep it; else among all.
+
+    What is not proved gives way to a cheaper member that scored as well: see :func:`_cheapest_equal`.
 
     Args:
         members: At least one.
         allowed_drop: In the metric's units.
         float_penalty: Penalty of the float model.
     """
-    sure = [m for m in members if m.bound <= allowed_drop]
-    return min(sure, key=_price) if sure else _best_trade(members, allowed_drop, float_penalty)
+    sure = [m for m in members if m.keeps_for_sure(allowed_drop)]
+    if sure:
+        return min(sure, key=_price)
+    likely = [m for m in members if m.bound <= allowed_drop and not any(other.is_bounded for other in members)]
+    chosen = min(likely, key=_price) if likely else _best_trade(members, allowed_drop, float_penalty)
+    return _cheapest_equal(members, chosen, allowed_drop, float_penalty)
 
 
 def _price(member: FrontMember) -> tuple[object, ...]:
@@ -101,14 +126,46 @@ def _price(member: FrontMember) -> tuple[object, ...]:
 
 def _best_trade(members: Sequence[FrontMember], allowed_drop: float, float_penalty: float) -> FrontMember:
     hopeful = [m for m in members if m.drop <= allowed_drop] or members
-    easily = [m for m in hopeful if not m.left_ops and m.drop <= EASILY * allowed_drop]
+    easily = [m for m in hopeful if _is_easily_kept(m, allowed_drop)]
     worth = WORTH_OF_INTEGERS if easily else WORTH
-    return min(easily or hopeful, key=lambda m: (trade(m, allowed_drop, float_penalty, worth), *_price(m)))
+
+    def price(member: FrontMember) -> tuple[object, ...]:
+        return member.risk[0], trade(member, allowed_drop, float_penalty, worth), *_price(member)
+
+    return min(easily or hopeful, key=price)
+
+
+def _is_easily_kept(member: FrontMember, allowed_drop: float) -> bool:
+    return not member.left_ops and member.drop <= EASILY * allowed_drop
+
+
+def _cheapest_equal(
+    members: Sequence[FrontMember], chosen: FrontMember, allowed_drop: float, float_penalty: float
+) -> FrontMember:
+    """The cheapest of a chosen member and those that are as good as far as anyone knows.
+
+    These scored as well, cost less, leave no more ops off the accelerator, and are expected to lose more by less than
+    the noise of that difference. If both bounds are of samples, the cheaper one's width counts: it must be the better
+    trade but for that difference.
+    """
+    worth = WORTH_OF_INTEGERS if _is_easily_kept(chosen, allowed_drop) else WORTH
+
+    def is_equal(other: FrontMember) -> bool:
+        more = max(other.drop - chosen.drop, 0.0)
+        if not other.scored_drop <= chosen.scored_drop or more > math.hypot(other.noise, chosen.noise):
+            return False
+        if not (other.is_bounded and chosen.is_bounded):
+            return True
+        level = replace(other, bound=other.bound - more)
+        return trade(level, allowed_drop, float_penalty, worth) <= trade(chosen, allowed_drop, float_penalty, worth)
+
+    cheaper = [m for m in members if m.penalty < chosen.penalty and m.left_ops <= chosen.left_ops]
+    return min([chosen, *filter(is_equal, cheaper)], key=_price)
 
 
 def trade(member: FrontMember, allowed_drop: float, float_penalty: float, worth: float = WORTH) -> float:
     """What a member may lose and its penalty together, in the metric's units, see :data:`WORTH`; less is better."""
-    return member.bound + worth * allowed_drop * member.penalty / (float_penalty or 1.0)
+    return member.risk[1] + worth * allowed_drop * member.penalty / (float_penalty or 1.0)
 
 
 def named_picks(
@@ -137,22 +194,24 @@ def named_picks(
     if not members:
         return {}
     chosen = recommended(members, allowed_drop, float_penalty)
-    sure = [m for m in members if m.bound <= max(allowed_drop, chosen.bound)]
+    known = [m for m in members if m.is_bounded or not chosen.is_bounded]
+    sure = [m for m in known if m.risk <= max((False, allowed_drop), chosen.risk)]
 
     def distance(member: FrontMember) -> float:
         usual = (member.size_bytes / float_size_bytes, member.penalty / (float_penalty or 1.0))
         return math.hypot(max(member.drop, 0.0) / (KNEE_DROPS * allowed_drop or 1.0), *(member.costs or usual))
 
     def least_lost(member: FrontMember) -> tuple[object, ...]:
-        return max(member.bound, 0.0), -member.fidelity, member.penalty, member.size_bytes, member.id
+        is_unknown, lost = member.risk
+        return is_unknown, max(lost, 0.0), -member.fidelity, member.penalty, member.size_bytes, member.id
 
     fewest = min(m.left_ops for m in members)
     integers = [m for m in members if m.left_ops == fewest]
-    proven = [m for m in integers if m.bound <= allowed_drop]
+    proven = [m for m in integers if m in known and m.bound <= allowed_drop]
     return {
         "recommended": chosen.id,
         "accurate": min(members, key=least_lost).id,
         "balanced": min(sure, key=lambda m: (distance(m), m.id)).id,
-        "compact": min(sure, key=lambda m: (m.size_bytes, m.penalty, m.bound, m.id)).id,
+        "compact": min(sure, key=lambda m: (m.size_bytes, m.penalty, m.risk, m.id)).id,
         "integer": (min(proven, key=_price) if proven else min(integers, key=least_lost)).id,
     }

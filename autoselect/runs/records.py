@@ -288,7 +288,8 @@ def front_row(
     if scores is None:
         raise ValueError("a failed trial is on no front")
     row: dict[str, object] = {column: getattr(scores, column) for column in (*_SCORE_COLUMNS, "drop_bound")}
-    row |= dict(zip(_EXPECTED_COLUMNS, (expected.drop, expected.bound), strict=True))
+    bound = expected.bound if math.isfinite(expected.bound) else math.nan
+    row |= dict(zip(_EXPECTED_COLUMNS, (expected.drop, bound), strict=True))
     row |= {"id": record.id, metric: scores.metric, "sha256": scores.sha256, "origin": record.origin}
     cells = (heldout or NOT_HELD_OUT).cells(f"heldout_{metric}")
     row |= {column: "" if value is None else value for column, value in cells.items()}

@@ -46,8 +46,8 @@ def stop_of(
         if integer is None or max(yardstick.violations(integer).values()) > 0.0:
             return None
         integer = _with_bound(integer, root, pool)
-        (expected,), (beyond,) = expected_drops([integer], link_of(scored))
-        bound = max(integer.drop_bound, float(expected + beyond))  # NaN, if nobody knows.
+        expected = expected_drops([integer], link_of(scored))
+        bound = max(integer.drop_bound, float((expected.drops + expected.beyond)[0]))  # NaN, if nobody knows.
         if not bound <= yardstick.allowed_drop:
             return None
         good = (

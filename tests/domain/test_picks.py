@@ -194,6 +194,63 @@ def test_no_pick_changes_with_a_member_that_is_worse_in_everything(members: list
     assert picks_of([*members, useless]) == picks_of(members)
 
 
+UNKNOWN = {"bound": math.inf, "is_bounded": False}
+GUESSED = {"is_bounded": False}
+
+
+def test_a_member_of_which_nothing_is_known_comes_after_one_that_is_proved() -> None:
+    proved, unknown = member("proved", 0.002, 300, 20.0), replace(member("unknown", 0.0, 250, 0.0), **UNKNOWN)
+    guessed = replace(member("guessed", 0.0, 250, 0.0), **GUESSED)
+    for other in (unknown, guessed):
+        picks = picks_of([other, proved, FLOAT])
+        assert {picks[name] for name in ("recommended", "balanced", "compact")} == {"proved"}
+    likely, unknown = member("likely", 0.002, 300, 20.0, width=0.02), replace(unknown, penalty=10.0, left_ops=1)
+    assert picks_of([unknown, likely])["recommended"] == "likely"
+
+
+def test_if_nothing_is_known_of_any_member_losses_and_penalties_are_traded() -> None:
+    """Of those that are expected to keep the limit the cheap one; of others not the one that is ruined."""
+    near, far, ruined = (
+        replace(member(name, drop, size, penalty), **UNKNOWN)
+        for name, drop, size, penalty in (
+            ("near", 0.0, 400, 60.0),
+            ("far", 0.004, 300, 10.0),
+            ("ruined", 0.6, 250, 0.0),
+        )
+    )
+    assert picks_of([near, far, ruined]) == dict(zip(PICK_NAMES, ["far", "near", "far", "far", "ruined"], strict=True))
+    assert recommended([replace(near, drop=0.02), ruined], ALLOWED, FLOAT_PENALTY).id == "near"
+
+
+EQUALS = {
+    "as good a score, and a difference within its noise": ({}, "cheap"),
+    "a worse score": ({"scored_drop": 0.003}, "dear"),
+    "a difference beyond its noise": ({"noise": 0.0005}, "dear"),
+    "more ops off the accelerator": ({"left_ops": 40}, "dear"),
+}
+
+
+@pytest.mark.parametrize(("other", "expected"), EQUALS.values(), ids=EQUALS)
+@pytest.mark.parametrize("width", [0.004, 0.012], ids=["the guess keeps the limit", "it does not"])
+def test_of_two_equal_scores_without_proof_the_cheaper_is_taken(
+    other: dict[str, float], expected: str, width: float
+) -> None:
+    """An evaluator's: what is expected of them is drawn to what their closeness predicts, which nobody measured."""
+    dear = replace(member("dear", 0.002, 1100, 75.4, width=width), **GUESSED, noise=0.0, scored_drop=0.002, left_ops=25)
+    cheap = replace(
+        member("cheap", 0.011, 345, 23.3, width=width), **GUESSED, noise=0.01, scored_drop=0.002, left_ops=5
+    )
+    picks = picks_of([dear, replace(cheap, **other), replace(FLOAT, **UNKNOWN)])
+    assert picks["recommended"] == expected
+
+
+def test_of_two_equal_scores_with_bounds_of_their_own_the_wider_bound_counts() -> None:
+    dear = replace(member("dear", 0.0, 300, 30.0, width=0.011), noise=0.004, scored_drop=0.0)
+    cheap = replace(member("cheap", 0.003, 300, 20.0, width=0.011), noise=0.004, scored_drop=0.0)
+    assert recommended([dear, cheap], ALLOWED, FLOAT_PENALTY).id == "cheap"
+    assert recommended([dear, replace(cheap, bound=0.03)], ALLOWED, FLOAT_PENALTY).id == "dear"
+
+
 def test_the_knee_weighs_the_costs_that_it_is_given() -> None:
     plain = [member("a", 0.0, 300, 9.0), member("b", 0.0, 300, 9.0)]
     for cheap in (0, 1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,28 +54,79 @@ def rising(lucky: float) -> list[Scores]:
 
 def test_a_lucky_score_is_drawn_to_what_its_closeness_predicts() -> None:
     members = rising(lucky=-0.01)
-    expected, _ = certainty.expected_drops(members, certainty.link_of(members))
+    expected = certainty.expected_drops(members, certainty.link_of(members)).drops
     assert expected[-1] > -0.01
     assert np.all(np.abs(expected[:5] - [s.drop for s in members[:5]]) < 0.01)
 
 
 def test_scores_without_noise_stay_as_they_are() -> None:
     members = [replace(s, drop_noise=0.0) for s in rising(lucky=-0.01)]
-    assert certainty.expected_drops(members, certainty.link_of(members))[0] == pytest.approx([s.drop for s in members])
+    assert certainty.expected_drops(members, certainty.link_of(members)).drops == pytest.approx(
+        [s.drop for s in members]
+    )
     unknown = [replace(s, drop_noise=math.nan) for s in rising(lucky=-0.01)]
-    assert certainty.expected_drops(unknown, certainty.link_of(unknown))[0] == pytest.approx([s.drop for s in unknown])
+    assert certainty.expected_drops(unknown, certainty.link_of(unknown)).drops == pytest.approx(
+        [s.drop for s in unknown]
+    )
 
 
 def test_of_an_evaluators_scores_what_equally_close_ones_differ_by_is_the_noise() -> None:
     members = [replace(s, samples=0, drop_noise=0.0, drop_bound=math.nan) for s in rising(lucky=-0.01)]
-    expected, beyond = certainty.expected_drops(members, certainty.link_of(members))
-    assert expected[-1] > 0.03
-    assert beyond[-1] > beyond[1] > 0.0
+    found = certainty.expected_drops(members, certainty.link_of(members))
+    assert found.drops[-1] > 0.03
+    assert found.beyond[-1] > found.beyond[1] > 0.0
+    assert np.all(found.noise < found.beyond)
+
+
+@pytest.mark.parametrize("samples", [0, 500], ids=["an evaluator", "a metric"])
+def test_a_bound_that_nobody_knows_is_no_proof(samples: int) -> None:
+    """Neither is the guess from what equally close candidates lose, where there are enough of them."""
+    members = [replace(s, samples=samples, drop_noise=math.nan, drop_bound=math.nan) for s in rising(lucky=-0.01)]
+    few = certainty.expected_drops(members[:3], certainty.link_of(members[:3]))
+    assert np.all(np.isinf(few.beyond))
+    many = certainty.expected_drops(members, certainty.link_of(members))
+    assert np.all(np.isfinite(many.beyond))
+    assert np.all(many.beyond > 0.0)
+    front = certainty.members_of([record(s) for s in members], YARDSTICK, certainty.link_of(members))
+    assert not any(m.is_bounded or m.keeps_for_sure(YARDSTICK.allowed_drop) for m in front)
+
+
+def test_a_member_that_is_proved_comes_before_one_whose_job_died() -> None:
+    proved = scored("a" * 4, 0.0, drop_bound=0.008, penalty=40.0)
+    unknown = scored("b" * 4, 0.0, drop_noise=math.nan, drop_bound=math.nan, penalty=5.0)
+    assert confidence([proved, unknown], Pool(np.zeros((0, 2)))).id == proved.sha256[:10]
+    found = certainty.confidence_of(
+        [record(unknown)], [unknown], YARDSTICK, Path(), None, {unknown.sha256[:10]: certainty.Unknown.FAILED}
+    )
+    assert found is not None
+    assert (found.certified, found.unknown) == (False, certainty.Unknown.FAILED)
+    assert math.isnan(found.bound)
+    assert math.isnan(found.least_bound)
+
+
+REASONS = {
+    "an evaluator": ({"samples": 0}, (), True, "one number"),
+    "the job died": ({}, {"a"}, True, "failed"),
+    "no value without some samples": ({}, (), True, "undefined"),
+    "stopped before": ({}, (), False, "not measured"),
+    "known": ({"drop_bound": 0.01}, (), True, None),
+}
+
+
+@pytest.mark.parametrize(("known", "failed", "are_measured", "reason"), REASONS.values(), ids=REASONS)
+def test_it_is_known_why_a_bound_is_unknown(
+    known: dict[str, float], failed: Collection[str], are_measured: bool, reason: str | None
+) -> None:
+    one = record(scored("a" * 4, 0.0, **{"drop_noise": math.nan, "drop_bound": math.nan, **known}))
+    failures = {one.id} if failed else set()
+    assert certainty.unknown_bounds([one], failures, are_measured=are_measured).get(one.id) == reason
 
 
 def test_of_three_candidates_nothing_is_learned() -> None:
     members = rising(lucky=-0.01)[-3:]
-    assert certainty.expected_drops(members, certainty.link_of(members))[0] == pytest.approx([s.drop for s in members])
+    assert certainty.expected_drops(members, certainty.link_of(members)).drops == pytest.approx(
+        [s.drop for s in members]
+    )
 
 
 class Pool:
@@ -224,7 +275,8 @@ def test_bounds_are_measured_where_scoring_left_them() -> None:
 
     left = record(scored("a" * 4, 0.0, drop_noise=math.nan, drop_bound=math.nan))
     known = record(scored("b" * 4, 0.0))
-    found = certainty.with_bounds([left, known], Path(), Later())  # type: ignore[arg-type]
+    found, failures = certainty.with_bounds([left, known], Path(), Later())  # type: ignore[arg-type]
+    assert not failures
     assert [(r.scores.drop_noise, r.scores.drop_bound) for r in found if r.scores] == [(0.003, 0.007), (0.004, 0.008)]
 
 
@@ -295,7 +347,14 @@ SURE = certainty.Confidence(
     id="aaaaaaaaaa", certified=True, bound=0.008, least_bound=0.007, samples_needed=400, resampled=0.83
 )
 UNSURE = replace(SURE, certified=False, bound=0.03, least_bound=0.025, samples_needed=1100)
-BLIND = replace(SURE, certified=False, bound=math.nan, samples_needed=None, resampled=math.nan)
+BLIND = replace(
+    SURE,
+    certified=False,
+    bound=math.nan,
+    samples_needed=None,
+    resampled=math.nan,
+    unknown=certainty.Unknown.ONE_NUMBER,
+)
 HELDOUT = {
     "float": Heldout(score=0.92, low=0.9, high=0.94),
     "fiq": Heldout(score=0.75, low=0.7, high=0.8, drop=0.17, drop_low=0.1, drop_high=0.2),
@@ -358,7 +417,10 @@ def test_the_verdict_says_what_the_samples_cannot_show() -> None:
         "between what it may lose and what it costs an accelerator: it loses at most 3.0 points. If it does keep the "
         "limit, about 1,100 samples would show it." in told(UNSURE, HELDOUT)
     )
-    assert "no interval is known" in told(BLIND, HELDOUT)
+    for unknown in certainty.Unknown:
+        found = told(replace(BLIND, unknown=unknown), HELDOUT)
+        assert "no interval is known" in found
+        assert ("evaluator" in found) == (unknown is certainty.Unknown.ONE_NUMBER)
     assert told(None, {}) == "No candidate was scored."
 
 

@@ -13,10 +13,11 @@ import pytest
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, objectives_of
 from autoselect.domain.recipe import Recipe
+from autoselect.errors import WorkerDied
 from autoselect.runs.records import Scores, TrialRecord, scores_of
 from autoselect.scoring.paired import PairedDrop
 from autoselect.study.finishing import front_files
-from autoselect.study.finishing.certainty import link_of
+from autoselect.study.finishing.certainty import Unknown, link_of
 from autoselect.study.finishing.front_members import front_of, measured_front, worth_reading
 from autoselect.study.yardstick import Yardstick
 
@@ -105,12 +106,43 @@ def test_luck_with_a_metric_that_is_no_mean_does_not_hide_what_is_closer_to_floa
         replace(r, scores=replace(r.scores, drop_noise=math.nan, drop_bound=math.nan)) for r in records if r.scores
     ]
     pool, link = Measuring(), link_of(scores_of(records))
-    assert {r.number for r in front_of(records, OBJECTIVES, YARDSTICK, link)[0]} == {1, 2}
-    front, feasible = measured_front(records, OBJECTIVES, YARDSTICK, link, Path(), pool)  # type: ignore[arg-type]
-    assert feasible
+    assert {r.number for r in front_of(records, OBJECTIVES, YARDSTICK, link)[0]} >= {1, 2}
+    found = measured_front(records, OBJECTIVES, YARDSTICK, link, Path(), pool)  # type: ignore[arg-type]
+    front = found.members
+    assert found.feasible
+    assert not found.unknown
     assert [r.number for r in front] == [1, 0, 2]
     assert sorted(pool.asked) == ["0" * 10, "1" * 10, "2" * 10]
     assert [r.scores.drop_noise for r in front if r.scores] == [3.0] * 3
+
+
+class Dying(Measuring):
+    """One member's job dies."""
+
+    def submit(self, job: Any, root: Path, sha256: str) -> Future[Any]:
+        if sha256 != "1" * 10:
+            return super().submit(job, root, sha256)
+        future: Future[Any] = Future()
+        future.set_exception(WorkerDied("The worker was killed."))
+        return future
+
+
+def test_a_bound_that_is_not_measured_is_unknown_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_files, "restore", lambda *_: None)
+    records = [record(i, *row, 120) for i, row in enumerate((CLOSE, LUCKY, SMALL, WORSE))]
+    records = [
+        replace(r, scores=replace(r.scores, drop_noise=math.nan, drop_bound=math.nan)) for r in records if r.scores
+    ]
+    link, asked = link_of(scores_of(records)), (OBJECTIVES, YARDSTICK)
+    stopped = measured_front(records, *asked, link, Path(), None)
+    assert set(stopped.unknown.values()) == {Unknown.NOT_MEASURED}
+    died = measured_front(records, *asked, link, Path(), Dying())  # type: ignore[arg-type]
+    assert died.unknown == {"1" * 10: Unknown.FAILED}
+    assert died.messages == ("How sure the score of 1111111111 is could not be measured. The worker was killed.",)
+    of_catalogue = objectives_of(chosen_objectives(DEFAULT_OBJECTIVES, set()), "cohen_kappa", "maximize")
+    assert set(measured_front(records, of_catalogue, YARDSTICK, link, Path(), None).unknown.values()) == {
+        Unknown.UNDEFINED
+    }
 
 
 def numbers(records: list[TrialRecord], limits: Constraints | None = None) -> tuple[set[int], bool]:

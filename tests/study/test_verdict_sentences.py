@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from autoselect.runs.records import Heldout, Scores
 from autoselect.study.finishing import verdict
-from autoselect.study.finishing.certainty import Cheaper, Confidence, NearMiss
+from autoselect.study.finishing.certainty import Cheaper, Confidence, NearMiss, Unknown
 from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
 
@@ -75,6 +75,7 @@ def confidence(
         samples_needed=needed,
         resampled=again[0],
         resampled_penalties=again[1],
+        unknown=Unknown.UNDEFINED if math.isnan(bound) else None,
     )
 
 

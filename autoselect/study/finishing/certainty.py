@@ -7,10 +7,12 @@ as its own noise allows (Smith and Winkler, "The Optimizer's Curse", Management 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from statistics import NormalDist
+from types import MappingProxyType
 
 import numpy as np
 
@@ -24,10 +26,27 @@ from autoselect.study.proposing.hypervolume_gain import Link, fit_link
 from autoselect.study.proposing.observations import log_divergence
 from autoselect.study.yardstick import Yardstick
 
+
+class Unknown(StrEnum):
+    """Why nobody knows how much more a member may lose than it lost on the search samples."""
+
+    ONE_NUMBER = "one number"
+    """An evaluator returns one number for each model: there is nothing to pair."""
+    NOT_MEASURED = "not measured"
+    """A bound on a user's function is measured for members alone, and the search was stopped before."""
+    UNDEFINED = "undefined"
+    """The metric has no value without some samples, for example those of a rare class."""
+    FAILED = "failed"
+    """The job that measures it failed."""
+
+
 _FEWEST = 4
 """Members that say something of how scores follow closeness."""
 _NINE_IN_TEN = (0.05, 0.95)
 _ONE_SIDED = NormalDist().inv_cdf(0.95)
+_ALL_KNOWN: Mapping[str, Unknown] = MappingProxyType({})
+_LEAST = 1e-300
+"""Two errors of 0 are together 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +92,9 @@ class Confidence:
     Attributes:
         id: The recommended member's.
         certified: Whether its drop is within the allowed one with a confidence of 95 %.
-        bound: What its drop is at most, with that confidence, in the metric's units; NaN with an evaluator that returns
-            one number.
-        least_bound: The least bound of any member: no smaller drop can be certified with these samples.
+        bound: What its drop is at most, with that confidence, in the metric's units; NaN if nobody knows.
+        least_bound: The least bound of any member: no smaller drop can be certified with these samples; NaN if nobody
+            knows.
         samples_needed: So many samples would show that its drop is within the allowed one, if it is; None if that
             is not known.
         resampled: In this share of resamples of the search samples the same member is recommended; NaN if unknown.
@@ -83,6 +102,7 @@ class Confidence:
         expected: What its drop is expected to be on other samples, in the metric's units.
         near_miss: The cheaper member that is not recommended by a hair; None if there is none.
         cheaper: What a user may prefer where nothing is certified; None if the recommended member costs least.
+        unknown: Why the bound is NaN; None if it is not.
     """
 
     id: str
@@ -95,6 +115,7 @@ class Confidence:
     expected: float = math.nan
     near_miss: NearMiss | None = None
     cheaper: Cheaper | None = None
+    unknown: Unknown | None = None
 
     @property
     def named(self) -> frozenset[str]:
@@ -102,29 +123,46 @@ class Confidence:
         return frozenset(member.id for member in (self, self.near_miss, self.cheaper) if member is not None)
 
 
-def expected_drops(members: Sequence[Scores], link: Link | None) -> tuple[np.ndarray, np.ndarray]:
-    """What each candidate is expected to lose on other samples, and how much more it may be, in the metric's units.
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """What candidates are expected to lose on other samples, in the metric's units; arrays of shape (n,).
 
-    Nobody knows the noise of a score where an evaluator returns one number a model. What scores of equally close
-    candidates differ by stands for it: they are expected to lose what their closeness says.
+    Attributes:
+        drops: The losses.
+        beyond: What to add for an upper bound with a confidence of 95 %; infinite where nothing is known of it.
+        noise: Standard errors of the losses; 0 where nothing is known of them.
+    """
+
+    drops: np.ndarray
+    beyond: np.ndarray
+    noise: np.ndarray
+
+
+def expected_drops(members: Sequence[Scores], link: Link | None) -> Expected:
+    """What each candidate is expected to lose on other samples, and how much more it may be.
+
+    Nobody knows the noise of a score where an evaluator returns one number a model, or a bound could not be measured.
+    What scores of equally close candidates differ by stands for it: they are expected to lose what their closeness
+    says. Where nothing is known of closeness either, a bound is infinite: the unknown proves nothing.
 
     Args:
         members: Of one search, each distinct.
         link: Of the search, see :func:`link_of`.
-
-    Returns:
-        Drops, and what to add to them for an upper bound with a confidence of 95 %, each of shape (n,).
     """
-    found = np.array([s.drop for s in members], dtype=np.float64)
-    widths = np.nan_to_num(np.array([s.drop_bound for s in members]) - found)
-    if link is None:
-        return found, widths
-    closeness = np.array([log_divergence(s) for s in members])
-    seen = np.isfinite(closeness)
-    noise = np.array([s.drop_noise if s.samples or not math.isnan(s.drop_bound) else math.inf for s in members])[seen]
-    found[seen], spread = link.without_noise(closeness[seen], found[seen], noise)
-    widths[seen] = np.where(np.isinf(noise), _ONE_SIDED * spread, widths[seen])
-    return found, widths
+    drops = np.array([s.drop for s in members], dtype=np.float64)
+    bounds = np.array([s.drop_bound for s in members], dtype=np.float64)
+    noise = np.array([s.drop_noise for s in members], dtype=np.float64)
+    beyond = np.where(np.isnan(bounds), math.inf, bounds - drops)
+    noise = np.where(np.isnan(bounds), math.inf, noise)
+    if link is not None:
+        closeness = np.array([log_divergence(s) for s in members])
+        seen = np.isfinite(closeness)
+        measured = drops[seen]
+        drops[seen], spread = link.without_noise(closeness[seen], measured, noise[seen])
+        beyond[seen] = np.where(np.isinf(noise[seen]), _ONE_SIDED * spread, beyond[seen])
+        own = np.where(np.isinf(noise[seen]), spread, noise[seen])
+        noise[seen] = own * spread / np.maximum(np.hypot(own, spread), _LEAST)
+    return Expected(drops, beyond, np.where(np.isfinite(noise), noise, 0.0))
 
 
 def link_of(known: Sequence[Scores], drops: np.ndarray | None = None) -> Link | None:
@@ -140,19 +178,42 @@ def link_of(known: Sequence[Scores], drops: np.ndarray | None = None) -> Link | 
     return None if len(table) < _FEWEST else fit_link(table[:, 0], table[:, 1])
 
 
-def with_bounds(front: Sequence[TrialRecord], root: Path, pool: Workers) -> list[TrialRecord]:
-    """The members with noise and bound of their drops, measured now where scoring left them for later."""
+def with_bounds(front: Sequence[TrialRecord], root: Path, pool: Workers) -> tuple[list[TrialRecord], dict[str, str]]:
+    """The members with noise and bound of their drops, measured now where scoring left them for later.
+
+    Returns:
+        The members, and by id why the bound of one could not be measured.
+    """
     later = {r.id: r.scores for r in front if r.scores and r.scores.samples and math.isnan(r.scores.drop_bound)}
     running = {key: pool.submit(evidence_jobs.paired, root, s.sha256) for key, s in later.items()}
-    found = dict(later)
+    found, failures = dict(later), dict[str, str]()
     for key, future in running.items():
         try:
             paired = result_of(future)
-        except TrialError:
+        except TrialError as exc:
+            failures[key] = str(exc)
             continue
         if paired is not None:
             found[key] = replace(later[key], drop_noise=paired.error, drop_bound=paired.bound)
-    return [replace(r, scores=found.get(r.id, r.scores)) for r in front]
+    return [replace(r, scores=found.get(r.id, r.scores)) for r in front], failures
+
+
+def unknown_bounds(
+    front: Sequence[TrialRecord], failures: Collection[str], *, are_measured: bool
+) -> dict[str, Unknown]:
+    """Why the bounds of members are not known, by id.
+
+    Args:
+        front: The members.
+        failures: Ids of those of which measuring failed.
+        are_measured: Whether all bounds that could be measured were.
+    """
+    left = Unknown.UNDEFINED if are_measured else Unknown.NOT_MEASURED
+    return {
+        r.id: Unknown.FAILED if r.id in failures else left if r.scores.samples else Unknown.ONE_NUMBER
+        for r in front
+        if r.scores and math.isnan(r.scores.drop_bound)
+    }
 
 
 def with_guessed_bounds(records: Sequence[TrialRecord], measured: Sequence[TrialRecord]) -> list[TrialRecord]:
@@ -197,7 +258,8 @@ def members_of(
     """
     scores = scores_of(front)
     costs = _relative_costs(scores, yardstick, columns) if columns else [()] * len(scores)
-    figures = zip(*(values.tolist() for values in expected_drops(scores, link)), strict=True)
+    expected = expected_drops(scores, link)
+    figures = zip(*(values.tolist() for values in (expected.drops, expected.beyond, expected.noise)), strict=True)
     return [
         FrontMember(
             id=s.sha256[:10],
@@ -208,8 +270,11 @@ def members_of(
             penalty=s.penalty,
             left_ops=s.left_ops,
             costs=cost,
+            is_bounded=math.isfinite(s.drop_bound),
+            noise=noise,
+            scored_drop=s.drop,
         )
-        for s, (drop, beyond), cost in zip(scores, figures, costs, strict=True)
+        for s, (drop, beyond, noise), cost in zip(scores, figures, costs, strict=True)
     ]
 
 
@@ -228,6 +293,7 @@ def confidence_of(
     yardstick: Yardstick,
     root: Path,
     pool: Workers | None,
+    unknown: Mapping[str, Unknown] = _ALL_KNOWN,
 ) -> Confidence | None:
     """How sure the recommendation among these members is; None without members.
 
@@ -237,6 +303,7 @@ def confidence_of(
         yardstick: With the allowed drop.
         root: The case.
         pool: Where rows are read; None leaves out what takes that.
+        unknown: By id, see :func:`unknown_bounds`.
     """
     scores, allowed = scores_of(front), yardstick.allowed_drop
     members = members_of(front, yardstick, link_of(scored))
@@ -264,13 +331,14 @@ def confidence_of(
         id=chosen.id,
         certified=certified,
         bound=chosen.bound if bounded else math.nan,
-        least_bound=min(m.bound for m in members),
+        least_bound=min((m.bound for m in members if m.is_bounded), default=math.nan),
         samples_needed=needed,
         resampled=resampled,
         resampled_penalties=penalties,
         expected=chosen.drop,
         near_miss=near,
         cheaper=_cheaper(members, chosen, allowed) if bounded and not certified else None,
+        unknown=None if bounded else unknown.get(chosen.id, Unknown.UNDEFINED),
     )
 
 
@@ -305,11 +373,12 @@ def _resampled(
             replace(s, drop=drop, drop_noise=noise, drop_bound=bound)
             for s, (drop, noise, bound) in zip(scores, paired.tolist(), strict=True)
         ]
-        expected, beyond = expected_drops(drawn, link_of([*scores, *others], lost))
+        found = expected_drops(drawn, link_of([*scores, *others], lost))
+        rows = np.column_stack([found.drops, found.drops + found.beyond, found.noise, paired[:, 0]]).tolist()
         again.append(
             [
-                replace(m, drop=drop, bound=drop + more)
-                for m, drop, more in zip(members, expected.tolist(), beyond.tolist(), strict=True)
+                replace(m, drop=drop, bound=bound, noise=noise, scored_drop=scored_drop)
+                for m, (drop, bound, noise, scored_drop) in zip(members, rows, strict=True)
             ]
         )
     return again

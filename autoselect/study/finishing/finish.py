@@ -98,13 +98,13 @@ class Finish:
         if pool is not None:
             listener(StageStarted(stage="picks"))
             front_files.restore(list(wholes.values()), root, pool)
-        whole_front, feasible = front_members.measured_front(records, self.objectives, self.yardstick, link, root, pool)
-        choice = self._chosen(whole_front, records, pool, listener)
+        measured = front_members.measured_front(records, self.objectives, self.yardstick, link, root, pool)
+        choice = self._chosen(measured, records, pool, listener)
         front, picks = choice.front, choice.picks
         heldout: dict[str, Heldout] = {}
         kernels: dict[str, OnKernels] = {}
         front_files.materialise(front, self.folder, root)
-        said = warnings_of(records)
+        said = [*warnings_of(records), *measured.messages]
         for message in said:
             listener(Warned(message=message))
         said += [message for chip in choice.chips for message in chip.messages]
@@ -116,7 +116,7 @@ class Finish:
             front, references = rescoring.time_again(front, references, root, pool, timeout, listener)
             picks = self._picks(front, link)
         listener(StageStarted(stage="write"))
-        ids = {r.id for r in whole_front}
+        ids = {r.id for r in measured.members}
         result.write_tables(
             self.folder,
             metric,
@@ -131,7 +131,7 @@ class Finish:
         on_chip.write_chip_table(self.folder.chip, choice.chips)
         if self.problem is not None:
             write_explanations(self.folder, self.problem, self.settings.template, records, picks)
-        status = "interrupted" if pool is None else "complete" if feasible else "nothing_feasible"
+        status = "interrupted" if pool is None else "complete" if measured.feasible else "nothing_feasible"
         summary = self._summary(status, records, references, heldout, replace(choice, front=front, picks=picks))
         summary["verdict"] += f" Ended early: {ended_early}." if ended_early else ""
         summary |= {
@@ -152,15 +152,16 @@ class Finish:
 
     def _chosen(
         self,
-        whole_front: list[TrialRecord],
+        measured: front_members.MeasuredFront,
         records: list[TrialRecord],
         pool: Workers | None,
         listener: Listener,
     ) -> _Choice:
         """The members that are shown, and the picks among them; by the chips' scores where these differ."""
         link, root = certainty.link_of(scored := scores_of(distinct(records))), self.case.files.root
+        whole_front, unknown = measured.members, measured.unknown
         picks = self._picks(whole_front, link)
-        confidence = certainty.confidence_of(whole_front, scored, self.yardstick, root, pool)
+        confidence = certainty.confidence_of(whole_front, scored, self.yardstick, root, pool, unknown)
         named = {*picks.values(), *(confidence.named if confidence else ())}
         steps = self._steps(whole_front)
         front = front_members.worth_reading(whole_front, self.objectives, named, steps, link)
@@ -169,7 +170,8 @@ class Finish:
         front, chips = self._on_chips(front, _whole_baselines(records), pool, listener)
         judged, ids = on_chip.by_chips(front, chips), {r.id for r in front}
         differ = any(ids & set(chip.unlike_cpu) for chip in chips)  # Rows to draw again are the CPU's.
-        confidence = certainty.confidence_of(judged, scored, self.yardstick, root, None if differ else pool)
+        resampling = None if differ else pool
+        confidence = certainty.confidence_of(judged, scored, self.yardstick, root, resampling, unknown)
         picks = self._picks(judged, link)
         return _Choice(front=front, picks=picks, confidence=confidence, chips=chips)
 

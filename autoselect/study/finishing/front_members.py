@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,15 @@ from autoselect.domain.objectives import Objective, losses
 from autoselect.domain.pareto import non_dominated, whole_steps
 from autoselect.isolation.door import Workers
 from autoselect.runs.records import TrialRecord, distinct, scores_of
+from autoselect.scoring.metrics import METRIC_NAMES
 from autoselect.study.finishing import front_files
-from autoselect.study.finishing.certainty import expected_drops, with_bounds, with_guessed_bounds
+from autoselect.study.finishing.certainty import (
+    Unknown,
+    expected_drops,
+    unknown_bounds,
+    with_bounds,
+    with_guessed_bounds,
+)
 from autoselect.study.proposing.hypervolume_gain import Link
 from autoselect.study.yardstick import Yardstick
 
@@ -43,11 +51,28 @@ def front_of(
     table = losses(np.array([_values(r, objectives) for r in feasible]), objectives)
     table = np.column_stack([table, _leaves_ops(feasible)])
     keep = non_dominated(table)
-    expected, beyond = expected_drops(scores_of(feasible), link)
-    for lost in (expected, expected + beyond):
+    expected = expected_drops(scores_of(feasible), link)
+    for lost in (expected.drops, expected.drops + expected.beyond):
         keep |= non_dominated(np.column_stack([lost, table[:, 1:]]))
     front = [r for r, kept in zip(feasible, keep, strict=True) if kept]
     return _best_first(front, objectives), any(r.feasible for r in candidates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredFront:
+    """A front with noise and bounds of all drops.
+
+    Attributes:
+        members: Best metric first.
+        feasible: Whether a candidate meets the limits.
+        unknown: Why bounds of members are not known, by id.
+        messages: What could not be measured, for the user.
+    """
+
+    members: list[TrialRecord]
+    feasible: bool
+    unknown: Mapping[str, Unknown]
+    messages: tuple[str, ...] = ()
 
 
 def measured_front(
@@ -57,7 +82,7 @@ def measured_front(
     link: Link | None,
     root: Path,
     pool: Workers | None,
-) -> tuple[list[TrialRecord], bool]:
+) -> MeasuredFront:
     """As :func:`front_of`, with noise and bounds of all drops.
 
     With a function of the user's both are measured here, for members alone. Who is a member hangs on them: by its raw
@@ -74,14 +99,23 @@ def measured_front(
     """
     front, feasible = front_of(records, objectives, yardstick, link)
     if pool is None:
-        return front, feasible
+        unknown = unknown_bounds(front, (), are_measured=objectives[0].name in METRIC_NAMES)
+        return MeasuredFront(members=front, feasible=feasible, unknown=unknown)
     front_files.restore(front, root, pool)
-    front = with_bounds(front, root, pool)
+    front, failures = with_bounds(front, root, pool)
     wider, _ = front_of(with_guessed_bounds(records, front), objectives, yardstick, link)
     own, known = {r.id: r for r in distinct(records)}, {r.id for r in front}
     further = [own[r.id] for r in wider if r.id not in known]
     front_files.restore(further, root, pool)
-    return _best_first([*front, *with_bounds(further, root, pool)], objectives), feasible
+    further, more_failures = with_bounds(further, root, pool)
+    failures |= more_failures
+    members = _best_first([*front, *further], objectives)
+    return MeasuredFront(
+        members=members,
+        feasible=feasible,
+        unknown=unknown_bounds(members, failures, are_measured=True),
+        messages=tuple(f"How sure the score of {key} is could not be measured. {why}" for key, why in failures.items()),
+    )
 
 
 def _best_first(front: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[TrialRecord]:
@@ -137,7 +171,7 @@ def worth_reading(
     if not any(steps.values()) or not front:
         return list(front)
     table = losses(np.array([_values(r, objectives) for r in front]), objectives)
-    table[:, 0] = np.maximum(expected_drops(scores_of(front), link)[0], 0.0)
+    table[:, 0] = np.maximum(expected_drops(scores_of(front), link).drops, 0.0)
     table = whole_steps(table, [steps.get(objective.name, 0.0) for objective in objectives])
     table = np.column_stack([table, _leaves_ops(front)])
     closest: dict[tuple[float, ...], int] = {}

@@ -21,7 +21,7 @@ from autoselect.domain.words import (
 )
 from autoselect.errors import sentence
 from autoselect.runs.records import Heldout, Scores, TrialRecord
-from autoselect.study.finishing.certainty import Cheaper, Confidence, NearMiss
+from autoselect.study.finishing.certainty import Cheaper, Confidence, NearMiss, Unknown
 from autoselect.study.finishing.on_chip import OnChip
 from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
@@ -271,11 +271,8 @@ def _ends(measured: Heldout, found: Findings) -> tuple[float, float] | None:
 
 
 def _sure(found: Findings, confidence: Confidence) -> str:
-    if math.isnan(confidence.bound):
-        return (
-            "The evaluator gives one number for each model, so no interval is known. Check the model on data of your "
-            "own, or let the evaluator return one score for each sample."
-        )
+    if confidence.unknown is not None:
+        return _UNKNOWN[confidence.unknown]
     limit, again = asked(found.yardstick.allowed_drop, found.metric), ""
     if not math.isnan(confidence.resampled):
         again = f" In {confidence.resampled:.0%} of resamples of the search samples the same model is recommended"
@@ -303,6 +300,18 @@ def _sure(found: Findings, confidence: Confidence) -> str:
         f"{lost_at_most(confidence.least_bound, found.metric)} with 95 % confidence; {limit}. "
         f"{why}{needed}{again}{other}"
     )
+
+
+_UNKNOWN = {
+    Unknown.ONE_NUMBER: "The evaluator gives one number for each model, so no interval is known. Check the model on "
+    "data of your own, or let the evaluator return one score for each sample.",
+    Unknown.NOT_MEASURED: "The search was stopped before it was measured how sure scores are, so no interval is known, "
+    "and the recommendation may change. `autoselect resume` measures it.",
+    Unknown.UNDEFINED: "The metric has no value if some of the search samples are left out, for example those of a "
+    "rare class, so no interval is known. Bring more samples of that kind, or check the model on data of your own.",
+    Unknown.FAILED: "How sure the score of the recommended model is could not be measured, so no interval is known: "
+    "a warning says why. Check the model on data of your own.",
+}
 
 
 def _others(confidence: Confidence) -> str:
