@@ -216,8 +216,10 @@ class SearchLoop:
             return None
         if not self._races:
             return self._submit(score_jobs.score, built.sha256, "search", False)
-        rivals, goal = self._rivals(recipe, known), self._goal(built, known)
-        return self._submit(race_jobs.race, built.sha256, rivals, goal, self._settings.confidence)
+        goal = self._goal(built, known)
+        if goal is None:
+            return self._submit(score_jobs.score, built.sha256, "search", False)
+        return self._submit(race_jobs.race, built.sha256, self._rivals(recipe, known), goal, self._settings.confidence)
 
     def _submit(self, job: Callable[..., Any], *arguments: object) -> Future[Any]:
         return self._pool.submit(job, self._root, *arguments, timeout_seconds=self._settings.trial_timeout)
@@ -227,19 +229,39 @@ class SearchLoop:
         unlike = {sha: len(recipe.nodes_unlike(other)) for sha, other in islice(self._recipes.items(), known)}
         return sorted(unlike, key=lambda sha: unlike[sha])[:_RIVALS]
 
-    def _goal(self, built: build_jobs.BuildReply, known: int) -> float:
-        """The score with which this candidate would add so much to the front of the first so many scored ones."""
-        rivals = list(islice(self._known.values(), known))
+    def _goal(self, built: build_jobs.BuildReply, known: int) -> float | None:
+        """The score with which this candidate would add so much to the front of the first so many scored ones.
+
+        The front is of those that keep the user's limits. None if none does: then any may be what to ship.
+        """
+        scored = list(islice(self._known.values(), known))
+        rivals = self._feasible(scored)
+        if not rivals:
+            return None
         weight = Weight(self._yardstick.allowed_drop)
-        losses = weight.of(np.array([s.drop for s in rivals]))
-        scored = np.column_stack([losses, self._stepped([s.costs for s in rivals])])
+        space, front = self._weighed(scored, weight), self._weighed(rivals, weight)
         own = self._stepped([built.costs])[0]
         # A candidate dearer than all that were scored adds nothing, unless none yet keeps the allowed drop.
         enough = any(s.drop <= self._yardstick.allowed_drop for s in rivals)
-        corner = reference_corner(scored if enough else np.vstack([scored, [0.0, *own]]))
-        loss = loss_worth(scored / corner, self._settings.min_gain, own / corner[1:])
+        corner = reference_corner(space if enough else np.vstack([space, [0.0, *own]]))
+        loss = loss_worth(front / corner, self._settings.min_gain, own / corner[1:])
         lowering = self._loss_to_lower(float(built.fragmentation["penalty"]), rivals)
-        return self._yardstick.score(max(weight.loss(float(loss * corner[0])), lowering))
+        worth = max(weight.loss(float(loss * corner[0])), lowering)
+        limit = self._yardstick.constraints.max_drop
+        keeps_it = limit is not None and any(s.drop <= limit for s in rivals)
+        return self._yardstick.score(min(worth, limit) if limit is not None and keeps_it else worth)
+
+    def _feasible(self, scored: Sequence[Scores]) -> list[Scores]:
+        """Those that keep all limits; where none keeps that of the drop, those that keep the others."""
+        passed = [self._yardstick.violations(s) for s in scored]
+        within = [s for s, v in zip(scored, passed, strict=True) if max(v["max_size"], v["max_penalty"]) <= 0.0]
+        feasible = [s for s, v in zip(scored, passed, strict=True) if max(v.values()) <= 0.0]
+        return feasible or within
+
+    def _weighed(self, scored: Sequence[Scores], weight: Weight) -> np.ndarray:
+        """Weights of losses, and costs, shape (n, 1 + n_costs)."""
+        losses = weight.of(np.array([s.drop for s in scored]))
+        return np.column_stack([losses, self._stepped([s.costs for s in scored])])
 
     def _loss_to_lower(self, penalty: float, rivals: Sequence[Scores]) -> float:
         """The loss with which a candidate may lower the penalty of the recommended one; minus infinity if with none.

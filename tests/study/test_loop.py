@@ -376,6 +376,38 @@ def test_a_goal_asks_for_more_where_more_must_be_gained(path: Path, tmp_path: Pa
     assert goals[0] < goals[1] < goals[2]
 
 
+BROKEN_LIMITS = {
+    "a file that is too large": Constraints(max_size_bytes=115),
+    "a penalty that is too high": Constraints(max_penalty=1.5),
+}
+
+
+@pytest.mark.parametrize("limits", BROKEN_LIMITS.values(), ids=BROKEN_LIMITS)
+def test_a_rival_that_breaks_a_limit_never_sets_the_goal(tmp_path: Path, limits: Constraints) -> None:
+    """The all-DRQ baseline has the best score and a penalty that matters; without it the goal is all-integer's."""
+    goals = {}
+    for name, constraints in {"free": Constraints(), "limited": limits}.items():
+        search = Search(tmp_path / f"{name}.journal", min_gain=0.5, constraints=constraints)
+        search.run(30)
+        goals[name] = [goal for _, _, goal in search.pool.raced]
+    assert max(goals["limited"]) < max(goals["free"])
+
+
+def test_where_no_rival_keeps_the_limits_all_are_scored_in_full(path: Path) -> None:
+    search = Search(path, min_gain=0.5, constraints=Constraints(max_size_bytes=50))
+    search.run(30)
+    assert search.pool.raced == []
+    assert len(search.pool.scored) == 4
+
+
+def test_a_candidate_must_keep_the_largest_drop_if_a_rival_does(path: Path) -> None:
+    """Float scores 0.2, and the limit is a drop of 0.15: whatever scores less than 0.05 is of no use."""
+    search = Search(path, min_gain=0.0, constraints=Constraints(max_drop=0.15))
+    search.run(30, [baseline("drq", *NODES)])
+    assert search.pool.raced
+    assert all(goal >= 0.05 - 1e-9 for _, _, goal in search.pool.raced)
+
+
 class BoundedPool(FakePool):
     """All drops have one bound."""
 
