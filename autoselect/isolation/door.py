@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -55,3 +56,37 @@ class Workers(Protocol):
     def lent(self, log: Path) -> AbstractContextManager[Workers]:
         """Serve one piece of work; what native libraries print on this machine goes to ``log``."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class InTime:
+    """Workers that give each job so many seconds, where the caller says nothing else.
+
+    Attributes:
+        workers: Who does the jobs.
+        seconds: For each job.
+    """
+
+    workers: Workers
+    seconds: float
+
+    @property
+    def are_here(self) -> bool:
+        """As :attr:`Workers.are_here`."""
+        return self.workers.are_here
+
+    def slots(self, asked: int) -> int:
+        """As :meth:`Workers.slots`."""
+        return self.workers.slots(asked)
+
+    def submit(self, function: Callable[..., T], *args: Any, timeout_seconds: float | None = None) -> Future[T]:
+        """As :meth:`Workers.submit`."""
+        return self.workers.submit(function, *args, timeout_seconds=timeout_seconds or self.seconds)
+
+    def call(self, function: Callable[..., T], *args: Any, timeout_seconds: float | None = None) -> T:
+        """As :meth:`Workers.call`."""
+        return self.workers.call(function, *args, timeout_seconds=timeout_seconds or self.seconds)
+
+    def lent(self, log: Path) -> AbstractContextManager[Workers]:
+        """As :meth:`Workers.lent`."""
+        return self.workers.lent(log)

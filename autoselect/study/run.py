@@ -19,7 +19,7 @@ from autoselect.domain.quantities import objectives_of
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import SIXTEEN
 from autoselect.errors import PreparationError, StorageError, TargetRefusal, TrialError
-from autoselect.isolation.door import Workers
+from autoselect.isolation.door import InTime, Workers
 from autoselect.isolation.pool import result_of
 from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder, read_json
@@ -175,6 +175,7 @@ def _search(
     listener: StageClock,
 ) -> str:
     settings = request.settings
+    pool = InTime(pool, settings.trial_timeout)
     write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
     objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
     yardstick = references.yardstick_of(float_model, request.metric_name, request.direction, settings)

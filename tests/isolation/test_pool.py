@@ -14,6 +14,7 @@ import pytest
 
 from autoselect.cases.open_case import open_case
 from autoselect.errors import AutoselectError, JobFailed, ModelError, WorkerDied
+from autoselect.isolation.door import InTime
 from autoselect.isolation.pool import WorkerPool, is_shared, open_pool, result_of, shared
 
 pytestmark = pytest.mark.own_workers
@@ -76,6 +77,16 @@ def test_a_job_that_hangs_is_stopped(pool: WorkerPool) -> None:
         pool.call(sleep_long, timeout_seconds=0.5)
     assert time.monotonic() - began < 30
     assert pool.call(pow, 2, 6) == 64
+
+
+def test_jobs_have_the_time_that_their_callers_give_them(pool: WorkerPool) -> None:
+    hurried = InTime(pool, 0.5)
+    with pytest.raises(WorkerDied, match="longer than its time limit"):
+        hurried.call(sleep_long)
+    assert hurried.call(pow, 2, 7, timeout_seconds=30.0) == 128
+    assert result_of(hurried.submit(pow, 2, 8)) == 256
+    assert hurried.are_here == pool.are_here
+    assert hurried.slots(1) == pool.slots(1)
 
 
 def test_a_death_costs_no_job_that_waits(pool: WorkerPool) -> None:

@@ -262,6 +262,9 @@ def test_a_worker_that_dies_costs_the_share_of_resamples_alone() -> None:
     found = confidence([scored("a" * 4, 0.0)], Pool(None))
     assert (found.certified, found.samples_needed) == (True, None)
     assert math.isnan(found.resampled)
+    assert found.not_resampled == "The worker died."
+    said = told(found, {})
+    assert "the limit is 1.0 point. How much hangs on the samples could not be measured. The worker died." in said
 
 
 def test_bounds_are_measured_where_scoring_left_them() -> None:

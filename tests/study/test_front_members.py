@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from autoselect.cases import build_jobs
+from autoselect.cases.files import CaseFiles
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, objectives_of
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import WorkerDied
+from autoselect.runs.files import write_bytes
 from autoselect.runs.records import Scores, TrialRecord, scores_of
 from autoselect.scoring.paired import PairedDrop
 from autoselect.study.finishing import front_files
@@ -100,7 +103,7 @@ def test_luck_with_a_metric_that_is_no_mean_does_not_hide_what_is_closer_to_floa
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Noise and bounds are measured for members alone, and who is a member hangs on them."""
-    monkeypatch.setattr(front_files, "restore", lambda *_: None)
+    monkeypatch.setattr(front_files, "restore", lambda *_: {})
     records = [record(i, *row, 120) for i, row in enumerate((CLOSE, LUCKY, SMALL, WORSE))]
     records = [
         replace(r, scores=replace(r.scores, drop_noise=math.nan, drop_bound=math.nan)) for r in records if r.scores
@@ -128,7 +131,7 @@ class Dying(Measuring):
 
 
 def test_a_bound_that_is_not_measured_is_unknown_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front_files, "restore", lambda *_: None)
+    monkeypatch.setattr(front_files, "restore", lambda *_: {})
     records = [record(i, *row, 120) for i, row in enumerate((CLOSE, LUCKY, SMALL, WORSE))]
     records = [
         replace(r, scores=replace(r.scores, drop_noise=math.nan, drop_bound=math.nan)) for r in records if r.scores
@@ -143,6 +146,27 @@ def test_a_bound_that_is_not_measured_is_unknown_and_says_why(monkeypatch: pytes
     assert set(measured_front(records, of_catalogue, YARDSTICK, link, Path(), None).unknown.values()) == {
         Unknown.UNDEFINED
     }
+
+
+def test_a_member_that_cannot_be_built_again_costs_its_place_and_not_the_run(tmp_path: Path) -> None:
+    """After a resume files are built again, which may take longer than a trial may."""
+
+    class Slow(Measuring):
+        def submit(self, job: Any, root: Path, *arguments: Any) -> Future[Any]:
+            if job is not build_jobs.build:
+                return super().submit(job, root, *arguments)
+            future: Future[Any] = Future()
+            future.set_exception(WorkerDied("It took longer than --trial-timeout."))
+            return future
+
+    records = [record(i, *row, 120) for i, row in enumerate((CLOSE, LUCKY, SMALL, WORSE))]
+    files = CaseFiles(root=tmp_path)
+    for r in records[2:]:
+        assert r.scores is not None
+        write_bytes(files.candidate(r.scores.sha256), b"")
+    found = measured_front(records, OBJECTIVES, YARDSTICK, link_of(scores_of(records)), tmp_path, Slow())  # type: ignore[arg-type]
+    assert {r.number for r in found.members} == {2}
+    assert found.messages[0].startswith("1111111111 is no member of the front: it could not be built again. It took")
 
 
 def numbers(records: list[TrialRecord], limits: Constraints | None = None) -> tuple[set[int], bool]:

@@ -12,7 +12,7 @@ from autoselect.cases.divergence import OnKernels
 from autoselect.cases.events import Event, StepFinished, Warned, ignore
 from autoselect.cases.settings import make_settings
 from autoselect.domain.recipe import Recipe
-from autoselect.errors import TrialError
+from autoselect.errors import TrialError, WorkerDied
 from autoselect.study.setup.repeatability import confirmed_on_kernels, references_to_check, warn_of_unrepeated
 
 CASE: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")))
@@ -51,6 +51,12 @@ def test_each_model_that_does_not_repeat_is_named_once() -> None:
     assert [message.split(" gave other outputs")[0] for message in messages] == ["Second"]
     assert [event.message for event in told if isinstance(event, Warned)] == messages
     assert sum(isinstance(event, StepFinished) for event in told) == 3
+
+
+def test_a_model_that_was_scored_and_cannot_be_run_again_is_told() -> None:
+    pool: Any = Pool({"a": True, "b": WorkerDied("It took too long.")})
+    messages = warn_of_unrepeated(CASE, {"a": "First", "b": "Member b"}, pool, ignore, have_run=True)
+    assert messages == ["Nobody knows whether the outputs of member b repeat. It took too long."]
 
 
 @pytest.mark.parametrize(("count", "seconds"), [(2, 0.3), (8, 0.25), (32, 0.0625)])

@@ -103,6 +103,7 @@ class Confidence:
         near_miss: The cheaper member that is not recommended by a hair; None if there is none.
         cheaper: What a user may prefer where nothing is certified; None if the recommended member costs least.
         unknown: Why the bound is NaN; None if it is not.
+        not_resampled: Why it could not be measured how much hangs on the samples; empty if it was, or was not tried.
     """
 
     id: str
@@ -116,6 +117,7 @@ class Confidence:
     near_miss: NearMiss | None = None
     cheaper: Cheaper | None = None
     unknown: Unknown | None = None
+    not_resampled: str = ""
 
     @property
     def named(self) -> frozenset[str]:
@@ -313,7 +315,7 @@ def confidence_of(
     own = next(s for s in scores if s.sha256[:10] == chosen.id)
     bounded = math.isfinite(own.drop_bound)
     certified = bounded and chosen.bound <= allowed
-    resampled, penalties, needed, near = math.nan, None, None, None
+    resampled, penalties, needed, near, failure = math.nan, None, None, None, ""
     if pool is not None and bounded:
         try:
             needed = pool.call(evidence_jobs.samples_needed, root, own.sha256, allowed, chosen.drop)
@@ -325,8 +327,8 @@ def confidence_of(
                 penalties = (low, high)
             if again and certified:
                 near = _near_miss(members, again, own, scores, yardstick, root, pool)
-        except TrialError:
-            pass
+        except TrialError as exc:
+            failure = str(exc)
     return Confidence(
         id=chosen.id,
         certified=certified,
@@ -339,6 +341,7 @@ def confidence_of(
         near_miss=near,
         cheaper=_cheaper(members, chosen, allowed) if bounded and not certified else None,
         unknown=None if bounded else unknown.get(chosen.id, Unknown.UNDEFINED),
+        not_resampled=failure,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -95,16 +96,14 @@ class Finish:
         root, metric, costs = self.case.files.root, self.objectives[0].name, self.settings.cost_columns
         wholes = _whole_baselines(records)
         references = [float_model, *(_reference(name, r.scores) for name, r in wholes.items() if r.scores)]
-        if pool is not None:
-            listener(StageStarted(stage="picks"))
-            front_files.restore(list(wholes.values()), root, pool)
+        said = [*warnings_of(records), *_restored(wholes, root, pool, listener)]
         measured = front_members.measured_front(records, self.objectives, self.yardstick, link, root, pool)
         choice = self._chosen(measured, records, pool, listener)
         front, picks = choice.front, choice.picks
         heldout: dict[str, Heldout] = {}
         kernels: dict[str, OnKernels] = {}
         front_files.materialise(front, self.folder, root)
-        said = [*warnings_of(records), *measured.messages]
+        said += measured.messages
         for message in said:
             listener(Warned(message=message))
         said += [message for chip in choice.chips for message in chip.messages]
@@ -214,7 +213,7 @@ class Finish:
         members, curing = _named(front), cured.start_cures(self.case, self.settings, pool)
         known = {r.sha256 for r in references if r.name in ("float", "fiq")}
         unknown = {sha: name for sha, name in members.items() if sha not in known}
-        warnings = list(warn_of_unrepeated(self.case, unknown, pool, listener))
+        warnings = list(warn_of_unrepeated(self.case, unknown, pool, listener, have_run=True))
         heldout, failures = rescoring.score_heldout(
             [*(r.sha256 for r in references), *members],
             recommended.sha256 if recommended else "",
@@ -307,6 +306,15 @@ def _with_figures(records: Sequence[TrialRecord], front: Sequence[TrialRecord]) 
     """The records; those of members have the compiler's figures, so that both tables say the same."""
     known = {r.id: r.scores for r in front}
     return [replace(r, scores=known[r.id]) if r.scores and r.id in known else r for r in records]
+
+
+def _restored(wholes: Mapping[str, TrialRecord], root: Path, pool: Workers | None, listener: Listener) -> list[str]:
+    """Build whole models again where their files are missing, and say which could not be built."""
+    if pool is None:
+        return []
+    listener(StageStarted(stage="picks"))
+    failures = front_files.restore(list(wholes.values()), root, pool)
+    return [f"The baseline {key} could not be built again. {why}" for key, why in failures.items()]
 
 
 def _named(front: Sequence[TrialRecord]) -> dict[str, str]:

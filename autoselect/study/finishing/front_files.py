@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autoselect.cases import build_jobs
 from autoselect.cases.files import CaseFiles
-from autoselect.errors import AutoselectError
+from autoselect.errors import AutoselectError, TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.runs.files import write_bytes, write_text
@@ -19,17 +19,31 @@ from autoselect.runs.records import TrialRecord
 _MEMBER_FILE = re.compile(r"([0-9a-f]{10})\.(?:tflite|recipe\.json|(?:litert|ai-edge)-quantizer\.json|build\.py)")
 
 
-def restore(records: Sequence[TrialRecord], case_root: Path, pool: Workers) -> None:
-    """Build again the candidates whose files an earlier process did not keep."""
+def restore(records: Sequence[TrialRecord], case_root: Path, pool: Workers) -> dict[str, str]:
+    """Build again the candidates whose files an earlier process did not keep.
+
+    Returns:
+        Why one could not be built again, by id.
+
+    Raises:
+        AutoselectError: If one comes out different.
+    """
     files = CaseFiles(root=case_root)
     running = [
         (record, pool.submit(build_jobs.build, case_root, record.recipe.to_json()))
         for record in records
         if record.scores and record.recipe and not files.candidate(record.scores.sha256).exists()
     ]
+    failures = dict[str, str]()
     for record, future in running:
-        if record.scores and result_of(future).sha256 != record.scores.sha256:
+        try:
+            built = result_of(future)
+        except TrialError as exc:
+            failures[record.id] = str(exc)
+            continue
+        if record.scores and built.sha256 != record.scores.sha256:
             raise AutoselectError(f"Candidate {record.id} was built again and came out different; please report this.")
+    return failures
 
 
 def materialise(front: Sequence[TrialRecord], folder: RunFolder, case_root: Path) -> None:

@@ -97,25 +97,47 @@ def measured_front(
         root: The case.
         pool: None leaves all as it was scored.
     """
-    front, feasible = front_of(records, objectives, yardstick, link)
     if pool is None:
+        front, feasible = front_of(records, objectives, yardstick, link)
         unknown = unknown_bounds(front, (), are_measured=objectives[0].name in METRIC_NAMES)
         return MeasuredFront(members=front, feasible=feasible, unknown=unknown)
-    front_files.restore(front, root, pool)
+    front, feasible, lost = _restored_front(records, objectives, yardstick, link, root, pool)
     front, failures = with_bounds(front, root, pool)
-    wider, _ = front_of(with_guessed_bounds(records, front), objectives, yardstick, link)
-    own, known = {r.id: r for r in distinct(records)}, {r.id for r in front}
+    left = [r for r in records if r.id not in lost]
+    wider, _ = front_of(with_guessed_bounds(left, front), objectives, yardstick, link)
+    own, known = {r.id: r for r in distinct(left)}, {r.id for r in front}
     further = [own[r.id] for r in wider if r.id not in known]
-    front_files.restore(further, root, pool)
-    further, more_failures = with_bounds(further, root, pool)
+    lost |= (more_lost := front_files.restore(further, root, pool))
+    further, more_failures = with_bounds([r for r in further if r.id not in more_lost], root, pool)
     failures |= more_failures
     members = _best_first([*front, *further], objectives)
     return MeasuredFront(
         members=members,
         feasible=feasible,
         unknown=unknown_bounds(members, failures, are_measured=True),
-        messages=tuple(f"How sure the score of {key} is could not be measured. {why}" for key, why in failures.items()),
+        messages=(
+            *(f"{key} is no member of the front: it could not be built again. {why}" for key, why in lost.items()),
+            *(f"How sure the score of {key} is could not be measured. {why}" for key, why in failures.items()),
+        ),
     )
+
+
+def _restored_front(
+    records: Sequence[TrialRecord],
+    objectives: Sequence[Objective],
+    yardstick: Yardstick,
+    link: Link | None,
+    root: Path,
+    pool: Workers,
+) -> tuple[list[TrialRecord], bool, dict[str, str]]:
+    """As :func:`front_of`, of those that can be built again, and why others cannot, by id."""
+    lost = dict[str, str]()
+    while True:
+        front, feasible = front_of([r for r in records if r.id not in lost], objectives, yardstick, link)
+        failures = front_files.restore(front, root, pool)
+        if not failures:
+            return front, feasible, lost
+        lost |= failures
 
 
 def _best_first(front: Sequence[TrialRecord], objectives: Sequence[Objective]) -> list[TrialRecord]:

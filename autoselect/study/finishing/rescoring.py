@@ -70,8 +70,10 @@ def score_heldout(
         if FLOAT in found and sha != FLOAT
     }
     for sha, comparison in comparing.items():
-        with contextlib.suppress(TrialError):
+        try:
             found[sha] = _compared(found[sha], found[FLOAT], result_of(comparison), direction)
+        except TrialError as exc:
+            failures.append(f"What {sha[:10]} loses on the held-out samples could not be measured. {exc}")
     return found, failures
 
 

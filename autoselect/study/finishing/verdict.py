@@ -277,6 +277,8 @@ def _sure(found: Findings, confidence: Confidence) -> str:
     if not math.isnan(confidence.resampled):
         again = f" In {confidence.resampled:.0%} of resamples of the search samples the same model is recommended"
         again = f"{again.replace('%', ' %')}{_others(confidence)}."
+    elif confidence.not_resampled:
+        again = f" {sentence(f'How much hangs on the samples could not be measured. {confidence.not_resampled}')}"
     if confidence.certified:
         most = lost_at_most(confidence.bound, found.metric)
         said_near = _near_miss(found, confidence.near_miss) if confidence.near_miss else ""

@@ -43,11 +43,20 @@ def references_to_check(case: Case, settings: SearchSettings, pool: Workers) -> 
     return {**found, built.sha256: "The all-integer model"}
 
 
-def warn_of_unrepeated(case: Case, names: Mapping[str, str], pool: Workers, listener: Listener) -> list[str]:
+def warn_of_unrepeated(
+    case: Case, names: Mapping[str, str], pool: Workers, listener: Listener, *, have_run: bool = False
+) -> list[str]:
     """Run models again and again, and warn of each that does not give the same outputs.
 
+    Args:
+        case: With its calibration samples.
+        names: Of the models in a sentence, by hash.
+        pool: Where they run.
+        listener: Is told of each.
+        have_run: Whether all were scored before. Of others scoring says why they cannot be run.
+
     Returns:
-        The warnings. What cannot be run is none of them: scoring it says why.
+        The warnings.
     """
     listener(StageStarted(stage="repeats", total=len(names)))
     seconds = min(_SECONDS, _SECONDS_IN_ALL / max(len(names), 1))
@@ -56,7 +65,9 @@ def warn_of_unrepeated(case: Case, names: Mapping[str, str], pool: Workers, list
     for name, future in running.items():
         try:
             repeated = result_of(future)
-        except TrialError:
+        except TrialError as exc:
+            if have_run:
+                messages.append(f"Nobody knows whether the outputs of {_inside(name)} repeat. {exc}")
             continue
         finally:
             listener(StepFinished(stage="repeats"))
@@ -65,6 +76,11 @@ def warn_of_unrepeated(case: Case, names: Mapping[str, str], pool: Workers, list
     for message in messages:
         listener(Warned(message=message))
     return messages
+
+
+def _inside(name: str) -> str:
+    """A name as it is inside a sentence."""
+    return name[:1].lower() + name[1:]
 
 
 def confirmed_on_kernels(
