@@ -122,7 +122,11 @@ class RunFolder:
         Raises:
             RunFolderError: If there is none, it is damaged or of another version, or a link leads out of the folder.
         """
-        manifest = read_json(self.manifest, missing=f"{self.root} holds no run: it has no manifest.json.")
+        manifest = read_json(
+            self.manifest,
+            missing=f"{self.root} holds no run: it has no manifest.json. A search that is stopped before its first "
+            "trial, for example while repairs are tried, leaves none: start it again.",
+        )
         if manifest.get("manifest_version") != MANIFEST_VERSION:
             raise RunFolderError(
                 f"{self.manifest} is of version {manifest.get('manifest_version')}; this autoselect reads "

@@ -472,6 +472,19 @@ def test_of_repairs_that_harm_the_all_integer_model_it_is_said_what_they_are_for
     assert "it loses 32.0 points." in found
 
 
+def test_if_the_plain_integer_model_cannot_run_the_repaired_one_is_the_subject() -> None:
+    """The sentence before is about float, of which no repair makes anything worse."""
+    worse = Heldout(score=0.6, low=0.5, high=0.7, drop=0.32)
+    repaired = Reference(name=REPAIRED, sha256="repaired", metric=0.6, size_bytes=250, penalty=0.0)
+    why = "op 11 (DIV) divides by integers, and one that it divides by was rounded to 0."
+    known = {**HELDOUT, "repaired": worse}
+    for error in ("", why):
+        found = told(SURE, known, references=[FLOAT, repaired], integer_error=error)
+        assert "the all-integer model loses 32.0 points" in found
+        assert " it loses 32.0 points" not in found
+    assert f"; without the repairs the integer model could not be scored. {why} By the" in found
+
+
 def test_an_integer_model_that_could_not_be_scored_is_missed_aloud() -> None:
     why = "op 11 (DIV) divides by integers, and one that it divides by was rounded to 0."
     found = told(SURE, HELDOUT, references=[FLOAT], integer_error=why)
