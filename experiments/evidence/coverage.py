@@ -246,7 +246,7 @@ def by_scores_alone(
     again = []
     for row in drawn[:, :, 0].tolist():
         moved = [replace(s, drop=drop) for s, drop in zip(scores, row, strict=True)]
-        expected = expected_drops(moved, link)[0].tolist()
+        expected = expected_drops(moved, link).drops.tolist()
         some = [replace(m, drop=e, bound=e + m.bound - m.drop) for m, e in zip(members, expected, strict=True)]
         again.append(recommended(some, yardstick.allowed_drop, yardstick.float_penalty).id == name)
     return float(np.mean(again))
