@@ -35,7 +35,9 @@ Texts = Annotated[Iterable[str], checked_as(tuple[str, ...])]
 
 def _known_runtime(text: str | None) -> str | None:
     """The text, if there is such a runtime."""
-    return text if text is None else read_runtime(text) and text
+    if text is not None:
+        read_runtime(text)
+    return text
 
 
 class SearchSettings(SharedSettings):
@@ -226,7 +228,7 @@ class SearchSettings(SharedSettings):
     runtime: Annotated[
         str | None,
         checked_as(str | None, _known_runtime),
-        _hardware(
+        Option(
             "Oldest runtime that must load the models: a version of LiteRT such as 2.1.0, tensorflow, or "
             "tensorflow-2.21.",
             "Candidates that it refuses are not tried. Scores are of the version that is installed.",
