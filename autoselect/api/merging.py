@@ -11,6 +11,7 @@ from autoselect.api.source import read_recipe
 from autoselect.api.told import with_live
 from autoselect.api.workers import workers_of
 from autoselect.cases.events import Listener, ignore, logged
+from autoselect.cases.versions import versions
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RunFolderError, UsageError
 from autoselect.report.run import Run, load_run
@@ -20,8 +21,8 @@ from autoselect.study import run as study_run
 
 _MAY_DIFFER = frozenset({"target"})
 """Ingredients that runs need not share: what a model costs on a target is found anew."""
-_MOST_BASELINES = 6
-"""That are scored beside the members."""
+_RUNTIME = "ai-edge-litert"
+"""The package that runs models. A score belongs to its version."""
 
 
 @with_live
@@ -49,7 +50,8 @@ def merge(
 
     Raises:
         UsageError: If there are fewer than two.
-        RunFolderError: If a folder holds no run, or one of another model, other data or another metric.
+        RunFolderError: If a folder holds no run, or one of another model, other data, another metric or another version
+            of LiteRT than the first one or the one that is installed.
 
     Examples:
         >>> import autoselect
@@ -61,6 +63,7 @@ def merge(
     runs = [load_run(directory) for directory in directories]
     for run in runs[1:]:
         _refuse_other(runs[0], run)
+    _refuse_other_runtime(runs[0])
     first = RunFolder(runs[0].directory)
     target = RunFolder(Path(output))
     target.refuse_taken()
@@ -68,7 +71,7 @@ def merge(
     members = tuple({recipe.fingerprint: recipe for recipe in recipes}.values())
     request = continued(
         first,
-        {"trials": len(members) + _MOST_BASELINES, "workers": workers},
+        {"workers": workers},
         cache=cache,
         listener=listener,
         live=live,
@@ -88,7 +91,8 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
         Their held-out scores with intervals, and the nodes that the recommended models treat otherwise.
 
     Raises:
-        RunFolderError: If a folder holds no run, or they are of other models, other data or other metrics.
+        RunFolderError: If a folder holds no run, or they are of other models, other data, other metrics or other
+            versions of LiteRT.
 
     Examples:
         >>> import autoselect
@@ -109,6 +113,15 @@ def _recipe(run: Run, member: str) -> Recipe:
     return read_recipe(run.model_path(member).with_name(f"{member}.recipe.json"))
 
 
+def _refuse_other_runtime(run: Run) -> None:
+    before, now = (run.manifest.get("versions") or {}).get(_RUNTIME), versions().get(_RUNTIME)
+    if before != now:
+        raise RunFolderError(
+            f"{run.directory} was scored by {_RUNTIME} {before}, this is {now}: a member may score otherwise than "
+            "in its run. Install that version, or search again with this one."
+        )
+
+
 def _refuse_other(first: Run, other: Run) -> None:
     before, now = first.manifest, other.manifest
     kept = [{k: v for k, v in m.get("hashes", {}).items() if k not in _MAY_DIFFER} for m in (before, now)]
@@ -121,6 +134,12 @@ def _refuse_other(first: Run, other: Run) -> None:
         raise RunFolderError(
             f"{other.directory} was made with the metric {now.get('metric')} and {first.directory} with "
             f"{before.get('metric')}: their scores do not compare. Give runs of the same metric."
+        )
+    made_with = [(m.get("versions") or {}).get(_RUNTIME) for m in (before, now)]
+    if made_with[0] != made_with[1]:
+        raise RunFolderError(
+            f"{other.directory} was scored by {_RUNTIME} {made_with[1]} and {first.directory} by {made_with[0]}: the "
+            "same file may score otherwise, so they do not compare. Give runs of one version."
         )
     halves = [[m.get("settings", {}).get(key) for key in ("split_seed", "heldout_fraction")] for m in (before, now)]
     if "heldout" not in kept[0] and halves[0] != halves[1]:

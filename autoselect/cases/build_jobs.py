@@ -17,8 +17,9 @@ from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.graph import Graph, peak_activation_bytes
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.runtimes import needs_of, why_refused
 from autoselect.domain.verdicts import judge
-from autoselect.errors import TrialError
+from autoselect.errors import TargetRefusal, TrialError
 from autoselect.runs.files import write_bytes
 from autoselect.scoring.fragmentation import Fragmentation
 from autoselect.scoring.target_penalty import on_target, require_accepted
@@ -31,7 +32,8 @@ class BuildReply:
 
     ``compiled`` is what the target's compiler made of it and what was predicted, see
     :func:`autoselect.cases.compiling.compile_report`; empty where nothing was compiled. ``quantities`` is what the
-    run's objectives measure, by column.
+    run's objectives measure, by column. ``needs`` are the oldest runtimes that load it, as
+    :meth:`autoselect.domain.runtimes.Needs.as_dict`.
     """
 
     sha256: str
@@ -42,6 +44,7 @@ class BuildReply:
     seconds: float
     compiled: dict[str, Any] = field(default_factory=dict)
     quantities: dict[str, float] = field(default_factory=dict)
+    needs: dict[str, str] = field(default_factory=dict)
 
     @property
     def costs(self) -> dict[str, float]:
@@ -56,7 +59,7 @@ def build(root: Path, recipe_json: str) -> BuildReply:
 
     Raises:
         BuildError: If it cannot be built.
-        TargetRefusal: If the target or its compiler refuses it.
+        TargetRefusal: If the target or its compiler refuses it, or the runtime that must load it.
         ScoreError: If its latency is asked for and the interpreter refuses it.
         WorkerDied: If the compiler hung or was killed.
     """
@@ -66,6 +69,8 @@ def build(root: Path, recipe_json: str) -> BuildReply:
     target, how = case.target, case.scoring.compiling
     verdict = judge(candidate.graph, target)
     require_accepted(candidate.graph, target, verdict)
+    if (why := why_refused(candidate.graph, case.scoring.runtime)) is not None:
+        raise TargetRefusal(f"{why}.")
     path = case.files.candidate(candidate.sha256)
     if not path.exists():
         write_bytes(path, candidate.content)
@@ -83,6 +88,7 @@ def build(root: Path, recipe_json: str) -> BuildReply:
         seconds=time.perf_counter() - start,
         compiled=compiled,
         quantities=_quantities(case, candidate.content, candidate.graph, compiled),
+        needs=needs_of(candidate.graph).as_dict(),
     )
 
 

@@ -22,6 +22,7 @@ from autoselect.compilers.libraries import find_libraries
 from autoselect.compilers.opening import compiler_of
 from autoselect.data.samples import SampleStore
 from autoselect.domain.objectives import Direction
+from autoselect.domain.runtimes import Runtime
 from autoselect.domain.targets import LitertPlugin, Seen, Target, as_seen
 from autoselect.errors import ModelError, ScoreError
 from autoselect.isolation.worker import kept
@@ -44,7 +45,8 @@ class Scoring:
     that a metric cannot. Candidates that ``target`` refuses are not scored. ``costs`` are the columns of the run's
     objectives but the metric, ``latency_threads`` those of the interpreter that is timed. ``direction`` is the
     evaluator's. ``exact_rewrites`` says whether candidates are rewritten for the target without a change of any output,
-    ``emulates`` whether they are scored on the emulation of the target's chip.
+    ``emulates`` whether they are scored on the emulation of the target's chip. What ``runtime`` does not load is not
+    scored either; None takes all.
     """
 
     metric: Metric | None
@@ -57,6 +59,7 @@ class Scoring:
     direction: Direction
     exact_rewrites: bool = True
     emulates: bool = False
+    runtime: Runtime | None = None
 
     @property
     def pairs(self) -> Metric:

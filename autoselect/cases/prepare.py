@@ -145,6 +145,7 @@ def write_scoring(
         direction=chosen.direction or "maximize",
         exact_rewrites=chosen.exact_rewrites,
         emulates=target.asks_compiler and chosen.emulation == "all",
+        runtime=chosen.least_runtime,
     )
     try:
         content = cloudpickle.dumps(scoring)

@@ -19,6 +19,7 @@ from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Constraints, Direction
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of, parse_size
 from autoselect.domain.recipe import IoType, Recipe
+from autoselect.domain.runtimes import Runtime, read_runtime
 from autoselect.domain.states import states_of
 
 Sampler = Literal["surrogate", "tpe", "nsga2", "random", "prefix", "greedy", "heuristic", "exhaustive"]
@@ -30,6 +31,13 @@ _search = partial(Option, panel=SEARCH)
 
 
 Texts = Annotated[Iterable[str], checked_as(tuple[str, ...])]
+
+
+def _known_runtime(text: str | None) -> str | None:
+    """The text, if there is such a runtime."""
+    if text is not None:
+        read_runtime(text)
+    return text
 
 
 class SearchSettings(SharedSettings):
@@ -217,6 +225,17 @@ class SearchSettings(SharedSettings):
             "It decides the penalty, refuses candidates, and gives the defaults of {fallback} and {io_type}.",
         ),
     ] = "integer-only"
+    runtime: Annotated[
+        str | None,
+        checked_as(str | None, _known_runtime),
+        Option(
+            "Oldest runtime that must load the models: a version of LiteRT such as 2.1.0, tensorflow, or "
+            "tensorflow-2.21.",
+            "Candidates that it refuses are not tried. Scores are of the version that is installed.",
+            metavar="VERSION",
+            example="2.1.0",
+        ),
+    ] = None
     compiling: Annotated[
         bool,
         Option(
@@ -329,6 +348,11 @@ class SearchSettings(SharedSettings):
     def cost_columns(self) -> tuple[str, ...]:
         """Columns of the objectives but the metric."""
         return columns_of(tuple(self.objectives))
+
+    @property
+    def least_runtime(self) -> Runtime | None:
+        """The oldest runtime that must load the models; None for the one that is installed."""
+        return None if self.runtime is None else read_runtime(self.runtime)
 
     @property
     def constraints(self) -> Constraints:

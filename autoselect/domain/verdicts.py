@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from autoselect.domain.graph import Graph, Op, OpKind, count_listed, partition, seen_by
+from autoselect.domain.runtimes import Runtime
 from autoselect.domain.schedule import count_runs
 from autoselect.domain.states import COMPOSED
 from autoselect.domain.targets import Place, Precision, Processor, Refuser, Target
@@ -102,19 +103,25 @@ class Pins:
     not_int16: Mapping[int, str]
 
 
-def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool) -> Pins:
-    """Which ops of a float model a target wants in integers, which in float, and which it refuses in any form."""
+def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool, runtime: Runtime | None = None) -> Pins:
+    """Which ops of a float model a target wants in integers, which in float, and which it refuses in any form.
+
+    Ops that the runtime lacks in 8 or 16 bits count as refused there.
+    """
     found: tuple[dict[int, str], dict[int, str], dict[int, str], dict[int, str]] = ({}, {}, {}, {})
     choosable = set(nodes)
     if target.parts:
-        return _pinned_by_any([pins(graph, choosable, part, hybrid=hybrid) for part in target.parts])
+        each = (pins(graph, choosable, part, hybrid=hybrid, runtime=runtime) for part in target.parts)
+        return _pinned_by_any([*each])
     for i, op in enumerate(graph.ops):
         if op.kind is not OpKind.FLOAT:
             continue
         outside = (OpKind.FLOAT, OpKind.HYBRID) if hybrid else (OpKind.FLOAT,)
         in_float = _refusals(op, graph, target, outside)
         as_integer = _refusals(op, graph, target, (OpKind.INTEGER,)) if i in choosable else ["it has no integer form"]
+        as_integer = as_integer or _lacks(op, runtime, "int8")
         in_int16 = [why for part in in_16_bits(op) for why in _refusals(part, graph, target, (OpKind.INT16,))]
+        in_int16 += [why for part in in_16_bits(op) for why in _lacks(part, runtime, "int16")]
         if i in choosable and in_int16:
             found[3][i] = in_int16[0]
         if in_float and as_integer:
@@ -146,6 +153,11 @@ def _refusals(op: Op, graph: Graph, target: Target, kinds: Iterable[OpKind]) -> 
     """Why an op is refused in all of these kinds; empty where it is not. What a compiler takes is not known here."""
     wished = [_wish(replace(op, kind=kind, left_because=""), graph, target) for kind in kinds]
     return [p.reason for p in wished] if all(p.refused_by is not None for p in wished) else []
+
+
+def _lacks(op: Op, runtime: Runtime | None, dtype: str) -> list[str]:
+    why = None if runtime is None else runtime.why_not(op.op_type, dtype)
+    return [] if why is None else [why]
 
 
 def judge(graph: Graph, target: Target) -> Verdict:

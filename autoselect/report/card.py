@@ -57,6 +57,7 @@ def card_of(run: Run, member: str, *, title: str, compiled: Sequence[Mapping[str
             frames.number(record.get("segments")),
             "partition" if asks_compiler(run.summary) else "integer segment",
         ),
+        needs=_needs((run.summary.get("runtimes") or {}).get(member)),
         chips=_chips(run, member, compiled),
         recipe=recipe,
         nodes={told: some(_names(recipe.get(key) or ()), _NAMES_SHOWN) for key, told in _NODES.items()},
@@ -75,6 +76,17 @@ def _computes(float_ops: float | None, segments: float | None, piece: str) -> st
     if float_ops is None or segments is None:
         return ""
     return f"{counted(round(float_ops), 'op')} in float (hybrid ones too), {counted(round(segments), piece)}."
+
+
+def _needs(needs: Mapping[str, str] | None) -> list[str]:
+    """Which runtimes load it; nothing of runs of earlier versions."""
+    if not needs:
+        return []
+    why = f" Older ones lack {needs['because']}." if needs["because"] else ""
+    others = "No version of TensorFlow's own interpreter that was tried loads it."
+    if needs["tensorflow"]:
+        others = f"The interpreter of TensorFlow {needs['tensorflow']} and later loads it, too."
+    return [f"LiteRT {needs['litert']} or later loads it. {others}{why}"]
 
 
 def _chips(run: Run, member: str, compiled: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -72,6 +72,8 @@ class Scores(_Measured, CountsLeft):
             earlier versions.
         drop_bound: What ``drop`` is at most on other samples, with a confidence of 95 %, from paired samples; NaN like
             ``drop_noise``, with an evaluator that returns one number, and in records of earlier versions.
+        needs: The oldest runtimes that load it, as :meth:`autoselect.domain.runtimes.Needs.as_dict`; empty in records
+            of earlier versions.
     """
 
     metric: float
@@ -86,6 +88,7 @@ class Scores(_Measured, CountsLeft):
     compiled: dict[str, Any] = field(default_factory=dict)
     off_chip: int | None = None
     drop_bound: float = math.nan
+    needs: dict[str, str] = field(default_factory=dict)
 
     @property
     def costs(self) -> dict[str, float]:

@@ -305,6 +305,7 @@ class SearchLoop:
             drop_bound=reply.bound,
             fallbacks=built.fallbacks,
             compiled=built.compiled,
+            needs=built.needs,
             **built.fragmentation,
         )
         self._tell(done.asked, scores)

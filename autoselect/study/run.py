@@ -65,7 +65,7 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
     with opened(request, folder, clock) as (settled, pool, ready, space):
         case = _repeating(ready, settled.settings, pool, clock)
         float_model = _float_reference(case, pool, settled.settings, clock)
-        request = _repaired(settled, case, space, float_model, pool, clock)
+        request = _affording(_repaired(settled, case, space, float_model, pool, clock), case, space)
         demanded = _demanding(request, float_model)
         folder.write_manifest(manifest(request, case, space, float_model))
         return _search(demanded, folder, case, space, float_model, pool, clock)
@@ -212,16 +212,21 @@ def _search(
         problem=problem,
         seconds=listener.seconds,
     )
+
+    def told() -> Finish:
+        """The end, with a word on members of other runs that were not scored."""
+        return replace(finish, case=_remarked(case, folder, _unscored(request, study), listener))
+
     try:
         stop = stop_of(request, yardstick, case.files.root, pool, study, problem)
         reason = loop.run(_baselines(case, space, request), settings.trials, stop, partial(_late, settings, listener))
         reason = None if request.members else reason
         if reason is not None:
             listener(EndedEarly(stage="trials", reason=reason))
-        status = finish.write(study.records(), float_model, pool, listener, ended_early=reason)
+        status = told().write(study.records(), float_model, pool, listener, ended_early=reason)
     except KeyboardInterrupt:
         loop.abandon()
-        status = finish.write(study.records(), float_model, None, listener)
+        status = told().write(study.records(), float_model, None, listener)
     except StorageError:
         raise  # The journal may end in half a line, which the next write would make whole; a resume repairs it.
     except BaseException:
@@ -288,6 +293,26 @@ def _baselines(case: Case, space: BoundSpace, request: Request) -> list[Baseline
     found = baselines(case.layers, space, request.settings.template, with_float=target.asks_compiler)
     members = [Baseline(name="merged", recipe=recipe, is_like_others=False) for recipe in request.members]
     return [b for b in found if runs_hybrid or b.recipe.fallback != "drq"] + members
+
+
+def _affording(request: Request, case: Case, space: BoundSpace) -> Request:
+    """The request; with members of other runs it has as many trials as these and the baselines need."""
+    if not request.members:
+        return request
+    count = len(_baselines(case, space, request))
+    return replace(request, settings=request.settings.model_copy(update={"trials": count}))
+
+
+def _unscored(request: Request, study: SearchStudy) -> tuple[str, ...]:
+    """What to say of members of other runs that have no score here, each with the reason."""
+    told = {r.recipe.fingerprint: r for r in study.records() if r.recipe is not None}
+    found = []
+    for number, recipe in enumerate(request.members, start=1):
+        record = told.get(recipe.fingerprint)
+        if record is None or record.scores is None:
+            why = "the merge was stopped before" if record is None or not record.error else record.error
+            found.append(f"Member {number} of {len(request.members)} of the merged runs has no score: {why}")
+    return tuple(message if message.endswith(".") else f"{message}." for message in found)
 
 
 def _open_study(

@@ -16,6 +16,8 @@ import autoselect
 from autoselect.errors import RunFolderError, UsageError
 from autoselect.report.tables.frames import reference_rows
 from autoselect.study.setup import preparing
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
 
 TARGETS = Path(__file__).resolve().parents[2] / "search_spaces" / "targets"
 
@@ -36,6 +38,16 @@ def sound(run: autoselect.Run) -> None:
         assert all("no such form" not in why for why in json.loads(reasons).values())
 
 
+def conversions(path: Path) -> list[dict[str, Any]]:
+    """The conversions of a file, with the types of what they read and write."""
+    graph = reader.read_graph(fb.parse(path.read_bytes()))
+    return [
+        {"op_type": op.op_type, "dtypes": tuple(graph.tensors[t].dtype for t in (*op.inputs, *op.outputs))}
+        for op in graph.ops
+        if op.op_type in fb.CONVERSIONS
+    ]
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> autoselect.Run:
     # 200 samples prove no smaller drop.
@@ -53,6 +65,28 @@ def test_16_bits_are_tried_where_integers_run(found: autoselect.Run) -> None:
     assert f"{len(nodes)} nodes have 16-bit activations" in found.summary["verdict"]
     assert "all 16-bit" in [row.label for row in reference_rows(found.summary)]
     assert not [warning for warning in found.summary["warnings"] if "16-bit build" in warning]
+
+
+def test_each_member_says_which_runtimes_load_it(found: autoselect.Run, tmp_path: Path) -> None:
+    needs = found.summary["runtimes"]
+    assert set(needs) == set(found.front["id"])
+    mixed = {one for one, need in needs.items() if need["litert"] == "2.1.3"}
+    for one, need in needs.items():
+        types = {(op["op_type"], op["dtypes"]) for op in conversions(found.model_path(one))}
+        assert (("QUANTIZE", ("int8", "int16")) in types) is (one in mixed)
+        assert need["tensorflow"] == ("" if one in mixed else "2.19")
+        card = autoselect.pick(found.directory, name=one, output=tmp_path / f"{one}.tflite")["card"]
+        assert f"LiteRT {need['litert']} or later loads it." in Path(card).read_text(encoding="utf-8")
+    assert mixed
+
+
+@pytest.mark.parametrize("runtime", ["2.1.0", "tensorflow"])
+def test_a_search_for_an_older_runtime_has_only_what_that_loads(runtime: str, tmp_path: Path) -> None:
+    run = pump.search(tmp_path / "run", trials=10, early_exit=False, int16=None, max_drop=0.03, runtime=runtime)
+    assert run.manifest["settings"]["runtime"] == runtime
+    assert run.summary["counts"]["failed"] == 0
+    assert {need["litert"] for need in run.summary["runtimes"].values()} == {"2.1.0"}
+    assert any(wide(run.trials))
 
 
 def test_without_16_bits_it_is_not_resumed(found: autoselect.Run, monkeypatch: pytest.MonkeyPatch) -> None:

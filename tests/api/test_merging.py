@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,12 @@ import pump
 import pytest
 
 import autoselect
+from autoselect.domain.layers import LayerTable
+from autoselect.domain.recipe import Recipe
 from autoselect.errors import RunFolderError, UsageError
 from autoselect.runs.folder import RunFolder
+from autoselect.study import run as study_run
+from autoselect.study.setup.baselines import Baseline, baselines
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +56,41 @@ def test_a_merged_run_has_the_front_of_both(two: tuple[autoselect.Run, autoselec
     assert {k: kept[k] for k in ("hashes", "metric")} == {k: two[0].manifest[k] for k in ("hashes", "metric")}
 
 
+def test_every_member_is_scored_however_many_baselines_there_are(
+    two: tuple[autoselect.Run, autoselect.Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def more(layers: LayerTable, *arguments: Any, **options: Any) -> list[Baseline]:
+        first = [node.name for node in layers.nodes[:9]]
+        further = [Baseline(name=f"one_{i}", recipe=Recipe(denylisted_nodes={n})) for i, n in enumerate(first)]  # type: ignore[arg-type]
+        return [*baselines(layers, *arguments, **options), *further]
+
+    monkeypatch.setattr(study_run, "baselines", more)
+    merged = autoselect.merge([run.directory for run in two], output=tmp_path / "merged")
+    scored = set(merged.trials.loc[merged.trials["state"] == "complete", "id"])
+    assert set(two[0].front["id"]) | set(two[1].front["id"]) <= scored
+    assert not [message for message in merged.summary["warnings"] if "has no score" in message]
+
+
+def test_a_member_without_a_score_is_told(
+    two: tuple[autoselect.Run, autoselect.Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = []
+
+    def one_fails(request: Any, *arguments: Any) -> Any:
+        lost = Recipe(int16_nodes=frozenset({str(two[0].layer_statistics["tensor_name"][2])}))
+        members.extend(request.members)
+        settings = request.settings.model_copy(update={"runtime": "2.1.0"})
+        return start(replace(request, members=(*request.members, lost), settings=settings), *arguments)
+
+    start = study_run.start
+    monkeypatch.setattr(study_run, "start", one_fails)
+    merged = autoselect.merge([run.directory for run in two], output=tmp_path / "merged")
+    (told,) = [message for message in merged.summary["warnings"] if "has no score" in message]
+    count = len(members) + 1
+    assert told.startswith(f"Member {count} of {count} of the merged runs has no score: ")
+    assert "LiteRT 2.1.0 has no QUANTIZE from int8 to int16" in told
+
+
 def test_two_runs_are_compared_within_80_columns(two: tuple[autoselect.Run, autoselect.Run]) -> None:
     found = autoselect.compare(two[0].directory, two[1].directory)
     lines = found.lines(80)
@@ -76,6 +116,10 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "model": (lambda m: m["hashes"].update(model="0"), "made with another model"),
     "data": (lambda m: m["hashes"].update(evaluation="0"), "made with another evaluation"),
     "metric": (lambda m: m["metric"].update(name="top5"), "made with the metric"),
+    "runtime": (
+        lambda m: m["versions"].update({"ai-edge-litert": "2.1.3"}),
+        r"was scored by ai-edge-litert 2\.1\.3 and .* by .* Give runs of one version",
+    ),
 }
 
 
@@ -92,6 +136,18 @@ def test_runs_that_do_not_compare_are_refused(
     with pytest.raises(RunFolderError, match=words):
         autoselect.merge([finished.directory, other.root], output=tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
+
+
+def test_runs_of_another_runtime_than_this_one_are_not_merged(finished: autoselect.Run, tmp_path: Path) -> None:
+    """Each member is scored again, so the figures of its own run would not be its own any more."""
+    folders = [RunFolder(Path(shutil.copytree(finished.directory, tmp_path / name))) for name in ("one", "two")]
+    for folder in folders:
+        manifest = json.loads(folder.manifest.read_text())
+        manifest["versions"]["ai-edge-litert"] = "2.1.3"
+        folder.manifest.write_text(json.dumps(manifest))
+    with pytest.raises(RunFolderError, match=r"was scored by ai-edge-litert 2\.1\.3, this is .* Install that version"):
+        autoselect.merge([folder.root for folder in folders], output=tmp_path / "merged")
+    assert autoselect.compare(*(folder.root for folder in folders)).alike
 
 
 def test_one_run_is_not_merged_and_a_folder_is_not_written_over(finished: autoselect.Run, tmp_path: Path) -> None:

@@ -291,6 +291,7 @@ SEARCH_DEFAULTS = {
     "front_spacing": 1.0,
     "search_space": "default",
     "target": "integer-only",
+    "runtime": None,
     "compiling": True,
     "exact_rewrites": True,
     "emulation": "front",

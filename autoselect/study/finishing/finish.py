@@ -274,6 +274,7 @@ class Finish:
             "counts": _counts(records),
             "unlike_forecast": len(unlike_forecasts(records)),
             "target": self.settings.target,
+            "runtimes": {r.id: r.scores.needs for r in front if r.scores and r.scores.needs},
             "compiler": on_chip.summary(chips) if target.asks_compiler else compiler_summary(records, target),
             "verdict": verdict.sentences(
                 verdict.Findings(

@@ -15,6 +15,7 @@ from autoselect.cases.settings import SearchSettings
 from autoselect.domain.graph import Graph, peak_activation_bytes
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
+from autoselect.domain.runtimes import why_refused
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.states import EXACT, FIELDS, SIXTEEN, fields_of
 from autoselect.domain.targets import Target
@@ -145,7 +146,7 @@ def forecaster(
     target: Target,
     not_int16: frozenset[str] = frozenset(),
 ) -> Forecaster:
-    """Exact size and penalty by the denylisted nodes, and whether the target takes it; nothing is compiled.
+    """Exact size and penalty by the denylisted nodes, and whether target and runtime take it; nothing is compiled.
 
     Nodes that the target refuses with 16-bit activations have no such form.
     """
@@ -156,7 +157,7 @@ def forecaster(
 
     figures = frozenset(settings.cost_columns) - {*DEFAULT_COSTS}
     # Where the penalty is one of shares and nothing is refused, where each op runs need not be known.
-    is_unjudged = target.takes_all and target.shares is not None
+    is_unjudged, runtime = target.takes_all and target.shares is not None, settings.least_runtime
 
     def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
         chosen = fields_of(nodes, further)
@@ -165,11 +166,12 @@ def forecaster(
         found = blueprint.plan(denied, settings.template.fallback, in_float, placed(in_int16))
         verdict = None if is_unjudged else judge(found.graph, target)
         cut = on_target(found.graph, target, verdict)
+        refused = refusal(found.graph, target, verdict) if verdict is not None else None
         return Forecast(
             found.size_bytes,
             cut.penalty,
             (found.kinds, found.size_bytes),
-            refusal(found.graph, target, verdict) if verdict is not None else None,
+            refused or why_refused(found.graph, runtime),
             {column: _figure(found.graph, cut, column) for column in figures if BY_COLUMN[column].from_graph},
             found.kinds,
         )

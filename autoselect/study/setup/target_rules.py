@@ -89,15 +89,15 @@ _FROM_COMPILERS: Mapping[str, tuple[type[Vela | LitertPlugin], str]] = {
 def pins_of(
     case: Case, settings: SearchSettings, *, keep_float: Collection[str], keep_int: Collection[str]
 ) -> TargetPins:
-    """The nodes that the target of a search decides.
+    """The nodes that the target of a search decides, or the runtime that must load the models.
 
     Raises:
         UsageError: If no candidate can satisfy the target: with the rule, and the node that breaks it.
     """
-    target = read_target(settings.target)
+    target, runtime = read_target(settings.target), settings.least_runtime
     graph = case.graph
     names = {node.index: node.name for node in case.layers.nodes}
-    found = pins(graph, names, target, hybrid=settings.template.fallback == "drq")
+    found = pins(graph, names, target, hybrid=settings.template.fallback == "drq", runtime=runtime)
     for index, why in found.impossible.items():
         raise _unsatisfiable(target, graph, index, why)
     for index, why in found.keep_float.items():

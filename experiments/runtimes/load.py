@@ -1,0 +1,50 @@
+"""Loads and runs models with the interpreter that is installed, LiteRT's or else TensorFlow's; says what it refuses.
+
+Needs nothing of autoselect, so that any environment can run it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
+
+PACKAGES = ("ai-edge-litert", "tensorflow", "tensorflow-cpu")
+try:
+    from ai_edge_litert.interpreter import Interpreter
+except ImportError:
+    from tensorflow.lite.python.interpreter import Interpreter
+
+    PACKAGES = PACKAGES[1:]
+
+
+def why(path: str) -> str:
+    """Why a model does not run on zeros; empty if it does."""
+    try:
+        interpreter = Interpreter(model_path=path)
+        interpreter.allocate_tensors()
+        for detail in interpreter.get_input_details():
+            interpreter.set_tensor(detail["index"], 0 * interpreter.get_tensor(detail["index"]))
+        interpreter.invoke()
+    except (RuntimeError, ValueError) as exc:
+        told = [line for line in str(exc).strip().splitlines() if "Registration failed" not in line]
+        return re.sub(r"(Node number )\d+ |\S*/|:\d+", "", told[-1])
+    return ""
+
+
+def installed() -> str:
+    """The package whose interpreter this is."""
+    for package in PACKAGES:
+        try:
+            return f"{package} {version(package)}"
+        except PackageNotFoundError:
+            continue
+    return "unknown"
+
+
+if __name__ == "__main__":
+    found = Counter(why(path) for path in sys.argv[1:])
+    print(f"{installed()}: {found.pop('', 0)} of {len(sys.argv) - 1} run")
+    for reason, count in found.most_common():
+        print(f"{count:5} {reason}")
