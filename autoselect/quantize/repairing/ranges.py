@@ -143,6 +143,12 @@ def measure(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> dict
     return {name: {i: method(h) for i, h in known.items()} for name, method in METHODS.items()}
 
 
+def count_values(content: bytes) -> int:
+    """How many values all activations have for one sample."""
+    model = fb.parse(content)
+    return sum(int(np.prod(model.subgraphs[0].tensors[i].shape)) for i in _activations(model))
+
+
 def extremes(content: bytes, samples: Iterable[Mapping[str, np.ndarray]], tensors: Iterable[int]) -> dict[int, Range]:
     """Smallest and largest value of some tensors over samples; NaN where one is."""
     found: dict[int, Range] = {}
