@@ -11,6 +11,7 @@ from synthetic import chain_of
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.domain.objectives import Constraints
+from autoselect.domain.repair_sets import Repairs
 from autoselect.domain.search_space import BoundSpace, Cut, Toggle
 from autoselect.study.proposing import problem as problem_module
 from autoselect.study.proposing.atoms import atoms_of, neighbours_of
@@ -30,7 +31,7 @@ def problem_of(groups: list[str], links: list[tuple[int, int]], pinned: str = ""
     return Problem(
         atoms,
         [frozenset(n) for n in neighbours],
-        lambda nodes: Forecast(100 + len(nodes), float(len(nodes)), nodes),
+        lambda nodes, _further, _repairs: Forecast(100 + len(nodes), float(len(nodes)), nodes),
         pinned=frozenset(pinned),
     )
 
@@ -79,7 +80,7 @@ def test_islands_by_hand(atoms: Atoms, islands: list[Atoms]) -> None:
 def test_a_forecast_is_worked_out_once() -> None:
     asked = []
 
-    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
+    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], _repairs: Repairs) -> Forecast:
         asked.append(nodes)
         return Forecast(len(nodes), 0.5, nodes)
 
@@ -233,7 +234,7 @@ def test_forecasts_are_remembered_but_not_all_of_them(monkeypatch: pytest.Monkey
     monkeypatch.setattr(problem_module, "FORECASTS_KEPT", 50)
     asked: list[frozenset[str]] = []
 
-    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
+    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], _repairs: Repairs) -> Forecast:
         asked.append(nodes)
         return Forecast(len(nodes), 0.0, nodes)
 

@@ -349,7 +349,7 @@ def test_pinned_nodes_are_in_every_candidate() -> None:
     problem = Problem(
         FIVE.atoms[:3],
         FIVE.neighbours[:3],
-        lambda nodes, float_nodes: FIVE.forecast(FIVE.mask_of(nodes)),
+        lambda nodes, float_nodes, _repairs: FIVE.forecast(FIVE.mask_of(nodes)),
         pinned=frozenset({"n4"}),
     )
     sampler = ProposerSampler(exhaustive(problem, 0), problem, space)

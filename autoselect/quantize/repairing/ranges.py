@@ -7,6 +7,7 @@ tensor is read with all of them preserved, so ``observed`` is the range that cal
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -146,7 +147,7 @@ def measure(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> dict
 def count_values(content: bytes) -> int:
     """How many values all activations have for one sample."""
     model = fb.parse(content)
-    return sum(int(np.prod(model.subgraphs[0].tensors[i].shape)) for i in _activations(model))
+    return sum(math.prod(fb.shape_of(model.subgraphs[0].tensors[i])) for i in _activations(model))
 
 
 def extremes(content: bytes, samples: Iterable[Mapping[str, np.ndarray]], tensors: Iterable[int]) -> dict[int, Range]:
