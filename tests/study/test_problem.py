@@ -215,19 +215,21 @@ def test_neighbours_by_hand(graph: Graph, names: dict[int, str], groups: str, ex
 SETS = st.integers(0, (1 << 6) - 1)
 
 
-@given(st.builds(Mask, SETS, st.tuples(SETS), st.booleans()))
-def test_masks_of_a_mixed_search_say_what_is_float_and_what_is_refined(mask: Mask) -> None:
-    problem = chain_of([1.0] * 6, hybrid=True, mixed=True, refinable=True)
+REPAIR_SETS = (("bias",), (), ("bias-sequential",))
+
+
+@given(st.builds(Mask, SETS, st.tuples(SETS), st.integers(0, 2)))
+def test_masks_of_a_mixed_search_say_what_is_float_and_how_it_is_repaired(mask: Mask) -> None:
+    problem = chain_of([1.0] * 6, hybrid=True, mixed=True, repair_sets=REPAIR_SETS)
     assert problem.nodes_of(mask) == {f"n{i}" for i in bits(mask.left_out)}
     assert problem.further_of(mask) == {"float": {f"n{i}" for i in bits(mask.within(1))}}
-    assert problem.mask_of(problem.nodes_of(mask), problem.further_of(mask), refined=mask.refined) == mask
+    assert problem.mask_of(problem.nodes_of(mask), problem.further_of(mask), REPAIR_SETS[mask.repairs]) == mask
 
 
-def test_what_is_refined_costs_the_same_and_is_another_candidate() -> None:
-    problem = chain_of([1.0] * 4, refinable=True)
-    plain, refined = problem.forecast(Mask(0b0110)), problem.forecast(Mask(0b0110, refined=True))
-    assert (plain.size_bytes, plain.penalty) == (refined.size_bytes, refined.penalty)
-    assert refined.key == (plain.key, "refined")
+def test_what_is_repaired_otherwise_is_another_candidate() -> None:
+    problem = chain_of([1.0] * 4, repair_sets=REPAIR_SETS)
+    assert len({problem.key(Mask(0b0110, repairs=place)) for place in range(3)}) == 3
+    assert (problem.offered, problem.in_sequence, problem.count) == ((0, 1), {0: 2}, 2 * 2**4)
 
 
 def test_forecasts_are_remembered_but_not_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
