@@ -75,18 +75,14 @@ class Pool:
         recipes, samples, rows = arguments
         self.rows.append((samples, list(rows)))
         parsed = list(map(Recipe.from_json, recipes))
-        found = [
-            self.shares(
-                frozenset({"16"}) if one.int16_nodes else one.denylisted_nodes, one.repairs, bool(one.int16_nodes)
-            )
-            for one in parsed
-        ]
+        found = [self.shares(one.denylisted_nodes, one.repairs, bool(one.int16_nodes)) for one in parsed]
         return next((shares for shares in found if isinstance(shares, Exception)), found)
 
     def shares(self, nodes: frozenset[str], repairs: tuple[str, ...], is_wide: bool = False) -> Any:
         self.asked.append(repairs)
         self.left_out.add(nodes)
-        found = self.known.get((*sorted(nodes), *repairs), 1.0 if is_wide else self.known.get(repairs, 1.0))
+        key = ("16",) if is_wide else (*sorted(nodes),)
+        found = self.known.get((*key, *repairs), 1.0 if is_wide else self.known.get(repairs, 1.0))
         if isinstance(found, float):
             return [] if math.isnan(found) else [found]
         return found

@@ -95,9 +95,9 @@ def test_what_units_become_takes_one_forecast_for_each_state(monkeypatch: pytest
     problem = made_up(FOUR, NOISE)
     asked, forecast = [], problem.forecast_of
 
-    def counted(left_out: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
+    def counted(left_out: frozenset[str], further: Mapping[str, frozenset[str]], repairs: Repairs) -> Forecast:
         asked.append(left_out)
-        return forecast(left_out, further)
+        return forecast(left_out, further, repairs)
 
     monkeypatch.setattr(problem, "forecast_of", counted)
     everything = (1 << 10) - 1

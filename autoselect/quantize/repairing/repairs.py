@@ -48,9 +48,9 @@ def before_quantizing(repairs: Sequence[str]) -> tuple[str, ...]:
 
 T = TypeVar("T")
 
-_MOST_REMEMBERED = 8
-"""What is made of a model for one granularity, interface and choice of repairs: its whole builds, and their parts. A
-search has one or two of each."""
+_MOST_REMEMBERED = 16
+"""What is made of a model for one granularity, interface and choice of repairs: its whole builds, and their parts, each
+with 16-bit nodes or without. A search has up to four choices of repairs."""
 
 
 class RepairKit:

@@ -19,6 +19,8 @@ IN_SEQUENCE_SD = 0.3
 """How unsure that is, as a deviation."""
 REPAIRED_SPREAD = 0.2
 """How much candidates differ in what their repairs do, as a deviation."""
+TWINS = 0.9
+"""Correlation of what the sum leaves over of candidates that differ in their repairs alone."""
 NOISE_SD = 0.08
 """Deviation of log divergences that no term of the Gaussian process explains."""
 UNIT_SD = 0.10

@@ -166,16 +166,20 @@ class Surrogate:
         """The covariance of the gains, as far as what was seen leaves it open."""
         total, slope = self._slope(self._known, self._known_repairs, self._theta, self._cap)
         scaled = slope * self._deviations**2
-        variance = self._variance(noise, total, slope, self._cap, self._known_repairs)
+        left = self._left_over(noise, total, slope, self._cap)
         by_gain, prior = scaled[:, self._known.shape[1] :], self._deviations[self._known.shape[1] :] ** 2
-        return np.asarray(np.diag(prior) - by_gain.T @ np.linalg.solve(scaled @ slope.T + np.diag(variance), by_gain))
+        return np.asarray(np.diag(prior) - by_gain.T @ np.linalg.solve(scaled @ slope.T + left, by_gain))
 
-    def _variance(
-        self, noise: np.ndarray, total: np.ndarray, slope: np.ndarray, cap: float, repairs: np.ndarray
-    ) -> np.ndarray:
-        """Of what the sum leaves over, shape (n,)."""
+    def _left_over(self, noise: np.ndarray, total: np.ndarray, slope: np.ndarray, cap: float) -> np.ndarray:
+        """The covariance of what the sum leaves over of the known candidates, shape (n, n).
+
+        What it leaves over of a candidate it leaves over of the same with other repairs, too: pairs tell gains.
+        """
         alike = constants.ALIKE_SD * _free(total, cap)
-        return np.asarray(noise**2 + alike**2 + self._spread(slope, repairs) ** 2)
+        others = self._known_repairs[:, None] != self._known_repairs
+        twins = (self._known_sides @ (1.0 - self._known_sides).T == 0.0) & others
+        shared = constants.TWINS * np.outer(alike, alike) * (twins & twins.T)
+        return np.asarray(np.diag(noise**2 + alike**2 + self._spread(slope, self._known_repairs) ** 2) + shared)
 
     def _map(
         self, target: np.ndarray, noise: np.ndarray, cap: float, start: np.ndarray | None
@@ -191,7 +195,7 @@ class Surrogate:
             total, slope = self._slope(design, repairs, theta, cap)
             residual = target - np.log(total) + np.log1p(total / cap)
             scaled = slope * self._deviations**2
-            system = scaled @ slope.T + np.diag(self._variance(noise, total, slope, cap, repairs))
+            system = scaled @ slope.T + self._left_over(noise, total, slope, cap)
             wanted = prior + scaled.T @ np.linalg.solve(system, residual + slope @ (theta - prior))
             step = np.clip(wanted - theta, -1.0, 1.0)
             theta = theta + step
@@ -199,8 +203,9 @@ class Surrogate:
                 break
         total, slope = self._slope(design, repairs, theta, cap)
         residual = target - np.log(total) + np.log1p(total / cap)
-        variance = self._variance(noise, total, slope, cap, repairs)
-        misfit = (residual**2 / variance + np.log(variance)).sum() + (((theta - prior) / self._deviations) ** 2).sum()
+        left = self._left_over(noise, total, slope, cap)
+        misfit = residual @ np.linalg.solve(left, residual) + np.linalg.slogdet(left)[1]
+        misfit += (((theta - prior) / self._deviations) ** 2).sum()
         return -0.5 * float(misfit), cap, theta
 
     def _choose_kernel(self, left: np.ndarray, noise: np.ndarray) -> None:
