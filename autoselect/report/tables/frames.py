@@ -23,8 +23,6 @@ REFERENCE_LABELS: Mapping[str, str] = {
     "float": "float",
     "fiq": "all-integer",
     "fiq+repairs": "all-integer, repaired",
-    "int16+repairs": "all 16-bit, repaired",
-    "drq+repairs": "all-DRQ, repaired",
     "int16": "all 16-bit",
     "drq": "all-DRQ",
 }
