@@ -333,7 +333,7 @@ class SearchSettings(SharedSettings):
         return chosen if self.repair_sets else chosen[:1]
 
     def repairs_for(self, kind: str) -> Repairs:
-        """Those that helped a model most whose nodes are all of a kind, ``integer`` or ``int16``."""
+        """Those that were chosen for nodes of a kind, ``integer`` or ``int16``."""
         return self.repair_sets.get(kind, self.template.repairs)
 
     @property

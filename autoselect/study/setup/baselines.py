@@ -18,7 +18,7 @@ GUIDE_LEADING_NODES = 5
 """The Quantization Debugger guide denylists these first layers beside the suspicious ones."""
 
 REPAIRED = "fiq+repairs"
-"""Name of the all-integer model with the repairs that helped it."""
+"""Name of the all-integer model with the repairs chosen for 8 bits."""
 
 NO_CHOICE: Mapping[str, Repairs] = {}
 
@@ -42,7 +42,7 @@ def baselines(
 ) -> list[Baseline]:
     """All-integer, all in 16 bits, all-DRQ, and the guide's heuristic; those that pins make equal are left out.
 
-    The whole models come without repairs and with those that helped them. There is one in 16 bits where the space has
+    The whole models come without repairs and with those chosen for them. There is one in 16 bits where the space has
     that state.
 
     Args:
@@ -69,7 +69,7 @@ def baselines(
         )
 
     def whole(name: str, kind: str, *nodes: frozenset[str], **others: Any) -> list[Baseline]:
-        """A model whose nodes are all of a kind, without repairs and with those that helped it."""
+        """A model whose nodes are all of a kind, without repairs and with those chosen for it."""
         helped = helpful.get(kind, template.repairs)
         both = {name: (), f"{name}+repairs": helped} if helped else {name: ()}
         return [made(title, *nodes, repairs=repairs, **others) for title, repairs in both.items()]
