@@ -25,6 +25,7 @@ from autoselect.runs.records import Heldout, Scores, TrialRecord, distinct, scor
 from autoselect.scoring.target_file import read_target
 from autoselect.study.finishing import (
     certainty,
+    channels,
     cured,
     front_files,
     front_members,
@@ -227,6 +228,8 @@ class Finish:
             failures += rescoring.write_effects(recommended.sha256, self.case, self.folder, pool)
         failures += cured.write_cures(curing, self.folder)
         failures += verdict.far_from_float(recommended)
+        if recommended is not None:
+            failures += channels.warnings_of(recommended.sha256, self.case, self.yardstick, self.objectives[0].name, pool)
         for message in failures:
             listener(Warned(message=message))
         kernels, unlike = confirmed_on_kernels(self.case.files.root, members, pool, listener)

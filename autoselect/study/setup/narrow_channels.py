@@ -1,0 +1,31 @@
+"""Warns before a search of outputs whose channels have unlike ranges, some too small for the scale of all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from autoselect.cases import channel_jobs
+from autoselect.cases.events import Listener, Warned
+from autoselect.errors import TrialError
+from autoselect.isolation.door import Workers
+
+
+def told_of_narrow(root: Path, pool: Workers, listener: Listener) -> tuple[str, ...]:
+    """A warning for each group of channels that is but a few integer steps wide; the listener is told."""
+    try:
+        found = pool.call(channel_jobs.narrow_groups, root)
+    except TrialError as exc:
+        messages: tuple[str, ...] = (f"The ranges of the outputs' channels could not be compared. {exc}",)
+    else:
+        messages = tuple(map(_warning, found))
+    for message in messages:
+        listener(Warned(message=message))
+    return messages
+
+
+def _warning(one: channel_jobs.NarrowGroup) -> str:
+    return (
+        f"In 8 bits, output {one.output!r} has {one.steps:.1f} integer steps for its {one.channels}: one scale serves "
+        "all channels, and the others are far larger. Give these channels an output of their own, or let the nodes at "
+        "the end have 16 bits (--int16) or stay float (--keep-float)."
+    )
