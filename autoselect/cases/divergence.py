@@ -174,6 +174,7 @@ def _noise_to_signal(
 
 @kept(4)
 def float_outputs(root: Path, samples: str, rows: tuple[int, ...]) -> list[Outputs]:
+    """What the float model gives for some of the samples of a folder, which a worker keeps."""
     case = open_case(root)
     runner = Runner(case.files.float_model.read_bytes())
     return outputs_of(runner, samples_of(case, samples, rows))

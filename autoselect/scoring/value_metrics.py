@@ -11,7 +11,15 @@ import numpy as np
 from autoselect.domain.objectives import Direction
 from autoselect.errors import DataError, MetricError
 from autoselect.scoring.channel_groups import ChannelGroup, power_shares
-from autoselect.scoring.metric_base import MeanMetric, Metric, Outputs, Row, positions_by_classes, squeezed, target_array
+from autoselect.scoring.metric_base import (
+    MeanMetric,
+    Metric,
+    Outputs,
+    Row,
+    positions_by_classes,
+    squeezed,
+    target_array,
+)
 
 DECIBEL_CAP = 200.0
 """Bound of decibel values, in dB, in place of infinity where there is no error, or no signal."""

@@ -35,7 +35,7 @@ def test_scores_that_all_int8_loses_are_told_and_count(detector: bytes, tmp_path
     (tmp_path / "model.tflite").write_bytes(detector)
     run = autoselect.search(
         tmp_path / "model.tflite",
-        tmp_path / "run",
+        output=tmp_path / "run",
         calibration=DATA[:12],
         evaluation=DATA[12:],
         metric="sqnr_db",
@@ -54,7 +54,7 @@ def test_the_verdict_names_the_group_that_another_metric_does_not_see(detector: 
     (tmp_path / "model.tflite").write_bytes(detector)
     run = autoselect.search(
         tmp_path / "model.tflite",
-        tmp_path / "run",
+        output=tmp_path / "run",
         calibration=DATA[:12],
         evaluation=(DATA[12:], np.full((24, 7, ANCHORS), 100.0, np.float32)),
         metric="mae",

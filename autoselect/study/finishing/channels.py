@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autoselect.cases import channel_jobs
+from autoselect.cases.events import Listener, Warned
 from autoselect.cases.prepare import Case
 from autoselect.domain.words import CLOSENESS
 from autoselect.errors import TrialError
@@ -14,8 +15,17 @@ _TAIL_DB = 10.0
 """The worst hundredth has ten times the mean's share of error."""
 
 
-def warnings_of(sha256: str, case: Case, yardstick: Yardstick, metric: str, pool: Workers) -> list[str]:
-    """What the closeness of the recommended model hides, or why that is not known."""
+def warnings_of(
+    sha256: str, case: Case, yardstick: Yardstick, metric: str, pool: Workers, listener: Listener
+) -> list[str]:
+    """What the closeness of the recommended model hides, or why that is not known; the listener is told."""
+    messages = _messages(sha256, case, yardstick, metric, pool)
+    for message in messages:
+        listener(Warned(message=message))
+    return messages
+
+
+def _messages(sha256: str, case: Case, yardstick: Yardstick, metric: str, pool: Workers) -> list[str]:
     limit = yardstick.float_score - yardstick.allowed_drop if metric == CLOSENESS else FAR_DB
     try:
         groups = pool.call(channel_jobs.group_closeness, case.files.root, sha256)

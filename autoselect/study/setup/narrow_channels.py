@@ -5,22 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from autoselect.cases import channel_jobs
-from autoselect.cases.events import Listener, Warned
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 
 
-def told_of_narrow(root: Path, pool: Workers, listener: Listener) -> tuple[str, ...]:
-    """A warning for each group of channels that is but a few integer steps wide; the listener is told."""
+def narrow_channels(root: Path, pool: Workers) -> tuple[str, ...]:
+    """A warning for each group of channels that is but a few integer steps wide, or why that is not known."""
     try:
         found = pool.call(channel_jobs.narrow_groups, root)
     except TrialError as exc:
-        messages: tuple[str, ...] = (f"The ranges of the outputs' channels could not be compared. {exc}",)
-    else:
-        messages = tuple(map(_warning, found))
-    for message in messages:
-        listener(Warned(message=message))
-    return messages
+        return (f"The ranges of the outputs' channels could not be compared. {exc}",)
+    return tuple(map(_warning, found))
 
 
 def _warning(one: channel_jobs.NarrowGroup) -> str:
