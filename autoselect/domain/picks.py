@@ -177,7 +177,8 @@ def named_picks(
     * ``accurate``: the least bound on the drop, where a gain counts as none; then the closest to float.
     * ``balanced``: of those that keep the allowed drop for sure the nearest to no drop, no bytes and no penalty, in
       units of three times the allowed drop and of the float model's size and penalty. A gain counts as no drop. Where
-      none keeps it for sure, of those that are as sure as the recommended one.
+      none keeps it for sure, of those that are as sure as the recommended one; where no bound is known, of those that
+      are expected to keep it.
     * ``compact``: the smallest file of those.
     * ``integer``: of those that leave the fewest ops off the accelerator the recommended one; where none of them keeps
       the drop for sure, the one with the least bound on it.
@@ -195,7 +196,7 @@ def named_picks(
         return {}
     chosen = recommended(members, allowed_drop, float_penalty)
     known = [m for m in members if m.is_bounded or not chosen.is_bounded]
-    sure = [m for m in known if m.risk <= max((False, allowed_drop), chosen.risk)]
+    sure = [m for m in known if m.risk <= max((chosen.risk[0], allowed_drop), chosen.risk)]
 
     def distance(member: FrontMember) -> float:
         usual = (member.size_bytes / float_size_bytes, member.penalty / (float_penalty or 1.0))

@@ -399,6 +399,8 @@ def test_options_of_the_other_commands(api: FakeApi) -> None:
         "model": "m",
         "calibration": "c.npz",
         "quantizer": "tensorflow",
+        "target": "integer-only",
+        "exact_rewrites": True,
         "output": "o",
         "cache": False,
     }
