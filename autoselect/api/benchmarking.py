@@ -105,6 +105,17 @@ def _models(
     return found
 
 
+def _order(number: int, count: int) -> list[int]:
+    """The order of models in one round: over the rounds each follows each other one equally often.
+
+    E. J. Williams, "Experimental designs balanced for the estimation of residual effects of treatments", Australian
+    Journal of Scientific Research A 2, 1949. Of an odd count every second round is one turned round.
+    """
+    turns = number // 2 if count % 2 else number
+    found = [((place + 1) // 2 * (1 if place % 2 else -1) + turns) % count for place in range(count)]
+    return found[::-1] if count % 2 and number % 2 else found
+
+
 class _Timings:
     """The times of models, and why some have none."""
 
@@ -121,8 +132,7 @@ class _Timings:
             bench.push(self._models[name][1], f"{place}.tflite")
         listener(StageStarted(stage="latency", total=rounds * len(names)))
         for number in range(rounds):
-            for place in range(len(names)):
-                turn = (place + number) % len(names)
+            for turn in _order(number, len(names)):
                 self._time(bench, names[turn], f"{turn}.tflite")
                 listener(StepFinished(stage="latency"))
         if len(self._errors) == len(names):

@@ -32,7 +32,7 @@ class References:
     ) -> None:
         """Run nothing yet."""
         self._files, self._timeout, self._cache = files, timeout_seconds, cache_root
-        self._hashes = dict(hashes)
+        self._hashes = {name: digest for name, digest in hashes.items() if name != "target"}
         self._wanted = () if metric is None else PARTS if metric.needs_reference else PARTS[:1]
         self._running: dict[str, Callable[[], None]] = {}
 

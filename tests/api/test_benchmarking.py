@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import shlex
@@ -16,6 +17,7 @@ from fake_adb import RECORDED, FakeAdb
 from typer.testing import CliRunner
 
 import autoselect
+from autoselect.api import benchmarking
 from autoselect.cli.main import app
 from autoselect.errors import AutoselectError, ModelError, PreparationError, RunFolderError, ScoreError, UsageError
 from autoselect.runs.folder import RunFolder
@@ -92,9 +94,18 @@ def test_the_picks_are_timed_in_turns_and_told_with_intervals(adb: FakeAdb, run:
     starts = [words[-1] for words in adb.asked() if "--graph=" in words[-1]]
     assert len(starts) == 6 * len(names)
     assert all(shlex.split(s)[1:4] == ["--num_threads=4", "--use_gpu=true", "--gpu_backend=a b"] for s in starts)
-    turns = [starts[n * len(names)].rsplit("/")[-1] for n in range(6)]
-    assert turns == [f"{n % len(names)}.tflite" for n in range(6)]
+    turns = [int(s.rsplit("/")[-1].removesuffix(".tflite")) for s in starts]
+    assert turns == [turn for n in range(6) for turn in benchmarking._order(n, len(names))]
     assert [path.name for path in adb.storage.iterdir()] == ["benchmark_model"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8])
+def test_each_model_follows_each_other_one_equally_often(count: int) -> None:
+    rounds = [benchmarking._order(number, count) for number in range(count * (1 + count % 2))]
+    assert all(sorted(order) == list(range(count)) for order in rounds)
+    follows = Counter(pair for order in rounds for pair in itertools.pairwise(order))
+    assert len(follows) == count * (count - 1)
+    assert len(set(follows.values())) <= 1
 
 
 def test_the_table_fits_80_columns(adb: FakeAdb, run: Path, tmp_path: Path) -> None:

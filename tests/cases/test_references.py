@@ -57,6 +57,21 @@ def test_a_part_runs_once_and_only_where_it_is_wanted(
     assert {type(event) for event in heard} == ({StageStarted, StepFinished} if heldout else set())
 
 
+def test_the_target_changes_no_float_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = list[str]()
+
+    def cached(_path: Path, what: dict[str, Any], *_others: Any) -> Any:
+        keys.append(json.dumps(what))
+        return lambda: None
+
+    monkeypatch.setattr("autoselect.cases.references.cached_folder", cached)
+    for model, target in (("m", "a"), ("m", "b"), ("other", "a")):
+        made = references(tmp_path / f"{model}-{target}", "agreement")
+        again = References(made._files, make_metric("agreement"), {"model": model, "target": target}, 5.0, None)
+        again.start("search", Pool())  # type: ignore[arg-type] # as above
+    assert keys[0] == keys[1] != keys[2]
+
+
 def test_a_float_model_that_dies_is_told(tmp_path: Path) -> None:
     pool: Any = Pool(WorkerDied("It crashed."))
     with pytest.raises(PreparationError, match=r"Running the float model failed\. It crashed\."):
