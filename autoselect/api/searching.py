@@ -166,6 +166,7 @@ def continued(
             )
     chosen: dict[str, Any] = {name: value if value is not None else known.get(name) for name, value in given.items()}
     kept = {"repairs": (), "int16": False, **manifest["settings"]}  # a run from before these goes on without
+    kept.pop("refining", None)  # what earlier versions had in place of sets of repairs
     kept |= {**chosen, **further, "cache": cache, "listener": listener}
     settings = preparation.with_limits(make_settings(**kept), **limits)
     if metric is None and known.get("metric") == LIVE:

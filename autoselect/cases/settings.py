@@ -19,6 +19,7 @@ from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Constraints, Direction
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of, parse_size
 from autoselect.domain.recipe import IoType, Recipe
+from autoselect.domain.repair_sets import Repairs, with_sequences
 from autoselect.domain.runtimes import Runtime, read_runtime
 from autoselect.domain.states import states_of
 
@@ -341,8 +342,18 @@ class SearchSettings(SharedSettings):
     max_penalty: Annotated[
         Annotated[float, Field(ge=0)] | None, _goal("Largest fragmentation penalty.", example=20.0)
     ] = None
-    refining: bool = Field(default=False, init=False)
-    """Whether biases of single candidates may be corrected further; so where the search chose to correct them."""
+    repair_sets: dict[str, Repairs] = Field(default_factory=dict, init=False)
+    """What the search chooses between: ``none``, and what helped ``integer`` and ``int16`` nodes; all: ``repairs``."""
+
+    @property
+    def repair_choices(self) -> tuple[Repairs, ...]:
+        """The sets of repairs that a candidate may have, the template's first."""
+        chosen = with_sequences([self.template.repairs, *sorted(self.repair_sets.values())])
+        return chosen if self.repair_sets else chosen[:1]
+
+    def repairs_for(self, kind: str) -> Repairs:
+        """Those that were chosen for nodes of a kind, ``integer`` or ``int16``."""
+        return self.repair_sets.get(kind, self.template.repairs)
 
     @property
     def cost_columns(self) -> tuple[str, ...]:
@@ -368,7 +379,7 @@ class SearchSettings(SharedSettings):
 
     @property
     def template(self) -> Recipe:
-        """The recipe that all candidates share but for their nodes; no repairs while those are to be decided.
+        """The recipe that all candidates share but for their nodes and repairs; none of these while they are tried.
 
         Where the search chooses between hybrid and float, a recipe lists what is float.
         """

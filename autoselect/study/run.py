@@ -150,11 +150,11 @@ def _repaired(
     pool: Workers,
     listener: Listener,
 ) -> Request:
-    """The request with the repairs that all candidates carry."""
+    """The request with the sets of repairs that candidates may have."""
     demanded = _demanding(request, float_model).settings
     allowed = references.yardstick_of(float_model, request.metric_name, request.direction, demanded).allowed_drop
     settings = with_repairs(
-        case, request.settings, request.direction, pool, listener, pin=space.pin, allowed_drop=allowed
+        case, request.settings, request.direction, pool, listener, space=space, allowed_drop=allowed
     )
     return replace(request, settings=settings)
 
@@ -288,9 +288,11 @@ def _verdict_in_markdown(folder: RunFolder) -> str:
 
 def _baselines(case: Case, space: BoundSpace, request: Request) -> list[Baseline]:
     """Those that the target can run (without hybrid kernels there is no all-DRQ model), and members of other runs."""
-    target = read_target(request.settings.target)
+    target, settings = read_target(request.settings.target), request.settings
     runs_hybrid = target.runs_hybrid
-    found = baselines(case.layers, space, request.settings.template, with_float=target.asks_compiler)
+    found = baselines(
+        case.layers, space, settings.template, helpful=settings.repair_sets, with_float=target.asks_compiler
+    )
     members = [Baseline(name="merged", recipe=recipe, is_like_others=False) for recipe in request.members]
     return [b for b in found if runs_hybrid or b.recipe.fallback != "drq"] + members
 
@@ -333,7 +335,7 @@ def _open_study(
         template=settings.template,
         budget=settings.trials,
     )
-    return SearchStudy(folder.study, objectives, sampler)
+    return SearchStudy(folder.study, objectives, sampler, settings.repair_choices)
 
 
 def _forecasts(request: Request, problem: Problem | None) -> ForecastCheck | None:

@@ -20,11 +20,13 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import COMPOSED
 from autoselect.errors import BuildError
 from autoselect.quantize.building import proof
+from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.compositions import compose
 from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.building.wholes import int16_model, runnable_int16_model
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter
+from autoselect.quantize.repairing import ranges
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.quantize.repairing.weighted_ops import WEIGHTED
 from autoselect.scoring.fragmentation import fragmentation
@@ -167,13 +169,14 @@ def test_every_mix_runs_and_is_what_was_planned(
     assert {prepared.nodes[i].op_type for i in missing} == without
 
 
-def test_ranges_that_clip_for_8_bits_do_not_for_16() -> None:
-    prepared = zoo.cnn().prepared
+@pytest.mark.parametrize("method", ranges.METHODS)
+def test_a_repair_of_ranges_is_for_8_bits_and_clips_no_16_bit_node(method: str) -> None:
+    """The samples that a repair measures need not be those that calibration saw."""
+    whole = zoo.cnn().prepared
+    kit = RepairKit(whole.calibrated, lambda: [{key: 0.1 * x for key, x in one.items()} for one in whole.fed()])
+    builder = Builder(whole.calibrated, whole.nodes, kit)
     wide, narrow = (
-        [
-            prepared.builder.build(Recipe(int16_nodes=nodes, repairs=repairs)).content
-            for repairs in ((), ("ranges-mse",))
-        ]
+        [builder.build(Recipe(int16_nodes=nodes, repairs=repairs)).content for repairs in ((), (method,))]
         for nodes in (frozenset({"*"}), frozenset())
     )
     assert wide[0] == wide[1]

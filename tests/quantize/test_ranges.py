@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import zoo
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RecipeError
-from autoselect.quantize.repairing import ranges
+from autoselect.quantize.repairing import ranges, repairs
+from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import flatbuffer as fb
 
 
@@ -94,6 +96,29 @@ def test_observed_ranges_are_right_where_the_next_op_works_in_place() -> None:
     tensor = model.subgraphs[0].tensors[model.subgraphs[0].operators[at].outputs[0]]
     assert tensor.quantization.max[0] <= 0.7
     assert prepared.builder.build(Recipe(repairs=("ranges-observed",))).kinds == prepared.builder.build(Recipe()).kinds
+
+
+LIMITS = {"all values": (repairs.MEASURED_VALUES, 12), "few values": (1, 6), "fewer values": (1, 3)}
+
+
+@pytest.mark.parametrize(("values", "expected"), LIMITS.values(), ids=LIMITS)
+def test_ranges_are_of_all_samples_or_of_some_from_everywhere(
+    monkeypatch: pytest.MonkeyPatch, values: int, expected: int
+) -> None:
+    monkeypatch.setattr(repairs, "MEASURED_SAMPLES", expected)
+    monkeypatch.setattr(repairs, "MEASURED_VALUES", values)
+    prepared = zoo.cnn().prepared
+    one = prepared.fed()[0]
+
+    def samples() -> Iterator[dict[str, np.ndarray]]:
+        return ({key: factor * value for key, value in one.items()} for factor in range(12))
+
+    kit = RepairKit(prepared.calibrated, samples)
+    model, graph = kit.float_model(("ranges-observed",)), fb.parse(prepared.calibrated.content).subgraphs[0]
+    ends = [value * (12 - 12 // expected) for value in one.values()]
+    held = [ranges.range_of(model.subgraphs[0].tensors[i]) for i in graph.inputs]
+    for value, (low, high) in zip(ends, (h for h in held if h), strict=True):
+        np.testing.assert_allclose((low, high), (value.min(), value.max()), rtol=1e-6)
 
 
 def ranges_of(model: Any) -> dict[int, tuple[float, float]]:

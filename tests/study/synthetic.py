@@ -10,6 +10,7 @@ import numpy as np
 
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.pareto import hypervolume
+from autoselect.domain.repair_sets import Repairs
 from autoselect.domain.states import STATES
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
@@ -29,7 +30,7 @@ def chain_of(
     heuristic: frozenset[str] = frozenset(),
     hybrid: bool = False,
     mixed: bool = False,
-    refinable: bool = False,
+    repair_sets: Sequence[Repairs] = ((),),
     constraints: Constraints | None = None,
     idle: frozenset[int] = frozenset(),
     allowed_loss: float = math.inf,
@@ -42,14 +43,16 @@ def chain_of(
     count = len(sensitivities)
     weight = np.ones(count) if weights is None else np.asarray(weights)
 
-    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
+    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], repairs: Repairs) -> Forecast:
         if not count:
-            return Forecast(100, 0.0, ())
+            return Forecast(100, 0.0, repairs)
         out = np.array([f"n{i}" in nodes and i not in idle for i in range(count)])
         islands = int((np.diff(np.concatenate([[0], out.astype(int)])) == 1).sum())
         in_float = [f"n{i}" in further.get("float", ()) for i in range(count)]
         size = 100 + round(300 * float(weight[out].sum() / weight.sum())) + sum(in_float)
-        return Forecast(size, float(out.mean()) + 3.0 * islands / count, (tuple(out.tolist()), tuple(in_float)))
+        return Forecast(
+            size, float(out.mean()) + 3.0 * islands / count, (tuple(out.tolist()), tuple(in_float), repairs)
+        )
 
     return Problem(
         [
@@ -66,7 +69,7 @@ def chain_of(
         forecast,
         heuristic=heuristic,
         states=STATES["search" if mixed else "drq" if hybrid else "float"],
-        refinable=refinable,
+        repair_sets=repair_sets,
         constraints=constraints or Constraints(),
         allowed_loss=allowed_loss,
     )

@@ -52,14 +52,30 @@ def test_all_baselines_by_hand() -> None:
     assert sets(baselines(EIGHT, FREE, Recipe())) == {"fiq": "", "drq": "abcdefgh", "heuristic": "abcdefg"}
 
 
-def test_with_repairs_the_all_integer_model_comes_without_and_with_them() -> None:
+def test_with_repairs_whole_models_come_without_and_with_them() -> None:
     found = baselines(EIGHT, FREE, Recipe(repairs=("bias",)))
     assert [(b.name, b.recipe.repairs, b.is_like_others) for b in found] == [
         ("fiq", (), False),
         ("fiq+repairs", ("bias",), True),
-        ("drq", ("bias",), False),
+        ("drq", (), False),
+        ("drq+repairs", ("bias",), False),
         ("heuristic", ("bias",), True),
     ]
+
+
+def test_each_whole_model_comes_with_what_helped_it() -> None:
+    space = BoundSpace(dimensions=(), further=("int16", "float"))
+    sets = {"none": (), "integer": ("ranges-mse",), "int16": ("bias",)}
+    found = baselines(EIGHT, space, Recipe(repairs=("bias", "ranges-mse")), helpful=sets)
+    assert {b.name: (b.recipe.repairs, b.is_like_others) for b in found} == {
+        "fiq": ((), True),
+        "fiq+repairs": (("ranges-mse",), True),
+        "int16": ((), True),
+        "int16+repairs": (("bias",), True),
+        "drq": ((), False),
+        "drq+repairs": (("bias", "ranges-mse"), False),
+        "heuristic": (("bias", "ranges-mse"), True),
+    }
 
 
 def test_equal_sets_of_unlike_fallback_are_both_there() -> None:

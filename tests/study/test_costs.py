@@ -10,6 +10,7 @@ import pytest
 
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.pareto import non_dominated
+from autoselect.domain.repair_sets import Repairs
 from autoselect.domain.states import STATES
 from autoselect.study.proposing.costs import CostModel
 from autoselect.study.proposing.mask import Atoms, Mask
@@ -23,7 +24,7 @@ NODES = 8
 def problem_of(costs: tuple[str, ...]) -> Problem:
     """Atoms in a row; each left out adds 10 bytes to 100, a point of penalty and, of every second, a segment."""
 
-    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
+    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], _repairs: Repairs) -> Forecast:
         out = sorted(int(name[1:]) for name in nodes)
         figures = {"segments": float(sum(i % 2 for i in out))} if "segments" in costs else {}
         return Forecast(100 + 10 * len(out), float(len(out)), tuple(out), None, figures)

@@ -14,6 +14,7 @@ from test_certainty import YARDSTICK, rising, scored
 
 from autoselect.cases.settings import make_settings
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.repair_sets import Repairs
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.scoring.paired import PairedDrop
 from autoselect.study.early_exit import stop_of
@@ -28,7 +29,7 @@ def chain(never: str, *, piece: float = 0.1, size: int = 0) -> Problem:
     size of 300 bytes.
     """
 
-    def forecast(nodes: frozenset[str], _further: Mapping[str, frozenset[str]]) -> Forecast:
+    def forecast(nodes: frozenset[str], _further: Mapping[str, frozenset[str]], _repairs: Repairs) -> Forecast:
         floats = [name in nodes or name in never for name in "abcdef"]
         pieces = sum(not is_float for is_float, _ in groupby(floats))
         return Forecast(300 + size * (sum(floats) - len(never)), sum(floats) + piece * pieces, tuple(floats))

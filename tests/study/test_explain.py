@@ -106,7 +106,7 @@ def test_in_a_mixed_search_an_island_in_float_is_compared_with_what_was_scored_w
 
 
 def test_a_pick_whose_biases_were_corrected_further_is_explained_and_taught(tmp_path: Path) -> None:
-    problem, template = chain_of(PRIORS), Recipe(repairs=("bias",))
+    problem, template = chain_of(PRIORS, repair_sets=(("bias",), ("bias-sequential",))), Recipe(repairs=("bias",))
     records = [record(problem, left_out, drop, ("bias",)) for left_out, drop in {0b0000: 0.3, 0b1111: 0.0}.items()]
     pick = record(problem, 0b1001, 0.01, ("bias-sequential",))
     write_explanations(RunFolder(tmp_path), problem, template, [*records, pick], {"balanced": pick.id})

@@ -11,6 +11,7 @@ from test_loop import NODES, Search
 
 from autoselect.cases.build_jobs import BuildReply
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.repair_sets import Repairs
 from autoselect.study.proposing.forecast_check import ForecastCheck, unlike_forecasts, warnings_of
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.problem import Atom, Forecast, Problem
@@ -22,7 +23,7 @@ def problem_of(wrong: frozenset[str] | None) -> Problem:
     """Forecasts what FakePool builds, but for one set of nodes 5 bytes too many."""
     atoms = [Atom(nodes=frozenset({n}), op_type="ADD", position=i, sensitivity=0.1) for i, n in enumerate(NODES)]
 
-    def forecast(nodes: frozenset[str], float_nodes: frozenset[str]) -> Forecast:
+    def forecast(nodes: frozenset[str], float_nodes: frozenset[str], _repairs: Repairs) -> Forecast:
         active = nodes - {"idle"}
         size_bytes = 100 + 10 * len(active) + 5 * (nodes == wrong)
         return Forecast(size_bytes, float(len(active)), (active, size_bytes))
@@ -75,7 +76,7 @@ KINDS = {
 def test_kinds_are_compared_node_by_node(kinds: dict[str, str], told: str) -> None:
     atoms = [Atom(nodes=frozenset({n}), op_type="ADD", position=i, sensitivity=0.1) for i, n in enumerate("ab")]
     forecast = Forecast(100, 0.0, "key", kinds=("integer", "float"))
-    problem = Problem(atoms, [frozenset()] * 2, lambda nodes, float_nodes: forecast, order="ab")
+    problem = Problem(atoms, [frozenset()] * 2, lambda nodes, float_nodes, _repairs: forecast, order="ab")
     recipe = Recipe(denylisted_nodes=frozenset("b"))
     assert ForecastCheck(problem, Recipe()).difference(recipe, reply(kinds)) == told
 

@@ -466,7 +466,7 @@ def test_no_trial_begins_when_it_is_late(path: Path) -> None:
 def test_a_sampler_with_nothing_left_ends_the_search(path: Path) -> None:
     space = BoundSpace(dimensions=SPACE.dimensions[:2])
     atoms = [Atom(nodes=frozenset(n), op_type="ADD", position=i, sensitivity=1.0) for i, n in enumerate("ab")]
-    problem = Problem(atoms, [frozenset(), frozenset()], lambda nodes, float_nodes: Forecast(1, 1.0, nodes))
+    problem = Problem(atoms, [frozenset(), frozenset()], lambda nodes, float_nodes, _repairs: Forecast(1, 1.0, nodes))
     search = Search(path, space=space)
     search.study._study.sampler = ProposerSampler(exhaustive(problem, 0), problem, space)
     records = search.run(30, BASELINES[:1])

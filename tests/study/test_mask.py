@@ -28,12 +28,12 @@ def test_an_indicator_has_a_1_for_each_atom_of_a_set(rows: list[Atoms]) -> None:
     assert [np.flatnonzero(row == 1.0).tolist() for row in found] == [bits(atoms) for atoms in rows]
 
 
-@given(SETS, SETS, st.booleans())
-def test_only_what_is_left_out_is_float_however_a_mask_is_made(left_out: Atoms, in_float: Atoms, refined: bool) -> None:
-    mask = Mask(left_out, [in_float], refined)
-    assert (mask.left_out, mask.within(1), mask.refined) == (left_out, in_float & left_out, refined)
-    assert Mask(left_out)._replace(further=[in_float], refined=refined) == mask
-    assert Mask(-1, [in_float], refined)._replace(left_out=left_out) == mask
+@given(SETS, SETS, st.integers(0, 2))
+def test_only_what_is_left_out_is_float_however_a_mask_is_made(left_out: Atoms, in_float: Atoms, repairs: int) -> None:
+    mask = Mask(left_out, [in_float], repairs)
+    assert (mask.left_out, mask.within(1), mask.repairs) == (left_out, in_float & left_out, repairs)
+    assert Mask(left_out)._replace(further=[in_float], repairs=repairs) == mask
+    assert Mask(-1, [in_float], repairs)._replace(left_out=left_out) == mask
     assert pickle.loads(pickle.dumps(mask)) == mask
 
 

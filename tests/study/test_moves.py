@@ -105,12 +105,12 @@ def test_flips_by_rank_leave_out_what_harms_and_take_back_what_does_not() -> Non
     assert taken_back.count(0) > 0.9 * len(taken_back) > 100
 
 
-@given(parents=st.lists(st.builds(Mask, SETS, st.tuples(SETS), st.booleans()), min_size=1, max_size=4), seed=SEEDS)
+@given(parents=st.lists(st.builds(Mask, SETS, st.tuples(SETS), st.integers(0, 2)), min_size=1, max_size=4), seed=SEEDS)
 def test_children_of_a_mixed_search_mean_something(parents: list[Mask], seed: int) -> None:
-    problem = chain_of([1.0] * 6, hybrid=True, mixed=True, refinable=True)
+    problem = chain_of([1.0] * 6, hybrid=True, mixed=True, repair_sets=(("bias",), (), ("bias-sequential",)))
     rng = np.random.default_rng(seed)
     children = [mutation.child(parents, problem, np.ones(6), problem.noise, rng) for _ in range(20)]
-    assert all(not mask.within(1) & ~mask.left_out and not mask.refined for mask in children)
+    assert all(not mask.within(1) & ~mask.left_out and mask.repairs in (0, 1) for mask in children)
 
 
 def test_children_of_a_mixed_search_change_between_float_and_hybrid() -> None:

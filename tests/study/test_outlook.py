@@ -112,11 +112,13 @@ def test_a_forecast_says_what_the_target_makes_of_the_file(target: str, denied: 
     prepared, profile = zoo.cnn().prepared, read_target(target)
     objectives = ("accuracy", "size", "segments", "arena_bytes")
     layers: Any = SimpleNamespace(nodes=prepared.nodes)
-    forecast = forecaster(prepared.builder.blueprint(Recipe()), layers, make_settings(objectives=objectives), profile)
+    forecast = forecaster(
+        {(): prepared.builder.blueprint(Recipe())}, layers, make_settings(objectives=objectives), profile
+    )
     nodes, float_nodes = (frozenset(prepared.nodes[i].name for i in chosen) for chosen in (denied, in_float))
     recipe = Recipe(denylisted_nodes=nodes, float_nodes=float_nodes)
 
-    found = forecast(recipe.denylisted_nodes, further_of(recipe))
+    found = forecast(recipe.denylisted_nodes, further_of(recipe), ())
     built = prepared.builder.build(recipe)
 
     assert found.size_bytes == len(built.content)
@@ -131,13 +133,15 @@ def test_a_forecast_says_what_the_target_makes_of_the_file(target: str, denied: 
 def test_forecasts_with_one_key_are_of_one_file() -> None:
     prepared = zoo.cnn().prepared
     layers: Any = SimpleNamespace(nodes=prepared.nodes)
-    forecast = forecaster(prepared.builder.blueprint(Recipe()), layers, make_settings(), read_target())
+    forecast = forecaster({(): prepared.builder.blueprint(Recipe())}, layers, make_settings(), read_target())
     names = [node.name for node in prepared.nodes]
     files: dict[object, set[bytes]] = {}
     for nodes in map(frozenset, ([], names[:1], names[1:2], names[:2], names[2:], names)):
         for floats in (frozenset[str](), nodes):
             recipe = Recipe(denylisted_nodes=nodes, float_nodes=floats)
-            files.setdefault(forecast(nodes, {"float": floats}).key, set()).add(prepared.builder.build(recipe).content)
+            files.setdefault(forecast(nodes, {"float": floats}, ()).key, set()).add(
+                prepared.builder.build(recipe).content
+            )
     assert len(files) > 6
     assert {len(contents) for contents in files.values()} == {1}
 
@@ -183,7 +187,7 @@ def test_one_forecast_of_all_units_tells_what_one_of_each_alone_tells(net: Calla
     names = [node.name for node in prepared.nodes]
     layers: Any = SimpleNamespace(nodes=prepared.nodes)
     blueprint = prepared.builder.blueprint(Recipe(), int16=True)
-    forecast = forecaster(blueprint, layers, make_settings(fallback="search"), read_target())
+    forecast = forecaster({(): blueprint}, layers, make_settings(fallback="search"), read_target())
     groups = [frozenset(names[:2]), *(frozenset({name}) for name in names[2:])]
     atoms = [Atom(nodes=nodes, op_type="ADD", position=i, sensitivity=0.1) for i, nodes in enumerate(groups)]
     states = states_of("search", int16=True)

@@ -11,6 +11,7 @@ from synthetic import chain_of
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.domain.objectives import Constraints
+from autoselect.domain.repair_sets import Repairs
 from autoselect.domain.search_space import BoundSpace, Cut, Toggle
 from autoselect.study.proposing import problem as problem_module
 from autoselect.study.proposing.atoms import atoms_of, neighbours_of
@@ -30,7 +31,7 @@ def problem_of(groups: list[str], links: list[tuple[int, int]], pinned: str = ""
     return Problem(
         atoms,
         [frozenset(n) for n in neighbours],
-        lambda nodes: Forecast(100 + len(nodes), float(len(nodes)), nodes),
+        lambda nodes, _further, _repairs: Forecast(100 + len(nodes), float(len(nodes)), nodes),
         pinned=frozenset(pinned),
     )
 
@@ -79,7 +80,7 @@ def test_islands_by_hand(atoms: Atoms, islands: list[Atoms]) -> None:
 def test_a_forecast_is_worked_out_once() -> None:
     asked = []
 
-    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
+    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], _repairs: Repairs) -> Forecast:
         asked.append(nodes)
         return Forecast(len(nodes), 0.5, nodes)
 
@@ -214,26 +215,28 @@ def test_neighbours_by_hand(graph: Graph, names: dict[int, str], groups: str, ex
 SETS = st.integers(0, (1 << 6) - 1)
 
 
-@given(st.builds(Mask, SETS, st.tuples(SETS), st.booleans()))
-def test_masks_of_a_mixed_search_say_what_is_float_and_what_is_refined(mask: Mask) -> None:
-    problem = chain_of([1.0] * 6, hybrid=True, mixed=True, refinable=True)
+REPAIR_SETS = (("bias",), (), ("bias-sequential",))
+
+
+@given(st.builds(Mask, SETS, st.tuples(SETS), st.integers(0, 2)))
+def test_masks_of_a_mixed_search_say_what_is_float_and_how_it_is_repaired(mask: Mask) -> None:
+    problem = chain_of([1.0] * 6, hybrid=True, mixed=True, repair_sets=REPAIR_SETS)
     assert problem.nodes_of(mask) == {f"n{i}" for i in bits(mask.left_out)}
     assert problem.further_of(mask) == {"float": {f"n{i}" for i in bits(mask.within(1))}}
-    assert problem.mask_of(problem.nodes_of(mask), problem.further_of(mask), refined=mask.refined) == mask
+    assert problem.mask_of(problem.nodes_of(mask), problem.further_of(mask), REPAIR_SETS[mask.repairs]) == mask
 
 
-def test_what_is_refined_costs_the_same_and_is_another_candidate() -> None:
-    problem = chain_of([1.0] * 4, refinable=True)
-    plain, refined = problem.forecast(Mask(0b0110)), problem.forecast(Mask(0b0110, refined=True))
-    assert (plain.size_bytes, plain.penalty) == (refined.size_bytes, refined.penalty)
-    assert refined.key == (plain.key, "refined")
+def test_what_is_repaired_otherwise_is_another_candidate() -> None:
+    problem = chain_of([1.0] * 4, repair_sets=REPAIR_SETS)
+    assert len({problem.key(Mask(0b0110, repairs=place)) for place in range(3)}) == 3
+    assert (problem.offered, problem.in_sequence, problem.count) == ((0, 1), {0: 2}, 2 * 2**4)
 
 
 def test_forecasts_are_remembered_but_not_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(problem_module, "FORECASTS_KEPT", 50)
     asked: list[frozenset[str]] = []
 
-    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
+    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], _repairs: Repairs) -> Forecast:
         asked.append(nodes)
         return Forecast(len(nodes), 0.0, nodes)
 

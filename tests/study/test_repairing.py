@@ -22,6 +22,7 @@ from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import TrialError, UsageError
 from autoselect.quantize.repairing import ranges
 from autoselect.study.setup.repair_choice import DECIDING_SAMPLES, with_repairs
@@ -73,13 +74,15 @@ class Pool:
             )
         recipes, samples, rows = arguments
         self.rows.append((samples, list(rows)))
-        found = [self.shares(one.denylisted_nodes, one.repairs) for one in map(Recipe.from_json, recipes)]
+        parsed = list(map(Recipe.from_json, recipes))
+        found = [self.shares(one.denylisted_nodes, one.repairs, bool(one.int16_nodes)) for one in parsed]
         return next((shares for shares in found if isinstance(shares, Exception)), found)
 
-    def shares(self, nodes: frozenset[str], repairs: tuple[str, ...]) -> Any:
+    def shares(self, nodes: frozenset[str], repairs: tuple[str, ...], is_wide: bool = False) -> Any:
         self.asked.append(repairs)
         self.left_out.add(nodes)
-        found = self.known.get((*sorted(nodes), *repairs), self.known.get(repairs, 1.0))
+        key = ("16",) if is_wide else (*sorted(nodes),)
+        found = self.known.get((*key, *repairs), 1.0 if is_wide else self.known.get(repairs, 1.0))
         if isinstance(found, float):
             return [] if math.isnan(found) else [found]
         return found
@@ -102,17 +105,21 @@ def case(root: Path, *, search: bool = True, layers: LayerTable | None = None) -
     )
 
 
+FREE = BoundSpace(dimensions=())
+
+
 def decide(
     case: Case,
     pool: Any,
     direction: Any = "maximize",
     *,
     repairs: Any = True,
-    pin: Any = frozenset,
+    space: BoundSpace = FREE,
     allowed_drop: float = 0.0,
+    **others: Any,
 ) -> SearchSettings:
-    settings = make_settings(repairs=repairs)
-    return with_repairs(case, settings, direction, pool, lambda _: None, pin=pin, allowed_drop=allowed_drop)
+    settings = make_settings(repairs=repairs, **others)
+    return with_repairs(case, settings, direction, pool, lambda _: None, space=space, allowed_drop=allowed_drop)
 
 
 BIAS, BOTH, ROUNDING = ("bias",), ("bias", "equalization"), "rounding-gptq"
@@ -175,12 +182,12 @@ GOING_FURTHER = {
 
 
 @pytest.mark.parametrize(("known", "scores", "repairs", "further"), GOING_FURTHER.values(), ids=GOING_FURTHER)
-def test_biases_are_corrected_further_where_all_candidates_have_them_corrected(
+def test_biases_may_be_corrected_in_sequence_where_correcting_them_helped(
     tmp_path: Path, known: Any, scores: Any, repairs: tuple[str, ...], further: bool
 ) -> None:
     pool: Any = Pool(known, scores)
     decided = decide(case(tmp_path), pool)
-    assert (decided.repairs, decided.refining) == (repairs, further)
+    assert (decided.repairs, any("bias-sequential" in names for names in decided.repair_choices)) == (repairs, further)
 
 
 FOUR = table(("mild", "CONV_2D", 0.3), ("worst", "CONV_2D", 2.0), ("bad", "ADD", 0.9), ("good", "CONV_2D", 0.1))
@@ -316,11 +323,8 @@ def test_what_a_few_samples_say_must_hold_on_all(tmp_path: Path, closeness: Any,
 
 def test_the_models_leave_out_what_the_user_and_the_target_decided(tmp_path: Path) -> None:
     pool: Any = Pool({MSE: 0.5}, {("good", *MSE): -0.1})
-
-    def pin(nodes: frozenset[str]) -> frozenset[str]:
-        return (nodes | {"good"}) - {"worst"}
-
-    decided = decide(case(tmp_path, layers=FOUR), pool, pin=pin)
+    space = BoundSpace(dimensions=(), keep_float=frozenset({"good"}), keep_int=frozenset({"worst"}))
+    decided = decide(case(tmp_path, layers=FOUR), pool, space=space)
     assert pool.left_out == {frozenset({"good"}), frozenset({"good", "bad"}), frozenset({"good", "bad", "mild"})}
     assert decided.repairs == ()
 
@@ -335,6 +339,28 @@ def test_weights_are_repaired_by_divergence_alone(tmp_path: Path) -> None:
     pool: Any = Pool({BIAS: 1.5}, {("bad", "worst", *BIAS): 0.3}, noise=0.1)
     decided = decide(case(tmp_path, layers=FOUR), pool)
     assert decided.repairs == ()
+
+
+WIDTHS: dict[str, tuple[dict[tuple[str, ...], float], dict[str, tuple[str, ...]], tuple[tuple[str, ...], ...]]] = {
+    "nothing helps": ({}, {}, ((),)),
+    "each width its own": (
+        {MSE: 0.5, ("16", *BIAS): 0.5},
+        {"none": (), "integer": MSE, "int16": BIAS},
+        (("bias", *MSE), (), BIAS, MSE, ("bias-sequential", *MSE), ("bias-sequential",)),
+    ),
+    "ranges are for 8 bits": ({("16", *MSE): 0.1}, {}, ((),)),
+    "8 bits alone": ({MSE: 0.5}, {"none": (), "integer": MSE, "int16": ()}, (MSE, ())),
+}
+
+
+@pytest.mark.parametrize(("known", "sets", "choices"), WIDTHS.values(), ids=WIDTHS)
+def test_the_all_16_bit_model_judges_repairs_of_its_own(
+    tmp_path: Path, known: Any, sets: dict[str, tuple[str, ...]], choices: Any
+) -> None:
+    pool: Any = Pool(known)
+    decided = decide(case(tmp_path, layers=FOUR), pool, fallback="search", int16=True)
+    assert (decided.repair_sets, decided.repair_choices) == (sets, choices)
+    assert decided.repairs == choices[0]
 
 
 def test_no_combination_is_tried_twice(tmp_path: Path) -> None:

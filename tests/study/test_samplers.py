@@ -137,11 +137,11 @@ class Recorder:
         return Mask(0b10101)
 
 
-def told(trials: Sequence[FrozenTrial], template: Recipe | None = None) -> Recorder:
+def told(trials: Sequence[FrozenTrial], template: Recipe | None = None, problem: Problem = FIVE) -> Recorder:
     study = optuna.create_study(directions=THREE_LOSSES)
     study.add_trials(trials)
     recorder = Recorder()
-    assert ProposerSampler(recorder, FIVE, TOGGLES, template).prepare(study)
+    assert ProposerSampler(recorder, problem, TOGGLES, template).prepare(study)
     return recorder
 
 
@@ -302,21 +302,22 @@ def test_candidates_of_another_fallback_are_no_news(
     assert [s.mask for s in recorder.seen] == masks
 
 
-REPAIRED: dict[str, tuple[tuple[str, ...], tuple[str, ...], list[Mask]]] = {
-    "none": ((), (), [Mask(0b00001)]),
-    "the same": (("ranges-mse",), ("ranges-mse",), [Mask(0b00001)]),
-    "biases corrected": (("bias",), ("bias",), [Mask(0b00001)]),
-    "biases corrected further": (("bias",), ("bias-sequential",), [Mask(0b00001, refined=True)]),
-    "others": (("bias",), (), []),
+REPAIRED: dict[str, tuple[tuple[tuple[str, ...], ...], tuple[str, ...], list[Mask]]] = {
+    "none": (((),), (), [Mask(0b00001)]),
+    "the same": ((("ranges-mse",),), ("ranges-mse",), [Mask(0b00001)]),
+    "another of the sets": ((("bias",), ()), (), [Mask(0b00001, repairs=1)]),
+    "biases corrected in sequence": ((("bias",), ("bias-sequential",)), ("bias-sequential",), [Mask(1, repairs=1)]),
+    "others": ((("bias",),), (), []),
 }
 
 
 @pytest.mark.parametrize(("own", "theirs", "masks"), REPAIRED.values(), ids=REPAIRED)
-def test_candidates_of_other_repairs_are_no_news(
-    own: tuple[str, ...], theirs: tuple[str, ...], masks: list[Mask]
+def test_candidates_of_repairs_that_are_not_the_searchs_are_no_news(
+    own: tuple[tuple[str, ...], ...], theirs: tuple[str, ...], masks: list[Mask]
 ) -> None:
     trial = trial_of("0", user_attrs=recipe_attributes("drq", "n0", repairs=theirs))
-    recorder = told([trial], Recipe(repairs=own))
+    problem = Problem(FIVE.atoms, FIVE.neighbours, FIVE.forecast_of, repair_sets=own)
+    recorder = told([trial], Recipe(repairs=own[0]), problem)
     assert [s.mask for s in recorder.seen] == masks
 
 
@@ -349,7 +350,7 @@ def test_pinned_nodes_are_in_every_candidate() -> None:
     problem = Problem(
         FIVE.atoms[:3],
         FIVE.neighbours[:3],
-        lambda nodes, float_nodes: FIVE.forecast(FIVE.mask_of(nodes)),
+        lambda nodes, float_nodes, _repairs: FIVE.forecast(FIVE.mask_of(nodes)),
         pinned=frozenset({"n4"}),
     )
     sampler = ProposerSampler(exhaustive(problem, 0), problem, space)

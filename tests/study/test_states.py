@@ -22,6 +22,7 @@ from autoselect.cases.prepare_jobs import Int16Proof
 from autoselect.cases.settings import make_settings
 from autoselect.domain.pareto import hypervolume
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.repair_sets import Repairs
 from autoselect.domain.states import STATES, alone_in, fields_of, further_of, left_out_of, states_of
 from autoselect.errors import WorkerDied
 from autoselect.study.proposing import mutation
@@ -53,7 +54,7 @@ def made_up(
         kind = wanted if name in left_out else "integer"
         return others.get(kind, "float") if name in lacks.get(kind, ()) else kind
 
-    def forecast(left_out: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
+    def forecast(left_out: frozenset[str], further: Mapping[str, frozenset[str]], _repairs: Repairs) -> Forecast:
         kinds = tuple(kind_of(name, left_out, further) for name in NAMES)
         cut = sum(a != b for a, b in pairwise(kinds))
         return Forecast(sum(map(BYTES.__getitem__, kinds)), len(left_out) + 0.1 * cut, kinds, kinds=kinds)
@@ -94,9 +95,9 @@ def test_what_units_become_takes_one_forecast_for_each_state(monkeypatch: pytest
     problem = made_up(FOUR, NOISE)
     asked, forecast = [], problem.forecast_of
 
-    def counted(left_out: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
+    def counted(left_out: frozenset[str], further: Mapping[str, frozenset[str]], repairs: Repairs) -> Forecast:
         asked.append(left_out)
-        return forecast(left_out, further)
+        return forecast(left_out, further, repairs)
 
     monkeypatch.setattr(problem, "forecast_of", counted)
     everything = (1 << 10) - 1

@@ -128,19 +128,22 @@ def test_odd_problems_are_believed_all_the_same(priors: list[float], known: list
     assert belief.mean[known[0]] == pytest.approx(math.log(0.2), abs=1.0)
 
 
-def test_it_learns_what_further_correction_does() -> None:
-    """Every candidate is better by half corrected further: so is one that was not tried that way."""
-    problem = chain_of([0.01, 0.02, 0.03, 0.04, 0.05], refinable=True)
+@pytest.mark.parametrize("other", [(("bias-sequential",), True), ((), False)], ids=["in sequence", "without"])
+def test_it_learns_what_other_repairs_do(other: tuple[tuple[str, ...], bool]) -> None:
+    """Every candidate is better by half with them: so is one that was not tried that way."""
+    names, is_expected = other
+    problem = chain_of([0.01, 0.02, 0.03, 0.04, 0.05], repair_sets=(("bias",), names))
     masks = list(map(Mask, [0b00001, 0b00110, 0b01100, 0b11000]))
     plain = np.log([0.14, 0.10, 0.08, 0.06])
     surrogate = Surrogate(problem)
-    before = surrogate.believe([Mask(0b00011), Mask(0b00011, refined=True)])
-    assert before.mean[1] < before.mean[0]
+    before = surrogate.believe([Mask(0b00011), Mask(0b00011, repairs=1)])
+    assert (before.mean[1] < before.mean[0]) == is_expected
     assert before.deviation[1] > before.deviation[0]
-    refined = [mask._replace(refined=True) for mask in masks]
+    refined = [mask._replace(repairs=1) for mask in masks]
     surrogate.fit([*masks, *refined], np.concatenate([plain, plain + np.log(0.5)]), np.zeros(8))
-    after = surrogate.believe([Mask(0b00011), Mask(0b00011, refined=True)])
-    assert after.mean[1] - after.mean[0] == pytest.approx(np.log(0.5), abs=0.1)
+    after = surrogate.believe([Mask(0b00011), Mask(0b00011, repairs=1)])
+    assert after.mean[1] - after.mean[0] == pytest.approx(np.log(0.5), abs=0.15)
+    assert after.deviation[1] < before.deviation[1]
 
 
 def test_what_is_float_has_no_term_of_its_own() -> None:

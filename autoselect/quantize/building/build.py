@@ -11,6 +11,7 @@ from functools import partial
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.repair_sets import corrected_at_once
 from autoselect.errors import BuildError
 from autoselect.quantize.building import passes
 from autoselect.quantize.building.asked import AskCompiler, asked
@@ -26,7 +27,7 @@ from autoselect.quantize.repairing.weighted_ops import why_untouched
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
-BUILDER_VERSION = "11"
+BUILDER_VERSION = "12"
 """Raised when equal recipes give other bytes or figures than before. Builder 1 had the quantizer build candidates."""
 
 
@@ -136,8 +137,7 @@ class Builder:
         Raises:
             BuildError: If the quantizer refuses the model.
         """
-        alike = tuple("bias" if name == "bias-sequential" else name for name in recipe.repairs)
-        return self._pieces(replace(recipe, repairs=tuple(sorted(alike))), int16=int16)[0]
+        return self._pieces(replace(recipe, repairs=corrected_at_once(recipe.repairs)), int16=int16)[0]
 
     def _whole_builds(self, recipe: Recipe, *, int16: bool = False) -> Wholes:
         plain = Recipe(per_channel=recipe.per_channel, repairs=recipe.repairs)

@@ -20,13 +20,11 @@ from autoselect.quantize import names
 from autoselect.quantize.building import int16, passes
 from autoselect.quantize.preparing import adoption, converter
 from autoselect.quantize.preparing.stand_ins import stood_in_for, with_stand_ins, without_stand_ins
+from autoselect.quantize.repairing import ranges
 from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-
-_CLIPPING = frozenset({"ranges-mse", "ranges-moving-average", "ranges-percentile"})
-"""Repairs that leave values out of ranges, for finer steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,17 +149,17 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
 def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
     """The model with 16-bit activations: the given one; else TensorFlow's, under canonical names, made once for all.
 
-    With one scale for all weights of an op it refuses DEPTHWISE_CONV_2D. No value that was seen is clipped: with 65,536
-    steps the rest gains nothing by it.
+    With one scale for all weights of an op it refuses DEPTHWISE_CONV_2D. Ranges are those of calibration, whatever the
+    recipe repairs: they hold every value that a calibration sample showed, and 65,536 steps need no narrower ones.
 
     Args:
         kit: Of the calibrated model.
-        recipe: For its granularity and its repairs that come before quantizing, but for ranges that clip.
+        recipe: For its granularity, and for equalization.
 
     Raises:
         BuildError: If the quantizer refuses the model, or another one made the integer model.
     """
-    recipe = replace(recipe, repairs=tuple(r for r in recipe.repairs if split_repair(r)[0] not in _CLIPPING))
+    recipe = replace(recipe, repairs=tuple(r for r in recipe.repairs if split_repair(r)[0] not in ranges.METHODS))
     calibrated = kit.calibrated(recipe.repairs)
     if calibrated.int16 is not None:
         return calibrated.int16

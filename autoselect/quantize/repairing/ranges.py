@@ -7,6 +7,7 @@ tensor is read with all of them preserved, so ``observed`` is the range that cal
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -141,6 +142,12 @@ def measure(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> dict
         histograms[index].add(value)
     known = {i: h for i, h in histograms.items() if h.is_finite and h.low <= h.high}
     return {name: {i: method(h) for i, h in known.items()} for name, method in METHODS.items()}
+
+
+def count_values(content: bytes) -> int:
+    """How many values all activations have for one sample."""
+    model = fb.parse(content)
+    return sum(math.prod(fb.shape_of(model.subgraphs[0].tensors[i])) for i in _activations(model))
 
 
 def extremes(content: bytes, samples: Iterable[Mapping[str, np.ndarray]], tensors: Iterable[int]) -> dict[int, Range]:

@@ -24,7 +24,10 @@ from autoselect.quantize.repairing import equalize, input_means, ranges
 from autoselect.tflite import flatbuffer as fb
 
 MEASURED_SAMPLES = 50
-"""Means and histograms are of the first so many calibration samples."""
+"""Means are of the first so many calibration samples, and ranges of at least so many."""
+
+MEASURED_VALUES = 2_000_000_000
+"""Ranges are of all calibration samples whose activations have so many values together: about 20 s of a processor."""
 
 Samples = Callable[[], Iterable[Mapping[str, np.ndarray]]]
 """Gives the calibration samples, inputs by key, anew at each call."""
@@ -45,9 +48,9 @@ def before_quantizing(repairs: Sequence[str]) -> tuple[str, ...]:
 
 T = TypeVar("T")
 
-_MOST_REMEMBERED = 8
-"""What is made of a model for one granularity, interface and choice of repairs: its whole builds, and their parts. A
-search has one or two of each."""
+_MOST_REMEMBERED = 16
+"""What is made of a model for one granularity, interface and choice of repairs: its whole builds, and their parts, each
+with 16-bit nodes or without. A search has up to four choices of repairs."""
 
 
 class RepairKit:
@@ -86,6 +89,12 @@ class RepairKit:
             BuildError: If there are none.
         """
         return islice(self._calibration(), MEASURED_SAMPLES)
+
+    def _samples_for_ranges(self, content: bytes) -> Iterable[Mapping[str, np.ndarray]]:
+        """All calibration samples; of a large model so many as take no longer than others', from everywhere."""
+        most = max(MEASURED_SAMPLES, MEASURED_VALUES // max(ranges.count_values(content), 1))
+        count = sum(1 for _ in self._calibration())
+        return islice(self._calibration(), 0, None, max(1, -(-count // most)))
 
     def _calibration(self) -> Iterable[Mapping[str, np.ndarray]]:
         if self._all_samples is None:
@@ -143,7 +152,7 @@ class RepairKit:
 
     def _read_ranges(self, equalized: bool) -> dict[str, dict[int, ranges.Range]]:
         content, name = self._source(equalized), f"{'equalized_' if equalized else ''}ranges.json"
-        raw = self.keep(name, lambda: json.dumps(ranges.measure(content, self.samples())).encode())
+        raw = self.keep(name, lambda: json.dumps(ranges.measure(content, self._samples_for_ranges(content))).encode())
         return {
             method: {int(index): (low, high) for index, (low, high) in found.items()}
             for method, found in json.loads(raw).items()

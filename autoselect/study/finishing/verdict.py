@@ -203,7 +203,7 @@ def _whole_models(found: Findings, named: Sequence[Reference], unseen: bool) -> 
         parts.append(f"the {whole_model(floats['fiq'])} {lost(drops['fiq'], found.metric)}")
     if REPAIRED in drops:
         subject = "it" if "fiq" in drops else f"the {whole_model(floats[REPAIRED])}"
-        parts.append(f"with the repairs, which all candidates have, {subject} {lost(drops[REPAIRED], found.metric)}")
+        parts.append(f"with the repairs chosen for 8 bits, {subject} {lost(drops[REPAIRED], found.metric)}")
     if found.integer_error:
         which = "without the repairs the" if REPAIRED in drops else "the"
         parts.append(f"{which} integer model could not be scored. {found.integer_error}")

@@ -11,12 +11,16 @@ PRIOR_SD = 1.2
 """Deviation of the log of a term around its prior: probes on few samples are off by a factor of three now and then."""
 OTHER_SHARE = 0.1
 """An atom's error power in another state is expected to be this share of that in integers, where nobody tried it."""
-REFINING_PRIOR = -0.2
-"""What further correction of biases is expected to do to a log divergence."""
-REFINING_SD = 0.3
+REPAIRED_SD = 0.7
+"""Deviation of what another set of repairs does to the log of all terms of a state."""
+IN_SEQUENCE = -0.2
+"""What correcting biases in sequence is expected to do to them."""
+IN_SEQUENCE_SD = 0.3
 """How unsure that is, as a deviation."""
-REFINING_SPREAD = 0.2
-"""How much candidates differ in it, as a deviation."""
+REPAIRED_SPREAD = 0.2
+"""How much candidates differ in what their repairs do, as a deviation."""
+TWINS = 0.9
+"""Correlation of what the sum leaves over of candidates that differ in their repairs alone."""
 NOISE_SD = 0.08
 """Deviation of log divergences that no term of the Gaussian process explains."""
 UNIT_SD = 0.10
@@ -105,6 +109,8 @@ CROSSED_SHARE = 0.25
 """Share of the children that are crossed from two parents."""
 LAST_MOVE = 0.6
 """Probability that no further move follows one; two are made at least."""
+REPAIRED_SHARE = 0.15
+"""Share of the children, where there are several sets of repairs, that have one at random and not their parent's."""
 RESTATED_SHARE = 0.5
 """Share of the children, where there are several states, in which something changes from one to another."""
 ISLAND_SHARE = 0.5

@@ -31,7 +31,7 @@ class ForecastCheck:
         """
         if not self._reader.is_ours(recipe):
             return ""
-        found = self._problem.forecast_of(left_out_of(recipe), further_of(recipe))
+        found = self._problem.forecast_of(left_out_of(recipe), further_of(recipe), recipe.repairs)
         kinds = zip(self._problem.order, found.kinds, strict=False)
         told = [f"{n!r} is {built.kinds[n]}, not {k}" for n, k in kinds if built.kinds.get(n, k) != k]
         if built.size_bytes != found.size_bytes:

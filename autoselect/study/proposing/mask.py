@@ -14,7 +14,7 @@ Atoms = int
 class _States(NamedTuple):
     left_out: Atoms
     further: tuple[Atoms, ...]
-    refined: bool
+    repairs: int
 
 
 class Mask(_States):
@@ -24,12 +24,12 @@ class Mask(_States):
         left_out: The atoms that are not in integers. They have the first of the problem's states but for the next.
         further: Of these the atoms in each of the problem's further states, as far as any is there. No atom is in two:
             the first counts, and what is not left out is dropped.
-        refined: Whether its biases are corrected further.
+        repairs: Which of the problem's repair sets it has, by its place.
     """
 
     __slots__ = ()
 
-    def __new__(cls, left_out: Atoms = 0, further: Iterable[Atoms] = (), refined: bool = False) -> Mask:
+    def __new__(cls, left_out: Atoms = 0, further: Iterable[Atoms] = (), repairs: int = 0) -> Mask:
         """Keep what means something."""
         free, kept = left_out, list[Atoms]()
         for atoms in further:
@@ -37,7 +37,7 @@ class Mask(_States):
             free &= ~atoms
         while kept and not kept[-1]:
             kept.pop()
-        return tuple.__new__(cls, (left_out, tuple(kept), refined))
+        return tuple.__new__(cls, (left_out, tuple(kept), repairs))
 
     @classmethod
     def _make(cls, iterable: Iterable[Any]) -> Mask:  # type: ignore[override]  # Nothing derives from this class.
@@ -60,7 +60,7 @@ class Mask(_States):
         further += [0] * (state - len(further))
         if state:
             further[state - 1] |= atoms
-        return Mask(self.left_out | atoms, further, self.refined)
+        return Mask(self.left_out | atoms, further, self.repairs)
 
 
 def bits(atoms: Atoms) -> list[int]:

@@ -30,7 +30,9 @@ def child(
     moves = (_flip_by_rank, _grow, _shrink, _drop_island, _close_gap, _flip_any, _swap)
     for _ in range(1 + int(rng.geometric(constants.LAST_MOVE))):
         atoms = moves[int(rng.integers(len(moves)))](atoms, problem, terms, rng)
-    mask = Mask(atoms, parent.further)
+    mask = Mask(atoms, parent.further, problem.without_sequence.get(parent.repairs, parent.repairs))
+    if len(problem.offered) > 1 and rng.random() < constants.REPAIRED_SHARE:
+        mask = mask._replace(repairs=problem.offered[int(rng.integers(len(problem.offered)))])
     if len(problem.states) == 1:
         return mask
     mask = problem.put(mask, atoms & ~parent.left_out, int(rng.integers(len(problem.states))))
@@ -44,6 +46,11 @@ def single_flips(mask: Mask, problem: Problem) -> list[Mask]:
         found += [mask.without(atom)] if mask.left_out & atom else []
         found += [mask.put(atom, p) for p, form in enumerate(problem.forms) if form & ~mask.within(p) & atom]
     return found
+
+
+def repaired(mask: Mask, problem: Problem) -> list[Mask]:
+    """The mask with each other set of repairs that any candidate may have."""
+    return [mask._replace(repairs=place) for place in problem.offered if place != mask.repairs]
 
 
 def without_islands(mask: Mask, problem: Problem) -> list[Mask]:
@@ -72,7 +79,7 @@ def restated(mask: Mask, problem: Problem, noise: np.ndarray) -> list[Mask]:
 def _crossed(first: Mask, second: Mask, problem: Problem, rng: np.random.Generator) -> Mask:
     """The first up to some place of the graph, then the second."""
     low = (1 << int(rng.integers(1, len(problem.atoms) + 1))) - 1
-    mask = Mask((first.left_out & low) | (second.left_out & ~low))
+    mask = Mask((first.left_out & low) | (second.left_out & ~low), repairs=first.repairs)
     for place in range(1, len(problem.states)):
         mask = mask.put((first.within(place) & low) | (second.within(place) & ~low), place)
     return mask

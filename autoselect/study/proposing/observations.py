@@ -66,19 +66,14 @@ class Seen:
         return self.estimated_loss if self.loss is None else self.loss
 
 
-def refined(repairs: tuple[str, ...]) -> tuple[str, ...]:
-    """The same repairs with biases corrected node after node."""
-    return tuple("bias-sequential" if name == "bias" else name for name in repairs)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
     """Reads records of one search as its proposer sees them.
 
     Attributes:
         problem: What the masks mean.
-        template: What the search's recipes have in common; candidates of another fallback or of other repairs are no
-            news. None takes any.
+        template: What the search's recipes have in common but for repairs; candidates of another fallback, or of
+            repairs that are none of the problem's sets, are no news. None takes any.
     """
 
     problem: Problem
@@ -106,9 +101,7 @@ class Reader:
 
     def mask(self, recipe: Recipe) -> Mask:
         """What a recipe leaves out, as far as atoms can express it."""
-        repairs = None if self.template is None else self.template.repairs
-        further = repairs is not None and repairs != recipe.repairs == refined(repairs)
-        return self.problem.mask_of(left_out_of(recipe), further_of(recipe), refined=further)
+        return self.problem.mask_of(left_out_of(recipe), further_of(recipe), recipe.repairs)
 
     def _split(self, recipe: Recipe) -> Atoms:
         return self.problem.split_by(left_out_of(recipe), *further_of(recipe).values())
@@ -118,7 +111,7 @@ class Reader:
         if self.template is None:
             return True
         alike = recipe.fallback == self.template.fallback or not left_out_of(recipe)
-        return alike and recipe.repairs in (self.template.repairs, refined(self.template.repairs))
+        return alike and recipe.repairs in self.problem.repair_sets
 
 
 def of_losses(mask: Mask, loss: float, costs: Mapping[str, float], problem: Problem) -> Seen:

@@ -14,6 +14,7 @@ import numpy as np
 
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.quantities import DEFAULT_COSTS
+from autoselect.domain.repair_sets import Repairs, corrected_in_sequence
 from autoselect.domain.states import APART, EXACT, STATES
 from autoselect.study.proposing import constants
 from autoselect.study.proposing.mask import Atoms, Mask, bits
@@ -63,8 +64,8 @@ class Forecast:
     kinds: tuple[str, ...] = ()
 
 
-Forecaster = Callable[[frozenset[str], Mapping[str, frozenset[str]]], Forecast]
-"""A forecast by the nodes left out and, by state, those of them in a further state."""
+Forecaster = Callable[[frozenset[str], Mapping[str, frozenset[str]], Repairs], Forecast]
+"""A forecast by the nodes left out, by those of them in each further state, and by the candidate's repairs."""
 
 
 class Problem:
@@ -78,12 +79,14 @@ class Problem:
         ladders: Rankings of atoms.
         clipped: Those of the atoms that are.
         states: What an atom that is left out may be; the first where a mask says no more. See ``domain.states``.
-        refinable: Whether biases of the front's members may be corrected further than those of other candidates.
+        repair_sets: What a candidate may have; the first where a mask says no more.
+        in_sequence: Places of the sets that correct biases in sequence, by the place of the same without that: they
+            take time, so they are for members of the front.
         constraints: The user's limits.
         allowed_loss: What a recommended candidate may lose, in the metric's units.
         costs: Columns of the run's objectives but the metric.
-        forecast_of: Exact size and penalty by the nodes left out and those of them in each further state; not
-            remembered.
+        forecast_of: Exact size and penalty by the nodes left out, those of them in each further state, and repairs;
+            not remembered.
         order: The nodes in the order in which forecasts say what becomes of them; empty if they do not.
     """
 
@@ -97,7 +100,7 @@ class Problem:
         heuristic: frozenset[str] = frozenset(),
         ladders: Sequence[Sequence[int]] = (),
         states: Sequence[str] = STATES["drq"],
-        refinable: bool = False,
+        repair_sets: Sequence[Repairs] = ((),),
         constraints: Constraints = NO_LIMITS,
         allowed_loss: float = math.inf,
         costs: Sequence[str] = DEFAULT_COSTS,
@@ -110,7 +113,12 @@ class Problem:
         self.heuristic = heuristic
         self.ladders = tuple(tuple(ladder) for ladder in ladders)
         self.clipped: Atoms = sum(1 << i for i, atom in enumerate(self.atoms) if atom.is_clipped)
-        self.states, self.refinable = tuple(states), refinable
+        self.states, self.repair_sets = tuple(states), tuple(repair_sets)
+        self.in_sequence = {
+            place: self.repair_sets.index(other)
+            for place, repairs in enumerate(self.repair_sets)
+            if (other := corrected_in_sequence(repairs)) != repairs and other in self.repair_sets
+        }
         self.constraints, self.allowed_loss = constraints, allowed_loss
         self.costs = tuple(costs)
         self.forecast_of, self.order = forecast, tuple(order)
@@ -139,10 +147,14 @@ class Problem:
         return frozenset().union(*(self.atoms[i].nodes for i in bits(atoms)))
 
     def mask_of(
-        self, nodes: Iterable[str], further: Mapping[str, Iterable[str]] = NOTHING_FURTHER, *, refined: bool = False
+        self, nodes: Iterable[str], further: Mapping[str, Iterable[str]] = NOTHING_FURTHER, repairs: Repairs = ()
     ) -> Mask:
-        """The mask of atoms that are more than half left out, or in a state; exact for what atoms can express."""
-        mask = Mask(self._atoms(nodes), refined=refined)
+        """The mask of atoms that are more than half left out, or in a state; exact for what atoms can express.
+
+        Repairs that are none of the problem's sets are taken for the first.
+        """
+        place = self.repair_sets.index(repairs) if repairs in self.repair_sets else 0
+        mask = Mask(self._atoms(nodes), repairs=place)
         for place, state in enumerate(self.states[1:], start=1):
             mask = self.put(mask, self._atoms(further.get(state, ())) & mask.left_out, place)
         return mask
@@ -171,8 +183,7 @@ class Problem:
         return self._keys[mask]
 
     def _worked_out(self, mask: Mask) -> Forecast:
-        found = self.forecast_of(self.nodes_of(mask), self.further_of(mask))
-        return replace(found, key=(found.key, "refined")) if mask.refined else found
+        return self.forecast_of(self.nodes_of(mask), self.further_of(mask), self.repair_sets[mask.repairs])
 
     def distrust(self, mask: Mask) -> None:
         """Treat a candidate as unlike any other from now on, because it was built otherwise than forecast."""
@@ -308,8 +319,20 @@ class Problem:
 
     @property
     def count(self) -> int:
-        """How many candidates there are."""
-        return math.prod(1 + sum(form >> i & 1 for form in self.forms) for i in range(len(self.atoms)))
+        """How many candidates there are, but for biases corrected in sequence."""
+        return len(self.offered) * math.prod(
+            1 + sum(form >> i & 1 for form in self.forms) for i in range(len(self.atoms))
+        )
+
+    @cached_property
+    def offered(self) -> tuple[int, ...]:
+        """Places of the repair sets that any candidate may have."""
+        return tuple(place for place in range(len(self.repair_sets)) if place not in self.in_sequence.values())
+
+    @cached_property
+    def without_sequence(self) -> dict[int, int]:
+        """Places of the sets that any candidate may have, by the place of the same with biases in sequence."""
+        return {later: place for place, later in self.in_sequence.items()}
 
     @cached_property
     def sensitivities(self) -> np.ndarray:

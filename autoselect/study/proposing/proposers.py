@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from autoselect.study.proposing.mask import Atoms, Mask
+from autoselect.study.proposing.mutation import repaired
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 
@@ -133,7 +134,7 @@ def prefixes(ranking: Sequence[int]) -> Iterator[Atoms]:
 
 
 def all_masks(problem: Problem) -> Iterator[Mask]:
-    """Every set of atoms in every state, smallest sets first."""
+    """Every set of atoms in every state with every set of repairs, smallest sets first."""
     for size in range(len(problem.atoms) + 1):
         for chosen in itertools.combinations(range(len(problem.atoms)), size):
             forms = ([place for place, form in enumerate(problem.forms) if form >> i & 1] for i in chosen)
@@ -141,11 +142,11 @@ def all_masks(problem: Problem) -> Iterator[Mask]:
                 mask = Mask()
                 for i, place in zip(chosen, places, strict=True):
                     mask = mask.put(1 << i, place)
-                yield mask
+                yield from (mask, *repaired(mask, problem))
 
 
 def random_masks(problem: Problem, seed: int) -> Proposer:
-    """Masks of random density, each set of atoms once, until all were drawn; the state of each atom by chance."""
+    """Masks of random density, each set of atoms once, until all were drawn; states and repairs by chance."""
     rng = np.random.default_rng(seed)
 
     def draws() -> Iterator[Mask]:
@@ -161,6 +162,7 @@ def random_masks(problem: Problem, seed: int) -> Proposer:
                 yield Mask(
                     atoms,
                     [form & sum(1 << int(i) for i in np.flatnonzero(places == p)) for p, form in enumerate(further, 1)],
+                    problem.offered[int(rng.integers(len(problem.offered)))] if len(problem.offered) > 1 else 0,
                 )
 
     return Listed(filter(problem.accepts, draws()))

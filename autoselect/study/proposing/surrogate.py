@@ -2,10 +2,10 @@
 
 The log of the divergence (error power over signal power) is that of a sum of one positive term for each atom and each
 state in which it makes an error, whose priors come from the debugger's statistics and a few probes: independent errors
-add up. Outputs that are wrong altogether grow
-no worse, so the sum ends in a cap: where several atoms each do all the damage alone, taking one of them out changes
-nothing. What that leaves over is a Gaussian process with terms for each atom, each op type and each pair of neighbours,
-and one for candidates that are alike.
+add up. A set of repairs has a gain in each state, the factor by which it changes all terms of that state. Outputs that
+are wrong altogether grow no worse, so the sum ends in a cap: where several atoms each do all the damage alone, taking
+one of them out changes nothing. What that leaves over is a Gaussian process with terms for each atom, each op type and
+each pair of neighbours, and one for candidates that are alike.
 """
 
 from __future__ import annotations
@@ -44,6 +44,12 @@ class Surrogate:
         count = len(problem.atoms)
         self._noisy = [place for place, atoms in enumerate(problem.noisy) if atoms]
         self._cap = math.inf
+        self._features, gains, doubts = _features(problem)
+        self._gains = np.tile(gains, 1 + len(self._noisy))  # each state's, one behind the other
+        self._deviations = np.concatenate(
+            [np.full(count * (1 + len(self._noisy)), constants.PRIOR_SD), np.tile(doubts, 1 + len(self._noisy))]
+        )
+        self._doubt = np.diag(self._deviations[len(self._deviations) - len(self._gains) :] ** 2)
         self._theta = self._prior(self._cap)
         self._starts: dict[float | None, np.ndarray] = {}  # by the quantile that is the cap; None without one
         self._known_free = np.zeros(0)
@@ -52,9 +58,8 @@ class Surrogate:
         self._pairs = np.array(
             [(i, j) for i in range(count) for j in problem.neighbours[i] if i < j], dtype=np.int64
         ).reshape(-1, 2)
-        self._known = np.zeros((0, len(self._theta)))
+        self._known, self._known_repairs = self._rows([]), _places([])
         self._known_sides = np.zeros((0, count * len(problem.states)))
-        self._refining = (constants.REFINING_PRIOR, constants.REFINING_SD)
         self._weights = np.zeros(0)
         self._factor: tuple[np.ndarray, bool] | None = None
         self._scale, self._length = 1.0, 0.3
@@ -67,10 +72,7 @@ class Surrogate:
             log_divergences: Natural logs, shape (n,).
             noise: Standard deviation of each, shape (n,); larger for those scored on part of the samples.
         """
-        refined = _refined(masks)
-        self._refining = _refining(masks, log_divergences)
-        log_divergences = log_divergences - self._refining[0] * refined
-        self._known, self._known_sides = self._rows(masks), self._sides(masks)
+        self._known, self._known_sides, self._known_repairs = self._rows(masks), self._sides(masks), _places(masks)
         # With everything in float no term is left: what such a candidate shows is what all others have too.
         bare = log_divergences[self._known.sum(axis=1) == 0.0]
         self._floor = float(np.exp(bare.mean())) if len(bare) else _FLOOR
@@ -83,20 +85,23 @@ class Surrogate:
         fits = {q: self._map(log_divergences, noise, cap, self._starts.get(q, uncapped)) for q, cap in caps.items()}
         self._starts = {q: theta for q, (_, _, theta) in fits.items()}
         _, self._cap, self._theta = max(fits.values(), key=lambda fit: fit[0])
-        mean, self._known_free = self._base(self._known)
+        mean, self._known_free = self._base(self._known, self._known_repairs)
+        self._doubt = self._left_doubt(noise)
         self._choose_kernel(log_divergences - mean, noise)
 
     def believe(self, masks: Sequence[Mask]) -> Belief:
         """Predict candidates."""
-        found, refined = self._sides(masks), _refined(masks)
-        mean, free = self._base(self._rows(masks))
+        found, rows, repairs = self._sides(masks), self._rows(masks), _places(masks)
+        mean, free = self._base(rows, repairs)
         variance = free**2 * self._prior_variance(found)
         if self._factor is not None:
             cross = self._kernel(found, self._known_sides) * free[:, None] * self._known_free
             mean = mean + cross @ self._weights
             variance = variance - np.einsum("ij,ji->i", cross, cho_solve(self._factor, cross.T))
-        shift, doubt = self._refining
-        return Belief(mean + shift * refined, np.sqrt(np.maximum(variance, 1e-4) + doubt**2 * refined))
+        _, slope = self._slope(rows, repairs, self._theta, self._cap)
+        by_gain = slope[:, rows.shape[1] :]
+        doubt = np.einsum("ij,jk,ik->i", by_gain, self._doubt, by_gain) + self._spread(slope, repairs) ** 2
+        return Belief(mean, np.sqrt(np.maximum(variance, 1e-4) + doubt))
 
     @property
     def terms(self) -> np.ndarray:
@@ -127,12 +132,54 @@ class Surrogate:
         """Logs of the terms that the problem's probes stand for, if divergences end in this cap."""
         probes = [self._problem.sensitivities, *(self._problem.noise[place] for place in self._noisy)]
         seen = np.maximum(np.concatenate(probes), _FLOOR)
-        return np.asarray(np.log(seen / np.maximum(1.0 - seen / cap, 1.0 / constants.ABOVE_CAP)))
+        terms = np.log(seen / np.maximum(1.0 - seen / cap, 1.0 / constants.ABOVE_CAP))
+        return np.concatenate([terms, self._gains])
 
-    def _base(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _base(self, rows: np.ndarray, repairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The log of the capped sum, and how free it is to vary: 1 far below the cap."""
-        total = rows @ np.exp(self._theta) + self._floor
+        total = self._parts(rows, repairs, self._theta).sum(axis=1) + self._floor
         return np.log(total) - np.log1p(total / self._cap), _free(total, self._cap)
+
+    def _parts(self, rows: np.ndarray, repairs: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """What each atom adds to each candidate in each state, of the shape of ``rows``."""
+        terms, gains = np.split(theta, [rows.shape[1]])
+        shifts = self._features[repairs] @ gains.reshape(1 + len(self._noisy), -1).T
+        return np.asarray(rows * np.exp(terms + np.repeat(shifts, len(self._problem.atoms), axis=1)))
+
+    def _slope(
+        self, rows: np.ndarray, repairs: np.ndarray, theta: np.ndarray, cap: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The sum of each candidate, and how its capped log follows terms, then gains, shape (n, n_theta)."""
+        parts = self._parts(rows, repairs, theta)
+        total = parts.sum(axis=1) + self._floor
+        by_term = parts / (total * (1.0 + total / cap))[:, None]
+        states = by_term.reshape(len(rows), 1 + len(self._noisy), len(self._problem.atoms)).sum(axis=2)
+        by_gain = (states[:, :, None] * self._features[repairs][:, None, :]).reshape(len(rows), len(self._gains))
+        return total, np.hstack([by_term, by_gain])
+
+    def _spread(self, slope: np.ndarray, repairs: np.ndarray) -> np.ndarray:
+        """By how much each candidate may differ from others in what its repairs do, as a deviation, shape (n,)."""
+        terms = slope.shape[1] - len(self._gains)
+        return np.asarray(constants.REPAIRED_SPREAD * slope[:, :terms].sum(axis=1) * (repairs > 0))
+
+    def _left_doubt(self, noise: np.ndarray) -> np.ndarray:
+        """The covariance of the gains, as far as what was seen leaves it open."""
+        total, slope = self._slope(self._known, self._known_repairs, self._theta, self._cap)
+        scaled = slope * self._deviations**2
+        left = self._left_over(noise, total, slope, self._cap)
+        by_gain, prior = scaled[:, self._known.shape[1] :], self._deviations[self._known.shape[1] :] ** 2
+        return np.asarray(np.diag(prior) - by_gain.T @ np.linalg.solve(scaled @ slope.T + left, by_gain))
+
+    def _left_over(self, noise: np.ndarray, total: np.ndarray, slope: np.ndarray, cap: float) -> np.ndarray:
+        """The covariance of what the sum leaves over of the known candidates, shape (n, n).
+
+        What it leaves over of a candidate it leaves over of the same with other repairs, too: pairs tell gains.
+        """
+        alike = constants.ALIKE_SD * _free(total, cap)
+        others = self._known_repairs[:, None] != self._known_repairs
+        twins = (self._known_sides @ (1.0 - self._known_sides).T == 0.0) & others
+        shared = constants.TWINS * np.outer(alike, alike) * (twins & twins.T)
+        return np.asarray(np.diag(noise**2 + alike**2 + self._spread(slope, self._known_repairs) ** 2) + shared)
 
     def _map(
         self, target: np.ndarray, noise: np.ndarray, cap: float, start: np.ndarray | None
@@ -142,26 +189,23 @@ class Surrogate:
         Returns:
             The log of their likelihood but for a constant, the cap, and the terms' logs.
         """
-        design, prior = self._known, self._prior(cap)
+        design, repairs, prior = self._known, self._known_repairs, self._prior(cap)
         theta = prior.copy() if start is None else start
         for _ in range(_ROUNDS):
-            parts = design * np.exp(theta)
-            total = parts.sum(axis=1) + self._floor
-            slope = parts / (total * (1.0 + total / cap))[:, None]
+            total, slope = self._slope(design, repairs, theta, cap)
             residual = target - np.log(total) + np.log1p(total / cap)
-            variance = noise**2 + (constants.ALIKE_SD * _free(total, cap)) ** 2
-            system = constants.PRIOR_SD**2 * slope @ slope.T + np.diag(variance)
-            wanted = prior + constants.PRIOR_SD**2 * slope.T @ np.linalg.solve(
-                system, residual + slope @ (theta - prior)
-            )
+            scaled = slope * self._deviations**2
+            system = scaled @ slope.T + self._left_over(noise, total, slope, cap)
+            wanted = prior + scaled.T @ np.linalg.solve(system, residual + slope @ (theta - prior))
             step = np.clip(wanted - theta, -1.0, 1.0)
             theta = theta + step
             if np.abs(step).max() < 1e-3:
                 break
-        total = design @ np.exp(theta) + self._floor
+        total, slope = self._slope(design, repairs, theta, cap)
         residual = target - np.log(total) + np.log1p(total / cap)
-        variance = noise**2 + (constants.ALIKE_SD * _free(total, cap)) ** 2
-        misfit = (residual**2 / variance + np.log(variance)).sum() + (((theta - prior) / constants.PRIOR_SD) ** 2).sum()
+        left = self._left_over(noise, total, slope, cap)
+        misfit = residual @ np.linalg.solve(left, residual) + np.linalg.slogdet(left)[1]
+        misfit += (((theta - prior) / self._deviations) ** 2).sum()
         return -0.5 * float(misfit), cap, theta
 
     def _choose_kernel(self, left: np.ndarray, noise: np.ndarray) -> None:
@@ -226,19 +270,24 @@ def learn(surrogate: Surrogate, seen: Sequence[Seen], most: int | None = None) -
     surrogate.fit([s.mask for s in seen], divergences, noise)
 
 
-def _refined(masks: Sequence[Mask]) -> np.ndarray:
-    """1 if biases are corrected further, else 0, shape (n_masks,)."""
-    return np.array([float(mask.refined) for mask in masks])
+def _places(masks: Sequence[Mask]) -> np.ndarray:
+    """Which repair set each mask has, shape (n_masks,)."""
+    return np.array([mask.repairs for mask in masks], dtype=np.int64)
 
 
-def _refining(masks: Sequence[Mask], log_divergences: np.ndarray) -> tuple[float, float]:
-    """What correcting biases further does to a log divergence, and how sure that is, from pairs known both ways."""
-    known = dict(zip(masks, log_divergences.tolist(), strict=True))
-    both = [(m, m._replace(refined=False)) for m in masks if m.refined]
-    pairs = [known[m] - known[plain] for m, plain in both if plain in known]
-    precision = 1.0 / constants.REFINING_SD**2 + len(pairs) / constants.REFINING_SPREAD**2
-    mean = (constants.REFINING_PRIOR / constants.REFINING_SD**2 + sum(pairs) / constants.REFINING_SPREAD**2) / precision
-    return mean, math.sqrt(1.0 / precision + (constants.REFINING_SPREAD**2 if pairs else 0.0))
+def _features(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What tells repair sets apart: which set it is, but for the first, and whether biases are corrected in sequence.
+
+    Returns:
+        Shape (n_sets, n_features), and the expected gain of each feature with its deviation, shape (n_features,).
+    """
+    places = [problem.without_sequence.get(place, place) for place in range(len(problem.repair_sets))]
+    kinds, in_sequence = problem.offered[1:], [place in problem.without_sequence for place in range(len(places))]
+    columns = [[float(place == kind) for place in places] for kind in kinds]
+    columns += [list(map(float, in_sequence))] if any(in_sequence) else []
+    gains = [0.0] * len(kinds) + [constants.IN_SEQUENCE] * any(in_sequence)
+    deviations = [constants.REPAIRED_SD] * len(kinds) + [constants.IN_SEQUENCE_SD] * any(in_sequence)
+    return np.array(columns).reshape(-1, len(places)).T, np.array(gains), np.array(deviations)
 
 
 def _free(total: np.ndarray, cap: float) -> np.ndarray:

@@ -74,6 +74,7 @@ class SurrogateProposer:
         ends = [Mask(), *(self._problem.in_state(self._problem.everything, place) for place in states)]
         found = [
             *ends,
+            *(other for end in ends for other in mutation.repaired(end, self._problem)),
             *(near for end in ends for near in self._drawn(mutation.single_flips(end, self._problem), constants.RUNGS)),
         ]
         for ranking in [by_sensitivity(self._problem), *self._problem.ladders]:
@@ -173,7 +174,8 @@ class SurrogateProposer:
                 return mask
         for _ in range(1000):
             atoms = self._any_atoms()
-            mask = Mask(atoms, [self._any_atoms() & form for form in self._problem.forms[1:]])
+            further, offered = [self._any_atoms() & form for form in self._problem.forms[1:]], self._problem.offered
+            mask = Mask(atoms, further, offered[int(self._rng.integers(len(offered)))] if len(offered) > 1 else 0)
             if self._is_new(mask, taken, keys):
                 return mask
         return None
@@ -229,7 +231,10 @@ class _Ask:
         within what was scored.
         """
         *others, end = (self._problem.in_state(self._problem.everything, p) for p in self._problem.by_cost)
-        enough = any(s.mask in others and s.loss is not None and s.loss <= self._weight.allowed for s in scored)
+        enough = any(
+            s.mask._replace(repairs=0) in others and s.loss is not None and s.loss <= self._weight.allowed
+            for s in scored
+        )
         return [] if enough or not others else [np.array([0.0, *(cost[0] for cost in self._costs.expected([end]))])]
 
     def _believed(self, masks: Sequence[Mask]) -> np.ndarray:
@@ -255,7 +260,7 @@ class _Ask:
         """The best of the masks, or a neighbour of it that is better."""
         chosen, gain = masks[int(np.argmax(gains))], float(np.max(gains))
         for _ in range(constants.CLIMBED):
-            near, near_gains = weighed(self._flips(chosen))
+            near, near_gains = weighed([*mutation.repaired(chosen, self._problem), *self._flips(chosen)])
             if not near or near_gains.max() <= gain:
                 break
             chosen, gain = near[int(np.argmax(near_gains))], float(near_gains.max())
@@ -296,15 +301,15 @@ class _Ask:
         return self._owner._drawn(mutation.single_flips(mask, self._problem), self._owner._most(constants.FLIPPED))
 
     def best_undone(self) -> Mask | None:
-        """A member of the front without one of its float islands, or with biases corrected further.
+        """A member of the front without one of its float islands, or with biases corrected in sequence.
 
         None if all of these are known.
         """
         tried = [mask for member in self._parents for mask in mutation.without_islands(member, self._problem)]
         if self._owner._large:
             tried = self._owner._drawn(tried, constants.UNDONE)
-        if self._problem.refinable:
-            tried += [member._replace(refined=True) for member in self._parents]
+        later = self._problem.in_sequence
+        tried += [m._replace(repairs=later[m.repairs]) for m in self._parents if m.repairs in later]
         masks, gains = self._weighed(list(dict.fromkeys(tried)))
         return masks[int(np.argmax(gains))] if masks else None
 
@@ -315,9 +320,13 @@ class _Ask:
         side shows it. From the float side each candidate does, and the ladder of the terms then goes both ways.
         """
         terms, noise = self._surrogate.terms, self._surrogate.noise
-        self._owner._add(self._owner._rungs(np.argsort(-terms, kind="stable").tolist(), noise, terms))
-        for parent in self._parents if len(noise) > 1 else ():
-            self._owner._add(mutation.restated(parent, self._problem, noise))
+        rungs = self._owner._rungs(np.argsort(-terms, kind="stable").tolist(), noise, terms)
+        plain = self._problem.without_sequence
+        for place in dict.fromkeys([0, *(plain.get(parent.repairs, parent.repairs) for parent in self._parents)]):
+            self._owner._add(rung._replace(repairs=place) for rung in rungs)
+        for parent in self._parents:
+            self._owner._add(mutation.repaired(parent, self._problem))
+            self._owner._add(mutation.restated(parent, self._problem, noise) if len(noise) > 1 else ())
         expected = [mask for mask in self._owner._promising if mask not in self._taken]
         for number in range(self._owner._most(constants.CHILDREN)):
             parents = self._parents if number % 2 or not expected else expected

@@ -20,6 +20,7 @@ from optuna.trial import TrialState
 
 from autoselect.domain.objectives import Direction, Objective
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.repair_sets import Repairs, label
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle, Value
 from autoselect.domain.states import further_of, left_out_of
 from autoselect.errors import RecipeError, RunFolderError
@@ -29,7 +30,7 @@ from autoselect.runs.records import TrialRecord
 from autoselect.study.recording import dashboard
 from autoselect.study.recording.journal import Journal
 from autoselect.study.recording.packing import Packing
-from autoselect.study.recording.samplers import ProposerSampler
+from autoselect.study.recording.samplers import ProposerSampler, repair_values
 from autoselect.study.recording.trials import attributes_of, record_of
 from autoselect.study.setup.baselines import Baseline, recipe_for
 
@@ -70,14 +71,24 @@ class SearchStudy:
     """
 
     def __init__(
-        self, path: Path, objectives: Sequence[Objective], sampler: optuna.samplers.BaseSampler | None = None
+        self,
+        path: Path,
+        objectives: Sequence[Objective],
+        sampler: optuna.samplers.BaseSampler | None = None,
+        repair_sets: Sequence[Repairs] = (),
     ) -> None:
         """Open the journal file, or start it; without a sampler nothing is asked.
+
+        Args:
+            path: Of the journal file.
+            objectives: The metric first.
+            sampler: Chooses candidates.
+            repair_sets: What a candidate may have; with one or none those of the template.
 
         Raises:
             RunFolderError: If the journal holds a study of other objectives, or is damaged.
         """
-        self._path = path
+        self._path, self._repair_sets = path, tuple(repair_sets)
         self.costs = tuple(o.name for o in objectives[1:])
         directions = [o.direction for o in objectives]
         with self._using():
@@ -123,10 +134,16 @@ class SearchStudy:
             trial = self._study.ask()
             with self._journal.together():
                 values = _suggest(trial, space, self._packing)
-                repairs = sampler.suggest_repairs(trial) if isinstance(sampler, ProposerSampler) else None
-        common = template if repairs is None else replace(template, repairs=repairs)
+                repairs = self._suggest_repairs(trial, template)
+        common = replace(template, repairs=repairs)
         recipe = recipe_for(space.decode(values), common, space.decode_further(values))
         return Asked(trial=trial, origin=origin, recipe=recipe)
+
+    def _suggest_repairs(self, trial: optuna.Trial, template: Recipe) -> Repairs:
+        """Those of a candidate: the template's where there is nothing to choose."""
+        for name, values in repair_values(self._repair_sets).items():
+            return self._repair_sets[values.index(str(trial.suggest_categorical(name, values)))]
+        return template.repairs
 
     @property
     def _packing(self) -> Packing:
@@ -147,12 +164,16 @@ class SearchStudy:
         setting = space.encode(nodes) if baseline.is_like_others else None
         if setting is not None:
             setting |= space.encode_further(nodes, further_of(baseline.recipe))
+            setting = self._packing.pack(setting) | dict.fromkeys(
+                repair_values(self._repair_sets), label(baseline.recipe.repairs)
+            )
         with self._using():
-            self._study.enqueue_trial(self._packing.pack(setting) if setting else {})
+            self._study.enqueue_trial(setting or {})
             trial = self._study.ask()
             if setting is not None:
                 with self._journal.together():
                     _suggest(trial, space, self._packing)
+                    self._suggest_repairs(trial, baseline.recipe)
         return Asked(trial=trial, origin=f"baseline:{baseline.name}", recipe=baseline.recipe)
 
     def tell(self, asked: Asked, **known: Any) -> TrialRecord:

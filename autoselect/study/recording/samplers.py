@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import optuna
@@ -12,10 +12,11 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, IntD
 from optuna.trial import FrozenTrial, TrialState
 
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.repair_sets import Repairs, label
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle
 from autoselect.errors import UsageError
 from autoselect.study.proposing.mask import Mask
-from autoselect.study.proposing.observations import Reader, Seen, of_losses, refined, with_divergences
+from autoselect.study.proposing.observations import Reader, Seen, of_losses, with_divergences
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import Greedy, Proposer, exhaustive, heuristic, prefix, random_masks
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
@@ -39,9 +40,13 @@ _OPTUNAS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
 
 SAMPLERS: tuple[str, ...] = (*PROPOSERS, *_OPTUNAS)
 
+REPAIRS = "repairs"
+"""A parameter of the study if candidates may have one of several sets of repairs."""
 
-_CORRECTION, _CORRECTIONS = "bias_correction", ("as the others", "further")
-"""A parameter of the study if single candidates may have their biases corrected further than others."""
+
+def repair_values(sets: Sequence[Repairs]) -> dict[str, list[str]]:
+    """The parameter for sets of repairs with its values; none where there is nothing to choose."""
+    return {REPAIRS: [label(repairs) for repairs in sets]} if len(sets) > 1 else {}
 
 
 def check_sampler(name: str) -> None:
@@ -96,7 +101,7 @@ class ProposerSampler(optuna.samplers.BaseSampler):
     def __init__(self, proposer: Proposer, problem: Problem, space: BoundSpace, template: Recipe | None = None) -> None:
         """Wrap a proposer; without a ``template`` trials of any recipes count."""
         self._proposer, self._problem, self._space = proposer, problem, space
-        self._repairs, self.packing = () if template is None else template.repairs, Packing.of(space)
+        self.packing = Packing.of(space)
         self._reader = Reader(problem=problem, template=template)
         self._finished: dict[str, dict[int, Seen | None]] = {}  # by study
         self._independent = optuna.samplers.RandomSampler(seed=0)
@@ -135,7 +140,7 @@ class ProposerSampler(optuna.samplers.BaseSampler):
                 found[dimension.name] = CategoricalDistribution([False, True])
             else:
                 found[dimension.name] = IntDistribution(0, dimension.at_most)
-        return found | {name: CategoricalDistribution(values) for name, values in self._extra.items()}
+        return found | {name: CategoricalDistribution(values) for name, values in repair_values(self._sets).items()}
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -150,14 +155,8 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         if setting is None:
             return {}
         states = self._space.encode_further(nodes, self._problem.further_of(mask))
-        correction = dict.fromkeys(self._extra, _CORRECTIONS[mask.refined])
-        return {**self.packing.pack({**setting, **states}), **correction}
-
-    def suggest_repairs(self, trial: optuna.Trial) -> tuple[str, ...] | None:
-        """The repairs of a proposal, if they differ from those of the search's other recipes."""
-        if not self._extra or trial.suggest_categorical(_CORRECTION, _CORRECTIONS) == _CORRECTIONS[0]:
-            return None
-        return refined(self._repairs)
+        repairs = {name: values[mask.repairs] for name, values in repair_values(self._sets).items()}
+        return {**self.packing.pack({**setting, **states}), **repairs}
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -166,17 +165,13 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     @property
-    def _extra(self) -> dict[str, list[str]]:
-        """Parameters beside those of the space, with their values."""
-        return {_CORRECTION: list(_CORRECTIONS)} if self._problem.refinable else {}
+    def _sets(self) -> tuple[Repairs, ...]:
+        return self._problem.repair_sets
 
     def _mask(self, trial: FrozenTrial) -> Mask:
-        setting = self.packing.unpack(trial.params)
-        return self._problem.mask_of(
-            self._space.decode(setting),
-            self._space.decode_further(setting),
-            refined=trial.params.get(_CORRECTION) == _CORRECTIONS[1],
-        )
+        setting, chosen = self.packing.unpack(trial.params), trial.params.get(REPAIRS)
+        repairs = next((names for names in self._sets if label(names) == chosen), self._sets[0])
+        return self._problem.mask_of(self._space.decode(setting), self._space.decode_further(setting), repairs)
 
     def _seen(self, trial: FrozenTrial) -> Seen | None:
         record = record_of(trial)

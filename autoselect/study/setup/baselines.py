@@ -10,61 +10,92 @@ import numpy as np
 
 from autoselect.domain.layers import SUSPICIOUS_RMSE_PER_SCALE, LayerTable
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.repair_sets import Repairs
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import SIXTEEN, fields_of
 
 GUIDE_LEADING_NODES = 5
 """The Quantization Debugger guide denylists these first layers beside the suspicious ones."""
 
-
 REPAIRED = "fiq+repairs"
-"""Name of the all-integer model with the repairs of the search."""
+"""Name of the all-integer model with the repairs chosen for 8 bits."""
+
+NO_CHOICE: Mapping[str, Repairs] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """A named recipe; ``is_like_others`` where it has all but its nodes in common with the search's own."""
+    """A named recipe; ``is_like_others`` where it is one of the search's own by all but its nodes."""
 
     name: str
     recipe: Recipe
     is_like_others: bool = True
 
 
-def baselines(layers: LayerTable, space: BoundSpace, template: Recipe, *, with_float: bool = False) -> list[Baseline]:
+def baselines(
+    layers: LayerTable,
+    space: BoundSpace,
+    template: Recipe,
+    *,
+    helpful: Mapping[str, Repairs] = NO_CHOICE,
+    with_float: bool = False,
+) -> list[Baseline]:
     """All-integer, all in 16 bits, all-DRQ, and the guide's heuristic; those that pins make equal are left out.
 
-    There is one in 16 bits where the space has that state.
+    The whole models come without repairs and with those chosen for them. There is one in 16 bits where the space has
+    that state.
 
     Args:
         layers: For the nodes and their statistics.
         space: For the user's pins.
-        template: What the search's recipes have in common. Where it has repairs, the all-integer model comes without
-            and with them.
+        template: What the search's recipes have in common.
+        helpful: The sets of repairs that the search chooses between, by the kind of nodes that they helped; by default
+            all candidates have those of the template.
         with_float: Whether all nodes in float is one of them: for chips that may run float ops.
     """
     nothing, everything = frozenset[str](), frozenset(n.name for n in layers.nodes)
 
-    def made(name: str, nodes: frozenset[str], *, in_16_bits: bool = False, **others: Any) -> Baseline:
+    own = {template.repairs, *helpful.values()}
+
+    def made(
+        name: str, nodes: frozenset[str], wide: frozenset[str] = nothing, *, repairs: Repairs, **others: Any
+    ) -> Baseline:
         """One of these nodes left out, as far as pins allow; a pinned all-integer model is not called all-integer."""
         pinned = space.pin(nodes)
-        further = {SIXTEEN: pinned - space.keep_float} if in_16_bits else {}
         return Baseline(
             name=name if pinned == nodes else f"{name}_pinned",
-            recipe=recipe_for(pinned, replace(template, **others), further),
-            is_like_others=not others,
+            recipe=recipe_for(pinned, replace(template, repairs=repairs, **others), {SIXTEEN: wide} if wide else {}),
+            is_like_others=repairs in own and not others,
         )
 
+    def whole(name: str, kind: str, *nodes: frozenset[str], **others: Any) -> list[Baseline]:
+        """A model whose nodes are all of a kind, without repairs and with those chosen for it."""
+        helped = helpful.get(kind, template.repairs)
+        both = {name: (), f"{name}+repairs": helped} if helped else {name: ()}
+        return [made(title, *nodes, repairs=repairs, **others) for title, repairs in both.items()]
+
     fixed = [
-        *([made("fiq", nothing, repairs=()), made(REPAIRED, nothing)] if template.repairs else [made("fiq", nothing)]),
-        *([made("int16", everything - space.not_int16, in_16_bits=True)] if SIXTEEN in space.further else []),
-        made("drq", everything, fallback="drq"),
-        made("heuristic", heuristic_nodes(layers)),
+        *whole("fiq", "integer", nothing),
+        *(whole("int16", SIXTEEN, *_in_16_bits(everything, space)) if SIXTEEN in space.further else []),
+        *whole("drq", "hybrid", everything, fallback="drq"),
+        made("heuristic", heuristic_nodes(layers), repairs=template.repairs),
         *([made("float", everything, fallback="float", repairs=())] if with_float else []),
     ]
     found: dict[tuple[Recipe, bool], Baseline] = {}
     for baseline in fixed:
         found.setdefault((baseline.recipe, baseline.is_like_others), baseline)
     return list(found.values())
+
+
+def all_in_16_bits(layers: LayerTable, space: BoundSpace) -> tuple[frozenset[str], frozenset[str]]:
+    """The nodes that the all-16-bit model has not in 8 bits, as far as pins allow, and those of them in 16."""
+    nodes, wide = _in_16_bits(frozenset(n.name for n in layers.nodes), space)
+    return space.pin(nodes), wide
+
+
+def _in_16_bits(everything: frozenset[str], space: BoundSpace) -> tuple[frozenset[str], frozenset[str]]:
+    nodes = everything - space.not_int16
+    return nodes, space.pin(nodes) - space.keep_float
 
 
 def heuristic_nodes(layers: LayerTable) -> frozenset[str]:

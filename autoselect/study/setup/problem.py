@@ -15,6 +15,7 @@ from autoselect.cases.settings import SearchSettings
 from autoselect.domain.graph import Graph, peak_activation_bytes
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
+from autoselect.domain.repair_sets import Repairs, acting, corrected_at_once
 from autoselect.domain.runtimes import why_refused
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.states import EXACT, FIELDS, SIXTEEN, fields_of
@@ -66,13 +67,16 @@ def make_problem(
     if not any(isinstance(dimension, Toggle) for dimension in space.dimensions):
         return None, (_UNSUITED.format(settings.sampler),)
     root, layers = case.files.root, case.layers
-    planning: Future[Blueprint] = pool.submit(
-        prepare_jobs.blueprint,
-        root,
-        settings.template.to_json(),
-        SIXTEEN in settings.states,
-        timeout_seconds=settings.trial_timeout,
-    )
+    planning: dict[Repairs, Future[Blueprint]] = {
+        repairs: pool.submit(
+            prepare_jobs.blueprint,
+            root,
+            replace(settings.template, repairs=repairs).to_json(),
+            SIXTEEN in settings.states,
+            timeout_seconds=settings.trial_timeout,
+        )
+        for repairs in dict.fromkeys(map(corrected_at_once, settings.repair_choices))
+    }
     clipped, unknown = _clipped(pool.submit(clipping_jobs.clipped_nodes, root))
     plain = atoms_of(space, layers, _statistical(layers))
     atoms = [replace(atom, is_clipped=not clipped.isdisjoint(atom.nodes)) for atom in plain]
@@ -81,18 +85,18 @@ def make_problem(
 
     def planned(atoms: Sequence[Atom]) -> Problem:
         try:
-            blueprint = result_of(planning)
+            blueprints = {repairs: result_of(future) for repairs, future in planning.items()}
         except TrialError as exc:
             raise PreparationError(f"Planning the candidates failed. {exc}") from exc
         return Problem(
             atoms,
             neighbours_of(case.graph, layers, atoms),
-            forecaster(blueprint, layers, settings, target, space.not_int16),
+            forecaster(blueprints, layers, settings, target, space.not_int16),
             pinned=space.keep_float,
             heuristic=heuristic_nodes(layers),
             ladders=_ladders(atoms, layers),
             states=settings.states,
-            refinable=settings.refining,
+            repair_sets=settings.repair_choices,
             constraints=settings.constraints,
             allowed_loss=allowed_loss,
             costs=settings.cost_columns,
@@ -106,7 +110,7 @@ def make_problem(
         return [(problem.atoms[i], state) for state, erring in places for i in bits(erring)]
 
     tried, remarks = probed(atoms, case, settings, pool, listener, noisy)
-    return planned(tried), (*unknown, *_unsteady(result_of(planning), target), *remarks)
+    return planned(tried), (*unknown, *_unsteady(result_of(next(iter(planning.values()))), target), *remarks)
 
 
 def _unsteady(blueprint: Blueprint, target: Target) -> tuple[str, ...]:
@@ -140,13 +144,13 @@ def settled_int16(case: Case, settings: SearchSettings, pool: Workers) -> tuple[
 
 
 def forecaster(
-    blueprint: Blueprint,
+    blueprints: Mapping[Repairs, Blueprint],
     layers: LayerTable,
     settings: SearchSettings,
     target: Target,
     not_int16: frozenset[str] = frozenset(),
 ) -> Forecaster:
-    """Exact size and penalty by the denylisted nodes, and whether target and runtime take it; nothing is compiled.
+    """Exact size and penalty by nodes and repairs, and whether target and runtime take it; nothing is compiled.
 
     Nodes that the target refuses with 16-bit activations have no such form.
     """
@@ -156,21 +160,24 @@ def forecaster(
         return sorted(places[name] for name in names)
 
     figures = frozenset(settings.cost_columns) - {*DEFAULT_COSTS}
+    rounds_inputs = settings.template.io_type != "float32"  # To 8 bits, by a range that repairs may choose.
     # Where the penalty is one of shares and nothing is refused, where each op runs need not be known.
     is_unjudged, runtime = target.takes_all and target.shares is not None, settings.least_runtime
 
-    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
+    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], repairs: Repairs) -> Forecast:
         chosen = fields_of(nodes, further)
         in_int16 = chosen.get(FIELDS[SIXTEEN], frozenset()) - not_int16
         denied, in_float = (placed(chosen.get(field, ())) for field in ("denylisted_nodes", FIELDS[EXACT]))
-        found = blueprint.plan(denied, settings.template.fallback, in_float, placed(in_int16))
+        found = blueprints[corrected_at_once(repairs)].plan(
+            denied, settings.template.fallback, in_float, placed(in_int16)
+        )
         verdict = None if is_unjudged else judge(found.graph, target)
         cut = on_target(found.graph, target, verdict)
         refused = refusal(found.graph, target, verdict) if verdict is not None else None
         return Forecast(
             found.size_bytes,
             cut.penalty,
-            (found.kinds, found.size_bytes),
+            (found.kinds, found.size_bytes, repairs if rounds_inputs else acting(repairs, found.kinds)),
             refused or why_refused(found.graph, runtime),
             {column: _figure(found.graph, cut, column) for column in figures if BY_COLUMN[column].from_graph},
             found.kinds,

@@ -1,4 +1,4 @@
-"""Decides before the first trial which repairs the candidates of a search carry."""
+"""Finds out before the first trial which sets of repairs a search should choose between for its candidates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,24 +21,31 @@ from autoselect.cases.settings import SearchSettings
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import Direction
 from autoselect.domain.recipe import Recipe, node_ranges, split_repair
+from autoselect.domain.repair_sets import Repairs
+from autoselect.domain.search_space import BoundSpace
+from autoselect.domain.states import SIXTEEN
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.quantize.repairing import ranges, weight_rounding
+from autoselect.study.setup.baselines import all_in_16_bits, recipe_for
 
 K = TypeVar("K")
 T = TypeVar("T")
 
-_WEIGHTS: tuple[tuple[str, ...], ...] = (("bias",), ("equalization",), ("bias", "equalization"))
-_ROUNDING: tuple[tuple[str, ...], ...] = ((weight_rounding.NAME,),)
-_RANGES: tuple[tuple[str, ...], ...] = tuple((name,) for name in ranges.METHODS)
+_WEIGHTS: tuple[Repairs, ...] = (("bias",), ("equalization",), ("bias", "equalization"))
+_ROUNDING: tuple[Repairs, ...] = ((weight_rounding.NAME,),)
+_RANGES: tuple[Repairs, ...] = tuple((name,) for name in ranges.METHODS)
 """Narrower ranges cost a few samples much and give the others a little, and wider ones the other way around: a mean of
 divergences does not say which counts. So where scores tell, they decide."""
 TRIED = (_WEIGHTS, _ROUNDING, _RANGES, _WEIGHTS)
-"""Steps of the decision, each with its alternatives. The first two take out the largest errors, behind which those of
+"""Steps of the choice, each with its alternatives. The first two take out the largest errors, behind which those of
 the ranges are seen; the two repairs of the first may each do harm alone and help together. Rounding comes after them:
 equalization changes the weights that are rounded, and what biases make good need not be made good by rounding. What did
 not help at first is tried again with what was chosen."""
+
+TRIED_IN_16_BITS = tuple(step for step in TRIED if step is not _RANGES)
+"""The same for 16-bit nodes, whose ranges no repair changes."""
 
 DECIDING_SAMPLES = 16
 _WORTH = 0.95
@@ -62,6 +69,13 @@ _NOTHING = 1e-12
 """A share of error below which a sample counts as right."""
 
 
+class _StandIn(NamedTuple):
+    """A model on which repairs are judged: the nodes that are not in 8 bits, and those of them in 16."""
+
+    left_out: frozenset[str]
+    in_16_bits: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class _Score:
     """What a model scores, larger is better, its hash, and how close its outputs are to float's on all samples."""
@@ -76,7 +90,7 @@ _FAILED = _Score(-math.inf, "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trier:
-    """Tries repairs on models that stand for all candidates.
+    """Tries repairs on models that stand for candidates of one width.
 
     What the models of one choice of repairs share, their whole builds, takes longer than all else: they are one job.
     """
@@ -85,13 +99,13 @@ class _Trier:
     settings: SearchSettings
     pool: Workers
     direction: Direction
-    stand_ins: Sequence[frozenset[str]]
-    least: frozenset[str]
+    stand_ins: Sequence[_StandIn]
+    whole: _StandIn
     allowed_drop: float
-    scores: dict[tuple[str, ...], list[_Score]] = field(default_factory=dict)
-    known: dict[tuple[str, ...], float] = field(default_factory=dict)
+    scores: dict[Repairs, list[_Score]] = field(default_factory=dict)
+    known: dict[Repairs, float] = field(default_factory=dict)
 
-    def divergences(self, candidates: Sequence[tuple[str, ...]]) -> list[float]:
+    def divergences(self, candidates: Sequence[Repairs]) -> list[float]:
         """How far outputs are from the float model's; infinite if a repair failed or nothing is known.
 
         The geometric mean over samples, as the search's SQNR in dB, and over models: one that is bad does not outvote
@@ -108,41 +122,39 @@ class _Trier:
         self.known.update({repairs: _mean(shares.get(repairs, [[]])) for repairs in futures})
         return [self.known[repairs] for repairs in candidates]
 
-    def harms_none(self, repairs: tuple[str, ...], instead_of: tuple[str, ...]) -> bool:
+    def harms_none(self, repairs: Repairs, instead_of: Repairs) -> bool:
         """Whether scores on all search samples are no worse than with other repairs, as far as that can be told.
 
-        Each model stands for candidates of its own, so none may lose beyond doubt; only the all-integer one may, which
-        a search tries without repairs too. What is lost in all beyond the noise must not exceed what is gained beyond
+        Each model stands for candidates of its own, so none may lose beyond doubt; only the whole one may, which a
+        search tries without repairs too. What is lost in all beyond the noise must not exceed what is gained beyond
         doubt: of a dozen repairs judged on three models, some fall by more than their noise by chance.
         """
         self._score_all([instead_of, repairs])
         lost = 0.0
-        for nodes, after, before in zip(self.stand_ins, self.scores[repairs], self.scores[instead_of], strict=True):
+        for one, after, before in zip(self.stand_ins, self.scores[repairs], self.scores[instead_of], strict=True):
             noise, fall = self._noise(after, before), before.value - after.value
             if after.value >= before.value - max(noise, _NOTICED * self.allowed_drop):
                 continue
-            if fall > _SURE * noise and nodes != self.least:
+            if fall > _SURE * noise and one != self.whole:
                 return False
             lost += fall
         return lost <= self._gain(repairs, instead_of)
 
-    def keeps_near(self, repairs: tuple[str, ...], instead_of: tuple[str, ...]) -> bool:
+    def keeps_near(self, repairs: Repairs, instead_of: Repairs) -> bool:
         """Whether outputs come no further from float on all search samples, where that is known."""
         self._score_all([instead_of, repairs])
         pairs = zip(self.scores[repairs], self.scores[instead_of], strict=True)
         rises = [after.sqnr_db - before.sqnr_db for after, before in pairs]
         return not fmean(rises) < 0.0
 
-    def raising_most(
-        self, candidates: Sequence[tuple[str, ...]], instead_of: tuple[str, ...]
-    ) -> tuple[str, ...] | None:
+    def raising_most(self, candidates: Sequence[Repairs], instead_of: Repairs) -> Repairs | None:
         """The repairs that raise the scores most, beyond doubt, and harm none; None if there are none."""
         self._score_all([instead_of, *candidates])
         gains = {repairs: self._gain(repairs, instead_of) for repairs in candidates}
         raising = [repairs for repairs in candidates if gains[repairs] > 0.0 and self.harms_none(repairs, instead_of)]
         return max(raising, key=gains.__getitem__, default=None)
 
-    def _gain(self, repairs: tuple[str, ...], instead_of: tuple[str, ...]) -> float:
+    def _gain(self, repairs: Repairs, instead_of: Repairs) -> float:
         """The sum of the rises in score that are beyond doubt; unknown noise leaves doubt."""
         found = 0.0
         for after, before in zip(self.scores[repairs], self.scores[instead_of], strict=True):
@@ -151,7 +163,7 @@ class _Trier:
                 found += rise
         return found
 
-    def _score_all(self, candidates: Sequence[tuple[str, ...]]) -> None:
+    def _score_all(self, candidates: Sequence[Repairs]) -> None:
         """Score all models of several, side by side."""
         new = [repairs for repairs in dict.fromkeys(candidates) if repairs not in self.scores]
         recipes = {repairs: self._recipes(self.settings.template, repairs) for repairs in new}
@@ -174,8 +186,9 @@ class _Trier:
         except TrialError:
             return 0.0
 
-    def _recipes(self, common: Recipe, repairs: tuple[str, ...]) -> list[str]:
-        return [replace(common, denylisted_nodes=nodes, repairs=repairs).to_json() for nodes in self.stand_ins]
+    def _recipes(self, common: Recipe, repairs: Repairs) -> list[str]:
+        repaired = replace(common, repairs=repairs)
+        return [recipe_for(one.left_out, repaired, {SIXTEEN: one.in_16_bits}).to_json() for one in self.stand_ins]
 
     def _submit_for_each(self, job: Callable[..., T], *arguments: object) -> Future[T]:
         """Submit one job for all models, with as much time as if each had a job of its own."""
@@ -208,16 +221,18 @@ def with_repairs(
     pool: Workers,
     listener: Listener,
     *,
-    pin: Callable[[frozenset[str]], frozenset[str]],
+    space: BoundSpace,
     allowed_drop: float,
 ) -> SearchSettings:
-    """The settings with the repairs of all candidates by name, so that the manifest holds what was decided.
+    """The settings with the sets of repairs that candidates may have, so that the manifest holds them.
 
-    Where they are left to the search, three models stand for all candidates: the all-integer one, that without the
-    half of the nodes with the largest rmse/scale, and one with only the quarter of the nodes with the best SQNR in
-    integers. Each step keeps the alternative that lowers the divergence of their outputs most on a few search samples,
-    does not raise it on all of them, and harms no score there: outputs may come nearer to float where the decision does
-    not depend on them. Other ranges are first judged by the scores alone.
+    Where they are left to the search, there are up to four: none, those that help in 8 bits, those that help in 16,
+    and the union of these, which is ``repairs``. Three models stand for candidates of 8 bits: the all-integer one, that
+    without the half of the nodes with the largest rmse/scale, and one with only the quarter of the nodes with the best
+    SQNR in integers. The all-16-bit model stands for those of 16. Each step keeps the alternative that lowers the
+    divergence of their outputs most on a few search samples, does not raise it on all of them, and harms no score
+    there: outputs may come nearer to float where the decision does not depend on them. Other ranges are first judged by
+    the scores alone.
 
     Args:
         case: What is searched.
@@ -225,7 +240,7 @@ def with_repairs(
         direction: Of the metric.
         pool: Where the models are built and run.
         listener: Is told of each step.
-        pin: Gives the nodes that a candidate leaves out for those that are chosen: some are decided by user and target.
+        space: Decides some nodes, and which have no 16-bit form.
         allowed_drop: What a chosen model may lose, in the metric's units.
 
     Raises:
@@ -234,21 +249,33 @@ def with_repairs(
     if settings.repairs is not True:
         _check_nodes(case, tuple(settings.repairs or ()))
         return settings.model_copy(update={"repairs": settings.repairs or ()})
-    listener(StageStarted(stage="repairs", total=len(TRIED)))
     settings = settings.model_copy(update={"repairs": ()})
-    stand_ins = list(dict.fromkeys(map(pin, _stand_ins(case.layers))))
-    trier = _Trier(
-        case=case,
-        settings=settings,
-        pool=pool,
-        direction=direction,
-        stand_ins=stand_ins,
-        least=pin(frozenset()),
-        allowed_drop=allowed_drop,
-    )
-    chosen: tuple[str, ...] = ()
+    eight = [_StandIn(space.pin(nodes)) for nodes in _stand_ins(case.layers)]
+    judged: dict[str, tuple[list[_StandIn], Sequence[Sequence[Repairs]]]] = {"integer": (eight, TRIED)}
+    if SIXTEEN in settings.states:
+        judged[SIXTEEN] = ([_StandIn(*all_in_16_bits(case.layers, space))], TRIED_IN_16_BITS)
+    listener(StageStarted(stage="repairs", total=sum(len(steps) for _, steps in judged.values())))
+    found: dict[str, Repairs] = {"none": ()}
+    for kind, (stand_ins, steps) in judged.items():
+        trier = _Trier(
+            case=case,
+            settings=settings,
+            pool=pool,
+            direction=direction,
+            stand_ins=list(dict.fromkeys(stand_ins)),
+            whole=stand_ins[0],
+            allowed_drop=allowed_drop,
+        )
+        found[kind] = _that_help(trier, steps, listener)
+    union = tuple(sorted({name for repairs in found.values() for name in repairs}))
+    return settings.model_copy(update={"repairs": union, "repair_sets": found if union else {}})
+
+
+def _that_help(trier: _Trier, steps: Sequence[Sequence[Repairs]], listener: Listener) -> Repairs:
+    """The repairs that the steps keep."""
+    chosen: Repairs = ()
     [least] = trier.divergences([chosen])
-    for step in TRIED:
+    for step in steps:
         candidates = list(dict.fromkeys(tuple(sorted({*chosen, *names})) for names in step))
         found = zip(trier.divergences(candidates), candidates, strict=True)
         better = sorted(pair for pair in found if pair[0] < _WORTH * least)
@@ -259,7 +286,7 @@ def with_repairs(
         chosen = raising or next(harmless, chosen)
         [least] = trier.divergences([chosen])
         listener(StepFinished(stage="repairs"))
-    return settings.model_copy(update={"repairs": chosen, "refining": "bias" in chosen})
+    return chosen
 
 
 def _stand_ins(layers: LayerTable) -> list[frozenset[str]]:
