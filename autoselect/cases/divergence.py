@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.recipe import Recipe
 from autoselect.isolation.worker import kept
+from autoselect.scoring.channel_groups import ChannelGroup, channel_groups, power_shares, some_samples
 from autoselect.scoring.metric_base import in_reals
 from autoselect.tflite import wide_kernels
 from autoselect.tflite.runner import Outputs, Runner, Running
@@ -56,7 +58,7 @@ def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int]) -> 
     case = open_case(root)
     candidate = case.builder.build(Recipe.from_json(recipe))
     runner = Runner(wide_kernels.quick(candidate.content))
-    expected = _float_outputs(root, samples, tuple(rows))
+    expected = float_outputs(root, samples, tuple(rows))
     return _shares(runner, samples_of(case, samples, rows), expected)
 
 
@@ -70,7 +72,7 @@ def closeness(case: OpenCase, runner: Running) -> np.ndarray:
     """
     store = case.samples("calibration")
     rows = spread_rows(len(store), _CLOSENESS_SAMPLES)
-    expected = _float_outputs(case.files.root, "calibration", tuple(rows))
+    expected = float_outputs(case.files.root, "calibration", tuple(rows))
     found = _shares(runner, samples_of(case, "calibration", rows), expected)
     return np.asarray(-10.0 * np.log10(np.maximum(np.reshape(found, (-1, 1)), _NOTHING)))
 
@@ -107,7 +109,7 @@ def on_kernels(root: Path, sha256: str) -> OnKernels | None:
     rows = spread_rows(len(store), min(max(_MACS_ON_KERNELS // macs, _FEWEST_ON_KERNELS), _CLOSENESS_SAMPLES))
     found = outputs_of(case.runner(sha256, shipped=True), samples_of(case, "calibration", rows))
     stood_in = outputs_of(case.runner(sha256), samples_of(case, "calibration", rows))
-    expected = _float_outputs(root, "calibration", tuple(rows))
+    expected = float_outputs(root, "calibration", tuple(rows))
     return OnKernels(
         samples=len(rows),
         sqnr_db=_decibels(stood_in, found),
@@ -117,7 +119,8 @@ def on_kernels(root: Path, sha256: str) -> OnKernels | None:
 
 
 def _decibels(outputs: Sequence[Outputs], expected: Sequence[Outputs]) -> float:
-    shares = [_noise_to_signal(ours, theirs) for ours, theirs in zip(outputs, expected, strict=True)]
+    groups = groups_of(expected)
+    shares = [_noise_to_signal(ours, theirs, groups) for ours, theirs in zip(outputs, expected, strict=True)]
     return -10.0 * math.log10(max(float(np.nanmean(shares)), _NOTHING)) if shares else math.nan
 
 
@@ -137,7 +140,8 @@ def spread_rows(count: int, most: int) -> list[int]:
 
 
 def _shares(runner: Run, inputs: Iterable[Mapping[str, np.ndarray]], expected: Sequence[Outputs]) -> list[float]:
-    ratios = [_noise_to_signal(runner(sample), theirs) for sample, theirs in zip(inputs, expected, strict=True)]
+    groups = groups_of(expected)
+    ratios = [_noise_to_signal(runner(sample), theirs, groups) for sample, theirs in zip(inputs, expected, strict=True)]
     return [ratio for ratio in ratios if np.isfinite(ratio)]
 
 
@@ -147,17 +151,30 @@ def samples_of(case: OpenCase, samples: str, rows: Sequence[int]) -> Iterator[Ma
     return (store.inputs(i) for i in rows)
 
 
-def _noise_to_signal(outputs: Outputs, expected: Outputs) -> float:
+def groups_of(outputs: Sequence[Outputs]) -> dict[str, tuple[ChannelGroup, ...]]:
+    """Groups of channels of unlike ranges by output, from what the float model gives for some samples."""
+    shapes = {key: {sample[key].shape for sample in outputs} for key in (outputs[0] if outputs else ())}
+    some = {key: some_samples(len(outputs), outputs[0][key].nbytes) for key, found in shapes.items() if len(found) == 1}
+    return {
+        key: channel_groups(np.stack([in_reals(sample[key]) for sample in outputs[few]])) for key, few in some.items()
+    }
+
+
+def _noise_to_signal(
+    outputs: Outputs, expected: Outputs, groups: Mapping[str, tuple[ChannelGroup, ...]] = MappingProxyType({})
+) -> float:
     """Mean over the outputs that are not all 0: a state of large values says no more than a mask of small ones."""
-    pairs = [(in_reals(outputs[key]), in_reals(expected[key])) for key in expected]
-    signals = [(float(np.sum((ours - theirs) ** 2)), float(np.sum(theirs**2))) for ours, theirs in pairs]
-    shares = [noise / signal for noise, signal in signals if 0.0 < signal < math.inf]
+    signals = [
+        power_shares(in_reals(outputs[key]), in_reals(theirs), groups.get(key, ())) for key, theirs in expected.items()
+    ]
+    shares = [noise / signal for signal, noise in signals if 0.0 < signal < math.inf]
     shares = [min(share, _RUINED) if math.isfinite(share) else _RUINED for share in shares]
     return float(np.mean(shares)) if shares else float("nan")
 
 
 @kept(4)
-def _float_outputs(root: Path, samples: str, rows: tuple[int, ...]) -> list[Outputs]:
+def float_outputs(root: Path, samples: str, rows: tuple[int, ...]) -> list[Outputs]:
+    """What the float model gives for some of the samples of a folder, which a worker keeps."""
     case = open_case(root)
     runner = Runner(case.files.float_model.read_bytes())
     return outputs_of(runner, samples_of(case, samples, rows))

@@ -87,7 +87,8 @@ def compare(case: OpenCase, sha256: str, part: str) -> Effects | None:
     def reference(numbers: Sequence[int]) -> runner.Outputs:
         return evaluate.stacked([whole(samples.inputs(i)) for i in numbers])
 
-    metrics = [case.scoring.fidelity]
+    kept = case.reference("search")
+    metrics = [case.scoring.fidelity.informed(kept.groups) if kept else case.scoring.fidelity]
     if isinstance(case.scoring.metric, LabelMetric):
         metrics.append(_Pair(output=case.scoring.metric.output))
     decibels, *pairs = evaluate.observe(case.runner(sha256), samples, metrics, reference)

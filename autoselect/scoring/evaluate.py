@@ -11,7 +11,8 @@ import numpy as np
 from autoselect.data.npy import NpyWriter
 from autoselect.data.samples import SampleStore
 from autoselect.errors import MetricError
-from autoselect.scoring.metric_base import Metric
+from autoselect.scoring.channel_groups import ChannelGroup, channel_groups, some_samples
+from autoselect.scoring.metric_base import Metric, in_reals
 from autoselect.tflite.runner import Outputs, Running
 
 Evaluator = Callable[..., Any]
@@ -29,6 +30,7 @@ class ReferenceOutputs:
         """Open what :meth:`write` wrote."""
         keys = (folder / "keys.txt").read_text(encoding="utf-8").splitlines()
         self._arrays = {key: np.load(folder / f"{i:03d}.npy", mmap_mode="r") for i, key in enumerate(keys)}
+        self._groups: dict[str | None, tuple[ChannelGroup, ...]] = {}
 
     @staticmethod
     def write(folder: Path, outputs: Iterable[Outputs]) -> None:
@@ -47,6 +49,20 @@ class ReferenceOutputs:
     def __call__(self, numbers: Sequence[int]) -> Outputs:
         """Outputs of some samples, stacked: shape (n_samples, 1, ...), batch axis included."""
         return {key: np.asarray(array[numbers]) for key, array in self._arrays.items()}
+
+    def groups(self, key: str | None) -> tuple[ChannelGroup, ...]:
+        """Groups of an output's channels, by samples spread over all; see :func:`channel_groups`.
+
+        Args:
+            key: Of the output; None is the first one.
+        """
+        if key not in self._groups:
+            array = next(iter(self._arrays.values()), None) if key is None else self._arrays.get(key)
+            some: tuple[ChannelGroup, ...] = ()
+            if array is not None and len(array):
+                some = channel_groups(in_reals(array[some_samples(len(array), array[0].nbytes)]))
+            self._groups[key] = some
+        return self._groups[key]
 
 
 def observe(
@@ -70,6 +86,8 @@ def observe(
         For each metric float64 evidence of shape (n_samples, n_values), a row for each sample run.
     """
     numbers = range(len(samples)) if numbers is None else numbers
+    if isinstance(reference, ReferenceOutputs):
+        metrics = [metric.informed(reference.groups) for metric in metrics]
     rows: list[list[np.ndarray]] = [[] for _ in metrics]
     done, size = 0, 1
     while done < len(numbers):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from autoselect.domain.objectives import Direction
 from autoselect.errors import DataError, MetricError, ScoreError
+from autoselect.scoring.channel_groups import ChannelGroup
 
 Row = np.ndarray
 """The evidence of one sample: 1-D float64, of one length for all samples of a metric."""
@@ -82,6 +83,14 @@ class Metric(ABC):
             MetricError, ScoreError, DataError: As :meth:`observe`.
         """
         return self._observe_block(outputs, targets, reference)
+
+    def informed(self, groups_of: Callable[[str | None], tuple[ChannelGroup, ...]]) -> Metric:
+        """The metric for samples whose float outputs are known; most need not know more of them.
+
+        Args:
+            groups_of: The groups of channels of unlike ranges by output key; None is the first output.
+        """
+        return self
 
     def summarise(self, rows: Sequence[Row] | np.ndarray) -> float:
         """Turn the rows of at least one sample into a score, in the metric's own unit.

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from autoselect.domain.objectives import Direction
 from autoselect.errors import DataError, MetricError
-from autoselect.scoring.metric_base import MeanMetric, Outputs, Row, positions_by_classes, squeezed, target_array
+from autoselect.scoring.channel_groups import ChannelGroup, power_shares
+from autoselect.scoring.metric_base import (
+    MeanMetric,
+    Metric,
+    Outputs,
+    Row,
+    positions_by_classes,
+    squeezed,
+    target_array,
+)
 
 DECIBEL_CAP = 200.0
 """Bound of decibel values, in dB, in place of infinity where there is no error, or no signal."""
@@ -98,21 +108,32 @@ class SignalToQuantizationNoise(MeanMetric):
     """Mean over samples of 10 log10(sum ref^2 / sum (ref - out)^2), in dB; rows [dB].
 
     A sample counts from -200 to 200 dB: 200 where candidate and float model are equal, -200 where the
-    float model gives nothing but zeros and the candidate does not.
+    float model gives nothing but zeros and the candidate does not. Where channels of the float outputs have
+    unlike ranges, a sample counts with the worst group of them; see
+    :func:`autoselect.scoring.channel_groups.channel_groups`.
     """
 
     name = "sqnr_db"
     direction = "maximize"
     needs_reference = True
+    groups: tuple[ChannelGroup, ...] = ()
+
+    def informed(self, groups_of: Callable[[str | None], tuple[ChannelGroup, ...]]) -> Metric:
+        """The same metric, by the groups of the scored output."""
+        found = copy.copy(self)
+        found.groups = groups_of(self.output)
+        return found
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         ours, theirs = _same_shape(self.scored(outputs), self.scored_reference(reference), self.name)
-        return np.array([_decibel(float(np.sum(theirs**2)), float(np.sum((theirs - ours) ** 2)))])
+        return np.array([_decibel(*power_shares(ours, theirs, self.groups))])
 
     def _observe_block(
         self, outputs: Outputs, targets: Sequence[object] | None, reference: Outputs | None
     ) -> np.ndarray:
         ours, theirs = _same_shape(self.scored(outputs), self.scored_reference(reference), self.name)
+        if self.groups:
+            return np.array([[_decibel(*power_shares(*pair, self.groups))] for pair in zip(ours, theirs, strict=True)])
         powers = (np.sum(values.reshape(len(ours), -1) ** 2, axis=1) for values in (theirs, theirs - ours))
         return np.array([[_decibel(float(signal), float(noise))] for signal, noise in zip(*powers, strict=True)])
 

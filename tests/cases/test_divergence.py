@@ -22,7 +22,7 @@ FLOAT = [{"mask": np.array([3.0, 4.0]), "state": np.array([1000.0])}, {"mask": n
 @pytest.fixture
 def case(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Two calibration samples, which are their own numbers, and the float outputs on them."""
-    monkeypatch.setattr(divergence, "_float_outputs", lambda root, samples, rows: [FLOAT[row] for row in rows])
+    monkeypatch.setattr(divergence, "float_outputs", lambda root, samples, rows: [FLOAT[row] for row in rows])
     store = SimpleNamespace(inputs=lambda row: row)
     samples = type("Store", (), {"__len__": lambda _: 2, "inputs": lambda _, row: store.inputs(row)})()
     return SimpleNamespace(files=SimpleNamespace(root="case"), samples=lambda name: samples)
@@ -82,7 +82,7 @@ def test_slow_16_bit_convolutions_are_stood_in_for(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(wide_kernels, "WORTH_IT", 1)
     monkeypatch.setattr(divergence, "open_case", lambda root: SimpleNamespace(builder=prepared.builder))
     monkeypatch.setattr(divergence, "samples_of", samples)
-    monkeypatch.setattr(divergence, "_float_outputs", lambda *_: expected)
+    monkeypatch.setattr(divergence, "float_outputs", lambda *_: expected)
     ran: list[bytes] = []
     monkeypatch.setattr(divergence, "Runner", lambda content: ran.append(content) or Runner(content))
     recipe = Recipe(int16_nodes=frozenset({"*"}))

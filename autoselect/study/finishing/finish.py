@@ -25,6 +25,7 @@ from autoselect.runs.records import Heldout, Scores, TrialRecord, distinct, scor
 from autoselect.scoring.target_file import read_target
 from autoselect.study.finishing import (
     certainty,
+    channels,
     cured,
     front_files,
     front_members,
@@ -110,6 +111,7 @@ class Finish:
         if pool is not None:
             heldout, kernels, failures = self._checked(front, references, choice.recommended, pool, listener)
             said += failures
+        hidden = self._hidden(choice.recommended, pool, listener)
         if pool is not None and "latency_ms" in costs:
             timeout = self.settings.trial_timeout
             front, references = rescoring.time_again(front, references, root, pool, timeout, listener)
@@ -132,9 +134,10 @@ class Finish:
             write_explanations(self.folder, self.problem, self.settings.template, records, picks)
         status = "interrupted" if pool is None else "complete" if measured.feasible else "nothing_feasible"
         summary = self._summary(status, records, references, heldout, replace(choice, front=front, picks=picks))
-        summary["verdict"] += f" Ended early: {ended_early}." if ended_early else ""
+        early = [f"Ended early: {ended_early}."] if ended_early else []
+        summary["verdict"] = " ".join([summary["verdict"], *hidden, *early])
         summary |= {
-            "warnings": [*self.case.warnings, *said],
+            "warnings": [*self.case.warnings, *said, *hidden],
             "ended_early": ended_early,
             "seconds": dict(self.seconds()),
             "stood_in": {
@@ -231,6 +234,13 @@ class Finish:
             listener(Warned(message=message))
         kernels, unlike = confirmed_on_kernels(self.case.files.root, members, pool, listener)
         return heldout, kernels, warnings + failures + unlike
+
+    def _hidden(self, recommended: Scores | None, pool: Workers | None, listener: Listener) -> list[str]:
+        """What the closeness of the recommended model's whole outputs, and its mean over samples, hides."""
+        if recommended is None or pool is None:
+            return []
+        metric = self.objectives[0].name
+        return channels.warnings_of(recommended.sha256, self.case, self.yardstick, metric, pool, listener)
 
     def _picks(self, front: Sequence[TrialRecord], link: Link | None) -> dict[str, str]:
         costs = self.settings.cost_columns

@@ -14,6 +14,7 @@ from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.folder import RunFolder
 from autoselect.study.request import Request
+from autoselect.study.setup.narrow_channels import narrow_channels
 from autoselect.study.setup.problem import settled_int16
 
 
@@ -48,6 +49,7 @@ def prepared(
         )
         settings, remarks = settled_int16(case, settings, quantizer)  # The float model runs meanwhile.
         case.references.wait("search", near, listener)
+        remarks = (*remarks, *narrow_channels(case.files.root, near))
     return case, settings, remarks
 
 

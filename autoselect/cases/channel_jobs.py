@@ -1,0 +1,110 @@
+"""How close groups of an output's channels are to the float model's, and the samples that a mean hides; worker side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from autoselect.cases.divergence import float_outputs, groups_of, outputs_of, samples_of, spread_rows
+from autoselect.cases.open_case import open_case
+from autoselect.scoring.channel_groups import powers, short_of_steps
+from autoselect.scoring.metric_base import in_reals
+
+_SAMPLES = 32
+_FEWEST_FOR_TAIL = 100
+"""Of fewer samples there is no worst hundredth."""
+_NOTHING = 1e-20
+"""A share of error below which outputs count as equal: 200 dB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCloseness:
+    """How close a group of an output's channels is to the float model's, on a few calibration samples.
+
+    Attributes:
+        output: Key of the output.
+        channels: The group in words.
+        sqnr_db: Mean of decibels over the samples in which the group is not all 0.
+        whole_db: Likewise of the whole output.
+    """
+
+    output: str
+    channels: str
+    sqnr_db: float
+    whole_db: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """Samples that a mean hides: the worst hundredth of the search samples, in decibels."""
+
+    count: int
+    worst_db: float
+    mean_db: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NarrowGroup:
+    """A group of an output's channels whose range is ``steps`` integer steps of the output's 8-bit scale."""
+
+    output: str
+    channels: str
+    steps: float
+
+
+def narrow_groups(root: Path) -> list[NarrowGroup]:
+    """Groups of channels that an all-int8 output cannot hold.
+
+    Raises:
+        ScoreError: If the interpreter refuses the float model.
+    """
+    case = open_case(root)
+    rows = spread_rows(len(case.samples("calibration")), _SAMPLES)
+    groups = groups_of(float_outputs(root, "calibration", tuple(rows)))
+    return [
+        NarrowGroup(output=key, channels=str(group), steps=steps)
+        for key, found in groups.items()
+        for group, steps in short_of_steps(found)
+    ]
+
+
+def group_closeness(root: Path, sha256: str) -> list[GroupCloseness]:
+    """How close a candidate's groups of channels are to float's; empty where all outputs are of one group.
+
+    Raises:
+        ScoreError: If the interpreter refuses a model.
+    """
+    case = open_case(root)
+    rows = spread_rows(len(case.samples("calibration")), _SAMPLES)
+    expected = float_outputs(root, "calibration", tuple(rows))
+    groups = {key: found for key, found in groups_of(expected).items() if found}
+    if not groups:
+        return []
+    outputs = outputs_of(case.runner(sha256), samples_of(case, "calibration", rows))
+    told = []
+    for key, found in groups.items():
+        pairs = [(in_reals(a[key]), in_reals(b[key])) for a, b in zip(outputs, expected, strict=True)]
+        whole = _decibels([powers(*pair) for pair in pairs])
+        for group in found:
+            near = _decibels([powers(group.part(ours), group.part(theirs)) for ours, theirs in pairs])
+            told.append(GroupCloseness(output=key, channels=str(group), sqnr_db=near, whole_db=whole))
+    return told
+
+
+def tail(root: Path, sha256: str) -> Tail | None:
+    """The worst hundredth of the search samples by closeness; None of few samples, or where it is not known."""
+    path = open_case(root).files.fidelity_rows(sha256)
+    decibels = np.sort(np.load(path)[:, 0]) if path.exists() else np.empty(0)
+    if len(decibels) < _FEWEST_FOR_TAIL:
+        return None
+    count = len(decibels) // _FEWEST_FOR_TAIL
+    return Tail(count=count, worst_db=float(decibels[:count].mean()), mean_db=float(decibels.mean()))
+
+
+def _decibels(found: Sequence[tuple[float, float]]) -> float:
+    shares = [noise / signal for signal, noise in found if signal > 0.0]
+    return float(np.mean(-10.0 * np.log10(np.maximum(shares, _NOTHING)))) if shares else math.nan

@@ -1,0 +1,54 @@
+"""Warns of what the closeness of a whole output hides: groups of its channels, and the worst samples."""
+
+from __future__ import annotations
+
+from autoselect.cases import channel_jobs
+from autoselect.cases.events import Listener, Warned
+from autoselect.cases.prepare import Case
+from autoselect.domain.words import CLOSENESS
+from autoselect.errors import TrialError
+from autoselect.isolation.door import Workers
+from autoselect.study.finishing.verdict import FAR_DB
+from autoselect.study.yardstick import Yardstick
+
+_TAIL_DB = 10.0
+"""The worst hundredth has ten times the mean's share of error."""
+
+
+def warnings_of(
+    sha256: str, case: Case, yardstick: Yardstick, metric: str, pool: Workers, listener: Listener
+) -> list[str]:
+    """What the closeness of the recommended model hides, or why that is not known; the listener is told."""
+    messages = _messages(sha256, case, yardstick, metric, pool)
+    for message in messages:
+        listener(Warned(message=message))
+    return messages
+
+
+def _messages(sha256: str, case: Case, yardstick: Yardstick, metric: str, pool: Workers) -> list[str]:
+    limit = yardstick.float_score - yardstick.allowed_drop if metric == CLOSENESS else FAR_DB
+    try:
+        groups = pool.call(channel_jobs.group_closeness, case.files.root, sha256)
+        tail = pool.call(channel_jobs.tail, case.files.root, sha256)
+    except TrialError as exc:
+        return [f"How close the recommended model's channels are to float's could not be measured. {exc}"]
+    found = [_group(one, limit) for one in groups if one.sqnr_db < limit <= one.whole_db]
+    return found + _tail(tail, limit)
+
+
+def _group(one: channel_jobs.GroupCloseness, limit: float) -> str:
+    return (
+        f"The recommended model's output {one.output!r} is {one.whole_db:.1f} dB from float's as a whole, but its "
+        f"{one.channels}: {one.sqnr_db:.1f} dB; the limit is {limit:.3g} dB. These channels share a scale with far "
+        "larger ones. Give them an output of their own, or let the nodes at the end have 16 bits (--int16) or stay "
+        "float (--keep-float)."
+    )
+
+
+def _tail(tail: channel_jobs.Tail | None, limit: float) -> list[str]:
+    if tail is None or not tail.worst_db < min(limit, tail.mean_db - _TAIL_DB):
+        return []
+    return [
+        f"On the mean of the search samples the recommended model's outputs are {tail.mean_db:.1f} dB from float's, on "
+        f"the worst hundredth ({tail.count}) {tail.worst_db:.1f} dB."
+    ]

@@ -1,0 +1,36 @@
+"""The worst hundredth of samples, which a mean hides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoselect.cases import channel_jobs
+from autoselect.cases.channel_jobs import Tail
+from autoselect.cases.files import CaseFiles
+from autoselect.study.finishing import channels
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(200, Tail(count=2, worst_db=-5.0, mean_db=pytest.approx(29.65))), (99, None), (0, None)],
+)
+def test_the_tail_is_that_of_a_hundred_samples_or_more(count: int, expected: Tail | None, tmp_path: Path) -> None:
+    """Two of 200 samples have -5 dB, all others 30."""
+    if count:
+        path = CaseFiles(root=tmp_path).fidelity_rows("a" * 64)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, np.r_[-5.0, np.full(count - 2, 30.0), -5.0].reshape(-1, 1))
+    assert channel_jobs.tail(tmp_path, "a" * 64) == expected
+
+
+@pytest.mark.parametrize(("worst", "told"), [(-5.0, True), (19.0, True), (21.0, False)])
+def test_a_tail_is_told_if_it_breaks_the_limit(worst: float, told: bool) -> None:
+    assert bool(channels._tail(Tail(count=2, worst_db=worst, mean_db=32.0), 20.0)) == told
+
+
+def test_a_tail_near_the_mean_is_not_told() -> None:
+    assert channels._tail(Tail(count=2, worst_db=10.0, mean_db=18.0), 20.0) == []
+    assert channels._tail(None, 20.0) == []
