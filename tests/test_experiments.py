@@ -298,7 +298,7 @@ def test_mlperf_tiny_measures_the_float_the_published_and_the_recommended_model_
     monkeypatch.setattr(run, "WAYS", {"recommended": {}})
     monkeypatch.setattr(run.tiny_data.loaders, "KWS", tmp_path / "nowhere")
     monkeypatch.setattr(run, "CASES", {"pump": lambda _: pump, "absent": run.keyword_spotting})
-    run.main(["--trials", "4", "--seeds", "1", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
+    run.main(["--trials", "8", "--seeds", "1", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
     assert "absent is skipped" in capsys.readouterr().out
     rows = pd.read_csv(tmp_path / "mlperf_tiny.csv").set_index("model")
     assert rows.loc["float", "accuracy"] > rows.loc["all int8", "accuracy"]
@@ -430,7 +430,7 @@ def test_the_guides_flow_is_measured_beside_searches(
     monkeypatch.setattr(run, "search_images", lambda: (images[4:14], labels[4:14]))
     monkeypatch.setattr(run, "heldout_images", lambda: (images[14:], labels[14:]))
     (tmp_path / "runs").mkdir()
-    run.main(["--trials", "4", "--seeds", "1", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
+    run.main(["--trials", "8", "--seeds", "1", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)])
     rows = pd.read_csv(tmp_path / "mobilenet_v3.csv").set_index("model")
     assert rows.loc["all int8", "float_ops"] == 0 < rows.loc["guide: MEAN", "float_ops"]
     assert rows.loc["guide: both", "float_ops"] > rows.loc[run.GUIDE, "float_ops"] >= run.LEADING

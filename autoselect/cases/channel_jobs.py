@@ -11,6 +11,7 @@ import numpy as np
 
 from autoselect.cases.divergence import float_outputs, groups_of, outputs_of, samples_of, spread_rows
 from autoselect.cases.open_case import open_case
+from autoselect.cases.score_jobs import score
 from autoselect.scoring.channel_groups import powers, short_of_steps
 from autoselect.scoring.metric_base import in_reals
 
@@ -96,8 +97,15 @@ def group_closeness(root: Path, sha256: str) -> list[GroupCloseness]:
 
 
 def tail(root: Path, sha256: str) -> Tail | None:
-    """The worst hundredth of the search samples by closeness; None of few samples, or where it is not known."""
-    path = open_case(root).files.fidelity_rows(sha256)
+    """The worst hundredth of the search samples by closeness; None of few samples, or where it is not known.
+
+    Raises:
+        ScoreError: If the interpreter refuses a candidate that must run again.
+    """
+    case = open_case(root)
+    path = case.files.fidelity_rows(sha256)
+    if not path.exists() and case.reference("search") is not None and case.scoring.evaluator is None:
+        score(root, sha256, "search", False)  # A run that goes on knows the score, not what it was made of.
     decibels = np.sort(np.load(path)[:, 0]) if path.exists() else np.empty(0)
     if len(decibels) < _FEWEST_FOR_TAIL:
         return None

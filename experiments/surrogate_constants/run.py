@@ -23,6 +23,7 @@ from cases import BenchmarkCase, chosen_cases
 
 import autoselect
 from autoselect.domain.pareto import hypervolume
+from autoselect.domain.repair_sets import Repairs
 from autoselect.study.proposing import constants
 from autoselect.study.proposing.hypervolume_gain import Link, fit_link
 from autoselect.study.proposing.mask import Mask
@@ -32,9 +33,12 @@ from autoselect.study.proposing.surrogate import Belief, Surrogate, learn
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 
 NOT_MET = {
-    "REFINING_PRIOR",
-    "REFINING_SD",
-    "REFINING_SPREAD",
+    "REPAIRED_SD",
+    "IN_SEQUENCE",
+    "IN_SEQUENCE_SD",
+    "REPAIRED_SPREAD",
+    "TWINS",
+    "REPAIRED_SHARE",
     "LARGE",
     "UNDONE",
     "PART_NOISE",
@@ -135,10 +139,10 @@ def _cached(forecast: Forecaster) -> Forecaster:
     """All that was asked is remembered."""
     known: dict[object, Forecast] = {}
 
-    def remembered(nodes: frozenset[str], further: Mapping[str, frozenset[str]]) -> Forecast:
-        key = nodes, tuple(further.items())
+    def remembered(nodes: frozenset[str], further: Mapping[str, frozenset[str]], repairs: Repairs) -> Forecast:
+        key = nodes, tuple(further.items()), repairs
         if key not in known:
-            known[key] = forecast(nodes, further)
+            known[key] = forecast(nodes, further, repairs)
         return known[key]
 
     return remembered

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 
 import pytest
@@ -27,5 +28,5 @@ def test_islands_of_chosen_members_are_titled_by_their_ids(finished: autoselect.
 
 def test_a_run_shows_its_verdict_and_its_front(finished: autoselect.Run) -> None:
     shown = finished._repr_html_()
-    assert finished.summary["verdict"] in shown
+    assert finished.summary["verdict"] in html.unescape(shown)
     assert all(name in shown for name in ("float", "all-integer", "recommended", "accurate"))

@@ -21,7 +21,7 @@ YARDSTICK = replace(test_certainty.YARDSTICK, allowed_drop=0.009)
 METRICS = ("accuracy", "top5_accuracy", "agreement", "f1_macro", "mse", "psnr", "sqnr_db", "my_package.module:my_score")
 NOUN = r"(?:point|float op|op|accelerator segment|partition|search sample|sample|node)"
 NUMBER = r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?!\w|[.,]\d)"
-UNITS = rf"{NOUN}s?|%|dB|to [\d.]+ (?:dB|points?)|f1 macro|mse|my score"
+UNITS = rf"{NOUN}s?|%|dB|to [\d.]+ (?:dB|points?)|bits|f1 macro|mse|my score"
 FAULTS = {
     "a blank too many": r"  | [.,;:]|^\s|\s$",
     "a negative loss": r"(loses|gains|at most|than|is|to) -(?![\d.]+ (dB|to))",

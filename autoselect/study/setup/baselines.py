@@ -10,7 +10,7 @@ import numpy as np
 
 from autoselect.domain.layers import SUSPICIOUS_RMSE_PER_SCALE, LayerTable
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.repair_sets import Repairs
+from autoselect.domain.repair_sets import Repairs, acting
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import SIXTEEN, fields_of
 
@@ -71,7 +71,7 @@ def baselines(
     def whole(name: str, kind: str, *nodes: frozenset[str], **others: Any) -> list[Baseline]:
         """A model whose nodes are all of a kind, without repairs and with those chosen for it."""
         helped = helpful.get(kind, template.repairs)
-        both = {name: (), f"{name}+repairs": helped} if helped else {name: ()}
+        both = {name: (), f"{name}+repairs": helped} if acting(helped, {kind}) else {name: ()}
         return [made(title, *nodes, repairs=repairs, **others) for title, repairs in both.items()]
 
     fixed = [
