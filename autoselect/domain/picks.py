@@ -57,7 +57,8 @@ class FrontMember:
         drop: Loss of the metric against the float model, in its units, as expected on other samples; negative where it
             is better.
         bound: What that loss is at most, with a confidence of 95 %; infinite where nothing is known of it.
-        fidelity: How close the outputs are to the float model's, more is closer; the same for all where unknown.
+        fidelity: How close the outputs are to the float model's, as a signal-to-noise ratio in decibels; the same for
+            all where unknown.
         size_bytes: Size of the file.
         penalty: Fragmentation penalty, 0 for an all-integer model of 8 bits.
         left_ops: Ops that the accelerator does not run: where no compiler decides, those that compute in float.
@@ -98,7 +99,7 @@ def default_drop(metric: str, float_score: float) -> float:
 
 
 def recommended(members: Sequence[FrontMember], allowed_drop: float, float_penalty: float) -> FrontMember:
-    """The member with the least penalty that keeps the allowed drop for sure; of equals the closest to float.
+    """The member with the least penalty that keeps the allowed drop for sure; of equals see :func:`_price`.
 
     If there is none, and no member's bound is of its own samples, those count whose guessed bound keeps it. If there is
     none of these, the best trade of what a member may lose and its penalty, see :data:`WORTH`. It is chosen among
@@ -120,8 +121,10 @@ def recommended(members: Sequence[FrontMember], allowed_drop: float, float_penal
     return _cheapest_equal(members, chosen, allowed_drop, float_penalty)
 
 
-def _price(member: FrontMember) -> tuple[object, ...]:
-    return member.penalty, -member.fidelity, member.size_bytes, member.id
+def _price(member: FrontMember) -> tuple[float, float, float, str]:
+    """The penalty; of equals the least product of size and error, so that twice the bytes must halve the error."""
+    error = 10.0 ** (-member.fidelity / 20.0)
+    return member.penalty, member.size_bytes * error, member.size_bytes, member.id
 
 
 def _best_trade(members: Sequence[FrontMember], allowed_drop: float, float_penalty: float) -> FrontMember:
@@ -142,10 +145,10 @@ def _is_easily_kept(member: FrontMember, allowed_drop: float) -> bool:
 def _cheapest_equal(
     members: Sequence[FrontMember], chosen: FrontMember, allowed_drop: float, float_penalty: float
 ) -> FrontMember:
-    """The cheapest of a chosen member and those that are as good as far as anyone knows.
+    """The cheapest of a chosen member and those that are as good as far as anyone knows, see :func:`_price`.
 
-    These scored as well, cost less, leave no more ops off the accelerator, and are expected to lose more by less than
-    the noise of that difference. If both bounds are of samples, the cheaper one's width counts: it must be the better
+    These scored as well, leave no more ops off the accelerator, and are expected to lose more by less than the noise
+    of that difference. If both bounds are of samples, the cheaper one's width counts: it must be the better
     trade but for that difference.
     """
     worth = WORTH_OF_INTEGERS if _is_easily_kept(chosen, allowed_drop) else WORTH
@@ -159,7 +162,7 @@ def _cheapest_equal(
         level = replace(other, bound=other.bound - more)
         return trade(level, allowed_drop, float_penalty, worth) <= trade(chosen, allowed_drop, float_penalty, worth)
 
-    cheaper = [m for m in members if m.penalty < chosen.penalty and m.left_ops <= chosen.left_ops]
+    cheaper = [m for m in members if _price(m) < _price(chosen) and m.left_ops <= chosen.left_ops]
     return min([chosen, *filter(is_equal, cheaper)], key=_price)
 
 

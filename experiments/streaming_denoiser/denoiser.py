@@ -7,7 +7,7 @@ state is fed back frame by frame, so an error stays. Read from the folder that A
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +29,10 @@ PARTS = {"search": (12, 14), "heldout": (24, 26), "calibration": (16, 10)}
 """Mixtures, and noise clips that they choose from. No clip, of speech or noise, is in two parts."""
 EVERY = 10
 """Every tenth frame calibrates."""
+FEW_MIXTURES, FEW_EVERY = 3, 3
+"""For :func:`few_calibration`."""
+SEED = int(os.environ.get("DENOISER_MIXTURES", "0"))
+"""Of the mixtures; processes that a search starts have the environment of the one that searches."""
 
 Mixture = tuple[np.ndarray, np.ndarray]
 """Speech, and speech with noise; float64, shape (n_samples,)."""
@@ -36,13 +40,13 @@ Mixture = tuple[np.ndarray, np.ndarray]
 
 @cache
 def mixtures(part: str) -> tuple[Mixture, ...]:
-    """The mixtures of ``search``, ``heldout`` or ``calibration``; always the same."""
+    """The mixtures of ``search``, ``heldout`` or ``calibration``; the same for a seed."""
     with np.load(ROOT / "clips.npz") as clips:
         speech, noise = (clips[kind].astype(np.float64) / 32768.0 for kind in ("speech", "noise"))
     count, choices = PARTS[part]
     places = list(PARTS).index(part)
     before = [sum(sizes[:places]) for sizes in zip(*PARTS.values(), strict=True)]
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(SEED)
     spoken = rng.permutation(len(speech))[CLIPS * before[0] :][: CLIPS * count].reshape(count, CLIPS)
     heard = rng.permutation(len(noise))[before[1] :][:choices]
     levels = np.linspace(LOUDEST_DB, SOFTEST_DB, count)
@@ -110,10 +114,24 @@ def si_snr_gain(runner: Runner, split: str = "search") -> np.ndarray:
     return np.array(found)
 
 
+def mean_si_snr_gain(runner: Runner, split: str = "search") -> float:
+    """The evaluator as many have it: one number, dB, whose noise nobody knows."""
+    return float(si_snr_gain(runner, split).mean())
+
+
 def calibration() -> Iterator[Mapping[str, np.ndarray]]:
     """Frames of the calibration mixtures, each with the state that the float model has then."""
+    yield from _frames_of(spectra("calibration"), EVERY)
+
+
+def few_calibration() -> Iterator[Mapping[str, np.ndarray]]:
+    """More frames of fewer mixtures."""
+    yield from _frames_of(spectra("calibration")[:FEW_MIXTURES], FEW_EVERY)
+
+
+def _frames_of(chosen: Sequence[np.ndarray], every: int) -> Iterator[Mapping[str, np.ndarray]]:
     runner = Runner(MODEL.read_bytes())
-    for spectrum in spectra("calibration"):
+    for spectrum in chosen:
         for i, (_, inputs) in enumerate(_stream(runner, spectrum)):
-            if i % EVERY == 0:
+            if i % every == 0:
                 yield inputs

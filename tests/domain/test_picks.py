@@ -82,6 +82,10 @@ BY_HAND = {
         [member("b", 0.0, 300, 5.0, fidelity=20.0), member("a", 0.0, 300, 5.0, fidelity=30.0)],
         ["a", "a", "a", "a", "a"],
     ),
+    "equal penalties: half the error is worth no more than twice the bytes": (
+        [member("close", 0.0, 390, 5.0, fidelity=26.0), member("small", 0.0, 300, 5.0, fidelity=24.0)],
+        ["small", "close", "small", "small", "small"],
+    ),
     "better than float counts as no drop for the knee": (
         [member("lucky", -0.5, 300, 11.0), member("level", 0.0, 300, 10.0)],
         ["level", "lucky", "level", "level", "level"],
