@@ -167,8 +167,11 @@ def _cheapest_equal(
 
 
 def trade(member: FrontMember, allowed_drop: float, float_penalty: float, worth: float = WORTH) -> float:
-    """What a member may lose and its penalty together, in the metric's units, see :data:`WORTH`; less is better."""
-    return member.risk[1] + worth * allowed_drop * member.penalty / (float_penalty or 1.0)
+    """What a member may lose and its penalty together, in the metric's units, see :data:`WORTH`; less is better.
+
+    A gain counts as no loss: that of one model over another is luck, or would be float's as well.
+    """
+    return max(member.risk[1], 0.0) + worth * allowed_drop * member.penalty / (float_penalty or 1.0)
 
 
 def named_picks(
