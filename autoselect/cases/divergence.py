@@ -44,22 +44,35 @@ def shares_of(decibels: np.ndarray) -> np.ndarray:
     return np.asarray(np.minimum(10.0 ** (-decibels / 10.0), _REVERSED))
 
 
-def error_shares_of_each(root: Path, recipes: Sequence[str], samples: str, rows: Sequence[int]) -> list[list[float]]:
-    """:func:`error_shares` of several recipes that have most in common, so that one worker has what they share."""
-    return [error_shares(root, recipe, samples, rows) for recipe in recipes]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What a look at a candidate shows.
+
+    Attributes:
+        shares: Power of the outputs' error over that of the float outputs, of the samples for which this is not 0.
+        size_bytes: Of the file.
+    """
+
+    shares: list[float]
+    size_bytes: int
+
+
+def look_at_each(root: Path, recipes: Sequence[str], samples: str, rows: Sequence[int]) -> list[Looked]:
+    """Build and run several recipes that have most in common, so that one worker has what they share."""
+    return [_look(root, recipe, samples, rows) for recipe in recipes]
 
 
 def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int]) -> list[float]:
-    """Power of the outputs' error over that of the float outputs for each sample; run as for a score.
+    """The shares of error of a candidate, see :class:`Looked`; it is run as for a score."""
+    return _look(root, recipe, samples, rows).shares
 
-    Returns:
-        Of the samples whose float outputs are not all 0.
-    """
+
+def _look(root: Path, recipe: str, samples: str, rows: Sequence[int]) -> Looked:
     case = open_case(root)
-    candidate = case.builder.build(Recipe.from_json(recipe))
-    runner = Runner(wide_kernels.quick(candidate.content))
+    content = case.builder.build(Recipe.from_json(recipe)).content
+    runner = Runner(wide_kernels.quick(content))
     expected = float_outputs(root, samples, tuple(rows))
-    return _shares(runner, samples_of(case, samples, rows), expected)
+    return Looked(shares=_shares(runner, samples_of(case, samples, rows), expected), size_bytes=len(content))
 
 
 def closeness(case: OpenCase, runner: Running) -> np.ndarray:

@@ -31,22 +31,26 @@ EVERY = 10
 """Every tenth frame calibrates."""
 FEW_MIXTURES, FEW_EVERY = 3, 3
 """For :func:`few_calibration`."""
-SEED = int(os.environ.get("DENOISER_MIXTURES", "0"))
-"""Of the mixtures; processes that a search starts have the environment of the one that searches."""
+SEED = "DENOISER_MIXTURES"
+"""Names the seed of the mixtures: processes that a search starts have the environment of the one that searches."""
 
 Mixture = tuple[np.ndarray, np.ndarray]
 """Speech, and speech with noise; float64, shape (n_samples,)."""
 
 
-@cache
 def mixtures(part: str) -> tuple[Mixture, ...]:
-    """The mixtures of ``search``, ``heldout`` or ``calibration``; the same for a seed."""
+    """The mixtures of ``search``, ``heldout`` or ``calibration``."""
+    return _mixtures(part, int(os.environ.get(SEED, "0")))
+
+
+@cache
+def _mixtures(part: str, seed: int) -> tuple[Mixture, ...]:
     with np.load(ROOT / "clips.npz") as clips:
         speech, noise = (clips[kind].astype(np.float64) / 32768.0 for kind in ("speech", "noise"))
     count, choices = PARTS[part]
     places = list(PARTS).index(part)
     before = [sum(sizes[:places]) for sizes in zip(*PARTS.values(), strict=True)]
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(seed)
     spoken = rng.permutation(len(speech))[CLIPS * before[0] :][: CLIPS * count].reshape(count, CLIPS)
     heard = rng.permutation(len(noise))[before[1] :][:choices]
     levels = np.linspace(LOUDEST_DB, SOFTEST_DB, count)
@@ -63,10 +67,13 @@ def _mixed(speech: np.ndarray, noise: np.ndarray, level_db: float) -> Mixture:
     return speech / loudest, mixture / loudest
 
 
-@cache
 def spectra(part: str) -> tuple[np.ndarray, ...]:
     """Of each mixture the frames' spectra, complex, shape (n_frames, 257)."""
-    return tuple(np.fft.rfft(_frames(mixture)) for _, mixture in mixtures(part))
+    return _spectra(mixtures(part))
+
+
+def _spectra(chosen: Sequence[Mixture]) -> tuple[np.ndarray, ...]:
+    return tuple(np.fft.rfft(_frames(mixture)) for _, mixture in chosen)
 
 
 def _frames(signal: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ def search(seed: int, trials: int, folder: Path) -> autoselect.Run:
     """One search with mixtures of this seed; a whole run is used again."""
     if (folder / "summary.json").exists():
         return autoselect.load_run(folder)
-    os.environ["DENOISER_MIXTURES"] = str(seed)
+    os.environ[denoiser.SEED] = str(seed)
     return autoselect.search(
         denoiser.MODEL,
         calibration="denoiser:few_calibration",
@@ -48,7 +48,11 @@ def rows_of(run: autoselect.Run, seed: int) -> list[dict[str, object]]:
     for name in PICKS:
         row = front.loc[run.summary["picks"][name]]
         scores = {"search_db": row[metric], "heldout_db": row[f"heldout_{metric}"]}
-        sizes = {"bytes": int(row["size_bytes"]), "float_ops": int(row["float_ops"]), "repairs": _repairs(run, row["sha256"])}
+        sizes = {
+            "bytes": int(row["size_bytes"]),
+            "float_ops": int(row["float_ops"]),
+            "repairs": _repairs(run, row["sha256"]),
+        }
         rows.append({"seed": seed, "model": f"`{name}`", **scores, **sizes})
     return rows
 
@@ -66,7 +70,21 @@ def table_of(rows: pd.DataFrame) -> str:
         chosen = of_seed.set_index("model").loc["`recommended`"]
         lost = found.iloc[0] - found.iloc[1]
         kept += bool(lost <= MOST_LOST_DB and chosen["float_ops"] == 0 and chosen["bytes"] <= MOST_BYTES)
-    table = rows.to_markdown(index=False, floatfmt=".2f", missingval="")
+    lines = ["| seed | model | search, dB | held out, dB | bytes | float ops | repairs |", "|---" * 7 + "|"]
+    for row in rows.itertuples():
+        size = "" if pd.isna(row.bytes) else f"{row.bytes:,.0f}"
+        ops = "" if pd.isna(row.float_ops) else f"{row.float_ops:.0f}"
+        cells = [
+            row.seed,
+            row.model,
+            f"{row.search_db:.2f}",
+            f"{row.heldout_db:.2f}",
+            size,
+            ops,
+            row.repairs if size else "",
+        ]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    table = "\n".join(lines)
     aim = f"no float op, at most {MOST_LOST_DB} dB below float held out, at most {MOST_BYTES:,} bytes"
     return f"{table}\n\nRecommended has {aim}: {kept} of {rows['seed'].nunique()} seeds.\n"
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from autoselect.cases import build_jobs, evidence_jobs, score_jobs
-from autoselect.cases.divergence import error_shares_of_each, spread_rows
+from autoselect.cases.divergence import Looked, look_at_each, spread_rows
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
@@ -49,7 +49,7 @@ TRIED_IN_16_BITS = tuple(step for step in TRIED if step is not _RANGES)
 
 DECIDING_SAMPLES = 16
 _WORTH = 0.95
-"""A repair must leave no more than this share of the divergence: less is within what other samples would say."""
+"""A repair must leave no more than this share of the price: less is within what other samples would say."""
 
 _SURE = 2.0
 """Standard errors of a paired difference by which a score must change for the change to be beyond doubt."""
@@ -105,21 +105,22 @@ class _Trier:
     scores: dict[Repairs, list[_Score]] = field(default_factory=dict)
     known: dict[Repairs, float] = field(default_factory=dict)
 
-    def divergences(self, candidates: Sequence[Repairs]) -> list[float]:
-        """How far outputs are from the float model's; infinite if a repair failed or nothing is known.
+    def prices(self, candidates: Sequence[Repairs]) -> list[float]:
+        """How far outputs are from the float model's, and how large the files; infinite if nothing is known.
 
-        The geometric mean over samples, as the search's SQNR in dB, and over models: one that is bad does not outvote
-        the others.
+        The power of the error times the square of the size: what doubles a file must halve the error's amplitude, as
+        among models to recommend. The geometric mean over samples, as the search's SQNR in dB, and over models: one
+        that is bad does not outvote the others.
         """
         samples, rows = _few_samples(self.case)
         common = Recipe(fallback="float", per_channel=self.settings.per_channel)
         futures = {
-            repairs: self._submit_for_each(error_shares_of_each, self._recipes(common, repairs), samples, rows)
+            repairs: self._submit_for_each(look_at_each, self._recipes(common, repairs), samples, rows)
             for repairs in candidates
             if repairs not in self.known
         }
-        shares = self._finished(futures)
-        self.known.update({repairs: _mean(shares.get(repairs, [[]])) for repairs in futures})
+        looked = self._finished(futures)
+        self.known.update({repairs: _price(looked.get(repairs, ())) for repairs in futures})
         return [self.known[repairs] for repairs in candidates]
 
     def harms_none(self, repairs: Repairs, instead_of: Repairs) -> bool:
@@ -207,11 +208,12 @@ class _Trier:
         return found
 
 
-def _mean(shares: Sequence[Sequence[float]]) -> float:
-    """The geometric mean over models and their samples; infinite if nothing is known of a model."""
-    if not all(shares):
+def _price(looked: Sequence[Looked]) -> float:
+    """See :meth:`_Trier.prices`."""
+    if not looked or not all(one.shares for one in looked):
         return math.inf
-    return math.exp(fmean(fmean(math.log(max(share, _NOTHING)) for share in own) for own in shares))
+    power = fmean(fmean(math.log(max(share, _NOTHING)) for share in one.shares) for one in looked)
+    return math.exp(power + 2.0 * fmean(math.log(one.size_bytes) for one in looked))
 
 
 def with_repairs(
@@ -230,9 +232,9 @@ def with_repairs(
     and the union of these, which is ``repairs``. Three models stand for candidates of 8 bits: the all-integer one, that
     without the half of the nodes with the largest rmse/scale, and one with only the quarter of the nodes with the best
     SQNR in integers. The all-16-bit model stands for those of 16. Each step keeps the alternative that lowers the
-    divergence of their outputs most on a few search samples, does not raise it on all of them, and harms no score
-    there: outputs may come nearer to float where the decision does not depend on them. Other ranges are first judged by
-    the scores alone.
+    divergence of their outputs most on a few search samples, by more than it enlarges the files, does not raise it on
+    all of them, and harms no score there: outputs may come nearer to float where the decision does not depend on them.
+    Other ranges are first judged by the scores alone.
 
     Args:
         case: What is searched.
@@ -274,17 +276,17 @@ def with_repairs(
 def _that_help(trier: _Trier, steps: Sequence[Sequence[Repairs]], listener: Listener) -> Repairs:
     """The repairs that the steps keep."""
     chosen: Repairs = ()
-    [least] = trier.divergences([chosen])
+    [least] = trier.prices([chosen])
     for step in steps:
         candidates = list(dict.fromkeys(tuple(sorted({*chosen, *names})) for names in step))
-        found = zip(trier.divergences(candidates), candidates, strict=True)
+        found = zip(trier.prices(candidates), candidates, strict=True)
         better = sorted(pair for pair in found if pair[0] < _WORTH * least)
         harmless = (
             repairs for _, repairs in better if trier.harms_none(repairs, chosen) and trier.keeps_near(repairs, chosen)
         )
         raising = trier.raising_most(candidates, chosen) if step is _RANGES else None
         chosen = raising or next(harmless, chosen)
-        [least] = trier.divergences([chosen])
+        [least] = trier.prices([chosen])
         listener(StepFinished(stage="repairs"))
     return chosen
 
