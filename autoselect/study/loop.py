@@ -133,12 +133,7 @@ class SearchLoop:
             PreparationError: If the first trials all fail.
             AutoselectError: What is wrong with more than one candidate, for example a metric that raises.
         """
-        self._left = trials - self._done
-        for baseline in baselines:
-            if baseline.recipe.fingerprint not in self._bytes_of:
-                self._begin(lambda b=baseline: self._study.open_baseline(self._space, b))  # type: ignore[misc]
-        self._finish_running()
-        reason = stop(list(self._known.values()))
+        reason = self.tell_first(baselines, trials, stop)
         self._keep_schedule()
         while reason is None and self._left > 0 and (reason := late()) is None:
             if not self._begin(self._ask):
@@ -149,6 +144,18 @@ class SearchLoop:
         if not self._known:
             raise PreparationError(f"All {self._failed} candidates failed. The last one: {self._last_error}")
         return reason
+
+    def tell_first(self, baselines: list[Baseline], trials: int, stop: Stop = never) -> str | None:
+        """Tell baselines that are not known yet, as far as the budget goes, and ask whether the search is at its end.
+
+        Args, returns and raises are those of :meth:`run`, but that no candidate need run.
+        """
+        self._left = trials - self._done
+        for baseline in baselines:
+            if baseline.recipe.fingerprint not in self._bytes_of:
+                self._begin(lambda b=baseline: self._study.open_baseline(self._space, b))  # type: ignore[misc]
+        self._finish_running()
+        return stop(list(self._known.values()))
 
     def _ask(self) -> Asked | None:
         return self._study.ask(self._space, self._settings.template, origin=self._settings.sampler)

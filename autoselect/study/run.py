@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from autoselect.cases import build_jobs, chip_jobs, score_jobs
@@ -29,7 +29,7 @@ from autoselect.study.early_exit import stop_of
 from autoselect.study.finishing import front_files
 from autoselect.study.finishing.explain import write_explanations
 from autoselect.study.finishing.finish import Finish
-from autoselect.study.loop import SearchLoop
+from autoselect.study.loop import SearchLoop, Stop
 from autoselect.study.proposing.forecast_check import ForecastCheck
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.recording.manifest import (
@@ -52,6 +52,7 @@ from autoselect.study.setup.repeatability import references_to_check, warn_of_un
 from autoselect.study.setup.space_file import SearchSpaceFile, read_space
 from autoselect.study.setup.target_rules import check_objectives, check_target
 from autoselect.study.stage_clock import StageClock, earlier_seconds
+from autoselect.study.yardstick import Yardstick
 
 
 def start(request: Request, folder: RunFolder, listener: Listener) -> str:
@@ -65,10 +66,8 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
     with opened(request, folder, clock) as (settled, pool, ready, space):
         case = _repeating(ready, settled.settings, pool, clock)
         float_model = _float_reference(case, pool, settled.settings, clock)
-        request = _affording(_repaired(settled, case, space, float_model, pool, clock), case, space)
-        demanded = _demanding(request, float_model)
-        folder.write_manifest(manifest(request, case, space, float_model))
-        return _search(demanded, folder, case, space, float_model, pool, clock)
+        folder.write_manifest(manifest(settled, case, space, float_model))
+        return _search(settled, folder, case, space, float_model, pool, clock)
 
 
 @contextlib.contextmanager
@@ -123,13 +122,12 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             case = warned(case, changed_code(manifest, request), clock)
             case = _repeating(case, request.settings, pool, clock)
             float_model = _float_reference(case, pool, request.settings, clock)
-            request = _repaired(request, case, space, float_model, pool, clock)
         except BaseException:
             if not kept:
                 front_files.remove_work(folder.work)
             raise
         folder.write_manifest({**manifest, "settings": request.settings.model_dump()})
-        return _search(_demanding(request, float_model), folder, case, space, float_model, pool, clock)
+        return _search(request, folder, case, space, float_model, pool, clock)
 
 
 @contextlib.contextmanager
@@ -140,23 +138,6 @@ def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
     finally:
         if not folder.manifest.exists():
             folder.discard()
-
-
-def _repaired(
-    request: Request,
-    case: Case,
-    space: BoundSpace,
-    float_model: references.Reference,
-    pool: Workers,
-    listener: Listener,
-) -> Request:
-    """The request with the sets of repairs that candidates may have."""
-    demanded = _demanding(request, float_model).settings
-    allowed = references.yardstick_of(float_model, request.metric_name, request.direction, demanded).allowed_drop
-    settings = with_repairs(
-        case, request.settings, request.direction, pool, listener, space=space, allowed_drop=allowed
-    )
-    return replace(request, settings=settings)
 
 
 def _repeating(case: Case, settings: SearchSettings, pool: Workers, listener: Listener) -> Case:
@@ -172,68 +153,181 @@ def _search(
     space: BoundSpace,
     float_model: references.Reference,
     pool: Workers,
-    listener: StageClock,
+    clock: StageClock,
 ) -> str:
-    settings = request.settings
+    settings = _demanding(request, float_model).settings
     pool = InTime(pool, settings.trial_timeout)
     write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
-    objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
-    yardstick = references.yardstick_of(float_model, request.metric_name, request.direction, settings)
-    problem: Problem | None = None
     remarks = references.warnings_of(float_model, request.metric_name, case.files.root, pool)
     remarks += references.clipping_of(case.files.root, pool)
-    case = _remarked(case, folder, remarks, listener)
-    if settings.sampler in PROPOSERS:
-        proving = _proving_rewrites(case, settings, pool)
-        problem, remarks = make_problem(case, space, settings, yardstick.allowed_drop, pool, listener)
-        case = _remarked(case, folder, (*remarks, *_proved(proving, folder, listener)), listener)
-    if problem is not None:
-        write_explanations(folder, problem, settings.template, [], {})
-    study = _open_study(folder, objectives, settings, problem, space)
-    listener(StageStarted(stage="trials", total=settings.trials))
-    loop = SearchLoop(
-        study,
-        space,
-        settings,
-        yardstick,
-        pool=pool,
-        root=case.files.root,
-        slots=partial(pool.slots, settings.processes),
-        may_race=_may_race(request),
-        listener=listener,
-        forecasts=_forecasts(request, problem),
-    )
-    finish = Finish(
+    objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
+    study = _opened_study(folder, objectives)
+    search = _Search(
+        request=request,
         folder=folder,
-        case=case,
-        settings=settings,
+        case=_remarked(case, folder, remarks, clock),
+        space=space,
+        float_model=float_model,
+        pool=pool,
+        clock=clock,
         objectives=objectives,
-        yardstick=yardstick,
-        problem=problem,
-        seconds=listener.seconds,
+        yardstick=references.yardstick_of(float_model, request.metric_name, request.direction, settings),
+        study=study,
+        begun=len(study.records()),
     )
-
-    def told() -> Finish:
-        """The end, with a word on members of other runs that were not scored."""
-        return replace(finish, case=_remarked(case, folder, _unscored(request, study), listener))
-
     try:
-        stop = stop_of(request, yardstick, case.files.root, pool, study, problem)
-        reason = loop.run(_baselines(case, space, request), settings.trials, stop, partial(_late, settings, listener))
-        reason = None if request.members else reason
-        if reason is not None:
-            listener(EndedEarly(stage="trials", reason=reason))
-        status = told().write(study.records(), float_model, pool, listener, ended_early=reason)
+        status = search.finished(pool, search.reason())
     except KeyboardInterrupt:
-        loop.abandon()
-        status = told().write(study.records(), float_model, None, listener)
+        search.study.close_abandoned()
+        status = search.finished(None)
     except StorageError:
         raise  # The journal may end in half a line, which the next write would make whole; a resume repairs it.
     except BaseException:
-        loop.abandon()
+        search.study.close_abandoned()
         raise
-    study.publish(folder.front, folder.artifacts, _verdict_in_markdown(folder))
+    search.study.publish(folder.front, folder.artifacts, _verdict_in_markdown(folder))
     return status
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    """A search under way: whole models first, then repairs, then units; what comes later may not be needed.
+
+    Attributes:
+        request: Its settings know the sets of repairs once these were tried.
+        begun: Trials of earlier processes.
+        problem: What a sampler knows; None before units were tried, and of spaces that the project's own cannot search.
+    """
+
+    request: Request
+    folder: RunFolder
+    case: Case
+    space: BoundSpace
+    float_model: references.Reference
+    pool: Workers
+    clock: StageClock
+    objectives: tuple[Objective, ...]
+    yardstick: Yardstick
+    study: SearchStudy
+    begun: int
+    problem: Problem | None = None
+
+    def reason(self) -> str | None:
+        """Run all trials; why the search ended before the budget was spent, None if it did not."""
+        proving = _proving_rewrites(self.case, self.settings, self.pool)
+        reason = None if self.request.members else self._by_whole_models()
+        if reason is None:
+            self._try_repairs()
+            reason = None if self.request.members else self._by_repaired_models()
+        self._remark(_proved(proving, self.folder, self.clock))
+        reason = reason or self._by_candidates()
+        if reason is None or self.request.members:
+            return None
+        self.clock(EndedEarly(stage="trials", reason=reason))
+        return reason
+
+    def _by_whole_models(self) -> str | None:
+        """Why the whole models as they are settle the search: the all-integer one, before the others are scored."""
+        plain = [b for b in self._baselines() if b.is_whole and not b.recipe.repairs]
+        self._start_trials()
+        if reason := self._loop().tell_first(plain[:1], self.settings.trials, self._stop()):
+            return f"{reason}; neither repairs nor units were tried"
+        self._loop().tell_first(plain, self.settings.trials)
+        return None
+
+    def _by_repaired_models(self) -> str | None:
+        """Why the whole models with repairs settle it."""
+        repaired = [b for b in self._baselines() if b.is_whole]
+        if not any(b.recipe.repairs for b in repaired):
+            return None
+        self._start_trials()
+        reason = self._loop().tell_first(repaired, self.settings.trials, self._stop())
+        return f"{reason}; no unit was tried alone" if reason else None
+
+    def _by_candidates(self) -> str | None:
+        """Why the search ends before its budget is spent on candidates of a sampler."""
+        settings = self.settings
+        if settings.sampler in PROPOSERS:
+            self.problem, remarks = make_problem(
+                self.case, self.space, settings, self.yardstick.allowed_drop, self.pool, self.clock
+            )
+            self._remark(remarks)
+        if self.problem is not None:
+            write_explanations(self.folder, self.problem, settings.template, [], {})
+        sampler = make_sampler(
+            settings.sampler,
+            seed=settings.seed + self.begun,  # A search that goes on draws other numbers than it began with.
+            problem=self.problem,
+            space=self.space,
+            template=settings.template,
+            budget=settings.trials,
+        )
+        self.study.sample_by(sampler, settings.repair_choices)
+        self._start_trials()
+        return self._loop().run(self._baselines(), settings.trials, self._stop(), partial(_late, settings, self.clock))
+
+    def _try_repairs(self) -> None:
+        """Let the settings, and the manifest, have the sets of repairs that candidates may have."""
+        allowed = self.yardstick.allowed_drop
+        settings = with_repairs(
+            self.case,
+            self.request.settings,
+            self.request.direction,
+            self.pool,
+            self.clock,
+            space=self.space,
+            allowed_drop=allowed,
+        )
+        self.request = _affording(replace(self.request, settings=settings), self.case, self.space)
+        known = self.folder.read_manifest()
+        self.folder.write_manifest({**known, "settings": self.request.settings.model_dump()})
+
+    def finished(self, pool: Workers | None, ended_early: str | None = None) -> str:
+        """Write the result, see :meth:`Finish.write`; with a word on members of other runs that were not scored."""
+        self._remark(_unscored(self.request, self.study))
+        finish = Finish(
+            folder=self.folder,
+            case=self.case,
+            settings=self.settings,
+            objectives=self.objectives,
+            yardstick=self.yardstick,
+            problem=self.problem,
+            seconds=self.clock.seconds,
+        )
+        return finish.write(self.study.records(), self.float_model, pool, self.clock, ended_early=ended_early)
+
+    @property
+    def settings(self) -> SearchSettings:
+        """The request's, with the score that it demands as a limit."""
+        return _demanding(self.request, self.float_model).settings
+
+    def _loop(self) -> SearchLoop:
+        """A loop that knows what was told before."""
+        return SearchLoop(
+            self.study,
+            self.space,
+            self.settings,
+            self.yardstick,
+            pool=self.pool,
+            root=self.case.files.root,
+            slots=partial(self.pool.slots, self.settings.processes),
+            may_race=_may_race(self.request),
+            listener=self.clock,
+            forecasts=_forecasts(self.request, self.problem),
+        )
+
+    def _stop(self) -> Stop:
+        request = replace(self.request, settings=self.settings)
+        return stop_of(request, self.yardstick, self.case.files.root, self.pool, self.study, self.problem)
+
+    def _baselines(self) -> list[Baseline]:
+        return _baselines(self.case, self.space, self.request)
+
+    def _start_trials(self) -> None:
+        self.clock(StageStarted(stage="trials", total=self.settings.trials))
+
+    def _remark(self, remarks: Sequence[str]) -> None:
+        self.case = _remarked(self.case, self.folder, remarks, self.clock)
 
 
 def _proving_rewrites(case: Case, settings: SearchSettings, pool: Workers) -> Future[tuple[str, str]] | None:
@@ -293,7 +387,9 @@ def _baselines(case: Case, space: BoundSpace, request: Request) -> list[Baseline
     found = baselines(
         case.layers, space, settings.template, helpful=settings.repair_sets, with_float=target.asks_compiler
     )
-    members = [Baseline(name="merged", recipe=recipe, is_like_others=False) for recipe in request.members]
+    members = [
+        Baseline(name="merged", recipe=recipe, is_like_others=False, is_whole=False) for recipe in request.members
+    ]
     return [b for b in found if runs_hybrid or b.recipe.fallback != "drq"] + members
 
 
@@ -317,25 +413,10 @@ def _unscored(request: Request, study: SearchStudy) -> tuple[str, ...]:
     return tuple(message if message.endswith(".") else f"{message}." for message in found)
 
 
-def _open_study(
-    folder: RunFolder,
-    objectives: tuple[Objective, ...],
-    settings: SearchSettings,
-    problem: Problem | None,
-    space: BoundSpace,
-) -> SearchStudy:
-    """Open the study; a continued one draws other random numbers than it began with."""
-    before = SearchStudy(folder.study, objectives)
-    before.close_abandoned()
-    sampler = make_sampler(
-        settings.sampler,
-        seed=settings.seed + len(before.records()),
-        problem=problem,
-        space=space,
-        template=settings.template,
-        budget=settings.trials,
-    )
-    return SearchStudy(folder.study, objectives, sampler, settings.repair_choices)
+def _opened_study(folder: RunFolder, objectives: tuple[Objective, ...]) -> SearchStudy:
+    study = SearchStudy(folder.study, objectives)
+    study.close_abandoned()
+    return study
 
 
 def _forecasts(request: Request, problem: Problem | None) -> ForecastCheck | None:

@@ -103,7 +103,7 @@ def test_the_counts_add_up(finished: autoselect.Run) -> None:
 
 def test_the_first_trials_are_the_baselines(finished: autoselect.Run) -> None:
     origins = finished.trials["origin"].tolist()
-    assert origins[:4] == ["baseline:fiq", "baseline:fiq+repairs", "baseline:drq", "baseline:heuristic"]
+    assert origins[:4] == ["baseline:fiq", "baseline:drq", "baseline:fiq+repairs", "baseline:heuristic"]
     assert origins[4:] == ["surrogate"] * 16
 
 

@@ -77,12 +77,12 @@ class SearchStudy:
         sampler: optuna.samplers.BaseSampler | None = None,
         repair_sets: Sequence[Repairs] = (),
     ) -> None:
-        """Open the journal file, or start it; without a sampler nothing is asked.
+        """Open the journal file, or start it.
 
         Args:
             path: Of the journal file.
             objectives: The metric first.
-            sampler: Chooses candidates.
+            sampler: Chooses candidates; by default chance.
             repair_sets: What a candidate may have; with one or none those of the template.
 
         Raises:
@@ -94,12 +94,16 @@ class SearchStudy:
         with self._using():
             _repair(path)
             self._journal = Journal(str(path))
-            self._study = self._load(directions, sampler)
+            self._study = self._load(directions, sampler or optuna.samplers.RandomSampler(0))
             names = [o.name for o in objectives]
             if self._study.metric_names != names:
                 self._study.set_metric_names(names)
 
-    def _load(self, directions: list[Direction], sampler: optuna.samplers.BaseSampler | None) -> optuna.Study:
+    def sample_by(self, sampler: optuna.samplers.BaseSampler, repair_sets: Sequence[Repairs]) -> None:
+        """From now on let this sampler choose, also among these sets of repairs."""
+        self._study.sampler, self._repair_sets = sampler, tuple(repair_sets)
+
+    def _load(self, directions: list[Direction], sampler: optuna.samplers.BaseSampler) -> optuna.Study:
         with _damage_told(self._path):
             storage = JournalStorage(self._journal)
             study = _study_in(storage, sampler)

@@ -25,11 +25,19 @@ NO_CHOICE: Mapping[str, Repairs] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """A named recipe; ``is_like_others`` where it is one of the search's own by all but its nodes."""
+    """A named recipe.
+
+    Attributes:
+        name: Behind ``baseline:`` in a trial's origin.
+        recipe: What is built.
+        is_like_others: Whether it is one of the search's own by all but its nodes.
+        is_whole: Whether all its nodes are of one kind, as far as pins allow.
+    """
 
     name: str
     recipe: Recipe
     is_like_others: bool = True
+    is_whole: bool = True
 
 
 def baselines(
@@ -78,7 +86,7 @@ def baselines(
         *whole("fiq", "integer", nothing),
         *(whole("int16", SIXTEEN, *_in_16_bits(everything, space)) if SIXTEEN in space.further else []),
         *whole("drq", "hybrid", everything, fallback="drq"),
-        made("heuristic", heuristic_nodes(layers), repairs=template.repairs),
+        replace(made("heuristic", heuristic_nodes(layers), repairs=template.repairs), is_whole=False),
         *([made("float", everything, fallback="float", repairs=())] if with_float else []),
     ]
     found: dict[tuple[Recipe, bool], Baseline] = {}
