@@ -47,7 +47,7 @@ from autoselect.study.setup.baselines import Baseline, baselines
 from autoselect.study.setup.binding import bind_case
 from autoselect.study.setup.preparing import prepared, search_pool
 from autoselect.study.setup.problem import make_problem
-from autoselect.study.setup.repair_choice import with_repairs
+from autoselect.study.setup.repair_choice import refuse_unknown_nodes, with_repairs
 from autoselect.study.setup.repeatability import references_to_check, warn_of_unrepeated
 from autoselect.study.setup.space_file import SearchSpaceFile, read_space
 from autoselect.study.setup.target_rules import check_objectives, check_target
@@ -94,7 +94,12 @@ def opened(
 def _bound(
     request: Request, case: Case, remarks: Sequence[str], space_file: SearchSpaceFile, listener: Listener
 ) -> tuple[Case, BoundSpace]:
-    """The case with remarks on its units' states and pins, which the user is told, and the space bound to it."""
+    """The case with remarks on its units' states and pins, which the user is told, and the space bound to it.
+
+    Raises:
+        RecipeError: If a repair names a node that the model does not have.
+    """
+    refuse_unknown_nodes(case, request.settings)
     case = warned(case, remarks, listener)
     space, pinned = bind_case(space_file, case, request.settings)
     return warned(case, pinned, listener), space

@@ -80,14 +80,15 @@ def test_the_scripts_are_short_and_import_tensorflow_only(finished: autoselect.R
         assert len(tree.body) <= 9
 
 
-def test_the_scripts_say_what_plain_tensorflow_cannot_express(finished: autoselect.Run) -> None:
+def test_the_scripts_say_what_plain_tensorflow_cannot_express(finished: autoselect.Run, tmp_path: Path) -> None:
     told = set()
-    for row in finished.front.itertuples():
-        text = ast.get_docstring(ast.parse((finished.directory / f"front/{row.id}.build.py").read_text())) or ""
-        kinds = [kind for _, kind in ops_without_conversions(finished.model_path(row.id).read_bytes())]
+    without_16_bits = pump.search(tmp_path / "run", trials=6, int16=False)
+    for run, row in ((r, row) for r in (finished, without_16_bits) for row in r.front.itertuples()):
+        text = ast.get_docstring(ast.parse((run.directory / f"front/{row.id}.build.py").read_text())) or ""
+        kinds = [kind for _, kind in ops_without_conversions(run.model_path(row.id).read_bytes())]
         count = kinds.count("hybrid")
         assert (f"{count} of them, float here, are dynamic-range quantized" in text) == bool(count)
-        repairs = recipe_of(finished, row.id).repairs
+        repairs = recipe_of(run, row.id).repairs
         assert ("expresses the whole recipe" in text) == (count == 0 and repairs == before_quantizing(repairs))
         told.add(count > 0)
     assert told == {True, False}

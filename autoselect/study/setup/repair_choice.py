@@ -244,12 +244,8 @@ def with_repairs(
         listener: Is told of each step.
         space: Decides some nodes, and which have no 16-bit form.
         allowed_drop: What a chosen model may lose, in the metric's units.
-
-    Raises:
-        RecipeError: If repairs are given by name, and name a node that the model does not have, or one twice.
     """
     if settings.repairs is not True:
-        _check_nodes(case, tuple(settings.repairs or ()))
         return settings.model_copy(update={"repairs": settings.repairs or ()})
     settings = settings.model_copy(update={"repairs": ()})
     eight = [_StandIn(space.pin(nodes)) for nodes in _stand_ins(case.layers)]
@@ -305,8 +301,13 @@ def _stand_ins(layers: LayerTable) -> list[frozenset[str]]:
     return [nodes for nodes in found if not nodes or nodes < everything]
 
 
-def _check_nodes(case: Case, repairs: Sequence[str]) -> None:
-    """Refuse names of nodes that the model does not have, before the first trial."""
+def refuse_unknown_nodes(case: Case, settings: SearchSettings) -> None:
+    """Refuse repairs by name of nodes that the model does not have.
+
+    Raises:
+        RecipeError: If there are such nodes, or a node is named twice.
+    """
+    repairs = settings.template.repairs
     if any(split_repair(name)[1] is not None for name in repairs):
         inputs = (case.graph.tensors[i].name for i in case.graph.inputs)
         node_ranges(repairs, [*inputs, *case.layers.op_types])

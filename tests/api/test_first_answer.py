@@ -1,0 +1,48 @@
+"""No question is asked that cannot change the answer any more: whole models first, then repairs, then units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pump
+import pytest
+
+import autoselect
+from autoselect.cases.events import Event, StageStarted
+from autoselect.study import run
+
+
+def stages(events: list[Event]) -> list[str]:
+    return [event.stage for event in events if isinstance(event, StageStarted)]
+
+
+def test_an_integer_model_that_is_good_enough_is_the_only_one(tmp_path: Path) -> None:
+    events: list[Event] = []
+    found = pump.search(tmp_path / "run", trials=20, repairs=True, max_drop=0.5, listener=events.append)
+    assert found.trials["origin"].tolist() == ["baseline:fiq"]
+    assert {"repairs", "plan", "probes"}.isdisjoint(stages(events))
+    assert "neither repairs nor units were tried" in found.summary["verdict"]
+    assert found.picks["recommended"] == found.front["id"].tolist()[0]
+    assert found.status == "complete"
+    again = autoselect.resume(tmp_path / "run", trials=25)
+    assert again.trials["origin"].tolist() == ["baseline:fiq"]
+
+
+def test_a_repaired_model_that_is_good_enough_is_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop_of(*_: Any) -> Any:
+        return lambda scored: "three are enough" if len(scored) >= 3 else None
+
+    monkeypatch.setattr(run, "stop_of", stop_of)
+    events: list[Event] = []
+    found = pump.search(tmp_path / "run", trials=20, seed=1, repairs=True, listener=events.append)
+    assert found.trials["origin"].tolist() == ["baseline:fiq", "baseline:drq", "baseline:fiq+repairs"]
+    assert {"plan", "probes"}.isdisjoint(stages(events))
+    assert "repairs" in stages(events)
+    assert "Ended early: three are enough; no unit was tried alone." in found.summary["verdict"]
+    assert found.manifest["settings"]["repair_sets"]
+
+
+def test_a_budget_of_one_trial_is_the_integer_model(tmp_path: Path) -> None:
+    found = pump.search(tmp_path / "run", trials=1)
+    assert found.trials["origin"].tolist() == ["baseline:fiq"]
