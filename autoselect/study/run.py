@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
 from autoselect.cases import build_jobs, chip_jobs, score_jobs
 from autoselect.cases.events import EndedEarly, Listener, Noted, StageStarted, Warned
@@ -18,7 +19,8 @@ from autoselect.domain.objectives import Objective
 from autoselect.domain.quantities import objectives_of
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import SIXTEEN
-from autoselect.errors import PreparationError, StorageError, TargetRefusal, TrialError
+from autoselect.domain.units import nodes_behind
+from autoselect.errors import PreparationError, StorageError, TargetRefusal, TrialError, sentence
 from autoselect.isolation.door import InTime, Workers
 from autoselect.isolation.pool import result_of
 from autoselect.runs.files import write_table
@@ -34,11 +36,13 @@ from autoselect.study.proposing.forecast_check import ForecastCheck
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.recording.manifest import (
     changed_code,
-    manifest,
+    is_settled,
+    new_manifest,
     refuse_lost_states,
     refuse_other_ingredients,
     refuse_other_metric,
     refuse_other_space,
+    space_hash,
 )
 from autoselect.study.recording.optuna_study import SearchStudy
 from autoselect.study.recording.samplers import PROPOSERS, check_sampler, make_sampler
@@ -47,6 +51,7 @@ from autoselect.study.setup.baselines import Baseline, baselines
 from autoselect.study.setup.binding import bind_case
 from autoselect.study.setup.preparing import prepared, search_pool
 from autoselect.study.setup.problem import make_problem
+from autoselect.study.setup.remembering import Remembering
 from autoselect.study.setup.repair_choice import refuse_unknown_nodes, with_repairs
 from autoselect.study.setup.repeatability import references_to_check, warn_of_unrepeated
 from autoselect.study.setup.space_file import SearchSpaceFile, read_space
@@ -63,11 +68,27 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
         AutoselectError: If an ingredient does not fit; the folder is then left empty of a run.
     """
     clock = StageClock(listener)
-    with opened(request, folder, clock) as (settled, pool, ready, space):
-        case = _repeating(ready, settled.settings, pool, clock)
-        float_model = _float_reference(case, pool, settled.settings, clock)
-        folder.write_manifest(manifest(settled, case, space, float_model))
-        return _search(settled, folder, case, space, float_model, pool, clock)
+    with opened(request, folder, clock) as (settled, pool, case, space):
+        return _begin(settled, folder, case, space, pool, clock)
+
+
+def _begin(request: Request, folder: RunFolder, case: Case, space: BoundSpace, pool: Workers, clock: StageClock) -> str:
+    """Settle what is left to the search, and go on; what is known by then is in the folder at each step."""
+    known = folder.read_manifest() if folder.manifest.exists() else new_manifest(request)
+
+    def note(**facts: Any) -> None:
+        known.update(facts)
+        if not request.members:  # No manifest names them, so such a search cannot go on before it has scored them.
+            folder.write_manifest(known)
+
+    note(hashes=dict(case.hashes), counts=dict(case.counts), notes=list(case.notes))
+    write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
+    case = _repeating(case, request.settings, pool, clock)
+    float_model = _float_reference(case, pool, request.settings, clock)
+    note(float_model=asdict(float_model), warnings=list(case.warnings))
+    settled = {"settings": request.settings.model_dump(), "search_space": space_hash(space)}
+    folder.write_manifest({**known, **settled})
+    return _search(request, folder, case, space, float_model, pool, clock)
 
 
 @contextlib.contextmanager
@@ -84,11 +105,14 @@ def opened(
     check_sampler(request.settings.sampler)
     check_objectives(request.settings, check_target(request.settings))
     folder.create()
-    with folder.locked(), _discarded_unless_begun(folder), search_pool(request, folder) as pool:
-        front_files.remove_work(folder.work)  # What a search of other ingredients left that was killed before it began.
-        case, settings, remarks = prepared(request, folder, pool, clock)
-        settled = replace(request, settings=settings)
-        yield settled, pool, *_bound(settled, case, remarks, space_file, clock)
+    with folder.locked(), _discarded_unless_begun(folder):
+        front_files.remove_work(folder.work)  # What a search of other ingredients left that had no manifest yet.
+        if not request.members:
+            folder.write_manifest(new_manifest(request))
+        with search_pool(request, folder) as pool:
+            case, settings, remarks = prepared(request, folder, pool, clock)
+            settled = replace(request, settings=settings)
+            yield settled, pool, *_bound(settled, case, remarks, space_file, clock)
 
 
 def _bound(
@@ -117,18 +141,23 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
     clock = StageClock(listener, before=earlier_seconds(folder))
     with folder.locked(), search_pool(request, folder) as pool:
         kept = folder.work.exists()
+        if not manifest["hashes"]:  # It was stopped amid its samples.
+            front_files.remove_work(folder.work)
         try:
             case, settings, remarks = prepared(request, folder, pool, clock)
             refuse_other_ingredients(folder, manifest, case)
-            refuse_lost_states(folder, request.settings.states, settings.states, remarks)
+            if is_settled(manifest):
+                refuse_lost_states(folder, request.settings.states, settings.states, remarks)
             request = replace(request, settings=settings)
             case, space = _bound(request, case, remarks, space_file, clock)
-            refuse_other_space(folder, manifest, request, space)
             case = warned(case, changed_code(manifest, request), clock)
+            if not is_settled(manifest):
+                return _begin(request, folder, case, space, pool, clock)
+            refuse_other_space(folder, manifest, request, space)
             case = _repeating(case, request.settings, pool, clock)
             float_model = _float_reference(case, pool, request.settings, clock)
         except BaseException:
-            if not kept:
+            if not kept and is_settled(manifest):
                 front_files.remove_work(folder.work)
             raise
         folder.write_manifest({**manifest, "settings": request.settings.model_dump()})
@@ -137,11 +166,15 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
 
 @contextlib.contextmanager
 def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
-    """Leave nothing of a search that never began: without a manifest there is no run."""
+    """Leave nothing of a search that cannot be; one that was stopped can go on."""
+    can_go_on = False
     try:
         yield
+    except (KeyboardInterrupt, StorageError):
+        can_go_on = folder.manifest.exists()
+        raise
     finally:
-        if not folder.manifest.exists():
+        if not (can_go_on or (folder.manifest.exists() and is_settled(folder.read_manifest()))):
             folder.discard()
 
 
@@ -162,7 +195,6 @@ def _search(
 ) -> str:
     settings = _demanding(request, float_model).settings
     pool = InTime(pool, settings.trial_timeout)
-    write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
     remarks = references.warnings_of(float_model, request.metric_name, case.files.root, pool)
     remarks += references.clipping_of(case.files.root, pool)
     objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
@@ -253,8 +285,9 @@ class _Search:
         """Why the search ends before its budget is spent on candidates of a sampler."""
         settings = self.settings
         if settings.sampler in PROPOSERS:
+            probers = InTime(Remembering(self.pool, self.folder.probes), settings.trial_timeout)
             self.problem, remarks = make_problem(
-                self.case, self.space, settings, self.yardstick.allowed_drop, self.pool, self.clock
+                self.case, self.space, settings, self.yardstick.allowed_drop, probers, self.clock
             )
             self._remark(remarks)
         if self.problem is not None:
@@ -278,7 +311,7 @@ class _Search:
             self.case,
             self.request.settings,
             self.request.direction,
-            self.pool,
+            Remembering(self.pool, self.folder.tried, self.request.user_code),
             self.clock,
             space=self.space,
             allowed_drop=allowed,
@@ -319,6 +352,7 @@ class _Search:
             may_race=_may_race(self.request),
             listener=self.clock,
             forecasts=_forecasts(self.request, self.problem),
+            failing=partial(nodes_behind, self.case.graph, self.case.layers.nodes),
         )
 
     def _stop(self) -> Stop:
@@ -415,7 +449,7 @@ def _unscored(request: Request, study: SearchStudy) -> tuple[str, ...]:
         if record is None or record.scores is None:
             why = "the merge was stopped before" if record is None or not record.error else record.error
             found.append(f"Member {number} of {len(request.members)} of the merged runs has no score: {why}")
-    return tuple(message if message.endswith(".") else f"{message}." for message in found)
+    return tuple(map(sentence, found))
 
 
 def _opened_study(folder: RunFolder, objectives: tuple[Objective, ...]) -> SearchStudy:
