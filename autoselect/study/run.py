@@ -269,13 +269,18 @@ class _Search:
         self._start_trials()
         if reason := self._loop().tell_first(plain[:1], self.settings.trials, self._stop()):
             return f"{reason}; neither repairs nor units were tried"
-        self._loop().tell_first(plain, self.settings.trials)
+        if self._has_scores():
+            self._loop().tell_first(plain, self.settings.trials)
         return None
+
+    def _has_scores(self) -> bool:
+        """Whether any whole model can be run; if not, a sampler that knows why rules the others out."""
+        return any(record.scores for record in self.study.records())
 
     def _by_repaired_models(self) -> str | None:
         """Why the whole models with repairs settle it."""
         repaired = [b for b in self._baselines() if b.is_whole]
-        if not any(b.recipe.repairs for b in repaired):
+        if not self._has_scores() or not any(b.recipe.repairs for b in repaired):
             return None
         self._start_trials()
         reason = self._loop().tell_first(repaired, self.settings.trials, self._stop())

@@ -38,7 +38,11 @@ SCORED = score_jobs.ScoreReply(
 )
 JOBS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
     "a probe": (divergence.error_shares, ("{}", "calibration", [1, 2]), [0.1, 0.2]),
-    "repairs on few samples": (divergence.error_shares_of_each, (["{}", "{}"], "search", [3]), [[0.1], []]),
+    "repairs on few samples": (
+        divergence.look_at_each,
+        (["{}", "{}"], "search", [3]),
+        [divergence.Looked(shares=[0.1], size_bytes=1000), divergence.Looked(shares=[], size_bytes=900)],
+    ),
     "builds": (build_jobs.build_each, (["{}", "{}"],), [BUILT, None]),
     "a score": (score_jobs.score, ("ab", "search", False), SCORED),
     "a noise": (evidence_jobs.paired_noise, ("ab", "cd"), 0.25),
