@@ -14,7 +14,8 @@
     └── TrialError                  –   one candidate failed; the search goes on
         ├── BuildError              –   the quantizer or the dynamic-range pass refused the recipe
         ├── ScoreError              –   the candidate could not be run or its metric raised
-        ├── TargetRefusal           –   the target or its compiler does not take the candidate
+        ├── TargetRefusal           –   the target does not take the candidate
+        │   └── CompilerRefusal     –   its rules do, and its compiler does not
         ├── JobFailed               –   a library, or autoselect itself, raised where nobody expects it
         └── WorkerDied              –   the process of this candidate was killed or took too long
 
@@ -29,10 +30,13 @@ Every message says what was expected, what came, and what to do.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 EXIT_NOTHING_FEASIBLE = 10
 EXIT_INTERRUPTED = 130
+
+ErrorKind = Literal["build", "score", "target", "compiler", "job", "worker"]
+"""Why a candidate failed, as records of trials keep it: one for each error below ``TrialError``."""
 
 
 class AutoselectError(Exception):
@@ -90,27 +94,58 @@ class PreparationError(AutoselectError):
 
 
 class TrialError(AutoselectError):
-    """One candidate failed; the search records the reason and goes on."""
+    """One candidate failed; the search records the kind and the reason and goes on.
+
+    Attributes:
+        kind: What decisions go by; the message is for people.
+    """
+
+    kind: ClassVar[ErrorKind]
 
 
 class BuildError(TrialError):
     """The quantizer or the dynamic-range pass could not build the candidate."""
 
+    kind = "build"
+
 
 class ScoreError(TrialError):
-    """The candidate could not be run, or its metric raised."""
+    """The candidate could not be run, or its metric raised.
+
+    Attributes:
+        op: Place, in the main graph of the candidate's file, of the op whose kernel failed; None where none is known.
+    """
+
+    kind = "score"
+
+    def __init__(self, message: str, *, op: int | None = None) -> None:
+        """Keep both."""
+        super().__init__(message)
+        self.op = op
 
 
 class TargetRefusal(TrialError):
-    """A hard rule of the target, or its compiler, refuses the candidate."""
+    """A hard rule of the target refuses the candidate."""
+
+    kind: ClassVar[ErrorKind] = "target"
+
+
+class CompilerRefusal(TargetRefusal):
+    """The target's compiler refuses what its rules let pass."""
+
+    kind = "compiler"
 
 
 class JobFailed(TrialError):
     """A job raised an error that is none of autoselect's own: a library's, or a fault of autoselect."""
 
+    kind = "job"
+
 
 class WorkerDied(TrialError):
     """The process of this candidate was killed, crashed or took too long."""
+
+    kind = "worker"
 
 
 def first_line(exc: BaseException) -> str:

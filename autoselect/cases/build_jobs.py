@@ -33,7 +33,7 @@ class BuildReply:
     ``compiled`` is what the target's compiler made of it and what was predicted, see
     :func:`autoselect.cases.compiling.compile_report`; empty where nothing was compiled. ``quantities`` is what the
     run's objectives measure, by column. ``needs`` are the oldest runtimes that load it, as
-    :meth:`autoselect.domain.runtimes.Needs.as_dict`.
+    :meth:`autoselect.domain.runtimes.Needs.as_dict`. ``places`` says where each op of the float model is in the file.
     """
 
     sha256: str
@@ -45,6 +45,7 @@ class BuildReply:
     compiled: dict[str, Any] = field(default_factory=dict)
     quantities: dict[str, float] = field(default_factory=dict)
     needs: dict[str, str] = field(default_factory=dict)
+    places: dict[int, int] = field(default_factory=dict)
 
     @property
     def costs(self) -> dict[str, float]:
@@ -89,6 +90,7 @@ def build(root: Path, recipe_json: str) -> BuildReply:
         compiled=compiled,
         quantities=_quantities(case, candidate.content, candidate.graph, compiled),
         needs=needs_of(candidate.graph).as_dict(),
+        places=dict(candidate.places),
     )
 
 

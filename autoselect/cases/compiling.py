@@ -16,7 +16,7 @@ from autoselect.compilers.opening import compiler_of
 from autoselect.domain.graph import Graph, with_answers
 from autoselect.domain.targets import Compiled, Target
 from autoselect.domain.verdicts import Verdict, judge, moves_beside
-from autoselect.errors import StorageError, TargetRefusal, TrialError
+from autoselect.errors import CompilerRefusal, StorageError, TrialError
 from autoselect.runs.files import write_json
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -49,7 +49,7 @@ def compile_report(content: bytes, target: Target, verdict: Verdict, how: Compil
         ``agrees``: whether the predicted segments are the compiler's.
 
     Raises:
-        TargetRefusal: If the compiler refuses it, with its own reason.
+        CompilerRefusal: With its own reason.
         WorkerDied, JobFailed: If it hung, was killed or failed; that is not kept.
     """
 
@@ -105,7 +105,7 @@ def read_for(content: bytes, target: Target, how: Compiling | None) -> Graph:
 
     Raises:
         ModelError: If the bytes are no TFLite file.
-        TargetRefusal: If the compiler refuses the model as a whole.
+        CompilerRefusal: If the compiler refuses the model as a whole.
         WorkerDied, JobFailed: If it hung, was killed or failed.
     """
     graph = reader.read_graph(fb.parse(content))
@@ -124,13 +124,13 @@ def _kept(
     if found is None:
         try:
             found = {"said": ask(compiler)}
-        except TargetRefusal as exc:
+        except CompilerRefusal as exc:
             found = {"refusal": str(exc)}
         if path is not None:
             with contextlib.suppress(StorageError):  # It costs time later, never the run.
                 write_json(path, found)
     if "refusal" in found:
-        raise TargetRefusal(found["refusal"])
+        raise CompilerRefusal(found["refusal"])
     said: dict[str, Any] = found["said"]
     return said
 

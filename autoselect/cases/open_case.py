@@ -140,8 +140,9 @@ class OpenCase:
     def cpu_runner(self, sha256: str, *, shipped: bool = False) -> Runner:
         """The same on LiteRT's CPU kernels."""
         plain = self.files.plain_kernels(sha256).exists()
-        content = self.files.candidate(sha256).read_bytes() if shipped else self.as_scored(sha256)
-        return Runner(content, delegates=not plain)
+        content = self.files.candidate(sha256).read_bytes()
+        scored = content if shipped else self.as_scored(sha256)
+        return Runner(scored, delegates=not plain, stands_for=None if scored == content else content)
 
     def emulated_runner(self, sha256: str, chip: Target) -> EmulatedRunner:
         """A candidate, ready to be run on the emulation of a chip; it is compiled where it is not yet.

@@ -104,7 +104,8 @@ def score_errors(sha256: str) -> Iterator[None]:
     except MetricError as exc:
         if sha256 == FLOAT:
             raise
-        raise ScoreError(f"The metric has no value for this candidate. {exc}") from exc
+        op = exc.__cause__.op if isinstance(exc.__cause__, ScoreError) else None  # An evaluator lets it fall.
+        raise ScoreError(f"The metric has no value for this candidate. {exc}", op=op) from exc
 
 
 def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:

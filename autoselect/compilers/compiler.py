@@ -1,7 +1,7 @@
 """What every compiler of a chip can be asked; knows no compiler.
 
-A verdict is a fact or it is nothing: :class:`~autoselect.errors.TargetRefusal` says that the compiler does not take the
-model, and may be kept. Whatever else goes wrong (a crash, a missing library, a full disk, a time limit) is another
+A verdict is a fact or it is nothing: :class:`~autoselect.errors.CompilerRefusal` says that the compiler does not take
+the model, and may be kept. Whatever else goes wrong (a crash, a missing library, a full disk, a time limit) is another
 error, and says nothing of the model.
 """
 
@@ -48,7 +48,7 @@ class ChipCompiler(Protocol):
             timeout_seconds: After which the compiler counts as hung.
 
         Raises:
-            TargetRefusal: If the compiler refuses the model as a whole, with its reason.
+            CompilerRefusal: If the compiler refuses the model as a whole, with its reason.
             WorkerDied: If it hung or was killed.
             JobFailed: If it failed in another way.
         """

@@ -28,7 +28,7 @@ from autoselect.compilers.libraries import Libraries, find_libraries
 from autoselect.domain.graph import Graph, with_answers
 from autoselect.domain.targets import Compiled, LitertPlugin, Target
 from autoselect.domain.verdicts import judge
-from autoselect.errors import JobFailed, ModelError, TargetRefusal, UsageError, WorkerDied
+from autoselect.errors import CompilerRefusal, JobFailed, ModelError, UsageError, WorkerDied
 from autoselect.isolation.tether import run_tethered
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -191,7 +191,7 @@ class PluginCompiler:
             return WorkerDied(f"{self._name} died of {signal.Signals(-code).name} while it compiled.")
         for words, remedy in _REFUSALS.get(code, {}).items():
             if words in said:
-                return TargetRefusal(f"{self._name} refuses the model for {self._target.name}: {words}. {remedy}")
+                return CompilerRefusal(f"{self._name} refuses the model for {self._target.name}: {words}. {remedy}")
         if code == _NO_LIBRARY and _NOT_LOADED.search(said):
             return UsageError(
                 f"LiteRT could not load its plugin for {self._plugin.manufacturer} or the libraries that this needs: "

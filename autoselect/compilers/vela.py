@@ -23,7 +23,7 @@ from autoselect.compilers.compiler import Partition
 from autoselect.domain.graph import Graph
 from autoselect.domain.targets import Compiled, Target, Vela
 from autoselect.domain.verdicts import judge
-from autoselect.errors import JobFailed, TargetRefusal, UsageError, WorkerDied
+from autoselect.errors import CompilerRefusal, JobFailed, UsageError, WorkerDied
 from autoselect.isolation.tether import run_tethered
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -111,7 +111,7 @@ def _run(command: list[str], timeout_seconds: float, target: str) -> None:
     if done.returncode:
         said = f"{done.stdout}\n{done.stderr}"
         if match := _REASON.search(said):
-            raise TargetRefusal(f"Vela refuses the candidate for {target}: {_on_one_line(match[1])}")
+            raise CompilerRefusal(f"Vela refuses the candidate for {target}: {_on_one_line(match[1])}")
         raise JobFailed(f"Vela failed for {target}, which says nothing of the candidate: {_on_one_line(_last(said))}")
 
 

@@ -16,7 +16,7 @@ from autoselect.cases.open_case import open_case
 from autoselect.diagnosis.activations import activation_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.units import units
+from autoselect.domain.units import nodes_behind
 from autoselect.isolation.worker import kept
 from autoselect.quantize.building.build import corrects_biases
 from autoselect.quantize.diagnosing import verification
@@ -90,21 +90,14 @@ def failing_nodes(root: Path, diagnosed: Diagnosed, samples: str, rows: Sequence
     """Run the built model up to the node whose kernel fails on a sample.
 
     Returns:
-        That node first, then, where it is a division, the nodes of the unit that computes its divisor: in float, too,
-        it would divide by what was rounded to 0. And the error. No nodes if no node is known to fail.
+        The nodes, as :func:`autoselect.domain.units.nodes_behind`, and the error.
     """
     case = open_case(root)
-    place, error = failing_op(diagnosed.content, samples_of(case, samples, rows)) or (None, "")
-    graph, nodes = case.prepared.graph, case.prepared.layers.nodes
-    failing = next((n for n in nodes if diagnosed.places.get(n.index) == place), None)
-    if failing is None:
-        return [], error
-    names, op = [failing.name], graph.ops[failing.index]
-    if op.op_type == "DIV" and len(op.inputs) == len(("dividend", "divisor")):
-        writer = graph.producers().get(op.inputs[1])
-        before = {n.name for n in nodes if n.index == writer}
-        names += [name for unit in units(graph, nodes) if before & {*unit} for name in unit if name != failing.name]
-    return names, error
+    found = failing_op(diagnosed.content, samples_of(case, samples, rows))
+    if found is None:
+        return [], ""
+    place, error = found
+    return nodes_behind(case.prepared.graph, case.prepared.layers.nodes, diagnosed.places, place), error
 
 
 def measure_part(root: Path, path: Path, samples: str, rows: Sequence[int], metrics: LayerMetrics) -> np.ndarray:

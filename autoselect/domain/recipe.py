@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
@@ -37,9 +36,6 @@ REPAIRS = (
 
 Ranges may also be chosen for single nodes, ``ranges-mse:NODE``, where they count instead of those of the whole model.
 """
-
-_KEPT_INTEGER = re.compile(r"stays integer|keeps it in integers")
-"""Reasons in runs of builder 1, which could not take such a node out of integers."""
 
 _NONE: Mapping[str, str] = {}
 _LISTED = "`layer_statistics.csv` of a run lists all names; globs such as 'block_1/*' work too."
@@ -156,7 +152,7 @@ class Recipe:
         """
         if node in self.int16_nodes and reason is None:
             return OpKind.INT16
-        if node not in self.denylisted_nodes or _KEPT_INTEGER.search(reason or ""):
+        if node not in self.denylisted_nodes:
             return OpKind.INTEGER
         return OpKind.FLOAT if reason is not None or node in self._left_out()[1] else OpKind.HYBRID
 

@@ -69,6 +69,29 @@ def units(graph: Graph, nodes: Sequence[Node]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(group) for group in sorted(groups.values(), key=lambda group: first[group[0]]))
 
 
+def nodes_behind(graph: Graph, nodes: Sequence[Node], places: Mapping[int, int], failing: int) -> list[str]:
+    """Names of the nodes because of which an op of a candidate cannot be run; none if that op is no node's.
+
+    That node comes first. After a division follow the nodes of the unit that computes its divisor: in float, too, it
+    would divide by what was rounded to 0.
+
+    Args:
+        graph: Of the float model.
+        nodes: Of the model.
+        places: Where each op of the float model is in the candidate.
+        failing: Place of the op in the candidate.
+    """
+    node = next((n for n in nodes if places.get(n.index) == failing), None)
+    if node is None:
+        return []
+    op, writer = graph.ops[node.index], None
+    if op.op_type == "DIV" and len(op.inputs) == len(("dividend", "divisor")):
+        writer = graph.producers().get(op.inputs[1])
+    before = {n.name for n in nodes if n.index == writer}
+    found = [name for unit in units(graph, nodes) if before & {*unit} for name in unit]
+    return list(dict.fromkeys([node.name, *found]))
+
+
 def _join_writers(graph: Graph, nodes: Sequence[Node]) -> dict[int, int]:
     """For each node's index that of the first node of its unit."""
     producers, readers = graph.producers(), graph.consumers()

@@ -24,10 +24,15 @@ def amount(value: float, metric: str) -> str:
     value = abs(value)
     if metric not in SHARES:
         return f"{value:.3g} {_unit(metric)}"
-    if 0.0 < 100 * value < _LEAST_POINTS:
+    if _is_tiny(value, metric):
         return f"less than {_LEAST_POINTS} points"
     points = f"{100 * value:.1f}" if value >= 0.001 or value == 0 else f"{100 * value:.2g}"
     return f"{points} {'point' if points == '1.0' else 'points'}"
+
+
+def _is_tiny(value: float, metric: str) -> bool:
+    """Whether a positive difference is below all that is told in points."""
+    return metric in SHARES and 0.0 < 100 * value < _LEAST_POINTS
 
 
 def between(low: float, high: float, metric: str) -> str:
@@ -61,7 +66,7 @@ def lost_at_most(drop: float, metric: str) -> str:
     if drop <= 0.0:
         return "loses nothing"
     text = amount(drop, metric)
-    if text.startswith("less than"):
+    if _is_tiny(drop, metric):
         return f"loses {text}"
     return f"loses at most {text}" if _is_lost(metric) else f"is at most {text} worse"
 
@@ -78,8 +83,7 @@ def all_integer(float_ops: float | None) -> str:
 
 def whole_model(float_ops: float | None) -> str:
     """The same in a sentence: ``all-integer model``, ``integer model with 2 float ops``."""
-    name, _, floats = all_integer(float_ops).partition(", ")
-    return f"{name} model{' with ' if floats else ''}{floats}"
+    return f"integer model with {counted(round(float_ops), 'float op')}" if float_ops else "all-integer model"
 
 
 def _is_lost(metric: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from autoselect.domain.left import CountsLeft
 from autoselect.domain.picks import FrontMember
 from autoselect.domain.recipe import Recipe
+from autoselect.errors import ErrorKind
 
 MEASURED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "arena_bytes": ("arena_bytes",),
@@ -123,7 +124,9 @@ class TrialRecord:
         scores: None for a failed or dropped trial.
         reused: True where the score was known already.
         violations: How far each constraint is passed, by name; at most 0 where it is met.
-        error: Why it failed.
+        error: Why it failed, for people.
+        error_kind: The kind of that; None for what did not fail, and in records of earlier versions.
+        error_nodes: Where an op could not be run, its node first, then the nodes that compute what it fails at.
         partial: What is known of a dropped trial; None for all others.
         forecast_error: How the file is unlike what was forecast of it; empty where it is alike.
     """
@@ -135,6 +138,8 @@ class TrialRecord:
     reused: bool = False
     violations: Mapping[str, float] = field(default_factory=dict)
     error: str | None = None
+    error_kind: ErrorKind | None = None
+    error_nodes: tuple[str, ...] = ()
     partial: Partial | None = None
     forecast_error: str = ""
 

@@ -9,6 +9,7 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from autoselect.cases.settings import SearchSettings
 from autoselect.domain.pareto import whole_steps
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
-from autoselect.errors import PreparationError, TrialError, UsageError
+from autoselect.errors import PreparationError, ScoreError, TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.runs.records import Partial, Scores, TrialRecord
 from autoselect.study.pipeline import Candidate, Pipeline
@@ -44,6 +45,15 @@ Stop = Callable[[Sequence[Scores]], "str | None"]
 """Says why the search is at its end, given what is scored; else None."""
 
 
+Failing = Callable[[Mapping[int, int], int], Sequence[str]]
+"""The nodes behind an op that fails, by where the ops of the float model are in the file, and by that op's place."""
+
+
+def no_node(_places: Mapping[int, int], _op: int) -> Sequence[str]:
+    """Nothing is known of nodes."""
+    return ()
+
+
 def never(_scored: Sequence[Scores] = ()) -> None:
     """The search ends with its budget."""
 
@@ -64,6 +74,7 @@ class SearchLoop:
         may_race: bool,
         listener: Listener,
         forecasts: ForecastCheck | None = None,
+        failing: Failing = no_node,
     ) -> None:
         """Take up where the study is: what it has scored is known.
 
@@ -78,8 +89,9 @@ class SearchLoop:
             may_race: Whether a part of the samples says something of the whole.
             listener: Told of each trial.
             forecasts: What builds are checked against; None for no check.
+            failing: Says which nodes fail where an op of a built file does.
         """
-        self._forecasts = forecasts
+        self._forecasts, self._failing = forecasts, failing
         self._forecast_errors: dict[str, str] = {}  # by fingerprint
         self._may_race, self._races = may_race, False  # not before it is known which samples are hard
         self._study, self._space, self._settings, self._yardstick = study, space, settings, yardstick
@@ -121,7 +133,7 @@ class SearchLoop:
         """Tell ``trials`` trials in all, those of earlier runs of the study included.
 
         Args:
-            baselines: Told first, where they are not known.
+            baselines: Told first, where they are not known, neither by their scores nor by why others failed.
             trials: The budget.
             stop: Asked with what is scored, by hash, once the baselines are told: why the search is at its end.
             late: Asked before each further trial: why there is no time for it.
@@ -136,7 +148,7 @@ class SearchLoop:
         self._left = trials - self._done
         for baseline in baselines:
             if baseline.recipe.fingerprint not in self._bytes_of:
-                self._begin(lambda b=baseline: self._study.open_baseline(self._space, b))  # type: ignore[misc]
+                self._begin(partial(self._open_baseline, baseline))
         self._finish_running()
         reason = stop(list(self._known.values()))
         self._keep_schedule()
@@ -149,6 +161,9 @@ class SearchLoop:
         if not self._known:
             raise PreparationError(f"All {self._failed} candidates failed. The last one: {self._last_error}")
         return reason
+
+    def _open_baseline(self, baseline: Baseline) -> Asked | None:
+        return None if self._study.rules_out(baseline.recipe) else self._study.open_baseline(self._space, baseline)
 
     def _ask(self) -> Asked | None:
         return self._study.ask(self._space, self._settings.template, origin=self._settings.sampler)
@@ -195,7 +210,8 @@ class SearchLoop:
         if done.twin is not None:
             done.error, done.built = done.twin.error, done.built or done.twin.built
         if done.error is not None or done.built is None:
-            self._fail(done)
+            assert done.error is not None
+            self._fail(done.asked, done.error, done.built)
         elif isinstance(done.reply, score_jobs.ScoreReply):
             self._scored(done, done.built, done.reply)
         elif done.reply is not None:
@@ -320,10 +336,12 @@ class SearchLoop:
         error = self._forecast_errors.get(asked.recipe.fingerprint, "")
         self._report(self._study.tell(asked, **known, reused=reused, forecast_error=error))
 
-    def _fail(self, done: Candidate) -> None:
-        self._report(self._study.tell(done.asked, error=done.error or ""))
+    def _fail(self, asked: Asked, error: TrialError, built: build_jobs.BuildReply | None) -> None:
+        op = error.op if isinstance(error, ScoreError) else None
+        nodes = () if op is None or built is None else self._failing(built.places, op)
+        self._report(self._study.tell(asked, error=str(error), error_kind=error.kind, error_nodes=tuple(nodes)))
         if self._failed >= _HOPELESS_AFTER and not self._known:
-            raise PreparationError(f"The first {self._failed} candidates all failed. The last one: {done.error}")
+            raise PreparationError(f"The first {self._failed} candidates all failed. The last one: {error}")
 
     def _report(self, record: TrialRecord) -> None:
         self._remember(record)

@@ -45,7 +45,7 @@ class Candidate:
     built: BuildReply | None = None
     twin: Candidate | None = None
     reply: ScoreReply | Dropped | None = None
-    error: str | None = None
+    error: TrialError | None = None
 
 
 class Pipeline:
@@ -99,7 +99,7 @@ class Pipeline:
             try:
                 reply = result_of(future)
             except TrialError as exc:
-                candidate.error = str(exc)
+                candidate.error = exc
                 continue
             if candidate.built is not None:
                 candidate.reply = reply

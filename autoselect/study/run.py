@@ -18,7 +18,8 @@ from autoselect.domain.objectives import Objective
 from autoselect.domain.quantities import objectives_of
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import SIXTEEN
-from autoselect.errors import PreparationError, StorageError, TargetRefusal, TrialError
+from autoselect.domain.units import nodes_behind
+from autoselect.errors import PreparationError, StorageError, TargetRefusal, TrialError, sentence
 from autoselect.isolation.door import InTime, Workers
 from autoselect.isolation.pool import result_of
 from autoselect.runs.files import write_table
@@ -202,6 +203,7 @@ def _search(
         may_race=_may_race(request),
         listener=listener,
         forecasts=_forecasts(request, problem),
+        failing=partial(nodes_behind, case.graph, case.layers.nodes),
     )
     finish = Finish(
         folder=folder,
@@ -314,7 +316,7 @@ def _unscored(request: Request, study: SearchStudy) -> tuple[str, ...]:
         if record is None or record.scores is None:
             why = "the merge was stopped before" if record is None or not record.error else record.error
             found.append(f"Member {number} of {len(request.members)} of the merged runs has no score: {why}")
-    return tuple(message if message.endswith(".") else f"{message}." for message in found)
+    return tuple(map(sentence, found))
 
 
 def _open_study(

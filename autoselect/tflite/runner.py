@@ -45,7 +45,13 @@ class Runner:
     """
 
     def __init__(
-        self, content: bytes, *, num_threads: int = 1, preserve_all_tensors: bool = False, delegates: bool | None = None
+        self,
+        content: bytes,
+        *,
+        num_threads: int = 1,
+        preserve_all_tensors: bool = False,
+        delegates: bool | None = None,
+        stands_for: bytes | None = None,
     ) -> None:
         """Load the model.
 
@@ -55,6 +61,7 @@ class Runner:
             preserve_all_tensors: Keep intermediate tensors readable (slower).
             delegates: Let LiteRT hand ops to XNNPACK, as it does by default. Tensors inside of what a delegate took are
                 not readable, so None means no delegates where all tensors are to be preserved.
+            stands_for: The file whose ops errors name; None for this one.
 
         Raises:
             ScoreError: If the interpreter refuses the model.
@@ -64,6 +71,7 @@ class Runner:
         self.inputs, self.outputs = interface.inputs, interface.outputs
         self._interface, self._is_fresh = interface, True
         delegates = not preserve_all_tensors if delegates is None else delegates
+        self._named = stands_for or (content if delegates else None)
         self._open = partial(interpreter_of, content, num_threads, preserve=preserve_all_tensors, delegates=delegates)
         self._interpreter = self._opened()
         self._feeds = list(zip(self.inputs, self._interpreter.get_input_details(), strict=True))
@@ -114,12 +122,20 @@ class Runner:
         try:
             self._interpreter.invoke()
         except RuntimeError as exc:
-            raise ScoreError(f"The LiteRT interpreter fails on a sample: {_why(str(exc))}") from exc
+            why = f"The LiteRT interpreter fails on a sample: {_why(str(exc))}"
+            raise ScoreError(why, op=self._failed_op(str(exc), inputs)) from exc
         self.inference_seconds += time.perf_counter() - start
         return {
             spec.key: dequantized(self._interpreter.get_tensor(detail["index"]), detail)
             for spec, detail in self._fetches
         }
+
+    def _failed_op(self, told: str, inputs: Mapping[str, np.ndarray]) -> int | None:
+        """The place of the op that fails; what delegates took, or stands in for ops, is run again as it is shipped."""
+        if self._named is not None:
+            return (failing_op(self._named, [inputs]) or (None,))[0]
+        found = _FAILED_OP.findall(told)
+        return int(found[-1]) if found else None
 
     def watch(
         self, samples: Iterable[Mapping[str, np.ndarray]], tensors: Collection[int]
@@ -159,8 +175,7 @@ def failing_op(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> t
         for sample in samples:
             runner(sample)
     except ScoreError as exc:
-        found = _FAILED_OP.findall(str(exc.__cause__))
-        return (int(found[-1]), str(exc)) if found else None
+        return None if exc.op is None else (exc.op, str(exc))
     return None
 
 

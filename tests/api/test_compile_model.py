@@ -20,7 +20,7 @@ from autoselect.compilers.litert_plugin import DISPATCH_OP
 from autoselect.domain.graph import with_answers
 from autoselect.domain.targets import Compiled
 from autoselect.embedded import model_bytes, model_path
-from autoselect.errors import JobFailed, ModelError, PreparationError, TargetRefusal, UsageError, WorkerDied
+from autoselect.errors import CompilerRefusal, JobFailed, ModelError, PreparationError, UsageError, WorkerDied
 from autoselect.scoring.target_file import read_target
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -149,7 +149,7 @@ def test_an_output_is_a_file_for_one_chip_and_a_folder_for_several(
 
 
 FAILURES = {
-    "a refusal": TargetRefusal("Variable tensors not yet supported."),
+    "a refusal": CompilerRefusal("Variable tensors not yet supported."),
     "a crash": WorkerDied("It died of SIGSEGV."),
     "a failure": JobFailed("It ended with exit code 6."),
 }

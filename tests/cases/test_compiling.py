@@ -14,7 +14,7 @@ from autoselect.cases.compiling import UNKEPT, Compiling, compile_report, ddr_pe
 from autoselect.compilers.compiler import Partition
 from autoselect.domain.targets import Compiled, LitertPlugin, Target
 from autoselect.domain.verdicts import Verdict, judge, moves_beside
-from autoselect.errors import JobFailed, ModelError, TargetRefusal, UsageError, WorkerDied
+from autoselect.errors import CompilerRefusal, JobFailed, ModelError, UsageError, WorkerDied
 from autoselect.scoring.target_file import read_target
 
 U55, PHONE = read_target("ethos-u55-128"), read_target("qualcomm-sm8750")
@@ -131,9 +131,9 @@ def test_without_a_cache_everything_is_compiled(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_refusal_is_kept_with_its_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    fake = install(monkeypatch, TargetRefusal("Vela refuses the candidate: no float LSTM"))
+    fake = install(monkeypatch, CompilerRefusal("Vela refuses the candidate: no float LSTM"))
     for _ in range(2):
-        with pytest.raises(TargetRefusal, match="no float LSTM"):
+        with pytest.raises(CompilerRefusal, match="no float LSTM"):
             report(tmp_path)
     assert fake.calls == 1
 

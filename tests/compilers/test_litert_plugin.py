@@ -25,7 +25,7 @@ from autoselect.compilers.libraries import NEEDED
 from autoselect.compilers.litert_plugin import DISPATCH_OP, PluginCompiler
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import LitertPlugin, Target
-from autoselect.errors import JobFailed, ModelError, TargetRefusal, UsageError, WorkerDied
+from autoselect.errors import CompilerRefusal, JobFailed, ModelError, UsageError, WorkerDied
 from autoselect.scoring.target_file import read_target
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -277,7 +277,7 @@ FAILURES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     ),
     "an LSTM with a state": (
         {"code": 5, "err": f"ERROR: [model_load.cc:316] Variable tensors not yet supported.\n{LOAD}"},
-        TargetRefusal,
+        CompilerRefusal,
         r"^Qualcomm's compiler refuses the model for qualcomm-sm8750: Variable tensors not yet supported\. A fused",
     ),
     "the code of a refusal for another reason": ({"code": 5, "err": LOAD}, JobFailed, r"exit code 5"),
@@ -340,8 +340,8 @@ def test_only_refusals_are_kept(
     for _ in range(2):
         with pytest.raises(error, match=words):
             kept_partition(content(), fake.target, how)
-    assert len(fake.calls) == (1 if error is TargetRefusal else 2)
-    assert len(list(cache.glob("*.json"))) == (1 if error is TargetRefusal else 0)
+    assert len(fake.calls) == (1 if error is CompilerRefusal else 2)
+    assert len(list(cache.glob("*.json"))) == (1 if error is CompilerRefusal else 0)
 
 
 def test_what_was_said_is_kept(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -531,7 +531,7 @@ def test_a_fused_lstm_is_refused_as_a_whole() -> None:
     model = zoo.lstm().prepared.builder.build(Recipe()).content
     assert "UNIDIRECTIONAL_SEQUENCE_LSTM" in op_types(model)
     for ask in (real().partition, real().compile):
-        with pytest.raises(TargetRefusal, match=r"Variable tensors not yet supported\. A fused LSTM"):
+        with pytest.raises(CompilerRefusal, match=r"Variable tensors not yet supported\. A fused LSTM"):
             ask(model, timeout_seconds=60.0)
 
 

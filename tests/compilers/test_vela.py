@@ -16,7 +16,7 @@ from autoselect.compilers.vela import NPU_OP, VelaCompiler
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.verdicts import judge
-from autoselect.errors import JobFailed, TargetRefusal, TrialError, UsageError, WorkerDied
+from autoselect.errors import CompilerRefusal, JobFailed, TrialError, UsageError, WorkerDied
 from autoselect.quantize.building.build import Candidate
 from autoselect.scoring.target_file import read_target
 from autoselect.tflite import flatbuffer as fb
@@ -29,7 +29,7 @@ FAKES = {
     "is killed": ("import os; os.kill(os.getpid(), 9)", WorkerDied, r"died of SIGKILL"),
     "refuses": (
         "import sys; sys.exit('RuntimeError: Compilation failed: Error: no\\n - good\\nFailed to parse TFLite file')",
-        TargetRefusal,
+        CompilerRefusal,
         r"Vela refuses the candidate for ethos-u55-128: no - good$",
     ),
     "fails without a word": ("import sys; sys.exit(3)", JobFailed, r"it gave no reason"),
@@ -109,7 +109,7 @@ def test_which_ops_vela_takes() -> None:
 
 def test_vela_refuses_with_its_own_reason() -> None:
     pytest.importorskip("ethosu")
-    with pytest.raises(TargetRefusal, match="Vela refuses"):
+    with pytest.raises(CompilerRefusal, match="Vela refuses"):
         VelaCompiler(U55).compile(b"no model", timeout_seconds=120.0)
 
 

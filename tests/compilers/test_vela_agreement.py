@@ -31,7 +31,7 @@ from autoselect.compilers import vela
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
 from autoselect.domain.verdicts import judge
-from autoselect.errors import TargetRefusal
+from autoselect.errors import CompilerRefusal
 from autoselect.scoring.target_file import read_target
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -105,7 +105,7 @@ def compile_in_this_process(command: list[str], _timeout_seconds: float, target:
         try:
             program.main([str(word) for word in command[3:]])
         except RuntimeError as exc:
-            raise TargetRefusal(f"Vela refuses the candidate for {target}: {exc}") from exc
+            raise CompilerRefusal(f"Vela refuses the candidate for {target}: {exc}") from exc
 
 
 def mixes(prepared: zoo.Prepared, base: Recipe) -> Iterator[Recipe]:
@@ -116,7 +116,7 @@ def mixes(prepared: zoo.Prepared, base: Recipe) -> Iterator[Recipe]:
 
 def segments_by_vela(content: bytes, target: Target) -> int | None:
     """None where it refuses."""
-    with contextlib.suppress(TargetRefusal):
+    with contextlib.suppress(CompilerRefusal):
         return vela.VelaCompiler(target).compile(content, timeout_seconds=60.0).segments
     return None
 

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor
 from autoselect.domain.layers import Node
-from autoselect.domain.units import CLAMPS, MOVERS, units
+from autoselect.domain.units import CLAMPS, MOVERS, nodes_behind, units
 
 Row = tuple[str, tuple[int, ...], tuple[int, ...]]
 """An op's type, the tensors that it reads and those that it writes; tensor 0 is the model's input."""
 
 
-def unit_letters(rows: list[Row], outputs: tuple[int, ...], skipped: tuple[int, ...]) -> str:
-    """The units of a graph, its ops called a, b, c...: ``ab c`` are two units."""
+def made(rows: list[Row], outputs: tuple[int, ...], skipped: tuple[int, ...]) -> tuple[Graph, list[Node]]:
+    """A graph and its nodes, called a, b, c..."""
     count = 1 + max(t for _, reads, writes in rows for t in (*reads, *writes))
     tensors = [Tensor(name=str(i), dtype="float32", shape=(1,), is_constant=False, size_bytes=4) for i in range(count)]
     ops = [
@@ -21,8 +21,12 @@ def unit_letters(rows: list[Row], outputs: tuple[int, ...], skipped: tuple[int, 
         for name, reads, writes in rows
     ]
     nodes = [Node(index=i, name="abcdefghijkl"[i], op_type=row[0]) for i, row in enumerate(rows) if i not in skipped]
-    graph = Graph(tensors=tuple(tensors), ops=tuple(ops), inputs=(0,), outputs=outputs)
-    return " ".join("".join(unit) for unit in units(graph, nodes))
+    return Graph(tensors=tuple(tensors), ops=tuple(ops), inputs=(0,), outputs=outputs), nodes
+
+
+def unit_letters(rows: list[Row], outputs: tuple[int, ...], skipped: tuple[int, ...]) -> str:
+    """The units of a graph: ``ab c`` are two units."""
+    return " ".join("".join(unit) for unit in units(*made(rows, outputs, skipped)))
 
 
 def chain(*op_types: str) -> list[Row]:
@@ -70,6 +74,33 @@ SPLIT_AND_JOIN: list[Row] = [
 )
 def test_units(rows: list[Row], outputs: tuple[int, ...], skipped: tuple[int, ...], expected: str) -> None:
     assert unit_letters(rows, outputs, skipped) == expected
+
+
+DIVIDED: list[Row] = [
+    ("TANH", (0,), (1,)),
+    ("ADD", (0,), (2,)),
+    ("RESHAPE", (2,), (3,)),
+    ("DIV", (1, 3), (4,)),
+    ("DIV", (4,), (5,)),
+    ("GATHER_ND", (5, 1), (6,)),
+]
+
+
+@pytest.mark.parametrize(
+    ("op", "skipped", "expected"),
+    [
+        pytest.param(3, (), "dbc", id="a division and the unit of its divisor"),
+        pytest.param(3, (1, 2), "d", id="a divisor that no node computes"),
+        pytest.param(4, (), "e", id="a division by a constant"),
+        pytest.param(5, (), "f", id="another op"),
+        pytest.param(3, (3,), "", id="an op that is no node"),
+        pytest.param(9, (), "", id="an op of the candidate alone"),
+    ],
+)
+def test_nodes_behind_an_op_that_fails(op: int, skipped: tuple[int, ...], expected: str) -> None:
+    graph, nodes = made(DIVIDED, (6,), skipped)
+    places = {index: index + 10 for index in range(len(DIVIDED))}
+    assert "".join(nodes_behind(graph, nodes, places, op + 10)) == expected
 
 
 @st.composite

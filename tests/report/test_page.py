@@ -73,8 +73,11 @@ def test_names_are_text(tmp_path: Path) -> None:
 
 def test_the_verdict_is_the_runs_own(tmp_path: Path) -> None:
     run = made.made_run(tmp_path)
-    run.summary["verdict"] = "Recommended is 0123456789. The rest. And more."
-    assert (context(run)["headline"], context(run)["verdict"]) == ("Recommended is 0123456789.", "The rest. And more")
+    headline, rest = "Recommended is 0123456789: it has a. b in its name.", "The rest. And more."
+    run.summary.update(headline=headline, verdict=f"{headline} {rest}")
+    assert (context(run)["headline"], context(run)["verdict"]) == (headline, rest)
+    del run.summary["headline"]  # as in runs of earlier versions
+    assert (context(run)["headline"], context(run)["verdict"]) == (f"{headline} {rest}", "")
 
 
 def test_cards_hold_scores_interval_size_and_command(tmp_path: Path) -> None:
@@ -151,8 +154,6 @@ def test_every_cure_has_a_word_of_its_own() -> None:
         pytest.param(None, "drq", "hybrid", id="as the recipe says"),
         pytest.param(None, "float", "float", id="float wanted"),
         pytest.param("no hybrid kernel", "drq", "float", id="no kernel"),
-        pytest.param("stays integer even with every node denylisted", "drq", "integer", id="unreachable"),
-        pytest.param("the quantizer keeps it in integers beside these neighbours", "float", "integer", id="kept"),
     ],
 )
 def test_strips_without_the_models_files(tmp_path: Path, reason: str | None, fallback: str, kind: str) -> None:

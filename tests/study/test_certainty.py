@@ -376,23 +376,22 @@ def told(
     chip: str = "",
     **known: Any,
 ) -> str:
-    return verdict.sentences(
-        verdict.Findings(
-            metric="accuracy",
-            yardstick=YARDSTICK,
-            references=references,
-            picks={}
-            if confidence is None
-            else {"recommended": scored("a" * 4, 0.002, **{"float_ops": 5, "segments": 2, **known})},
-            confidence=confidence,
-            heldout=heldout,
-            samples=250,
-            feasible=feasible,
-            accelerated=accelerated,
-            integer_error=integer_error,
-            chip=chip,
-        )
+    found = verdict.Findings(
+        metric="accuracy",
+        yardstick=YARDSTICK,
+        references=references,
+        picks={}
+        if confidence is None
+        else {"recommended": scored("a" * 4, 0.002, **{"float_ops": 5, "segments": 2, **known})},
+        confidence=confidence,
+        heldout=heldout,
+        samples=250,
+        feasible=feasible,
+        accelerated=accelerated,
+        integer_error=integer_error,
+        chip=chip,
     )
+    return " ".join(verdict.sentences(found))
 
 
 def test_the_verdict_goes_by_held_out_scores_where_there_are_any() -> None:

@@ -19,11 +19,12 @@ from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 CHAIN = chain_of([0.1] * 4, mixed=True)
 
 
-def failure(problem: Problem, mask: Mask) -> Seen:
+def failure(problem: Problem, mask: Mask, *nodes: str) -> Seen:
     recipe = Recipe(
         denylisted_nodes=problem.nodes_of(mask), float_nodes=problem.further_of(mask).get("float", frozenset())
     )
-    found = Reader(problem=problem).seen(TrialRecord(number=0, origin="", recipe=recipe, error="It died."))
+    record = TrialRecord(number=0, origin="", recipe=recipe, error="It died.", error_nodes=nodes)
+    found = Reader(problem=problem).seen(record)
     assert found is not None
     assert found.mask == mask
     return found
@@ -91,6 +92,54 @@ def test_a_recipe_of_single_nodes_splits_the_atoms_that_it_names_in_part() -> No
         )
         assert found is not None
         assert found.split == expected
+
+
+NAMED = {
+    "the failing atom in its state": (["ihii"], [], "ifff iihf", "hhii fhii"),
+    "in each state by itself": (["ihii", "hhii"], [], "iiii hfff", "fhii"),
+    "one that ran in that state, with its divisor in the state of then": (["ihii"], ["iihi"], "ihii ifif", "iihh ihhi"),
+    "one that ran with that divisor, too": (["ihii"], ["ifii"], "", "ihii iiii"),
+    "float, which ran with all in float": (["fihi"], [], "fihi fihf", "ffii fifi"),
+}
+"""Node 0 fails at what node 2 computes: candidates that failed, that ran, that are known to fail, that are not."""
+
+
+@pytest.mark.parametrize(("failed", "ran", "known", "others"), NAMED.values(), ids=NAMED)
+def test_where_the_failing_node_is_known_nothing_has_it_in_that_state_again(
+    failed: Sequence[str], ran: Sequence[str], known: str, others: str
+) -> None:
+    nodes = [name for place in (0, 2) for name in CHAIN.atoms[place].nodes]
+    seen = [*(failure(CHAIN, states(text), *nodes) for text in failed), *(success(states(text)) for text in ran)]
+    found = Failures(CHAIN, seen)
+    assert [text for text in (*known.split(), *others.split()) if found.is_known(states(text))] == known.split()
+    assert not found.chances([states(text) for text in known.split()]).any()
+
+
+def test_a_failure_that_only_other_repairs_can_explain_is_known_of_these_alone() -> None:
+    sets, repaired = ((), ("bias",)), Mask(repairs=1)
+    problem = Problem(CHAIN.atoms, CHAIN.neighbours, CHAIN.forecast_of, states=CHAIN.states, repair_sets=sets)
+    [node] = CHAIN.atoms[0].nodes
+    failed = replace(failure(problem, Mask(), node), mask=repaired)
+    found = Failures(problem, [success(Mask()), failed])
+    assert [found.is_known(mask) for mask in (Mask(), repaired)] == [False, True]
+
+
+def test_nothing_is_known_of_an_atom_that_is_in_two_states_or_of_nodes_in_no_atom() -> None:
+    [node] = CHAIN.atoms[0].nodes
+    split = replace(failure(CHAIN, states("iiii"), node), split=1)
+    for failed in (split, failure(CHAIN, states("iiii"), "pinned")):
+        assert not Failures(CHAIN, [failed]).is_known(states("iiii"))
+
+
+def test_a_search_tries_no_state_again_whose_node_failed() -> None:
+    made: Synthetic = synthetic(24, 1)
+    proposer, seen = SurrogateProposer(made.problem, 1, 50), list[Seen]()
+    for _ in range(50):
+        mask = proposer.propose(seen, [])
+        assert mask is not None
+        [node] = made.problem.atoms[3].nodes
+        seen.append(made.seen(mask) if mask.left_out >> 3 & 1 else failure(made.problem, mask, node))
+    assert sum(s.failed for s in seen) == 1
 
 
 @pytest.mark.parametrize(("seed", "apart"), [(1, 1), (2, 1), (1, 6), (3, 6)])

@@ -19,7 +19,7 @@ from autoselect.cases.settings import make_settings
 from autoselect.domain.objectives import Constraints, Objective
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Toggle
-from autoselect.errors import BuildError, MetricError, PreparationError, ScoreError, WorkerDied
+from autoselect.errors import BuildError, MetricError, PreparationError, ScoreError, TrialError, WorkerDied
 from autoselect.isolation.door import busy_with
 from autoselect.runs.records import TrialRecord
 from autoselect.study.loop import SearchLoop, Stop, never
@@ -241,13 +241,14 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("job", "error"), FAILURES.values(), ids=FAILURES)
-def test_a_failed_candidate_fails_its_trial_only(path: Path, job: str, error: Exception) -> None:
+def test_a_failed_candidate_fails_its_trial_only(path: Path, job: str, error: TrialError) -> None:
     search = Search(path, failing(job, "a", error))
     records = search.run(20)
     assert len(records) == 20
     for record in records:
         broken = "a" in active(record)
         assert (record.scores is None, record.error) == (broken, str(error) if broken else None)
+        assert record.error_kind == (error.kind if broken else None)
     told = [e.error for e in search.events if isinstance(e, TrialFinished)]
     assert told == [r.error for r in records]
     assert search.study.close_abandoned() == 0

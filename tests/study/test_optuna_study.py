@@ -78,7 +78,7 @@ def test_what_is_told_is_read_back_by_another_process(path: Path) -> None:
     _, first = told(study, 0.9)
     _, second = told(study, 0.8, MET | {"max_size": 0.5})
     asked = study.ask(SPACE, Recipe(), origin="random")
-    third = study.tell(asked, error="it broke")
+    third = study.tell(asked, error="it broke", error_kind="score", error_nodes=("a", "b"))
     assert [r.feasible for r in (first, second, third)] == [True, False, False]
     assert (third.error, third.scores) == ("it broke", None)
     assert study.records() == open_study(path).records() == [first, second, third]

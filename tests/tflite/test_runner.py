@@ -164,3 +164,22 @@ def test_a_kernel_that_fails_on_a_sample_is_a_score_error() -> None:
     whole = Runner(zoo.prepare(source.float_model, samples).builder.build(Recipe()).content)
     with pytest.raises(ScoreError, match=r"fails on a sample: .*div"):
         whole(samples[0][0])
+
+
+@pytest.mark.parametrize("delegates", [True, False])
+def test_an_error_names_the_op_that_fails_in_the_file_that_is_shipped(delegates: bool) -> None:
+    import tensorflow as tf
+
+    def picked(x: Any, row: Any) -> Any:
+        return tf.gather(tf.tanh(x) @ zoo.weights(4, 4), tf.cast(row, tf.int32))
+
+    content = zoo.from_function(picked, (3, 4), (1,)).float_model
+    model = fb.parse(content)
+    places = [fb.op_type(model, op) for op in model.subgraphs[0].operators]
+    good, bad = ({"x0": np.ones((3, 4), np.float32), "x1": np.array([row], np.float32)} for row in (2, 9))
+    for stands_for in (None, content):
+        runner = Runner(content, delegates=delegates, stands_for=stands_for)
+        runner(good)
+        with pytest.raises(ScoreError, match="fails on a sample") as caught:
+            runner(bad)
+        assert caught.value.op == places.index("GATHER")

@@ -68,7 +68,8 @@ def context(run: Run) -> dict[str, Any]:
     heldout = any(row["heldout"] for row in models)
     references = page_models.reference_points(run)
     metric, on_chip = str(run.summary["metric"]), asks_compiler(run.summary)
-    headline, _, rest = _unbroken(str(run.summary["verdict"]).removesuffix(".")).partition(". ")
+    verdict = _unbroken(str(run.summary["verdict"]))
+    headline = _unbroken(str(run.summary.get("headline") or verdict))
     return {
         "model": _model_name(run),
         "version": __version__,
@@ -77,8 +78,8 @@ def context(run: Run) -> dict[str, Any]:
         "counts": run.summary.get("counts") or {},
         "evaluated": run.summary.get("evaluated") or {},
         "metric": label(metric),
-        "headline": "No candidate has been scored yet." if run.front.empty else f"{headline}.",
-        "verdict": "" if run.front.empty else rest,
+        "headline": "No candidate has been scored yet." if run.front.empty else headline,
+        "verdict": "" if run.front.empty else verdict.removeprefix(headline).strip(),
         "ended_early": run.summary.get("ended_early"),
         "cards": page_models.cards(run, models),
         "nodes": nodes,

@@ -271,6 +271,27 @@ class Finish:
     ) -> dict[str, Any]:
         metric, target = self.objectives[0].name, self._target
         front, picks, confidence, chips = choice.front, choice.picks, choice.confidence, choice.chips
+        said = verdict.sentences(
+            verdict.Findings(
+                metric=metric,
+                yardstick=self.yardstick,
+                references=references,
+                picks={name: r.scores for name, id_ in picks.items() for r in front if r.id == id_ and r.scores},
+                confidence=confidence,
+                heldout=heldout,
+                samples=self.case.counts.get("search", 0),
+                feasible=status != "nothing_feasible",
+                wide=_wide(front, picks.get("recommended", "")),
+                integer_error=next((r.error for r in records if r.origin == "baseline:fiq" and r.error), ""),
+                accelerated=target.accelerates_integers_alone,
+                is_member_unlike=any(r.id in chip.unlike_cpu for r in front for chip in chips),
+                on_chip=verdict.chip_scores(chips, picks.get("recommended", ""), _whole_baselines(records), metric),
+                chip=target.accelerator.name if target.asks_compiler and target.accelerator else "",
+                other_state=verdict.other_state(
+                    scores_of(records), self.yardstick, self.settings.fallback, runs_hybrid=target.runs_hybrid
+                ),
+            )
+        )
         return {
             "status": status,
             "metric": metric,
@@ -286,30 +307,8 @@ class Finish:
             "target": self.settings.target,
             "runtimes": {r.id: r.scores.needs for r in front if r.scores and r.scores.needs},
             "compiler": on_chip.summary(chips) if target.asks_compiler else compiler_summary(records, target),
-            "verdict": verdict.sentences(
-                verdict.Findings(
-                    metric=metric,
-                    yardstick=self.yardstick,
-                    references=references,
-                    picks={name: r.scores for name, id_ in picks.items() for r in front if r.id == id_ and r.scores},
-                    confidence=confidence,
-                    heldout=heldout,
-                    samples=self.case.counts.get("search", 0),
-                    feasible=status != "nothing_feasible",
-                    wide=_wide(front, picks.get("recommended", "")),
-                    integer_error=next((r.error for r in records if r.origin == "baseline:fiq" and r.error), ""),
-                    accelerated=target.accelerates_integers_alone,
-                    is_member_unlike=any(r.id in chip.unlike_cpu for r in front for chip in chips),
-                    on_chip=verdict.chip_scores(chips, picks.get("recommended", ""), _whole_baselines(records), metric),
-                    chip=target.accelerator.name if target.asks_compiler and target.accelerator else "",
-                    other_state=verdict.other_state(
-                        scores_of(records),
-                        self.yardstick,
-                        self.settings.fallback,
-                        runs_hybrid=target.runs_hybrid,
-                    ),
-                )
-            ),
+            "headline": said[0],
+            "verdict": " ".join(said),
         }
 
 

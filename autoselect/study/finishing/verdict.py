@@ -72,7 +72,7 @@ class Findings:
     integer_error: str = ""
     accelerated: bool = True
     chip: str = ""
-    on_chip: str = ""
+    on_chip: Sequence[str] = ()
     is_member_unlike: bool = False
 
     @property
@@ -87,22 +87,26 @@ class Findings:
         return counted(count, "float op") if count else "no float op"
 
 
-def sentences(found: Findings) -> str:
-    """The verdict: on held-out samples where all models that it names were scored there, else on the search samples."""
+def sentences(found: Findings) -> list[str]:
+    """The verdict: on held-out samples where all models that it names were scored there, else on the search samples.
+
+    Returns:
+        The headline, then the rest.
+    """
     own, confidence = found.picks.get("recommended"), found.confidence
     if own is None or confidence is None:
-        return "No candidate was scored."
+        return ["No candidate was scored."]
     named = [r for r in found.references if r.name in ("float", "fiq", REPAIRED)]
     unseen = all(sha in found.heldout for sha in (own.sha256, *(r.sha256 for r in named)))
     parts = [
-        found.on_chip if found.is_member_unlike else "",
-        _recommended(found, own, confidence, unseen),
+        *(found.on_chip if found.is_member_unlike else ()),
+        *_recommended(found, own, confidence, unseen),
         _whole_models(found, named, unseen),
         _sure(found, confidence),
         found.other_state,
-        "" if found.is_member_unlike else found.on_chip,
+        *(() if found.is_member_unlike else found.on_chip),
     ]
-    return " ".join(part for part in parts if part)
+    return [part for part in parts if part]
 
 
 def other_state(scored: Sequence[Scores], yardstick: Yardstick, fallback: str | None, *, runs_hybrid: bool) -> str:
@@ -132,7 +136,7 @@ _OTHERS = {
 """Other states, by the state that a user asked for."""
 
 
-def chip_scores(found: Sequence[OnChip], recommended: str, wholes: Mapping[str, TrialRecord], metric: str) -> str:
+def chip_scores(found: Sequence[OnChip], recommended: str, wholes: Mapping[str, TrialRecord], metric: str) -> list[str]:
     """Which models score otherwise on emulated chips than on the CPU.
 
     Args:
@@ -145,19 +149,17 @@ def chip_scores(found: Sequence[OnChip], recommended: str, wholes: Mapping[str, 
         Empty where none does.
     """
     names = {wholes[key].id: name for key, name in _WHOLES.items() if key in wholes} | {recommended: _RECOMMENDED}
-    parts = [_on_chip(chip, names, metric) for chip in found if chip.unlike_cpu]
+    parts = [part for chip in found if chip.unlike_cpu for part in _on_chip(chip, names, metric)]
     if not parts:
-        return ""
-    return " ".join(
-        [
-            *parts,
-            "The recommendation goes by the chip's scores of these; all other scores are the CPU's. This is an "
-            "emulation: check the model on a device.",
-        ]
-    )
+        return []
+    return [
+        *parts,
+        "The recommendation goes by the chip's scores of these; all other scores are the CPU's. This is an "
+        "emulation: check the model on a device.",
+    ]
 
 
-def _on_chip(chip: OnChip, names: Mapping[str, str], metric: str) -> str:
+def _on_chip(chip: OnChip, names: Mapping[str, str], metric: str) -> list[str]:
     """The recommended model and the whole ones first, then the others, those that lose most before the rest."""
     order = [*names, *sorted(chip.unlike_cpu, key=lambda key: -chip.unlike_cpu[key].lost)]
     unlike = [key for key in dict.fromkeys(order) if key in chip.unlike_cpu]
@@ -168,12 +170,13 @@ def _on_chip(chip: OnChip, names: Mapping[str, str], metric: str) -> str:
     more = f" and {len(unlike) - _MOST_NAMED} more do" if len(unlike) > _MOST_NAMED else ""
     samples = max((one.samples for one in chip.emulated.values()), default=0)
     where = f" on {counted(samples, 'search sample')}" if samples else ""
-    own = "" if _RECOMMENDED in (names.get(key) for key in unlike) else " The recommended model does not."
+    own = "" if _RECOMMENDED in (names.get(key) for key in unlike) else "The recommended model does not."
     count = counted(len(unlike), "model")
-    return (
+    return [
         f"On the emulation of {chip.chip} {count} of {len(chip.emulated)} {'scores' if len(unlike) == 1 else 'score'} "
-        f"otherwise than on the CPU{where}: {listed(told)}{more}.{own}"
-    )
+        f"otherwise than on the CPU{where}: {listed(told)}{more}.",
+        own,
+    ]
 
 
 _RECOMMENDED = "the recommended model"
@@ -210,21 +213,20 @@ def _whole_models(found: Findings, named: Sequence[Reference], unseen: bool) -> 
     return sentence("; ".join(parts))
 
 
-def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: bool) -> str:
+def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: bool) -> list[str]:
     measured = found.heldout.get(own.sha256) if unseen else None
     loss = _loss(own, measured, found)
     ops = _pieces(found, own)
     idle = [f"`{name}`" for name, scores in found.picks.items() if scores.float_macs_share >= 1.0]
-    alone = f" An integer-only accelerator gains nothing from {listed(idle)}." if idle and found.accelerated else ""
+    alone = f"An integer-only accelerator gains nothing from {listed(idle)}." if idle and found.accelerated else ""
     where = "held-out" if unseen else "search"
     sixteen = f"; {counted(found.wide, 'node')} {'has' if found.wide == 1 else 'have'} 16-bit activations"
     outcome = f"on the {where} samples it {loss}, with {ops}{sixteen if found.wide else ''}"
-    alone += _mostly_float(found, own, confidence, unseen)
+    further = [alone, _mostly_float(found, own, confidence, unseen)]
     if found.feasible:
-        return f"Recommended is {confidence.id}: {outcome}.{alone}"
-    return (
-        f"No candidate meets all limits. Of those that come closest, {confidence.id} is recommended: {outcome}.{alone}"
-    )
+        return [f"Recommended is {confidence.id}: {outcome}.", *further]
+    closest = f"Of those that come closest, {confidence.id} is recommended: {outcome}."
+    return ["No candidate meets all limits.", closest, *further]
 
 
 def _pieces(found: Findings, own: Scores) -> str:
@@ -258,7 +260,7 @@ def _mostly_float(found: Findings, own: Scores, confidence: Confidence, unseen: 
     measured = found.heldout.get(integer.sha256) if unseen else None
     ops = found.strays(integer.left_ops)
     return (
-        f" Most of its work is in float: with {ops}, `integer` ({integer.sha256[:10]}) "
+        f"Most of its work is in float: with {ops}, `integer` ({integer.sha256[:10]}) "
         f"{_loss(integer, measured, found)}."
     )
 

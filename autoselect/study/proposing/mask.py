@@ -54,6 +54,12 @@ class Mask(_States):
             return self.further[state - 1] if state <= len(self.further) else 0
         return self.left_out & ~sum(self.further)
 
+    def state_of(self, atom: int) -> int:
+        """The place of one atom's state among the problem's; -1 is in integers."""
+        if not self.left_out >> atom & 1:
+            return -1
+        return next((place for place, atoms in enumerate(self.further, start=1) if atoms >> atom & 1), 0)
+
     def put(self, atoms: Atoms, state: int) -> Mask:
         """The candidate with these atoms in a state of the problem, by its place."""
         further = [others & ~atoms for others in self.further]

@@ -39,6 +39,7 @@ class Seen:
         bound: What the loss is at most on other samples, with a confidence of 95 %; NaN if unknown.
         elsewhere: Whether the divergence is of other samples than the loss, as with an evaluator.
         split: The atoms of which only some nodes are as the mask says: a recipe may name single nodes.
+        failing: Places of the atoms because of which it could not be run, the failing one first, where that is known.
     """
 
     mask: Mask
@@ -54,6 +55,7 @@ class Seen:
     bound: float = math.nan
     elsewhere: bool = False
     split: Atoms = 0
+    failing: tuple[int, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -85,7 +87,8 @@ class Reader:
         if recipe is None or not (record.scores or record.partial or record.error):
             return None
         if record.scores is None and record.partial is None:
-            return Seen(mask=self.mask(recipe), share=0.0, feasible=False, split=self._split(recipe))
+            split, failing = self._split(recipe), self.problem.atoms_of(record.error_nodes)
+            return Seen(mask=self.mask(recipe), share=0.0, feasible=False, split=split, failing=failing)
         if not self.is_ours(recipe):
             return None
         if record.scores is not None:

@@ -165,6 +165,11 @@ class Problem:
             1 << i for i, atom in enumerate(self.atoms) if any(0 < len(atom.nodes & s) < len(atom.nodes) for s in sets)
         )
 
+    def atoms_of(self, nodes: Iterable[str]) -> tuple[int, ...]:
+        """The places of the atoms that nodes belong to, in the order of the nodes, once each."""
+        found = (i for name in nodes for i, atom in enumerate(self.atoms) if name in atom.nodes)
+        return tuple(dict.fromkeys(found))
+
     def _atoms(self, nodes: Iterable[str]) -> Atoms:
         chosen = frozenset(nodes)
         return sum(1 << i for i, atom in enumerate(self.atoms) if 2 * len(atom.nodes & chosen) > len(atom.nodes))

@@ -52,6 +52,7 @@ class SurrogateProposer:
         self._surrogate = Surrogate(problem)
         self._pool: dict[Mask, None] = {}
         self._promising: list[Mask] = []
+        self._failures = Failures(problem, ())
         self._chosen: tuple[Mask, ...] = ()  # with an earlier proposal, for the next asks
         self._large = len(problem.atoms) >= constants.LARGE
         self._add(self._ladders())
@@ -122,6 +123,7 @@ class SurrogateProposer:
     def _propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
         taken = {s.mask for s in seen} | set(pending)
         keys = {self._problem.key(mask) for mask in taken}
+        self._failures = Failures(self._problem, seen)
         openings = self._opening()
         opening = next((mask for mask in openings if self._is_new(mask, taken, keys)), None)
         learned = [s for s in seen if math.isfinite(s.log_divergence)]
@@ -164,7 +166,9 @@ class SurrogateProposer:
         return list(dict.fromkeys(found))
 
     def _is_new(self, mask: Mask, taken: set[Mask], keys: set[object]) -> bool:
-        """Whether the target takes it, and it is neither known nor equal to what is known once built."""
+        """Whether it may run, the target takes it, and it is neither known nor equal to what is known once built."""
+        if self._failures.is_known(mask):
+            return False
         found = self._problem.forecast(mask)
         return mask not in taken and found.key not in keys and found.refusal is None
 
@@ -199,7 +203,7 @@ class _Ask:
         self._owner, self._taken, self._keys = owner, taken, keys
         self._problem, self._surrogate = owner._problem, owner._surrogate
         scored = [s for s in seen if s.loss is not None]
-        self._costs, self._failures = CostModel(owner._problem, seen), Failures(owner._problem, seen)
+        self._costs, self._failures = CostModel(owner._problem, seen), owner._failures
         # Dropped ones count as well: without them what is scored would look better than what is proposed.
         learned = [s for s in seen if math.isfinite(s.log_divergence) and math.isfinite(s.likely_loss)]
         figures = np.array([(s.log_divergence, s.likely_loss, s.share) for s in learned]).T

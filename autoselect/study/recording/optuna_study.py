@@ -151,6 +151,12 @@ class SearchStudy:
         sampler = self._study.sampler
         return sampler.packing if isinstance(sampler, ProposerSampler) else Packing()
 
+    def rules_out(self, recipe: Recipe) -> bool:
+        """Whether the sampler knows that a candidate cannot be run, by others that could not."""
+        sampler = self._study.sampler
+        with _quiet():
+            return isinstance(sampler, ProposerSampler) and sampler.rules_out(self._study, recipe)
+
     def think_ahead(self) -> None:
         """Let the sampler use the time until a candidate is scored."""
         sampler = self._study.sampler

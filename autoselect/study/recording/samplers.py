@@ -15,6 +15,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.repair_sets import Repairs, label
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle
 from autoselect.errors import UsageError
+from autoselect.study.proposing.failures import Failures
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Reader, Seen, of_losses, with_divergences
 from autoselect.study.proposing.problem import Problem
@@ -116,6 +117,10 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         """Use the time until a candidate is scored; changes nothing that is proposed."""
         if isinstance(self._proposer, SurrogateProposer):
             self._proposer.think_ahead(*self._known(study))
+
+    def rules_out(self, study: optuna.Study, recipe: Recipe) -> bool:
+        """Whether a candidate has what others could not be run for."""
+        return Failures(self._problem, self._known(study)[0]).is_known(self._reader.mask(recipe))
 
     def _known(self, study: optuna.Study) -> tuple[list[Seen], list[Mask]]:
         """What is scored, and what is under way."""

@@ -29,7 +29,7 @@ def attributes_of(record: TrialRecord) -> dict[str, Any]:
     if record.forecast_error:
         found["forecast_error"] = record.forecast_error
     if record.error is not None:
-        return {**found, "error": record.error}
+        return {**found, "error": record.error, "error_kind": record.error_kind, "error_nodes": record.error_nodes}
     if record.scores is not None:
         return {**found, "scores": asdict(record.scores), "reused": record.reused, "violations": record.violations}
     if record.partial is not None:
@@ -54,6 +54,8 @@ def record_of(trial: FrozenTrial) -> TrialRecord | None:
         reused=bool(kept.get("reused", False)),
         violations=kept.get("violations", {}),
         error=kept.get("error"),
+        error_kind=kept.get("error_kind"),
+        error_nodes=tuple(kept.get("error_nodes", ())),
         partial=_read(Partial, partial),
         forecast_error=kept.get("forecast_error", ""),
     )

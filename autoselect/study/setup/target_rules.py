@@ -142,7 +142,7 @@ def compiler_summary(records: Sequence[TrialRecord], target: Target) -> dict[str
     if target.compiler is None:
         return None
     compiled = {r.scores.sha256: r.scores.compiled for r in records if r.scores and r.scores.compiled}
-    refused = {r.recipe.fingerprint for r in records if r.recipe and (r.error or "").startswith("Vela refuses")}
+    refused = {r.recipe.fingerprint for r in records if r.recipe and r.error_kind == "compiler"}
     return {
         "compiled": len(compiled),
         "refused": len(refused),
