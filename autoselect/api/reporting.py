@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from autoselect.report.run import Run, load_run
 from autoselect.runs.folder import RunFolder
-from autoselect.runs.run import load_run
 
 
 def write_report(directory: str | Path, *, output: str | Path | None = None) -> Path:
@@ -33,8 +33,18 @@ def write_report(directory: str | Path, *, output: str | Path | None = None) -> 
         'pump.html'
     """
     from autoselect.report.page.page import write_page
+
+    run = recovered(directory)
+    return write_page(run, Path(output) if output is not None else RunFolder(run.directory).report)
+
+
+def recovered(directory: str | Path) -> Run:
+    """Read a run; of one that was killed first write what Ctrl-C would have written.
+
+    Raises:
+        RunFolderError: As :func:`write_report`.
+    """
     from autoselect.study.finishing.recovery import recover
 
-    folder = RunFolder(Path(directory))
-    recover(folder)
-    return write_page(load_run(folder.root), Path(output) if output is not None else folder.report)
+    recover(RunFolder(Path(directory)))
+    return load_run(directory)

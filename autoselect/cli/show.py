@@ -18,10 +18,10 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print the result of a run once more."""
-    from autoselect import load_run
+    from autoselect.api.reporting import recovered
     from autoselect.cli.results import print_json, print_run, run_as_json
 
-    run = load_run(directory)
+    run = recovered(directory)
     if as_json:
         print_json(run_as_json(run))
     else:

@@ -39,6 +39,8 @@ class RunFolder:
         self.sensitivity = root / "sensitivity.csv"
         self.cures = root / "cures.csv"
         self.islands = root / "islands.csv"
+        self.probes = root / "probes.jsonl"
+        """What each unit did alone, a line for each; read by a search that goes on."""
         self.chip = root / "chip.csv"
         self.heldout_classes = root / "heldout_classes.csv"
         self.heldout_samples = root / "heldout_samples.csv"
@@ -47,6 +49,8 @@ class RunFolder:
         self.log = root / "worker.log"
         self.work = root / ".autoselect-work"
         """Samples, calibrated model and candidates while the run goes on; removed at its end."""
+        self.tried = self.work / "tried.jsonl"
+        """Replies of the models on which repairs are judged; their files are beside it."""
         self.lock = root / ".autoselect-lock"
 
     def calibrated(self, repairs: Sequence[str]) -> Path:
@@ -111,6 +115,8 @@ class RunFolder:
         """Take back what a search left that never began; a log that says something stays."""
         shutil.rmtree(self.work, ignore_errors=True)
         with contextlib.suppress(OSError):
+            for path in (self.manifest, self.layer_statistics):
+                path.unlink(missing_ok=True)
             if self.log.exists() and self.log.stat().st_size == 0:
                 self.log.unlink()
             self.lock.unlink(missing_ok=True)
@@ -124,8 +130,7 @@ class RunFolder:
         """
         manifest = read_json(
             self.manifest,
-            missing=f"{self.root} holds no run: it has no manifest.json. A search that is stopped before its first "
-            "trial, for example while repairs are tried, leaves none: start it again.",
+            missing=f"{self.root} holds no run: it has no manifest.json.",
         )
         if manifest.get("manifest_version") != MANIFEST_VERSION:
             raise RunFolderError(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
+from typing import Any
 
 from autoselect.cases import build_jobs, chip_jobs, score_jobs
 from autoselect.cases.events import EndedEarly, Listener, Noted, StageStarted, Warned
@@ -35,11 +36,13 @@ from autoselect.study.proposing.forecast_check import ForecastCheck
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.recording.manifest import (
     changed_code,
-    manifest,
+    is_settled,
+    new_manifest,
     refuse_lost_states,
     refuse_other_ingredients,
     refuse_other_metric,
     refuse_other_space,
+    space_hash,
 )
 from autoselect.study.recording.optuna_study import SearchStudy
 from autoselect.study.recording.samplers import PROPOSERS, check_sampler, make_sampler
@@ -48,6 +51,7 @@ from autoselect.study.setup.baselines import Baseline, baselines
 from autoselect.study.setup.binding import bind_case
 from autoselect.study.setup.preparing import prepared, search_pool
 from autoselect.study.setup.problem import make_problem
+from autoselect.study.setup.remembering import Remembering
 from autoselect.study.setup.repair_choice import with_repairs
 from autoselect.study.setup.repeatability import references_to_check, warn_of_unrepeated
 from autoselect.study.setup.space_file import SearchSpaceFile, read_space
@@ -63,13 +67,29 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
         AutoselectError: If an ingredient does not fit; the folder is then left empty of a run.
     """
     clock = StageClock(listener)
-    with opened(request, folder, clock) as (settled, pool, ready, space):
-        case = _repeating(ready, settled.settings, pool, clock)
-        float_model = _float_reference(case, pool, settled.settings, clock)
-        request = _affording(_repaired(settled, case, space, float_model, pool, clock), case, space)
-        demanded = _demanding(request, float_model)
-        folder.write_manifest(manifest(request, case, space, float_model))
-        return _search(demanded, folder, case, space, float_model, pool, clock)
+    with opened(request, folder, clock) as (settled, pool, case, space):
+        return _begin(settled, folder, case, space, pool, clock)
+
+
+def _begin(request: Request, folder: RunFolder, case: Case, space: BoundSpace, pool: Workers, clock: StageClock) -> str:
+    """Settle what is left to the search, and go on; what is known by then is in the folder at each step."""
+    known = folder.read_manifest() if folder.manifest.exists() else new_manifest(request)
+
+    def note(**facts: Any) -> None:
+        known.update(facts)
+        if not request.members:  # No manifest names them, so such a search cannot go on before it has scored them.
+            folder.write_manifest(known)
+
+    note(hashes=dict(case.hashes), counts=dict(case.counts), notes=list(case.notes))
+    write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
+    case = _repeating(case, request.settings, pool, clock)
+    float_model = _float_reference(case, pool, request.settings, clock)
+    note(float_model=asdict(float_model), warnings=list(case.warnings))
+    judges = Remembering(pool, folder.tried, request.user_code)
+    request = _affording(_repaired(request, case, space, float_model, judges, clock), case, space)
+    settled = {"settings": request.settings.model_dump(), "search_space": space_hash(space)}
+    folder.write_manifest({**known, **settled, "warnings": list(case.warnings)})
+    return _search(_demanding(request, float_model), folder, case, space, float_model, pool, clock)
 
 
 @contextlib.contextmanager
@@ -86,11 +106,14 @@ def opened(
     check_sampler(request.settings.sampler)
     check_objectives(request.settings, check_target(request.settings))
     folder.create()
-    with folder.locked(), _discarded_unless_begun(folder), search_pool(request, folder) as pool:
-        front_files.remove_work(folder.work)  # What a search of other ingredients left that was killed before it began.
-        case, settings, remarks = prepared(request, folder, pool, clock)
-        settled = replace(request, settings=settings)
-        yield settled, pool, *_bound(settled, case, remarks, space_file, clock)
+    with folder.locked(), _discarded_unless_begun(folder):
+        front_files.remove_work(folder.work)  # What a search of other ingredients left that had no manifest yet.
+        if not request.members:
+            folder.write_manifest(new_manifest(request))
+        with search_pool(request, folder) as pool:
+            case, settings, remarks = prepared(request, folder, pool, clock)
+            settled = replace(request, settings=settings)
+            yield settled, pool, *_bound(settled, case, remarks, space_file, clock)
 
 
 def _bound(
@@ -114,19 +137,24 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
     clock = StageClock(listener, before=earlier_seconds(folder))
     with folder.locked(), search_pool(request, folder) as pool:
         kept = folder.work.exists()
+        if not manifest["hashes"]:  # It was stopped amid its samples.
+            front_files.remove_work(folder.work)
         try:
             case, settings, remarks = prepared(request, folder, pool, clock)
             refuse_other_ingredients(folder, manifest, case)
-            refuse_lost_states(folder, request.settings.states, settings.states, remarks)
+            if is_settled(manifest):
+                refuse_lost_states(folder, request.settings.states, settings.states, remarks)
             request = replace(request, settings=settings)
             case, space = _bound(request, case, remarks, space_file, clock)
-            refuse_other_space(folder, manifest, request, space)
             case = warned(case, changed_code(manifest, request), clock)
+            if not is_settled(manifest):
+                return _begin(request, folder, case, space, pool, clock)
+            refuse_other_space(folder, manifest, request, space)
             case = _repeating(case, request.settings, pool, clock)
             float_model = _float_reference(case, pool, request.settings, clock)
             request = _repaired(request, case, space, float_model, pool, clock)
         except BaseException:
-            if not kept:
+            if not kept and is_settled(manifest):
                 front_files.remove_work(folder.work)
             raise
         folder.write_manifest({**manifest, "settings": request.settings.model_dump()})
@@ -135,11 +163,15 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
 
 @contextlib.contextmanager
 def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
-    """Leave nothing of a search that never began: without a manifest there is no run."""
+    """Leave nothing of a search that cannot be; one that was stopped can go on."""
+    can_go_on = False
     try:
         yield
+    except (KeyboardInterrupt, StorageError):
+        can_go_on = folder.manifest.exists()
+        raise
     finally:
-        if not folder.manifest.exists():
+        if not (can_go_on or (folder.manifest.exists() and is_settled(folder.read_manifest()))):
             folder.discard()
 
 
@@ -177,7 +209,6 @@ def _search(
 ) -> str:
     settings = request.settings
     pool = InTime(pool, settings.trial_timeout)
-    write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
     objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
     yardstick = references.yardstick_of(float_model, request.metric_name, request.direction, settings)
     problem: Problem | None = None
@@ -185,8 +216,8 @@ def _search(
     remarks += references.clipping_of(case.files.root, pool)
     case = _remarked(case, folder, remarks, listener)
     if settings.sampler in PROPOSERS:
-        proving = _proving_rewrites(case, settings, pool)
-        problem, remarks = make_problem(case, space, settings, yardstick.allowed_drop, pool, listener)
+        proving, probers = _proving_rewrites(case, settings, pool), Remembering(pool, folder.probes)
+        problem, remarks = make_problem(case, space, settings, yardstick.allowed_drop, probers, listener)
         case = _remarked(case, folder, (*remarks, *_proved(proving, folder, listener)), listener)
     if problem is not None:
         write_explanations(folder, problem, settings.template, [], {})

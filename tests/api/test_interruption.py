@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -163,6 +164,72 @@ def test_a_disk_that_is_full_amid_the_trials_is_resumed_from(tmp_path: Path) -> 
     assert (run.status, len(run.trials)) == ("complete", max(before) + 5)
     assert agree(before, values(run))
     assert pump.unfinished(folder) == []
+
+
+STOPPED = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs begin with it ignored.
+import autoselect, pump
+from autoselect.cases.events import StepFinished
+
+folder, stage, steps, number = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+
+def listener(event):
+    global steps
+    if isinstance(event, StepFinished) and event.stage == stage:
+        steps -= 1
+        if not steps:
+            os.kill(os.getpid(), number)
+
+if os.path.exists(folder + "/manifest.json"):
+    autoselect.resume(folder, listener=listener)
+else:
+    pump.search(folder, trials=6, workers=2, repairs=True, listener=listener)
+"""
+
+
+def stopped(folder: Path, stage: str, steps: int, number: int) -> None:
+    """A search, or its continuation, that gets a signal after so many steps of a stage."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("COV")}
+    environment["PYTHONPATH"] = os.pathsep.join([p for p in sys.path if p])
+    command = [sys.executable, "-c", STOPPED, str(folder), stage, str(steps), str(number)]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    assert ended.returncode == -number, ended.stderr
+
+
+def replies(path: Path) -> list[str]:
+    return [json.loads(line)["job"] for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def test_what_was_tried_before_the_first_trial_is_never_tried_again(tmp_path: Path) -> None:
+    """Stopped while it calibrates, tries repairs and probes units: a run each time, and nothing is done twice."""
+    folder = tmp_path / "run"
+    tried, probes = folder / ".autoselect-work" / "tried.jsonl", folder / "probes.jsonl"
+    stopped(folder, "reference", 1, signal.SIGTERM)
+    with pytest.raises(autoselect.errors.RunFolderError, match="before its float model was scored"):
+        autoselect.write_report(folder)
+    stopped(folder, "repairs", 2, signal.SIGKILL)
+    some = replies(tried)
+    assert some
+    autoselect.write_report(folder)
+    shown = autoselect.load_run(folder)
+    assert (shown.status, len(shown.trials), len(shown.layer_statistics)) == ("interrupted", 0, 22)
+    assert shown.summary["references"]["float"]["accuracy"] > 0.9
+    stopped(folder, "repairs", 4, signal.SIGINT)
+    more = replies(tried)
+    assert more[: len(some)] == some
+    stopped(folder, "probes", 5, signal.SIGKILL)
+    settled, few = replies(tried), replies(probes)
+    assert settled[: len(more)] == more
+    assert len(few) >= 5
+    run = autoselect.resume(folder)
+    known = replies(probes)
+    assert (run.status, len(run.trials)) == ("complete", 6)
+    assert known[: len(few)] == few
+    assert all(len(set(found)) == len(found) for found in (settled, known))
+    assert not tried.exists()
+    autoselect.resume(folder, trials=7)
+    assert replies(probes) == known
 
 
 def evaluator(calls: Path, *, dies_at: int, hangs_at: int) -> Callable[[Any], float]:

@@ -59,6 +59,7 @@ def test_a_finished_folder_holds_what_is_promised_and_nothing_else(finished: aut
         "pareto.png",
         "report.html",
         "sensitivity.csv",
+        "probes.jsonl",
         "cures.csv",
         "islands.csv",
         "heldout_classes.csv",

@@ -66,8 +66,8 @@ def _float_model(folder: RunFolder, manifest: dict[str, Any]) -> references.Refe
         return references.Reference(**manifest["float_model"])
     except (KeyError, TypeError):
         raise RunFolderError(
-            f"{folder.root} holds a run that was stopped before it wrote its tables, and its manifest lacks the float "
-            f"model's scores. Run {folder.resuming}."
+            f"{folder.root} holds a run that was stopped before its float model was scored, so there is nothing to "
+            f"show yet. Run {folder.resuming}."
         ) from None
 
 

@@ -6,7 +6,6 @@ import datetime
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from autoselect.cases.prepare import Case
@@ -16,27 +15,29 @@ from autoselect.domain.words import listed
 from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.typed_command import TYPED
-from autoselect.study import references
 from autoselect.study.request import Request
 
 
-def manifest(request: Request, case: Case, space: BoundSpace, float_model: references.Reference) -> dict[str, Any]:
-    """What is kept of a new search, as plain values."""
+def new_manifest(request: Request) -> dict[str, Any]:
+    """What is kept of a new search before anything is known of its ingredients, as plain values."""
     return {
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": TYPED.get(),
         "versions": versions(request.settings.quantizer),
-        "hashes": dict(case.hashes),
-        "counts": dict(case.counts),
+        "hashes": {},
+        "counts": {},
         "sources": request.sources,
         "metric": {"name": request.metric_name, "direction": request.direction},
         "user_code": request.user_code,
         "settings": request.settings.model_dump(),
-        "search_space": space_hash(space),
-        "float_model": asdict(float_model),
-        "warnings": list(case.warnings),
-        "notes": list(case.notes),
+        "warnings": [],
+        "notes": [],
     }
+
+
+def is_settled(manifest: Mapping[str, Any]) -> bool:
+    """Whether a search is settled: it was stopped no sooner than at its probes, or not at all."""
+    return "search_space" in manifest
 
 
 def space_hash(space: BoundSpace) -> str:

@@ -1,0 +1,113 @@
+"""Gives no job twice whose reply is in a file; knows the jobs that are asked before the first trial, not what for."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from autoselect.cases import build_jobs, divergence, evidence_jobs, score_jobs
+from autoselect.errors import ScoreError
+from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers
+
+T = TypeVar("T")
+
+_READERS: Mapping[Callable[..., Any], Callable[[Any], Any]] = {
+    divergence.error_shares: list,
+    divergence.error_shares_of_each: list,
+    evidence_jobs.paired_noise: float,
+    score_jobs.score: lambda found: score_jobs.ScoreReply(**found),
+    build_jobs.build_each: lambda found: [one and _built(one) for one in found],
+}
+"""Jobs whose replies depend on the case and their arguments alone, and how a reply is read back."""
+
+
+class Remembering:
+    """Workers that remember replies, and candidates that could not be run. What else fails is done again."""
+
+    def __init__(self, workers: Workers, path: Path, code: str | None = None) -> None:
+        """Read what is there.
+
+        Args:
+            workers: Who does the jobs.
+            path: A line of JSON for each reply; one that a killed process cut off counts as none.
+            code: Hash of the code of the user that jobs run.
+        """
+        self._workers, self._path, self._code, self._writing = workers, path, code, threading.Lock()
+        self._known: dict[str, dict[str, Any]] = {}
+        for line in path.read_bytes().splitlines() if path.exists() else ():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                found = json.loads(line)
+                self._known[found["job"]] = found
+
+    @property
+    def are_here(self) -> bool:
+        """As :attr:`Workers.are_here`."""
+        return self._workers.are_here
+
+    def slots(self, asked: int) -> int:
+        """As :meth:`Workers.slots`."""
+        return self._workers.slots(asked)
+
+    def submit(
+        self, function: Callable[..., T], *args: Any, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> Future[T]:
+        """As :meth:`Workers.submit`; what is known is done at once."""
+        if function not in _READERS:
+            return self._workers.submit(function, *args, timeout_seconds=timeout_seconds)
+        what = [function.__name__, *args[1:], self._code]  # The first argument is the folder of the case.
+        job = hashlib.sha256(json.dumps(what).encode()).hexdigest()
+        if (known := self._known.get(job)) is not None:
+            return _done(function, known)
+        future = self._workers.submit(function, *args, timeout_seconds=timeout_seconds)
+        future.add_done_callback(lambda done: self._keep(job, done))
+        return future
+
+    def call(self, function: Callable[..., T], *args: Any, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> T:
+        """As :meth:`Workers.call`; nothing is remembered."""
+        return self._workers.call(function, *args, timeout_seconds=timeout_seconds)
+
+    def lent(self, log: Path) -> AbstractContextManager[Workers]:
+        """As :meth:`Workers.lent`."""
+        return self._workers.lent(log)
+
+    def _keep(self, job: str, done: Future[Any]) -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        if isinstance(error, ScoreError):
+            found = {"job": job, "error": str(error), "op": error.op}
+        elif error is None:
+            found = {"job": job, "reply": done.result()}
+        else:
+            return
+        line = json.dumps(found, default=asdict)
+        # Without room nothing is remembered; whoever asked has the reply all the same.
+        with self._writing, contextlib.suppress(OSError):
+            if job in self._known:
+                return
+            self._known[job] = json.loads(line)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"\n{line}\n")  # The line before may be cut off.
+
+
+def _done(function: Callable[..., T], known: Mapping[str, Any]) -> Future[T]:
+    future: Future[T] = Future()
+    if "error" in known:
+        future.set_exception(ScoreError(known["error"], op=known["op"]))
+    else:
+        future.set_result(_READERS[function](known["reply"]))
+    return future
+
+
+def _built(found: Mapping[str, Any]) -> build_jobs.BuildReply:
+    places = {int(op): place for op, place in found["places"].items()}
+    return build_jobs.BuildReply(**{**found, "places": places})
