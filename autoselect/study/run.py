@@ -208,6 +208,7 @@ def _search(
     listener: StageClock,
 ) -> str:
     settings = request.settings
+    probers = InTime(Remembering(pool, folder.probes), settings.trial_timeout)
     pool = InTime(pool, settings.trial_timeout)
     objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
     yardstick = references.yardstick_of(float_model, request.metric_name, request.direction, settings)
@@ -216,7 +217,7 @@ def _search(
     remarks += references.clipping_of(case.files.root, pool)
     case = _remarked(case, folder, remarks, listener)
     if settings.sampler in PROPOSERS:
-        proving, probers = _proving_rewrites(case, settings, pool), Remembering(pool, folder.probes)
+        proving = _proving_rewrites(case, settings, pool)
         problem, remarks = make_problem(case, space, settings, yardstick.allowed_drop, probers, listener)
         case = _remarked(case, folder, (*remarks, *_proved(proving, folder, listener)), listener)
     if problem is not None:
