@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -111,6 +112,17 @@ def test_a_line_that_was_cut_off_counts_as_none(tmp_path: Path, cut: int) -> Non
     for recipe in (arguments[0], "other"):
         remembering(path, workers).submit(job, CASE, recipe, *arguments[1:])
     assert workers.asked == asked + (cut > 1)
+
+
+@pytest.mark.parametrize("job", [name for name in JOBS if name != "a noise"])
+def test_a_reply_of_another_kind_is_damaged_and_asked_for_again(tmp_path: Path, job: str) -> None:
+    function, arguments, answer = JOBS[job]
+    workers, path = Answers(answer), tmp_path / "replies.jsonl"
+    remembering(path, workers).submit(function, CASE, *arguments)
+    told = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**told, "reply": "damaged"}), encoding="utf-8")
+    assert remembering(path, workers).submit(function, CASE, *arguments).result() == answer
+    assert workers.asked == 2
 
 
 def test_other_jobs_are_handed_on(tmp_path: Path) -> None:

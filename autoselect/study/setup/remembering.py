@@ -20,7 +20,7 @@ from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers
 T = TypeVar("T")
 
 _READERS: Mapping[Callable[..., Any], Callable[[Any], Any]] = {
-    divergence.error_shares: list,
+    divergence.error_shares: lambda found: [float(share) for share in found],
     divergence.look_at_each: lambda found: [divergence.Looked(**one) for one in found],
     evidence_jobs.paired_noise: float,
     score_jobs.score: lambda found: score_jobs.ScoreReply(**found),
@@ -64,11 +64,12 @@ class Remembering:
             return self._workers.submit(function, *args, timeout_seconds=timeout_seconds)
         what = [function.__name__, *args[1:], self._code]  # The first argument is the folder of the case.
         job = hashlib.sha256(json.dumps(what).encode()).hexdigest()
-        if (known := self._known.get(job)) is not None:
-            return _done(function, known)
+        with contextlib.suppress(LookupError, TypeError, ValueError, AttributeError):  # Unknown, or damaged.
+            return _done(function, self._known[job])
+        kept: Future[T] = Future()
         future = self._workers.submit(function, *args, timeout_seconds=timeout_seconds)
-        future.add_done_callback(lambda done: self._keep(job, done))
-        return future
+        future.add_done_callback(lambda done: self._pass_on(job, done, kept))
+        return kept
 
     def call(self, function: Callable[..., T], *args: Any, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> T:
         """As :meth:`Workers.call`; nothing is remembered."""
@@ -78,17 +79,22 @@ class Remembering:
         """As :meth:`Workers.lent`."""
         return self._workers.lent(log)
 
-    def _keep(self, job: str, done: Future[Any]) -> None:
+    def _pass_on(self, job: str, done: Future[Any], kept: Future[Any]) -> None:
+        """Whoever sees a reply finds it in the file."""
         if done.cancelled():
+            kept.cancel()
             return
         error = done.exception()
-        if isinstance(error, ScoreError):
-            found = {"job": job, "error": str(error), "op": error.op}
-        elif error is None:
-            found = {"job": job, "reply": done.result()}
-        else:
-            return
-        line = json.dumps(found, default=asdict)
+        try:
+            if error is None:
+                self._keep({"job": job, "reply": done.result()})
+            elif isinstance(error, ScoreError):
+                self._keep({"job": job, "error": str(error), "op": error.op})
+        finally:  # Nobody waits for ever.
+            kept.set_result(done.result()) if error is None else kept.set_exception(error)
+
+    def _keep(self, found: dict[str, Any]) -> None:
+        job, line = found["job"], json.dumps(found, default=asdict)
         # Without room nothing is remembered; whoever asked has the reply all the same.
         with self._writing, contextlib.suppress(OSError):
             if job in self._known:
