@@ -12,8 +12,9 @@ import threading
 import time
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -27,7 +28,7 @@ from autoselect.cluster.members import LOST, Gone, Member, members_of, why_refus
 from autoselect.cluster.travel import Folder, Missing, Order
 from autoselect.errors import AutoselectError, JobFailed, UsageError, WorkerDied, first_line
 from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, busy_with
-from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.isolation.pool import Lease, WorkerPool, result_of
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class Cluster:
         self._news: SimpleQueue[str] = SimpleQueue()
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
-        self._futures: set[Future[Any]] = set()
+        self._futures: dict[Future[Any], object] = {}  # with the piece of work that it belongs to
         self._members: dict[str, Member] = {}
         self._served: dict[str, int] = {}  # slots by address, of the members that are taken
         self._refused: dict[str, str] = {}  # why, by address
@@ -112,12 +113,17 @@ class Cluster:
         Raises:
             WorkerDied: If the cluster was closed.
         """
+        return self._submit(self, function, args, timeout_seconds)
+
+    def _submit(
+        self, owner: object, function: Callable[..., T], args: tuple[Any, ...], timeout_seconds: float
+    ) -> Future[T]:
         self._say()
         job = Job(function, args, timeout_seconds)
         with self._changed:
             if self._closed.is_set():
                 raise WorkerDied("The workers of the cluster were given back; they take no more jobs.")
-            self._futures.add(job.future)
+            self._futures[job.future] = owner
             self._waiting.append(job)
             self._changed.notify()
         return job.future
@@ -127,20 +133,24 @@ class Cluster:
         return result_of(self.submit(function, *args, timeout_seconds=timeout_seconds))
 
     @contextlib.contextmanager
-    def lent(self, log: Path) -> Iterator[Cluster]:
-        """Serve one piece of work; processes of this machine, should they be needed, write to its log."""
+    def lent(self, log: Path) -> Iterator[Lease]:
+        """Serve a piece of work; processes of this machine, should they be needed, write to its log."""
         self._local = Local(workers=self._local.workers, log=log, warm_up=self._local.warm_up)
+        owner = object()
         try:
-            yield self
+            yield Lease(self, partial(self._submit, owner))
         finally:
-            self._end_all("The job was cancelled.")
+            with self._changed:
+                futures = [future for future, owns in self._futures.items() if owns is owner]
+            self._end_all(futures, "The job was cancelled.")
 
     def close(self) -> None:
         """Give the workers back: what runs is lost, and their hosts keep nothing but files known by hash."""
         with self._changed:
             self._closed.set()
             self._changed.notify_all()
-        self._end_all("The workers of the cluster were given back.")
+            futures = list(self._futures)
+        self._end_all(futures, "The workers of the cluster were given back.")
         limit = time.monotonic() + _FORGET_SECONDS
         with contextlib.suppress(*LOST):
             for forgetting in [self._forgetting(member) for member in self._members.values() if member.address]:
@@ -152,11 +162,10 @@ class Cluster:
     def _forgetting(self, member: Member) -> Any:
         return self._client.submit(host.forget, self._case, workers=[member.address], pure=False)
 
-    def _end_all(self, why: str) -> None:
-        with self._changed:
-            self._waiting.clear()
-            futures, self._futures = self._futures, set()
+    def _end_all(self, futures: Iterable[Future[Any]], why: str) -> None:
         for future in futures:
+            with self._changed:
+                self._futures.pop(future, None)
             if not future.cancel():
                 with contextlib.suppress(InvalidStateError):
                     future.set_exception(WorkerDied(why))
@@ -309,7 +318,8 @@ class Cluster:
             self._changed.notify()
 
     def _end(self, job: Job, *, value: Any = None, error: AutoselectError | None = None) -> None:
-        self._futures.discard(job.future)
+        with self._changed:
+            self._futures.pop(job.future, None)
         with contextlib.suppress(InvalidStateError):  # Cancelled, or closed meanwhile.
             if error is None:
                 job.future.set_result(value)

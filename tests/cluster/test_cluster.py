@@ -153,6 +153,15 @@ def test_one_worker_has_one_candidate_under_way(workers: Workers) -> None:
     assert workers.slots(1) == 1
 
 
+def test_a_piece_of_work_that_ends_costs_others_no_job(workers: Workers, tmp_path: Path) -> None:
+    with workers.lent(tmp_path / "log") as mine:
+        with workers.lent(tmp_path / "log") as theirs:
+            running, waiting = theirs.submit(time.sleep, 0.5), mine.submit(pow, 2, 5)
+        assert running.done()
+        assert waiting.result(timeout=30) == 32
+        assert mine.submit(pow, 2, 6).result(timeout=30) == 64
+
+
 # ------------------------------------------------------------------------------------------- only of a cluster
 
 
