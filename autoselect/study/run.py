@@ -181,7 +181,7 @@ def _search(
     yardstick = references.yardstick_of(float_model, request.metric_name, request.direction, settings)
     problem: Problem | None = None
     remarks = references.warnings_of(float_model, request.metric_name, case.files.root, pool)
-    remarks += references.clipping_of(case.files.root, pool)
+    remarks += references.clipping_of(case.files.root, pool, settings)
     case = _remarked(case, folder, remarks, listener)
     if settings.sampler in PROPOSERS:
         proving = _proving_rewrites(case, settings, pool)
