@@ -12,7 +12,6 @@ from autoselect.cases.files import CaseFiles
 from autoselect.data.fit import Sample, names_by_key
 from autoselect.data.samples import SampleStore
 from autoselect.domain.tensors import TensorSpec
-from autoselect.domain.words import listed
 from autoselect.errors import DataError, UsageError
 from autoselect.sources.wishes import Feedback
 from autoselect.tflite.reader import Interface
@@ -61,7 +60,7 @@ def question_of(ends: Interface) -> str:
     named = [(o, s) for o, s in pairs if any(_STATE.search(name.lower()) for name in (o.key, o.name, s.key, s.name))]
     if not (pairs := named or pairs):
         return ""
-    fits = listed([f"output {o.key!r} and input {s.key!r}" for o, s in pairs])
+    fits = "; ".join(f"output {o.key!r} and input {s.key!r}" for o, s in pairs)
     options = " or ".join(f"--feedback {o.key}={s.key}" for o, s in pairs)
     return f"These have the same shape: {fits}. If the output is fed back at the next step, say so with {options}."
 

@@ -20,6 +20,7 @@ from autoselect.data.samples import SampleStore
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import DataError, UsageError
 from autoselect.isolation.pool import WorkerPool
+from autoselect.sources.wishes import parse_feedback
 from autoselect.tflite.reader import Interface
 
 STEPS = np.abs(np.random.default_rng(0).normal(0.0, 1.0, (60, 4))).astype(np.float32)
@@ -141,6 +142,28 @@ def test_feedback_that_cannot_be_is_refused(feedback: dict[str, str], message: s
     with pytest.raises(UsageError, match=message):
         fed_inputs(feedback, DTLN)
     assert fed_inputs({"out": "in"}, DTLN) == {"in": "out"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [(None, None), ([], None), (["a=b"], {"a": "b"}), (["a:0 = in", "c=d"], {"a:0": "in", "c": "d"})],
+)
+def test_texts_of_feedback(texts: list[str] | None, expected: dict[str, str] | None) -> None:
+    assert parse_feedback(texts) == expected
+
+
+@pytest.mark.parametrize("texts", [["a"], ["=b"], ["a="], ["a=b", "a=c"]], ids=str)
+def test_texts_that_are_no_feedback(texts: list[str]) -> None:
+    with pytest.raises(UsageError, match=r"--feedback: (expected an output and an input|output 'a' comes twice)"):
+        parse_feedback(texts)
+
+
+def test_a_diagnosis_calibrates_with_feedback_too(model: bytes, tmp_path: Path) -> None:
+    common: dict[str, Any] = {"debug_samples": 20, "figures": False, "cache": False, "workers": 1}
+    at_rest = autoselect.diagnose(model, calibration=samples_at_rest, **common)
+    fed = autoselect.diagnose(model, calibration={"x0": STEPS}, feedback=FEEDBACK, **common)
+    ranges = [found.layer_statistics["range"].max() for found in (at_rest, fed)]
+    assert ranges[1] > 2 * ranges[0]
 
 
 def answered(runner: Any, split: str = "search") -> list[float]:
