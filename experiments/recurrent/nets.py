@@ -1,7 +1,7 @@
 """Two recurrent nets that run a step at a time, their data and their evaluators of one number.
 
-A keyword spotter (a GRU, fed frame by frame) and a forecaster of a seasonal series (an LSTM). Both are trained here. The
-features of the spotter are read from the folder that AUTOSELECT_REAL_DATA names.
+A keyword spotter (a GRU, fed frame by frame) and a forecaster of a seasonal series (an LSTM). Both are trained here.
+The features of the spotter are read from the folder that AUTOSELECT_REAL_DATA names.
 """
 
 from __future__ import annotations
