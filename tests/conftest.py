@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from autoselect.isolation import pool as pool_module
-from autoselect.isolation.pool import WorkerPool, shared
+from autoselect.isolation.pool import Lease, WorkerPool, shared
 from autoselect.quantize.preparing import converter
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class LazyPool(WorkerPool):
         self._is_open = False
 
     @contextlib.contextmanager
-    def lent(self, log: Path) -> Iterator[WorkerPool]:
+    def lent(self, log: Path) -> Iterator[Lease]:
         if not self._is_open:
             super().__init__(1, log=self._kept_log, warm_up=converter.import_tensorflow)
             self._is_open = True

@@ -100,6 +100,15 @@ def modules_of_other_experiments_go() -> Iterator[None]:
     forget()
 
 
+def test_the_table_of_recurrent_nets_is_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = ROOT / "experiments" / "recurrent"
+    monkeypatch.syspath_prepend(str(folder))
+    run = importlib.import_module("run")
+    table = run.table_of(pd.read_csv(folder / "results" / "recurrent.csv"))
+    assert table == (folder / "results" / "table.md").read_text(encoding="utf-8")
+    assert table in (folder / "README.md").read_text(encoding="utf-8")
+
+
 ZOO = ROOT / "experiments" / "zoo"
 MEASURED = ZOO / "results" / "zoo.json"
 

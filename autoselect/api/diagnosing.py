@@ -76,7 +76,7 @@ def diagnose(told: DiagnosisSettings) -> Diagnosis:
     )
     request = Request(
         settings=settings,
-        ingredients=ingredients_of(loaded, given, calibration),
+        ingredients=ingredients_of(loaded, given, calibration, feedback=settings.feedback),
         recipe=replace(chosen, per_channel=given.per_channel),
         layer_metrics=LayerMetrics(
             debug=_functions(settings.layer_debug_metrics, "layer_debug_metrics"),

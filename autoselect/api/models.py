@@ -34,7 +34,7 @@ from autoselect.runs.run import Run, load_run
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import island_table, on_target
 from autoselect.sources.loading import is_converted
-from autoselect.sources.wishes import Shapes, Wishes, wishes_of
+from autoselect.sources.wishes import Feedback, Shapes, Wishes, wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.analysis import analyse
 
@@ -47,6 +47,7 @@ def build(
     calibration: Samples | None = None,
     signature: str | None = None,
     shapes: Shapes | None = None,
+    feedback: Feedback | None = None,
     integer: str | Path | bytes | None = None,
     quantizer: str = "tensorflow",
     target: str = "integer-only",
@@ -58,6 +59,7 @@ def build(
 
     Args:
         recipe: A :class:`Recipe`, or the path of a ``.recipe.json``.
+        feedback: As in the run.
         integer: See :func:`search`; needed if the recipe was found with one.
         quantizer: Likewise.
         target: That of the run. If its compiler decides what runs on the chip, ops are listed so that those it takes
@@ -90,7 +92,7 @@ def build(
         repairs=chosen.repairs,
     )
     chosen = replace(chosen, per_channel=given.per_channel)
-    ingredients = ingredients_of(loaded, given, calibration)
+    ingredients = ingredients_of(loaded, given, calibration, feedback=feedback)
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         files = CaseFiles(root=Path(name))
         with open_pool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:

@@ -303,6 +303,7 @@ def _request(
             heldout=settings.heldout,
             metric=chosen,
             evaluator=run,
+            feedback=settings.feedback,
         ),
         settings=settings,
         sources=sources,

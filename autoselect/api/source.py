@@ -165,8 +165,14 @@ def load_integer(
     return LoadedInteger(content=found.content, per_channel=found.per_channel, notes=() if same else notes)
 
 
-def ingredients_of(loaded: LoadedSource, integer: LoadedInteger, calibration: object, **scoring: Any) -> Ingredients:
+def ingredients_of(loaded: LoadedSource, integer: LoadedInteger, calibration: object, **further: Any) -> Ingredients:
     """What the user brings; representative data are the given ones, else those that the source brings.
+
+    Args:
+        loaded: The source.
+        integer: The integer model, or who makes it.
+        calibration: Anything that ``representative_samples`` takes; None for what the source brings.
+        **further: Other fields of the ingredients.
 
     Raises:
         UsageError: If there are none, or nothing to score on.
@@ -183,7 +189,7 @@ def ingredients_of(loaded: LoadedSource, integer: LoadedInteger, calibration: ob
         notes=(*loaded.notes, *integer.notes),
         wishes=loaded.wishes,
         integer=integer.content or integer.quantizer,
-        **scoring,
+        **further,
     )
 
 

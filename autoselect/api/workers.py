@@ -28,7 +28,8 @@ def keep_workers(workers: int | None = None) -> Iterator[None]:
             autoselect.search(model, calibration=samples, evaluation=(x, y))
 
     Between calls the processes forget your models, samples and modules, so that changed code is read again. A crash
-    costs one job, as always.
+    costs one job, as always. Calls of several threads may share them. If one ends early, the jobs of the others go on
+    or begin anew.
 
     Args:
         workers: Count of processes, by default as many as the machine has room for; calls inside use these, whatever

@@ -10,6 +10,7 @@ from pathlib import Path
 from autoselect.cases import prepare_jobs
 from autoselect.cases.cached import cached_folder
 from autoselect.cases.events import Listener, StageStarted, ignore
+from autoselect.cases.feedback import fed_inputs, feed_back, with_gaps
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.prepared import PREPARED_FORMAT, Prepared, load_prepared
@@ -92,8 +93,16 @@ def start_calibration(
     ends = reader.read_interface(loaded.content)
     inputs = ends.inputs
     listener(StageStarted(stage="data"))
-    pairs = ((sample, None) for sample in representative_samples(ingredients.calibration, inputs))
+    fed = fed_inputs(ingredients.feedback or {}, ends)
+    samples = representative_samples(ingredients.calibration, inputs, optional=fed)
+    pairs = ((with_gaps(sample, inputs), None) for sample in samples)
     store = SampleStore.write(files.samples("calibration"), pairs, inputs)
+    if fed:
+        try:
+            pool.call(feed_back, files.root, fed, timeout_seconds=timeout_seconds)
+        except TrialError as exc:
+            raise PreparationError(f"Running the float model with its state fed back failed. {exc}") from exc
+        store = SampleStore.open(files.samples("calibration"))
     hashes = {"model": content_hash(loaded.content), "calibration": store.signature}
     if isinstance(integer, bytes):
         write_bytes(files.integer_model, integer)

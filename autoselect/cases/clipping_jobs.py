@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import io
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.units import MOVERS
 from autoselect.isolation.worker import kept
 from autoselect.quantize.repairing.ranges import Range, range_of
+from autoselect.runs.files import write_bytes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.operands import FIXED_SCALE_OPS
@@ -32,14 +35,48 @@ _Judged = list[tuple[str, Range, np.ndarray]]
 
 
 def clipped_values(root: Path) -> list[str]:
-    """What to say of each input and output that leaves its range on search samples.
+    """What to say of each input and output that leaves its range on search samples, or in the runs of an evaluator.
 
     Outputs with a scale that is fixed anyway are not judged, nor inputs that no integer op reads. Without kept float
-    outputs nothing is known of these.
+    outputs nothing is known of these, and nothing at all before an evaluator has run the float model.
     """
     case = open_case(root)
-    inputs, _ = _held(fb.parse(case.prepared.calibrated.content))
-    return [*_told("input", _ends(case, inputs, case.part("search").inputs)), *_told("output", _outputs(root))]
+    held_inputs, held_outputs = _held(fb.parse(case.prepared.calibrated.content))
+    if case.scoring.evaluator is None:
+        where, inputs, outputs = "search samples", _ends(case, held_inputs, case.part("search").inputs), _outputs(root)
+    elif (path := case.files.evaluator_ends).exists():
+        where = "runs of the evaluator"
+        inputs, outputs = _kept_ends(path, "input", held_inputs), _kept_ends(path, "output", held_outputs)
+    else:
+        return []
+    return [*_told("input", inputs, where), *_told("output", outputs, where)]
+
+
+@contextlib.contextmanager
+def ends_kept(runner: Runner, path: Path) -> Iterator[None]:
+    """Keep the least and the largest value of each input and output in each run: float32, shape (n_runs, 2)."""
+    ends: dict[str, list[tuple[float, float]]] = {}
+
+    def note(inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> None:
+        for side, values in (("input", inputs), ("output", outputs)):
+            for key, value in values.items():
+                ends.setdefault(f"{side} {key}", []).append((np.min(value), np.max(value)))
+
+    runner.told = note
+    try:
+        yield
+    finally:
+        runner.told = None
+    content = io.BytesIO()
+    names, rows = list(ends), [np.array(found, np.float32) for found in ends.values()]
+    np.savez(content, *rows, names=np.array(names, dtype=np.str_))
+    write_bytes(path, content.getvalue())
+
+
+def _kept_ends(path: Path, side: str, held: Mapping[str, Range]) -> _Judged:
+    with np.load(path) as found:
+        rows = {name: found[f"arr_{place}"] for place, name in enumerate(found["names"].tolist())}
+    return [(key, limits, rows[f"{side} {key}"]) for key, limits in held.items() if f"{side} {key}" in rows]
 
 
 def clipped_nodes(root: Path) -> list[str]:
@@ -70,14 +107,14 @@ def clipped_nodes(root: Path) -> list[str]:
     return sorted(found)
 
 
-def _told(side: str, judged: _Judged) -> list[str]:
+def _told(side: str, judged: _Judged, where: str) -> list[str]:
     found = []
     for name, (least, most), rows in judged:
         margin = _FAR * (most - least)
         count = int(np.count_nonzero(_beyond(rows, least, most) > margin))
         if count > _RARE * len(rows):
             found.append(
-                f"{side} {name!r} is beyond on {count} of {len(rows)} search samples (it has {rows.min():.3g} to "
+                f"{side} {name!r} is beyond on {count} of {len(rows)} {where} (it has {rows.min():.3g} to "
                 f"{rows.max():.3g}, integers hold {least:.3g} to {most:.3g})"
             )
     return found

@@ -73,6 +73,11 @@ class CaseFiles:
         """The metric's evidence of a candidate on the samples of a part."""
         return self.root / "rows" / part / f"{sha256}.npy"
 
+    @property
+    def evaluator_ends(self) -> Path:
+        """The least and the largest value of the float model's inputs and outputs in each run of the evaluator."""
+        return self.root / "evaluator_ends.npz"
+
     def fidelity_rows(self, sha256: str) -> Path:
         """How close each of a candidate's outputs on the search samples is to the float model's, in dB."""
         return self.root / "fidelity_rows" / f"{sha256}.npy"

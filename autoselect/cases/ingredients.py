@@ -10,7 +10,7 @@ from autoselect.domain.recipe import Quantizer
 from autoselect.errors import UsageError
 from autoselect.scoring.evaluate import Evaluator
 from autoselect.scoring.metric_base import Metric
-from autoselect.sources.wishes import NO_WISHES, Wishes
+from autoselect.sources.wishes import NO_WISHES, Feedback, Wishes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,7 @@ class Ingredients:
         evaluator: None with a metric, likewise.
         notes: What was done to the source already, in sentences.
         wishes: Which signature of the source to take, and sizes that it leaves free; others come from the samples.
+        feedback: Outputs that are fed back as inputs: samples of ``calibration`` are then consecutive steps.
         integer: Who makes the integer model; or its bytes: nothing is then calibrated, the samples only measure.
     """
 
@@ -37,6 +38,7 @@ class Ingredients:
     evaluator: Evaluator | None = None
     notes: tuple[str, ...] = ()
     wishes: Wishes = NO_WISHES
+    feedback: Feedback | None = None
     integer: bytes | Quantizer = "tensorflow"
 
     def __post_init__(self) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from autoselect.cases import clipping_jobs
 from autoselect.cases.divergence import closeness, shares_of
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.open_case import OpenCase, open_case
@@ -23,7 +24,7 @@ from autoselect.scoring import evaluate, intervals
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.paired import paired_drop
 from autoselect.scoring.user_metric import UserMetric
-from autoselect.tflite.runner import Running
+from autoselect.tflite.runner import Runner, Running
 
 _UNKNOWN = np.zeros((0, 1))
 
@@ -163,7 +164,11 @@ def _score_metric(attempt: Attempt, interval: bool, *, is_known: bool = False) -
 def _evaluated(attempt: Attempt, evaluator: evaluate.Evaluator, interval: bool) -> ScoreReply:
     """What an evaluator says, and how sure it is where it gave a score for each sample."""
     assert attempt.runner is not None
-    rows = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
+    if attempt.sha256 == FLOAT and attempt.part == "search" and isinstance(attempt.runner, Runner):
+        with clipping_jobs.ends_kept(attempt.runner, attempt.case.files.evaluator_ends):
+            rows = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
+    else:
+        rows = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
     near = closeness(attempt.case, attempt.runner) if attempt.part == "search" else _UNKNOWN
     found = _reply(attempt, attempt.case.scoring.pairs, rows, near, interval)
     return replace(found, noise=float(np.nan_to_num(found.noise)), samples=0)

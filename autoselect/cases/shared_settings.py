@@ -17,7 +17,7 @@ from autoselect.data.texts import first_wrong
 from autoselect.domain.recipe import Quantizer
 from autoselect.errors import RecipeError, UsageError
 from autoselect.isolation.machine import default_workers
-from autoselect.sources.wishes import Shapes
+from autoselect.sources.wishes import Feedback, Shapes
 
 data = partial(Option, panel=DATA)
 
@@ -84,6 +84,18 @@ class SharedSettings(BaseModel):
             metavar="NAME=1x16000",
             kind=Shapes,
             example=["audio=1x16000"],
+        ),
+    ] = None
+    feedback: Annotated[
+        Feedback | None,
+        checked_as(dict[str, str] | None),
+        Option(
+            "An output that is fed back as an input: the samples of {calibration} are then consecutive steps.",
+            'By output name: ``{{"state_out": "state_in"}}``. Calibration feeds the state back. A sample without '
+            "the state goes on with it; one that holds a state begins a sequence.",
+            metavar="OUTPUT=INPUT",
+            kind=Feedback,
+            example=["state_out=state_in"],
         ),
     ] = None
     integer: Annotated[

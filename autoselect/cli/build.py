@@ -15,7 +15,9 @@ from autoselect.cli.options import AsJson, in_python, some_parameters
 
 
 @with_settings(
-    some_parameters("calibration", "signature", "shapes", "integer", "quantizer", "target", "exact_rewrites", "cache")
+    some_parameters(
+        "calibration", "signature", "shapes", "feedback", "integer", "quantizer", "target", "exact_rewrites", "cache"
+    )
 )
 @with_debug
 def build(

@@ -17,7 +17,7 @@ from autoselect.cases.settings import SearchSettings
 from autoselect.cases.shared_settings import SharedSettings
 from autoselect.domain.quantities import parse_size
 from autoselect.errors import UsageError
-from autoselect.sources.wishes import Shapes, parse_shapes
+from autoselect.sources.wishes import Feedback, Shapes, parse_feedback, parse_shapes
 
 _METAVARS: Mapping[Any, str] = {str: "TEXT", int: "N", float: "X", bool: ""}
 
@@ -61,7 +61,7 @@ def _metavar(kind: Any) -> str | None:
 
 def parameter_of(option: Option, info: Any, default: Any) -> inspect.Parameter:
     """A setting as a parameter of a command; ``info`` is typer's option or argument."""
-    told: Any = {Bytes: float, Shapes: list[str]}.get(option.kind, option.kind)
+    told: Any = {Bytes: float, Shapes: list[str], Feedback: list[str]}.get(option.kind, option.kind)
     kind: Any = Annotated[told if default is not None else told | None, info]
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
 
@@ -96,6 +96,8 @@ def in_python(kind: type[SharedSettings], given: Mapping[str, Any]) -> dict[str,
     def value(option: Option, read: Any) -> Any:
         if option.kind is Shapes:
             return parse_shapes(read)
+        if option.kind is Feedback:
+            return parse_feedback(read)
         if option.kind == list[str]:
             return tuple(read or ()) if option.default == () else read or None
         return not read if option.turns_off else read

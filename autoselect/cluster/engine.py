@@ -12,8 +12,9 @@ import threading
 import time
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -25,17 +26,18 @@ from autoselect.cluster import host
 from autoselect.cluster.jobs import Job, Local
 from autoselect.cluster.members import LOST, Gone, Member, members_of, why_refused
 from autoselect.cluster.travel import Folder, Missing, Order
-from autoselect.errors import AutoselectError, JobFailed, UsageError, WorkerDied
+from autoselect.errors import AutoselectError, JobFailed, UsageError, WorkerDied, first_line
 from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, busy_with
-from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.isolation.pool import Lease, WorkerPool, result_of
 
 T = TypeVar("T")
 
-_MOST_DEATHS = 2
-"""So many workers may die on a job; then it fails."""
+_MOST_LOSSES = 2
+"""A job fails when so many workers died on it, or were there and sent no answer."""
 _MOST_SENDINGS = 4
 _PULSE_SECONDS = 0.5
-_RECONNECT_SECONDS = 5.0
+_LOOK_AGAIN_SECONDS = 5.0
+"""For a lost scheduler, and at refused workers."""
 _MUSTER_SECONDS = 60.0
 _FORGET_SECONDS = 10.0
 
@@ -71,10 +73,11 @@ class Cluster:
         self._news: SimpleQueue[str] = SimpleQueue()
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
-        self._futures: set[Future[Any]] = set()
+        self._futures: dict[Future[Any], object] = {}  # with the piece of work that it belongs to
         self._members: dict[str, Member] = {}
         self._served: dict[str, int] = {}  # slots by address, of the members that are taken
-        self._refused: dict[str, str] = {}
+        self._refused: dict[str, str] = {}  # why, by address
+        self._looked = 0.0  # when a lost scheduler, or refused workers, were last looked at
         self._ways: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._folders: dict[Path, Folder] = {}
         self._pool: WorkerPool | None = None
@@ -110,12 +113,17 @@ class Cluster:
         Raises:
             WorkerDied: If the cluster was closed.
         """
+        return self._submit(self, function, args, timeout_seconds)
+
+    def _submit(
+        self, owner: object, function: Callable[..., T], args: tuple[Any, ...], timeout_seconds: float
+    ) -> Future[T]:
         self._say()
         job = Job(function, args, timeout_seconds)
         with self._changed:
             if self._closed.is_set():
                 raise WorkerDied("The workers of the cluster were given back; they take no more jobs.")
-            self._futures.add(job.future)
+            self._futures[job.future] = owner
             self._waiting.append(job)
             self._changed.notify()
         return job.future
@@ -125,20 +133,24 @@ class Cluster:
         return result_of(self.submit(function, *args, timeout_seconds=timeout_seconds))
 
     @contextlib.contextmanager
-    def lent(self, log: Path) -> Iterator[Cluster]:
-        """Serve one piece of work; processes of this machine, should they be needed, write to its log."""
+    def lent(self, log: Path) -> Iterator[Lease]:
+        """Serve a piece of work; processes of this machine, should they be needed, write to its log."""
         self._local = Local(workers=self._local.workers, log=log, warm_up=self._local.warm_up)
+        owner = object()
         try:
-            yield self
+            yield Lease(self, partial(self._submit, owner))
         finally:
-            self._end_all("The job was cancelled.")
+            with self._changed:
+                futures = [future for future, owns in self._futures.items() if owns is owner]
+            self._end_all(futures, "The job was cancelled.")
 
     def close(self) -> None:
         """Give the workers back: what runs is lost, and their hosts keep nothing but files known by hash."""
         with self._changed:
             self._closed.set()
             self._changed.notify_all()
-        self._end_all("The workers of the cluster were given back.")
+            futures = list(self._futures)
+        self._end_all(futures, "The workers of the cluster were given back.")
         limit = time.monotonic() + _FORGET_SECONDS
         with contextlib.suppress(*LOST):
             for forgetting in [self._forgetting(member) for member in self._members.values() if member.address]:
@@ -150,11 +162,10 @@ class Cluster:
     def _forgetting(self, member: Member) -> Any:
         return self._client.submit(host.forget, self._case, workers=[member.address], pure=False)
 
-    def _end_all(self, why: str) -> None:
-        with self._changed:
-            self._waiting.clear()
-            futures, self._futures = self._futures, set()
+    def _end_all(self, futures: Iterable[Future[Any]], why: str) -> None:
         for future in futures:
+            with self._changed:
+                self._futures.pop(future, None)
             if not future.cancel():
                 with contextlib.suppress(InvalidStateError):
                     future.set_exception(WorkerDied(why))
@@ -168,17 +179,19 @@ class Cluster:
 
     def _watch(self) -> None:
         """See who comes and goes, while the cluster is open."""
-        again = 0.0
         while not self._closed.wait(_PULSE_SECONDS):
-            if self._client.status == "running":
-                with contextlib.suppress(*LOST):
-                    self._muster()
-            elif not self._alone.is_set():
-                self._go_on_alone()
-            elif self._client.status == "closed" and time.monotonic() > again:
-                again = time.monotonic() + _RECONNECT_SECONDS
-                with contextlib.suppress(*LOST, UsageError):
-                    self._client = self._connected()
+            # Whatever one look raises, nobody else sees who comes and goes: the next look may go well.
+            with contextlib.suppress(Exception):
+                self._look()
+
+    def _look(self) -> None:
+        if self._client.status == "running":
+            self._muster()
+        elif not self._alone.is_set():
+            self._go_on_alone()
+        elif self._client.status == "closed" and time.monotonic() > self._looked + _LOOK_AGAIN_SECONDS:
+            self._looked = time.monotonic()
+            self._client = self._connected()
 
     def _connected(self) -> Client:
         """A client of the scheduler, which says of a job at once that its worker died: this room asks again itself."""
@@ -195,8 +208,12 @@ class Cluster:
             self._dismiss({""})
             self._news.put("The scheduler is back: the search goes on with its workers.")
         self._dismiss({address for address in list(self._members) if address and address not in present})
+        for address in self._refused.keys() - present.keys():
+            del self._refused[address]
+        if look_again := time.monotonic() > self._looked + _LOOK_AGAIN_SECONDS:
+            self._looked = time.monotonic()
         for address, member in present.items():
-            if address not in self._members and address not in self._refused:
+            if address not in self._members and (look_again or address not in self._refused):
                 self._members[address] = member
                 threading.Thread(target=self._join, args=(member,), daemon=True).start()
         self._report()
@@ -222,12 +239,15 @@ class Cluster:
         except Gone:
             self._dismiss({member.address})
             return
-        if reason is not None:
-            self._refused[member.address] = f"Worker {member.name} is refused: {reason}."
-            self._news.put(self._refused[member.address])
-            self._dismiss({member.address})
+        if reason is None:
+            self._refused.pop(member.address, None)
+            self._serve_all(member, self._there)
             return
-        self._serve_all(member, self._there)
+        sentence = f"Worker {member.name} is refused: {reason}."
+        if self._refused.get(member.address) != sentence:
+            self._news.put(sentence)
+        self._refused[member.address] = sentence
+        self._dismiss({member.address})
 
     def _await_first(self) -> None:
         """Wait until a worker is taken, or all that are there are refused."""
@@ -240,14 +260,14 @@ class Cluster:
             self._news.put("The scheduler has no worker yet: the search waits for the first.")
 
     def _go_on_alone(self) -> None:
-        self._alone.set()
         self._dismiss(set(self._members))
         count = self._local.workers
+        if self._pool is None:
+            self._pool = WorkerPool(count, log=self._local.log, warm_up=self._local.warm_up)
+        self._alone.set()
         self._news.put(
             f"The scheduler is lost: the search goes on with {count} processes of this machine until it is back."
         )
-        if self._pool is None:
-            self._pool = WorkerPool(count, log=self._local.log, warm_up=self._local.warm_up)
         here = Member(client=self._client, address="", name="this machine", host="", slots=count)
         self._members[""] = here
         self._serve_all(here, self._here)
@@ -267,9 +287,11 @@ class Cluster:
                 value = run(member, number, job)
             except Gone as exc:
                 self._dismiss({member.address})
-                self._ask_again(job, killed=exc.killed)
+                self._ask_again(job, counts=exc.counts)
             except AutoselectError as exc:
                 self._end(job, error=exc)
+            except BaseException as exc:  # noqa: BLE001 - whatever it is, someone waits for the job and for the slot
+                self._end(job, error=JobFailed(f"{type(exc).__name__}: {first_line(exc)}"))
             else:
                 self._end(job, value=value)
 
@@ -285,17 +307,19 @@ class Cluster:
                 self._changed.wait()
         return None
 
-    def _ask_again(self, job: Job, *, killed: bool) -> None:
-        job.deaths += killed
-        if job.deaths >= _MOST_DEATHS:
-            self._end(job, error=WorkerDied(f"{job.deaths} workers of the cluster died while they had this job."))
+    def _ask_again(self, job: Job, *, counts: bool) -> None:
+        job.losses += counts
+        if job.losses >= _MOST_LOSSES:
+            notice = f"{job.losses} workers of the cluster died or sent no answer while they had this job."
+            self._end(job, error=WorkerDied(notice))
             return
         with self._changed:
             self._waiting.appendleft(job)
             self._changed.notify()
 
     def _end(self, job: Job, *, value: Any = None, error: AutoselectError | None = None) -> None:
-        self._futures.discard(job.future)
+        with self._changed:
+            self._futures.pop(job.future, None)
         with contextlib.suppress(InvalidStateError):  # Cancelled, or closed meanwhile.
             if error is None:
                 job.future.set_result(value)

@@ -11,13 +11,13 @@ from typing import Any
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """A job on its way; ``deaths`` counts the workers that died on it."""
+    """A job on its way; ``losses`` counts the workers that died on it or sent no answer."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     timeout_seconds: float
     future: Future[Any] = field(default_factory=Future)
-    deaths: int = 0
+    losses: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,15 +22,14 @@ LOST = (OSError, RuntimeError, DaskTimeout, CancelledError)
 """What Dask raises where the scheduler, or the way to it, is gone."""
 
 _PATIENCE_SECONDS = 0.5
-_GATHER_SECONDS = 60.0
 
 
 class Gone(Exception):
-    """The worker left, or the scheduler did; ``killed`` where the worker died while it had the job."""
+    """The worker left, or the scheduler did; ``counts`` where the job may be why: it died, or sends no answer."""
 
-    def __init__(self, *, killed: bool) -> None:
+    def __init__(self, *, counts: bool) -> None:
         super().__init__("gone")
-        self.killed = killed
+        self.counts = counts
 
 
 @dataclass(eq=False, slots=True)
@@ -54,26 +55,35 @@ class Member:
     def ask(self, function: Callable[..., Any], *args: Any) -> Any:
         """Run a function in the Dask worker itself.
 
+        However long it takes: Dask finds out which workers are there.
+
         Raises:
-            Gone: If it left, died, or the scheduler is lost.
+            Gone: If it left, died, sends no answer, or the scheduler is lost.
             JobFailed: If the function raised; for example where autoselect is not installed.
         """
-        done = threading.Event()
         try:
             future = self.client.submit(function, *args, workers=[self.address], allow_other_workers=False, pure=False)
-            future.add_done_callback(lambda _future: done.set())
-            while not done.wait(_PATIENCE_SECONDS):
-                # That the job's worker died may be known a little later than that it is gone.
-                if self.gone.is_set() and not done.wait(_PATIENCE_SECONDS):
-                    raise Gone(killed=False)
-            raised = future.exception(timeout=_GATHER_SECONDS) if future.status == "error" else None
+            done: Future[None] = Future()
+            future.add_done_callback(lambda _future: done.set_result(None))
+            self._await(done)
+            raised = future.exception() if future.status == "error" else None
             if raised is None:
-                return future.result(timeout=_GATHER_SECONDS)
+                gathering = self.client.gather(future, asynchronous=True)
+                return self._await(asyncio.run_coroutine_threadsafe(gathering, self.client.loop.asyncio_loop))
         except LOST as exc:
-            raise Gone(killed=False) from exc
+            # Where the way is lost, whoever watches the members knows a little later.
+            raise Gone(counts=not self.gone.wait(2 * _PATIENCE_SECONDS)) from exc
         if isinstance(raised, KilledWorker):
-            raise Gone(killed=True) from raised
+            raise Gone(counts=True) from raised
         raise JobFailed(f"Worker {self.name}: {type(raised).__name__}: {first_line(raised)}") from raised
+
+    def _await(self, future: Future[Any]) -> Any:
+        """What a future gives, as long as the worker is there."""
+        while not wait([future], timeout=_PATIENCE_SECONDS).done:
+            # That the job's worker died may be known a little later than that it is gone.
+            if self.gone.is_set() and not wait([future], timeout=_PATIENCE_SECONDS).done:
+                raise Gone(counts=False)
+        return future.result()
 
     def send(self, folder: Folder, hashes: Sequence[str], way: threading.Lock) -> None:
         """Send files that the host lacks; ``way`` is the host's, so that each goes there once.

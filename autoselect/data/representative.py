@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from autoselect.data.fit import Sample, fit_sample
+from autoselect.data.fit import Sample, fit_sample, is_signature_sample, names_by_key
 from autoselect.data.sources import numbered_items, stacks_in, unwrap
 from autoselect.data.stacks import input_stacks, stacked_samples
 from autoselect.domain.tensors import TensorSpec
@@ -14,7 +14,9 @@ _PURPOSE = "representative dataset"
 _SAMPLE = "representative sample"
 
 
-def representative_samples(source: object, inputs: Sequence[TensorSpec]) -> Iterator[Sample]:
+def representative_samples(
+    source: object, inputs: Sequence[TensorSpec], *, optional: Collection[str] = ()
+) -> Iterator[Sample]:
     """Turn a representative dataset into samples, one at a time.
 
     Args:
@@ -29,6 +31,7 @@ def representative_samples(source: object, inputs: Sequence[TensorSpec]) -> Iter
               arrays, such as ``y``, are left alone; one array for one input may have any name) or of a ``.npy`` file;
             * ``"package.module:name"`` of any of these.
         inputs: The model's inputs.
+        optional: Keys of inputs that samples may leave out, all of them together.
 
     Yields:
         Samples as :func:`autoselect.data.fit.fit_sample` makes them. Reading begins at the first one;
@@ -41,15 +44,27 @@ def representative_samples(source: object, inputs: Sequence[TensorSpec]) -> Iter
     data = unwrap(source, purpose=_PURPOSE)
     stacks = stacks_in(data, purpose=_PURPOSE)
     if stacks is None:
-        return _samples_of_items(data, inputs)
+        return _samples_of_items(data, inputs, optional)
+    inputs = _held(stacks, inputs, optional)
     return stacked_samples(input_stacks(stacks, inputs, where=_PURPOSE), inputs, where=_SAMPLE)
 
 
-def _samples_of_items(data: object, inputs: Sequence[TensorSpec]) -> Iterator[Sample]:
+def _held(raw: object, inputs: Sequence[TensorSpec], optional: Collection[str]) -> Sequence[TensorSpec]:
+    """The inputs that a sample, or a stack of them, is to hold: without the optional ones if it has none of these."""
+    others = [spec for spec in inputs if spec.key not in optional]
+    value = raw[1] if is_signature_sample(raw) else raw
+    if isinstance(value, Mapping):
+        has_all = bool(names_by_key(value, [spec for spec in inputs if spec.key in optional]))
+    else:
+        has_all = isinstance(value, (list, tuple)) and len(value) == len(inputs)
+    return inputs if has_all else others
+
+
+def _samples_of_items(data: object, inputs: Sequence[TensorSpec], optional: Collection[str]) -> Iterator[Sample]:
     is_empty = True
     for number, raw in numbered_items(data, purpose=_PURPOSE):
         is_empty = False
-        yield from fit_sample(raw, inputs, where=f"{_SAMPLE} {number} (counted from 0)")
+        yield from fit_sample(raw, _held(raw, inputs, optional), where=f"{_SAMPLE} {number} (counted from 0)")
     if is_empty:
         raise DataError(
             f"{_PURPOSE}: expected at least one sample, got none. Yield about 100 samples that look like "

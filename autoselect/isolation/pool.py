@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -61,6 +63,25 @@ class _Context(LokyContext):  # type: ignore[misc]
                 process.terminate()
 
 
+@dataclass(eq=False, slots=True)
+class _Job:
+    """A job on its way.
+
+    Attributes:
+        place: Where it runs; tells whose it is.
+        content: Function and arguments, pickled.
+        timeout_seconds: Time limit.
+        future: What the caller waits for.
+        handed: The same for the processes that have it now; None if its end is of no interest any more.
+    """
+
+    place: worker.Place
+    content: bytes
+    timeout_seconds: float
+    future: Future[Any] = field(default_factory=Future)
+    handed: Future[Any] | None = None
+
+
 class WorkerPool:
     """Worker processes that outlive their jobs and are replaced when they die, at work or not.
 
@@ -80,11 +101,12 @@ class WorkerPool:
         """
         self._workers, self._log = workers, log
         self._warm_up = None if warm_up is None else cloudpickle.dumps(warm_up)
-        self._place = _place(0, log)
+        self._numbers = itertools.count()
+        self._place = _place(next(self._numbers), log)
         self._lock = threading.RLock()
         self._closed = False
         self._rebuilds = 0
-        self._futures: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
+        self._jobs: set[_Job] = set()
         self._pool = self._build()
 
     def _build(self) -> ProcessPool:
@@ -119,20 +141,30 @@ class WorkerPool:
         Raises:
             WorkerDied: If the pool was closed, or if its processes die again and again without having done a job.
         """
-        job = cloudpickle.dumps((function, args))
-        limit = timeout_seconds + (_SPARE_SECONDS if self._warm_up is None else _WARM_UP_SECONDS)
+        return self._submit(self._place, function, args, timeout_seconds)
+
+    def _submit(
+        self, place: worker.Place, function: Callable[..., T], args: tuple[Any, ...], timeout_seconds: float
+    ) -> Future[T]:
+        job = _Job(place, cloudpickle.dumps((function, args)), timeout_seconds)
         with self._lock:
-            future: Future[T] | None = None
-            while future is None:
-                if self._closed:
-                    raise WorkerDied("The pool of worker processes was closed; it takes no more jobs.")
-                try:
-                    future = self._pool.schedule(worker.run, args=(self._place, job, timeout_seconds), timeout=limit)
-                except RuntimeError as exc:
-                    self._rebuild(exc)
-            self._futures.add(future)
-        future.add_done_callback(self._note)
-        return future
+            self._hand_over(job)
+        return job.future
+
+    def _hand_over(self, job: _Job) -> None:
+        limit = job.timeout_seconds + (_SPARE_SECONDS if self._warm_up is None else _WARM_UP_SECONDS)
+        handed: Future[Any] | None = None
+        while handed is None:
+            if self._closed:
+                raise WorkerDied("The pool of worker processes was closed; it takes no more jobs.")
+            try:
+                arguments = (job.place, job.content, job.timeout_seconds)
+                handed = self._pool.schedule(worker.run, args=arguments, timeout=limit)
+            except RuntimeError as exc:
+                self._rebuild(exc)
+        job.handed = handed
+        self._jobs.add(job)
+        handed.add_done_callback(partial(self._take, job))
 
     def _rebuild(self, cause: RuntimeError) -> None:
         """Replace the broken pool; what it still held is lost."""
@@ -143,18 +175,30 @@ class WorkerPool:
             ) from cause
         self._rebuilds += 1
         self._stop()
-        for future in list(self._futures):
-            with contextlib.suppress(InvalidStateError):
-                future.set_exception(BrokenProcessPool("the pool was restarted"))
-        self._futures.clear()
+        self._end(list(self._jobs), BrokenProcessPool("the pool was restarted"))
         self._pool = self._build()
 
-    def _note(self, future: Future[Any]) -> None:
-        """A job that came to an end, good or bad, shows that processes can work."""
-        if future.cancelled():
+    def _take(self, job: _Job, handed: Future[Any]) -> None:
+        """Tell the caller what came of a job. One that came to an end, good or bad, shows that processes can work."""
+        if job.handed is not handed:
             return
-        if not isinstance(future.exception(), (ProcessExpired, FutureTimeoutError, BrokenProcessPool, WorkerDied)):
+        error = CancelledError() if handed.cancelled() else handed.exception()
+        if error is not None:
+            self._end([job], error)
+        else:
+            self._jobs.discard(job)
+            with contextlib.suppress(InvalidStateError):
+                job.future.set_result(handed.result())
+        lost = (CancelledError, ProcessExpired, FutureTimeoutError, BrokenProcessPool, WorkerDied)
+        if not isinstance(error, lost):
             self._rebuilds = 0
+
+    def _end(self, jobs: Iterable[_Job], error: BaseException) -> None:
+        for job in jobs:
+            job.handed = None
+            self._jobs.discard(job)
+            with contextlib.suppress(InvalidStateError):
+                job.future.set_exception(error)
 
     def _stop(self) -> None:
         self._pool.stop()  # type: ignore[no-untyped-call]
@@ -162,34 +206,38 @@ class WorkerPool:
         self._context.terminate()
         self._pool.join()
 
-    def _cancel(self) -> None:
-        """Stop the processes, and end all futures."""
-        for future in list(self._futures):
-            future.cancel()
-        self._stop()
-        for future in list(self._futures):
-            # A job that had only just been handed over would else keep its reader waiting for ever.
-            future.cancel()
-
     @contextlib.contextmanager
-    def lent(self, log: Path) -> Iterator[WorkerPool]:
-        """Serve another piece of work: its jobs find this process's folder and modules as they are now.
+    def lent(self, log: Path) -> Iterator[Lease]:
+        """Serve a piece of work: its jobs find this process's folder and modules as they are now.
 
-        Workers forget what they kept of the piece of work before. What is not done at its end is cancelled, and new
-        processes take over.
+        Workers forget what they kept of another piece of work. What is not done at its end is cancelled, and new
+        processes take over. They begin anew with what other pieces of work have under way.
         """
-        before = self._place
-        self._place = _place(before.number + 1, log)
+        place = _place(next(self._numbers), log)
         try:
-            yield self
+            yield Lease(self, partial(self._submit, place))
         finally:
-            self._place = replace(before, number=self._place.number + 1)
-            # Not only cancelled: pebble (5.2.3) may stop the process of a cancelled job once that has begun the next
-            # job, whose result then never comes.
             with self._lock:
-                if not (self._closed or all(future.done() for future in list(self._futures))):
-                    self._cancel()
-                    self._pool = self._build()
+                self._end_work(place)
+
+    def _end_work(self, place: worker.Place) -> None:
+        jobs = list(self._jobs)
+        if self._closed or not any(job.place == place for job in jobs):
+            return
+        others = [job for job in jobs if job.place != place]
+        for job in others:
+            job.handed = None
+        self._end((job for job in jobs if job.place == place), CancelledError())
+        # Not only cancelled: pebble (5.2.3) may stop the process of a cancelled job once that has begun the next job,
+        # whose result then never comes.
+        self._stop()
+        self._pool = self._build()
+        for job in others:
+            if not job.future.done():
+                try:
+                    self._hand_over(job)
+                except WorkerDied as exc:
+                    self._end([job], exc)
 
     def call(self, function: Callable[..., T], *args: Any, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> T:
         """Run a job and wait for its result, with the errors of :func:`result_of`."""
@@ -199,7 +247,8 @@ class WorkerPool:
         """Kill the processes; running jobs are lost."""
         with self._lock:
             self._closed = True
-            self._cancel()
+            self._end(list(self._jobs), CancelledError())
+            self._stop()
 
     def __enter__(self) -> WorkerPool:
         """Use the pool as a context."""
@@ -214,6 +263,42 @@ class WorkerPool:
 
 def _place(number: int, log: Path) -> worker.Place:
     return worker.Place(number=number, log=str(log.absolute()), folder=os.getcwd(), path=tuple(sys.path))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lease:
+    """Workers that are lent for one piece of work: the jobs that come through it are its own, and end with it.
+
+    Attributes:
+        lender: Whose they are; it may lend them to others at the same time.
+        take: Runs a job of this piece of work: function, arguments, time limit in seconds.
+    """
+
+    lender: Workers
+    take: Callable[[Callable[..., Any], tuple[Any, ...], float], Future[Any]]
+
+    @property
+    def are_here(self) -> bool:
+        """As :attr:`Workers.are_here`."""
+        return self.lender.are_here
+
+    def slots(self, asked: int) -> int:
+        """As :meth:`Workers.slots`."""
+        return self.lender.slots(asked)
+
+    def submit(
+        self, function: Callable[..., T], *args: Any, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> Future[T]:
+        """As :meth:`Workers.submit`."""
+        return self.take(function, args, timeout_seconds)
+
+    def call(self, function: Callable[..., T], *args: Any, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> T:
+        """As :meth:`Workers.call`."""
+        return result_of(self.submit(function, *args, timeout_seconds=timeout_seconds))
+
+    def lent(self, log: Path) -> contextlib.AbstractContextManager[Workers]:
+        """As :meth:`Workers.lent`."""
+        return self.lender.lent(log)
 
 
 _shared: list[Workers] = []
@@ -238,7 +323,7 @@ def open_pool(
 
 def is_shared(pool: Workers) -> bool:
     """Whether they serve other pieces of work too."""
-    return pool in _shared
+    return isinstance(pool, Lease)
 
 
 def result_of(future: Future[T]) -> T:

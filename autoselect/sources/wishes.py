@@ -11,6 +11,9 @@ from autoselect.errors import ModelError, UsageError
 Shapes = Mapping[str, tuple[int, ...]]
 """By input, each axis's size, the batch's included."""
 
+Feedback = Mapping[str, str]
+"""Outputs that are fed back, with the input that each becomes at the next step."""
+
 _SHAPE = re.compile(r"([^=]+)=(\d+(?:x\d+)*)")
 
 
@@ -125,6 +128,23 @@ def parse_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]] | No
         if match.group(1) in found:
             raise UsageError(f"--shape: input {match.group(1)!r} comes twice. Give each input once.")
         found[match.group(1)] = tuple(int(size) for size in match.group(2).split("x"))
+    return found or None
+
+
+def parse_feedback(texts: Sequence[str] | None) -> dict[str, str] | None:
+    """Read what ``--feedback`` takes: ``output=input``; None where it takes nothing.
+
+    Raises:
+        UsageError: If a text is none, or an output comes twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts or ():
+        output, _, target = (part.strip() for part in text.partition("="))
+        if not output or not target:
+            raise UsageError(f"--feedback: expected an output and an input, such as state_out=state_in; got {text!r}.")
+        if output in found:
+            raise UsageError(f"--feedback: output {output!r} comes twice. Give each output once.")
+        found[output] = target
     return found or None
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autoselect.cases import build_jobs, score_jobs
-from autoselect.cases.events import Listener, StageStarted
+from autoselect.cases.events import Listener, Noted, StageStarted
+from autoselect.cases.feedback import question_of
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.result import Result
@@ -21,6 +23,7 @@ from autoselect.study.run import opened, warned
 from autoselect.study.setup.probing import probe_count, probe_samples
 from autoselect.study.setup.problem import units_of
 from autoselect.study.stage_clock import StageClock
+from autoselect.tflite import reader
 
 _MEMBERS = 10
 """Usual number of members of a front, which are scored on the held-out samples too."""
@@ -38,6 +41,7 @@ class Outlook(Result):
         candidates: Different settings of the search space.
         samples: By part: ``calibration``, ``search``, ``heldout``.
         warnings: What the user should know.
+        notes: What is good to know, and whether an output looks as if it were fed back.
         refused: Why the all-integer model cannot be built or scored; empty if it can.
         build_seconds: To build the all-integer model; NaN if it is refused, like the times that follow.
         score_seconds: To score it on the search samples.
@@ -56,6 +60,7 @@ class Outlook(Result):
     candidates: int
     samples: Mapping[str, int]
     warnings: tuple[str, ...]
+    notes: tuple[str, ...]
     refused: str
     build_seconds: float
     score_seconds: float
@@ -76,7 +81,14 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
     clock = StageClock(listener)
     with opened(request, folder, clock) as (settled, pool, case, space):
         settings = settled.settings
-        told = warned(case, references.clipping_of(case.files.root, pool), clock)
+        if settings.evaluator is not None:
+            with contextlib.suppress(TrialError):
+                pool.call(score_jobs.score_float, case.files.root, timeout_seconds=settings.trial_timeout)
+        told = warned(case, references.clipping_of(case.files.root, pool, settings), clock)
+        ends = reader.read_interface(case.files.float_model.read_bytes())
+        question = "" if settings.feedback else question_of(ends)
+        if question:
+            clock(Noted(message=question))
         prepared = sum(clock.seconds().values())
         clock(StageStarted(stage="estimate"))
         build, score, inference, size, refused = _measured(case, settings, pool)
@@ -96,6 +108,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             candidates=space.size,
             samples=case.counts,
             warnings=told.warnings,
+            notes=(*case.notes, question) if question else case.notes,
             refused=refused,
             build_seconds=build,
             score_seconds=score,

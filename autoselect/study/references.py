@@ -68,18 +68,18 @@ def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) 
     )
 
 
-def clipping_of(root: Path, pool: Workers) -> tuple[str, ...]:
-    """A warning if inputs or outputs on search samples leave the ranges that calibration saw."""
+def clipping_of(root: Path, pool: Workers, settings: SearchSettings) -> tuple[str, ...]:
+    """A warning if inputs or outputs leave the ranges that calibration saw, on search samples or with an evaluator."""
     try:
         clipped = pool.call(clipping_jobs.clipped_values, root)
     except TrialError:
         return ()
     if not clipped:
         return ()
-    return (
-        f"Values leave the ranges that calibration saw, and integers cut them off: {listed(clipped)}. Bring more "
-        "calibration samples, from the same source as those that are scored, and prepare them alike.",
-    )
+    remedy = "Bring more calibration samples, from the same source as those that are scored, and prepare them alike."
+    if settings.evaluator is not None and not settings.feedback:
+        remedy += " If an output is fed back as an input, say so with --feedback."
+    return (f"Values leave the ranges that calibration saw, and integers cut them off: {listed(clipped)}. {remedy}",)
 
 
 def yardstick_of(float_model: Reference, metric: str, direction: Direction, settings: SearchSettings) -> Yardstick:

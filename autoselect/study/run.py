@@ -196,7 +196,7 @@ def _search(
     settings = _demanding(request, float_model).settings
     pool = InTime(pool, settings.trial_timeout)
     remarks = references.warnings_of(float_model, request.metric_name, case.files.root, pool)
-    remarks += references.clipping_of(case.files.root, pool)
+    remarks += references.clipping_of(case.files.root, pool, settings)
     objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
     study = _opened_study(folder, objectives)
     search = _Search(

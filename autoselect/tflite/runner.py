@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -42,7 +42,10 @@ class Runner:
         inputs: The model's inputs.
         outputs: The model's outputs.
         inference_seconds: Time spent in the interpreter so far, nothing else.
+        told: Called after each run with its inputs by key, as they were given, and its outputs; None for nobody.
     """
+
+    told: Callable[[Mapping[str, np.ndarray], Outputs], None] | None = None
 
     def __init__(
         self,
@@ -115,9 +118,10 @@ class Runner:
         """
         if not isinstance(inputs, Mapping):
             inputs = {self.inputs[0].key: inputs}
-        for position, (spec, detail) in enumerate(self._feeds):
-            value = input_of(inputs, spec, position, len(self._feeds))
-            self._interpreter.set_tensor(detail["index"], quantized(value, detail))
+        count = len(self._feeds)
+        given = {spec.key: input_of(inputs, spec, place, count) for place, (spec, _) in enumerate(self._feeds)}
+        for spec, detail in self._feeds:
+            self._interpreter.set_tensor(detail["index"], quantized(given[spec.key], detail))
         start, self._is_fresh = time.perf_counter(), False
         try:
             self._interpreter.invoke()
@@ -125,10 +129,13 @@ class Runner:
             why = f"The LiteRT interpreter fails on a sample: {_why(str(exc))}"
             raise ScoreError(why, op=self._failed_op(str(exc), inputs)) from exc
         self.inference_seconds += time.perf_counter() - start
-        return {
+        outputs = {
             spec.key: dequantized(self._interpreter.get_tensor(detail["index"]), detail)
             for spec, detail in self._fetches
         }
+        if self.told is not None:
+            self.told(given, outputs)
+        return outputs
 
     def _failed_op(self, told: str, inputs: Mapping[str, np.ndarray]) -> int | None:
         """The place of the op that fails; what delegates took, or stands in for ops, is run again as it is shipped."""

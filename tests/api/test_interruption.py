@@ -8,8 +8,10 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pump
 import pytest
 
 import autoselect
+from autoselect.cases.events import TrialFinished
 from autoselect.domain.picks import PICK_NAMES
 
 SCRIPT = """
@@ -282,3 +285,24 @@ def test_a_candidate_that_dies_or_hangs_costs_its_own_trial_only(tmp_path: Path)
     assert (run.status, len(run.trials)) == ("complete", 10)
     assert run.summary["counts"]["failed"] == 2
     assert pump.unfinished(tmp_path / "run") == []
+
+
+@pytest.mark.own_workers
+def test_a_search_that_ends_early_costs_another_threads_search_nothing(tmp_path: Path) -> None:
+    begun = threading.Event()
+
+    def break_off(event: Any) -> None:
+        if isinstance(event, TrialFinished) and begun.is_set():
+            raise KeyError("enough")
+
+    def other() -> autoselect.Run:
+        return pump.search(tmp_path / "other", trials=8, listener=lambda _: begun.set())
+
+    with autoselect.keep_workers(1), ThreadPoolExecutor(1) as thread:
+        going = thread.submit(other)
+        with pytest.raises(KeyError, match="enough"):
+            pump.search(tmp_path / "broken", trials=200, listener=break_off)
+        run = going.result(timeout=240)
+    assert (run.status, len(run.trials)) == ("complete", 8)
+    assert not pump.unfinished(tmp_path / "other")
+    assert "cancelled" not in run.trials.to_csv()

@@ -261,6 +261,7 @@ SEARCH_DEFAULTS = {
     "calibration": None,
     "signature": None,
     "shapes": None,
+    "feedback": None,
     "integer": None,
     "quantizer": "tensorflow",
     "evaluation": None,

@@ -118,6 +118,7 @@ OUTLOOK = Outlook(
     candidates=2**22,
     samples={"calibration": 100, "search": 1000, "heldout": 2000},
     warnings=(),
+    notes=(),
     refused="",
     build_seconds=0.05,
     score_seconds=0.4,

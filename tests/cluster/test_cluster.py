@@ -6,7 +6,9 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,8 @@ from at_once import AtOnce
 
 distributed = pytest.importorskip("distributed", reason="needs autoselect[distributed]")
 
-from autoselect.cluster.engine import Cluster  # noqa: E402 - only where Dask is
+from autoselect.cluster import engine, host, members  # noqa: E402 - only where Dask is
+from autoselect.cluster.engine import Cluster  # noqa: E402
 from autoselect.cluster.jobs import Local  # noqa: E402
 from autoselect.cluster.opening import opened  # noqa: E402
 
@@ -150,6 +153,15 @@ def test_one_worker_has_one_candidate_under_way(workers: Workers) -> None:
     assert workers.slots(1) == 1
 
 
+def test_a_piece_of_work_that_ends_costs_others_no_job(workers: Workers, tmp_path: Path) -> None:
+    with workers.lent(tmp_path / "log") as mine:
+        with workers.lent(tmp_path / "log") as theirs:
+            running, waiting = theirs.submit(time.sleep, 0.5), mine.submit(pow, 2, 5)
+        assert running.done()
+        assert waiting.result(timeout=30) == 32
+        assert mine.submit(pow, 2, 6).result(timeout=30) == 64
+
+
 # ------------------------------------------------------------------------------------------- only of a cluster
 
 
@@ -174,7 +186,7 @@ def test_jobs_do_not_give_memory_back_after_each_tensor(client: Any, tmp_path: P
 
 def test_a_job_that_kills_two_workers_fails(client: Any, tmp_path: Path) -> None:
     with cluster_of(client, tmp_path) as cluster:
-        with pytest.raises(WorkerDied, match="2 workers of the cluster died while they had this job"):
+        with pytest.raises(WorkerDied, match="2 workers of the cluster died or sent no answer while they had this job"):
             cluster.call(kill_the_dask_worker, str(tmp_path))
         assert len(list(tmp_path.iterdir())) == 2
         assert cluster.call(pow, 2, 5) == 32
@@ -257,3 +269,82 @@ def test_a_search_on_a_cluster_gives_the_front_of_a_local_one_though_its_worker_
     assert here.summary["picks"] == there.summary["picks"]
     kept = (tmp_path / "there" / "manifest.json").read_text()
     assert client.scheduler.address not in kept
+
+
+def test_an_error_that_nobody_expects_costs_one_job(client: Any, tmp_path: Path) -> None:
+    (tmp_path / "vanished").symlink_to(tmp_path / "nowhere")
+    with cluster_of(client, tmp_path) as cluster:
+        for job, error in (
+            ((len, threading.Lock()), "TypeError: cannot pickle"),
+            ((copied, tmp_path, "vanished", "copy"), "FileNotFoundError: .*vanished"),
+        ):
+            with pytest.raises(JobFailed, match=error):
+                raise cluster.submit(*job).exception(timeout=30) or AssertionError("no error")
+        assert cluster.submit(pow, 2, 5).result(timeout=30) == 32
+
+
+class _Slow:
+    """An answer that takes its time on the way."""
+
+    def __reduce__(self) -> Any:
+        time.sleep(3.0)
+        return int, ()
+
+
+def _answer_slowly(marks: str) -> _Slow:
+    (Path(marks) / uuid.uuid4().hex).touch()
+    return _Slow()
+
+
+def test_a_slow_answer_is_waited_for(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "_PATIENCE_SECONDS", 0.1)
+    (member,) = members.members_of(client).values()
+    assert member.ask(_answer_slowly, str(tmp_path)) == 0
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_worker_that_is_there_and_sends_nothing_counts(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, submit = [], client.submit
+
+    def lost(function: Any, *args: Any, **options: Any) -> Any:
+        if function is not host.work:
+            return submit(function, *args, **options)
+        asked.append(function)
+        raise OSError("the way is lost")
+
+    with cluster_of(client, tmp_path) as cluster:
+        with monkeypatch.context() as broken:
+            broken.setattr(client, "submit", lost)
+            with pytest.raises(WorkerDied, match="2 workers of the cluster died or sent no answer"):
+                raise cluster.submit(pow, 2, 5).exception(timeout=30) or AssertionError("no error")
+        assert len(asked) == 2
+        assert cluster.submit(pow, 2, 5).result(timeout=30) == 32
+
+
+def test_a_refused_worker_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_LOOK_AGAIN_SECONDS", 0.5, raising=False)
+    driver, is_old = os.getpid(), tmp_path / "old"
+    is_old.touch()
+
+    def describe() -> dict[str, str]:
+        return {"numpy": "0" if os.getpid() != driver and is_old.exists() else "1"}
+
+    with (
+        distributed.LocalCluster(
+            n_workers=0, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs="CRITICAL"
+        ) as workers,
+        cluster_of(workers.scheduler_address, tmp_path, describe=describe) as cluster,
+    ):
+        workers.scale(1)
+        waiting = cluster.submit(pow, 2, 5)
+        limit = time.monotonic() + 30
+        while not any("refused" in told for told in NEWS) and time.monotonic() < limit:
+            time.sleep(0.1)
+            cluster.slots(1)
+        time.sleep(2.0)
+        cluster.slots(1)
+        assert sum("is refused: numpy 0 there, 1 here" in told for told in NEWS) == 1
+        is_old.unlink()
+        assert waiting.result(timeout=30) == 32

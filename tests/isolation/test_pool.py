@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
@@ -407,6 +408,34 @@ def test_what_is_not_done_when_a_piece_of_work_ends_is_cancelled(tmp_path: Path)
             result_of(left)
         with open_pool(1, log=tmp_path / "log") as lent:
             assert lent.call(abs, -1) == 1
+
+
+def _pause(seconds: float, answer: int) -> int:
+    time.sleep(seconds)
+    return answer
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["while they run", "while they wait"])
+def test_a_piece_of_work_that_ends_costs_others_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir(), there.mkdir()
+    with WorkerPool(1, log=tmp_path / "log") as pool, shared(pool), contextlib.ExitStack() as stack:
+        monkeypatch.chdir(here)
+        mine = stack.enter_context(open_pool(1, log=here / "log"))
+        running = mine.submit(_pause, 0.5, 1) if is_first else None
+        monkeypatch.chdir(there)
+        with open_pool(1, log=there / "log") as theirs:
+            left = theirs.submit(time.sleep, 600)
+            waiting = mine.submit(_where)
+            assert is_first or theirs.submit(abs, -1) is not left
+            time.sleep(0.2)
+        with pytest.raises(WorkerDied, match="cancelled"):
+            result_of(left)
+        assert running is None or running.result(timeout=30) == 1
+        assert Path(waiting.result(timeout=30)[1]) == here
+        assert mine.submit(abs, -3).result(timeout=30) == 3
 
 
 def hungry() -> int:

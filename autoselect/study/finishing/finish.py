@@ -39,7 +39,7 @@ from autoselect.study.finishing.exported import export
 from autoselect.study.proposing.forecast_check import unlike_forecasts, warnings_of
 from autoselect.study.proposing.hypervolume_gain import Link
 from autoselect.study.proposing.problem import Problem
-from autoselect.study.references import Reference
+from autoselect.study.references import Reference, clipping_of
 from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.setup.repeatability import confirmed_on_kernels, warn_of_unrepeated
 from autoselect.study.setup.target_rules import compiler_summary
@@ -135,7 +135,7 @@ class Finish:
         status = "interrupted" if pool is None else "complete" if measured.feasible else "nothing_feasible"
         summary = self._summary(status, records, references, heldout, replace(choice, front=front, picks=picks))
         early = [f"Ended early: {ended_early}."] if ended_early else []
-        summary["verdict"] = " ".join([summary["verdict"], *hidden, *early])
+        summary["verdict"] = " ".join([summary["verdict"], *hidden, *self._cut_off(pool), *early])
         summary |= {
             "warnings": [*self.case.warnings, *said, *hidden],
             "ended_early": ended_early,
@@ -241,6 +241,12 @@ class Finish:
             return []
         metric = self.objectives[0].name
         return channels.warnings_of(recommended.sha256, self.case, self.yardstick, metric, pool, listener)
+
+    def _cut_off(self, pool: Workers | None) -> tuple[str, ...]:
+        """What an evaluator's runs of the float model have beyond the ranges that calibration saw."""
+        if pool is None or self.settings.evaluator is None:
+            return ()
+        return clipping_of(self.case.files.root, pool, self.settings)
 
     def _picks(self, front: Sequence[TrialRecord], link: Link | None) -> dict[str, str]:
         costs = self.settings.cost_columns
