@@ -196,8 +196,9 @@ def test_every_column_of_the_tables_is_explained() -> None:
 
 def test_every_file_of_a_run_folder_is_explained(tmp_path: Path) -> None:
     written = (ROOT / "docs" / "reference" / "run-folder.md").read_text(encoding="utf-8")
-    paths = {path.name for path in vars(RunFolder(tmp_path)).values() if path != tmp_path}
-    assert {name for name in paths if not name.startswith(".") and f"`{name}" not in written} == set()
+    paths = [path.relative_to(tmp_path) for path in vars(RunFolder(tmp_path)).values() if path != tmp_path]
+    seen = {path.name for path in paths if not path.parts[0].startswith(".")}
+    assert {name for name in seen if f"`{name}" not in written} == set()
 
 
 def test_every_exit_code_is_explained() -> None:
