@@ -15,7 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.quantize.repairing.built import Built
 from autoselect.quantize.repairing.input_means import geometry_of, has_shapes
 from autoselect.quantize.repairing.repairs import RepairKit
-from autoselect.quantize.repairing.second_order import Moments, compensated, output_error
+from autoselect.quantize.repairing.second_order import Moments, compensated
 from autoselect.quantize.repairing.weighted_ops import SkipError, known_scales, quantized_ops, weights_of
 from autoselect.quantize.repairing.windows import dense_windows, windows
 from autoselect.tflite import editing
@@ -108,8 +108,7 @@ def round_weights(built: Built, kit: RepairKit) -> None:
     built.skipped[NAME] = skipped
     if not layers:
         return
-    raw = kit.keep(_file_name(built, layers), lambda: _packed(_rounded(built, kit, layers)))
-    levels, reasons = _unpacked(raw, is_corrected=any(name.startswith("bias") for name in built.repairs))
+    levels, reasons = _unpacked(kit.keep(_file_name(built, layers), lambda: _packed(*_rounded(built, kit, layers))))
     for index, values in levels.items():
         _weights(built, index).buffer = editing.add_buffer(built.model, values)
     skipped |= reasons
@@ -168,28 +167,29 @@ def _layer(built: Built, op: fb.Operator, float_model: fb.Model, index: int, use
     return layer
 
 
+def _is_corrected(built: Built) -> bool:
+    """Whether biases take out, after rounding, what the errors of weights do to the mean output."""
+    return any(name.startswith("bias") for name in built.repairs)
+
+
 _Rounded = tuple[dict[int, np.ndarray], dict[int, str]]
 """New levels of layers, and why others keep theirs, by index."""
 
 
-def _rounded(built: Built, kit: RepairKit, layers: Mapping[int, _Layer]) -> dict[bool, _Rounded]:
-    """What becomes of layers where their biases are not corrected afterwards, and where they are.
-
-    To measure takes far longer than to round, and a search tries both.
-    """
+def _rounded(built: Built, kit: RepairKit, layers: Mapping[int, _Layer]) -> _Rounded:
+    """What becomes of layers."""
     equalized = [name for name in built.repairs if name == "equalization"]
     content, model = kit.calibrated(equalized).content, kit.float_model(equalized)
-    found: dict[bool, _Rounded] = {False: ({}, {}), True: ({}, {})}
+    levels, reasons, is_corrected = dict[int, np.ndarray](), dict[int, str](), _is_corrected(built)
     runner = Runner(content, preserve_all_tensors=True)
     for batch in _batches(layers):
         measured = _measure(runner, model, {index: layers[index] for index in batch}, kit.samples)
         for index in batch:
-            for is_corrected, (levels, reasons) in found.items():
-                try:
-                    levels[index] = _round_layer(layers[index], *measured[index], is_corrected=is_corrected)
-                except SkipError as reason:
-                    reasons[index] = str(reason)
-    return found
+            try:
+                levels[index] = _round_layer(layers[index], *measured.pop(index), is_corrected=is_corrected)
+            except SkipError as reason:
+                reasons[index] = str(reason)
+    return levels, reasons
 
 
 def _batches(layers: Mapping[int, _Layer]) -> Iterator[list[int]]:
@@ -248,38 +248,33 @@ def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_correcte
     if not (fitted.is_finite and judged.is_finite):
         raise SkipError("an input of it is not a finite number")
     centre = fitted.mean if is_corrected else np.zeros_like(fitted.mean)
-    moments, apart = fitted.about(centre), judged.about(centre)
     scales = layer.grouped(np.broadcast_to(layer.scales, layer.shape))
     steps, nearest = layer.grouped(layer.values) / scales, layer.grouped(layer.levels).astype(np.float64)
-    levels = compensated(steps, nearest, moments)
-    if output_error((levels - steps) * scales, apart) >= output_error((nearest - steps) * scales, apart):
+    levels = compensated(steps, nearest, fitted.about(centre))
+    after, before = (judged.output_error((values - steps) * scales, centre) for values in (levels, nearest))
+    if after >= before:
         raise SkipError("the nearest levels are as good on the samples that it is judged on")
     return layer.ungrouped(levels).astype(np.int8)
 
 
 def _file_name(built: Built, layers: Mapping[int, _Layer]) -> str:
     """Where the levels are kept: a name for all that they follow from, beside the model and its samples."""
-    found = hashlib.sha256(b"equalization" if "equalization" in built.repairs else b"")
+    found = hashlib.sha256(f"{'equalization' in built.repairs} {_is_corrected(built)}".encode())
     for index, layer in layers.items():
         for part in (np.array(index), layer.levels, layer.scales):
             found.update(np.ascontiguousarray(part).tobytes())
     return f"rounded_{found.hexdigest()[:12]}.npz"
 
 
-_MARKS = {False: "plain", True: "corrected"}
-
-
-def _packed(found: Mapping[bool, _Rounded]) -> bytes:
+def _packed(levels: Mapping[int, np.ndarray], reasons: Mapping[int, str]) -> bytes:
     content = io.BytesIO()
-    arrays = {f"{_MARKS[kind]} {at}": array for kind, (levels, _) in found.items() for at, array in levels.items()}
-    reasons = json.dumps({_MARKS[kind]: skipped for kind, (_, skipped) in found.items()})
-    np.savez_compressed(content, reasons=reasons, **arrays)  # type: ignore[arg-type]
+    arrays = {str(index): array for index, array in levels.items()}
+    np.savez_compressed(content, reasons=json.dumps(reasons), **arrays)  # type: ignore[arg-type]
     return content.getvalue()
 
 
-def _unpacked(raw: bytes, *, is_corrected: bool) -> _Rounded:
+def _unpacked(raw: bytes) -> _Rounded:
     with np.load(io.BytesIO(raw)) as arrays:
-        names = [name.split() for name in arrays.files if name.startswith(f"{_MARKS[is_corrected]} ")]
-        levels = {int(index): arrays[f"{kind} {index}"] for kind, index in names}
-        reasons = json.loads(str(arrays["reasons"]))[_MARKS[is_corrected]]
-    return levels, {int(index): reason for index, reason in reasons.items()}
+        levels = {int(name): arrays[name] for name in arrays.files if name != "reasons"}
+        reasons = {int(index): reason for index, reason in json.loads(str(arrays["reasons"])).items()}
+    return levels, reasons
