@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -108,10 +109,11 @@ def round_weights(built: Built, kit: RepairKit) -> None:
     built.skipped[NAME] = skipped
     if not layers:
         return
-    levels, reasons = _unpacked(kit.keep(_file_name(built, layers), lambda: _packed(*_rounded(built, kit, layers))))
-    for index, values in levels.items():
-        _weights(built, index).buffer = editing.add_buffer(built.model, values)
-    skipped |= reasons
+    for index, outcome in _outcomes(built, kit, layers).items():
+        if isinstance(outcome, str):
+            skipped[index] = outcome
+        else:
+            _weights(built, index).buffer = editing.add_buffer(built.model, outcome)
 
 
 def _weights(built: Built, index: int) -> fb.Tensor:
@@ -172,24 +174,44 @@ def _is_corrected(built: Built) -> bool:
     return any(name.startswith("bias") for name in built.repairs)
 
 
-_Rounded = tuple[dict[int, np.ndarray], dict[int, str]]
-"""New levels of layers, and why others keep theirs, by index."""
+_Outcome = np.ndarray | str
+"""New levels of a layer, or why it keeps its own."""
 
 
-def _rounded(built: Built, kit: RepairKit, layers: Mapping[int, _Layer]) -> _Rounded:
-    """What becomes of layers."""
+def _outcomes(built: Built, kit: RepairKit, layers: Mapping[int, _Layer]) -> dict[int, _Outcome]:
+    """What becomes of layers; each is kept by itself, because builds differ in few of them, if in any."""
+    names = {index: _file_name(built, index, layer) for index, layer in layers.items()}
+    found: dict[int, _Outcome] = {}
+    for index, name in names.items():
+        with contextlib.suppress(_NotKeptError):
+            found[index] = _unpacked(kit.keep(name, _not_kept))
+    missing = {index: layer for index, layer in layers.items() if index not in found}
+    made = _rounded(built, kit, missing) if missing else {}
+    return found | {i: _unpacked(kit.keep(names[i], partial(_packed, outcome))) for i, outcome in made.items()}
+
+
+class _NotKeptError(Exception):
+    """Nothing is kept under a name."""
+
+
+def _not_kept() -> bytes:
+    raise _NotKeptError
+
+
+def _rounded(built: Built, kit: RepairKit, layers: Mapping[int, _Layer]) -> dict[int, _Outcome]:
+    """Measure layers together and round each."""
     equalized = [name for name in built.repairs if name == "equalization"]
     content, model = kit.calibrated(equalized).content, kit.float_model(equalized)
-    levels, reasons, is_corrected = dict[int, np.ndarray](), dict[int, str](), _is_corrected(built)
+    found: dict[int, _Outcome] = {}
     runner = Runner(content, preserve_all_tensors=True)
     for batch in _batches(layers):
         measured = _measure(runner, model, {index: layers[index] for index in batch}, kit.samples)
         for index in batch:
             try:
-                levels[index] = _round_layer(layers[index], *measured.pop(index), is_corrected=is_corrected)
+                found[index] = _round_layer(layers[index], *measured.pop(index), is_corrected=_is_corrected(built))
             except SkipError as reason:
-                reasons[index] = str(reason)
-    return levels, reasons
+                found[index] = str(reason)
+    return found
 
 
 def _batches(layers: Mapping[int, _Layer]) -> Iterator[list[int]]:
@@ -257,24 +279,20 @@ def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_correcte
     return layer.ungrouped(levels).astype(np.int8)
 
 
-def _file_name(built: Built, layers: Mapping[int, _Layer]) -> str:
-    """Where the levels are kept: a name for all that they follow from, beside the model and its samples."""
-    found = hashlib.sha256(f"{'equalization' in built.repairs} {_is_corrected(built)}".encode())
-    for index, layer in layers.items():
-        for part in (np.array(index), layer.levels, layer.scales):
-            found.update(np.ascontiguousarray(part).tobytes())
-    return f"rounded_{found.hexdigest()[:12]}.npz"
+def _file_name(built: Built, index: int, layer: _Layer) -> str:
+    """Where the outcome of a layer is kept: a name for all that it follows from, beside the model and its samples."""
+    found = hashlib.sha256(f"{index} {'equalization' in built.repairs} {_is_corrected(built)}".encode())
+    for part in (layer.levels, layer.scales):
+        found.update(part.tobytes())
+    return f"rounded_{found.hexdigest()[:12]}.npy"
 
 
-def _packed(levels: Mapping[int, np.ndarray], reasons: Mapping[int, str]) -> bytes:
+def _packed(outcome: _Outcome) -> bytes:
     content = io.BytesIO()
-    arrays = {str(index): array for index, array in levels.items()}
-    np.savez_compressed(content, reasons=json.dumps(reasons), **arrays)  # type: ignore[arg-type]
+    np.save(content, np.asarray(outcome))
     return content.getvalue()
 
 
-def _unpacked(raw: bytes) -> _Rounded:
-    with np.load(io.BytesIO(raw)) as arrays:
-        levels = {int(name): arrays[name] for name in arrays.files if name != "reasons"}
-        reasons = {int(index): reason for index, reason in json.loads(str(arrays["reasons"])).items()}
-    return levels, reasons
+def _unpacked(raw: bytes) -> _Outcome:
+    values: np.ndarray = np.load(io.BytesIO(raw))
+    return values if values.ndim else str(values)
