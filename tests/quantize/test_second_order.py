@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -129,3 +130,15 @@ def test_moments_say_that_an_input_is_no_number(value: float) -> None:
     for rows in ([[1.0, 2.0]], [[value, -value], [-value, 1.0]], [[1.0, 2.0]]):
         found.add(np.array([rows], np.float32))
     assert not found.is_finite
+
+
+def test_few_positions_take_no_room_for_products() -> None:
+    found, inputs = Moments(), np.ones((1, 10, 2000), np.float32)
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            found.add(inputs.copy())
+        found.output_error(np.ones((1, 4, 2000)), found.mean)
+        assert tracemalloc.get_traced_memory()[1] < 8 * 2000**2 // 10
+    finally:
+        tracemalloc.stop()

@@ -168,7 +168,7 @@ def test_memory_is_bounded_and_what_does_not_fit_is_named(monkeypatch: pytest.Mo
 
 
 def test_a_layer_of_many_inputs_and_few_channels_keeps_its_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The moments of its inputs are inverted for little. Of all types the transposed convolution has the most."""
+    """The moments of its inputs are factorised for little. Of all types the transposed convolution has the most."""
     monkeypatch.setattr(weight_rounding, "MOST_WORK", 108**2 // 8 - 1)
     built = fresh_builder(all_types()).build(Recipe(repairs=(NAME,)))
     [reason] = [reasons[NAME] for reasons in built.skipped.values() if reasons]
