@@ -9,7 +9,6 @@ import os
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -68,7 +67,7 @@ class Spent:
 
     def __init__(self) -> None:
         """Start without a stage."""
-        self.seconds = Counter[str]()
+        self.seconds: dict[str, float] = {}
         self._stage, self._before = "", _processor_seconds()
 
     def __call__(self, event: Event) -> None:
@@ -79,7 +78,7 @@ class Spent:
     def close(self, following: str = "") -> None:
         """End the stage that is under way."""
         now = _processor_seconds()
-        self.seconds[self._stage] += now - self._before
+        self.seconds[self._stage] = self.seconds.get(self._stage, 0.0) + now - self._before
         self._stage, self._before = following, now
 
 
@@ -138,12 +137,12 @@ def measured(net: Net, sizes: Sizes, folder: Path) -> dict[str, float]:
         spent.close()
         memory.stopped.set()
         wall = time.perf_counter() - begun
-        inference = float(run.trials.inference_seconds.sum())
+        inference, whole = float(run.trials.inference_seconds.sum()), sum(spent.seconds.values())
     return {
         **{f"{stage or 'before the first stage'}, s": seconds for stage, seconds in spent.seconds.items()},
-        "whole search, s": spent.seconds.total(),
+        "whole search, s": whole,
         "inference of scored samples, s": inference,
-        "whole search / inference of scored samples": spent.seconds.total() / inference,
+        "whole search / inference of scored samples": whole / inference,
         "peak memory of all processes, GiB": memory.peak_bytes / 2**30,
         "wall time, s": wall,
         "wall time by check, s": outlook.search_seconds,

@@ -108,7 +108,7 @@ def test_levels_stay_in_range_and_near_the_nearest(seed: int, scale: float, powe
     assert np.abs(found - np.rint(steps)).max() <= MOST_STEPS
 
 
-@pytest.mark.parametrize("inputs", [4, 200], ids=["fewer than positions", "more than positions"])
+@pytest.mark.parametrize("inputs", [1, 4, 200], ids=["one", "fewer than positions", "more than positions"])
 @pytest.mark.parametrize("groups", [1, 3])
 def test_moments_about_a_point_are_those_of_the_differences(groups: int, inputs: int) -> None:
     rng = np.random.default_rng(0)

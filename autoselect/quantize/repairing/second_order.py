@@ -63,7 +63,7 @@ class Moments:
             if groups > 1:
                 self.products += inputs.swapaxes(1, 2) @ inputs
             else:
-                dsyrk(1.0, inputs[0].T, beta=1.0, c=self.products[0].T, overwrite_c=True)
+                self.products = dsyrk(1.0, inputs[0].T, beta=1.0, c=self.products[0].T, overwrite_c=True).T[None]
         self.rows.clear()
 
     @property
