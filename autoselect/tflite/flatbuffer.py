@@ -92,11 +92,11 @@ class SteadyBuilder(flatbuffers.Builder):  # type: ignore[misc]
         """Of the tables so far: for each kind of table, where its fields lie."""
         return list(self.vtables)
 
-    def write_data(self, data: bytes) -> int:
-        """Write a buffer with its data, aligned, and return its place."""
+    def write_data(self, data: np.ndarray) -> int:
+        """Write a buffer with its data, uint8, aligned, and return its place."""
         self.StartVector(1, len(data), BUFFER_ALIGNMENT)
         self.head -= len(data)
-        self.Bytes[self.head : self.head + len(data)] = data
+        np.frombuffer(self.Bytes, np.uint8)[self.head : self.head + len(data)] = data
         return self.write_buffer(int(self.EndVector()))
 
     def write_buffer(self, data: int) -> int:
@@ -263,16 +263,22 @@ def _behind(content: bytes, offset: int, size: int) -> np.ndarray:
 
 def serialise(model: Model) -> bytes:
     """Write a model with aligned buffers; equal models give equal bytes."""
-    size = sum(0 if b.data is None else len(b.data) for b in model.buffers)
-    builder = SteadyBuilder(size + (1 << 16))
-    for buffer in model.buffers:
+    data = [data_of(buffer) for buffer in model.buffers]
+    # A builder without room doubles all that it has.
+    builder = SteadyBuilder(sum(map(len, data)) + (1 << 16) + sum(map(_room, model.subgraphs)))
+    for buffer, values in zip(model.buffers, data, strict=True):
         buffer.__class__ = PlacedBuffer
-        data = buffer_bytes(buffer)
-        buffer.place = builder.write_data(data) if data else None
+        buffer.place = builder.write_data(values) if len(values) else None
     builder.write_zero_points(model)
     ready_to_pack(model)
     builder.Finish(model.Pack(builder), file_identifier=FILE_IDENTIFIER)
-    return bytes(builder.Output())
+    return bytes(memoryview(builder.Bytes)[builder.Head() :])
+
+
+def _room(graph: SubGraph) -> int:
+    """About the bytes that a subgraph takes at most beside the data of buffers."""
+    named = sum(len(tensor.name or b"") + 12 * len(scales(tensor)) for tensor in graph.tensors)
+    return named + 512 * (len(graph.tensors) + len(graph.operators or []))
 
 
 def ready_to_pack(model: Model) -> None:
@@ -358,4 +364,9 @@ def along(figures: np.ndarray, axis: int, ndim: int) -> np.ndarray:
 
 def buffer_bytes(buffer: Buffer) -> bytes:
     """The data of a buffer; none for an activation's."""
-    return b"" if buffer.data is None else np.asarray(buffer.data, dtype=np.uint8).tobytes()
+    return data_of(buffer).tobytes()
+
+
+def data_of(buffer: Buffer) -> np.ndarray:
+    """The same as uint8, shape (n_bytes,); not a copy."""
+    return np.zeros(0, np.uint8) if buffer.data is None else np.asarray(buffer.data, dtype=np.uint8)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -17,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "streaming_denoiser"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "zoo"))
 import denoiser
+import drawn
 import loaders
 import numpy as np
 import parts
@@ -81,7 +80,7 @@ def _keras(name: str, size: int, low: float, high: float, *, emulated: int, **se
     """A net with random weights whose normalisations have the statistics of real pictures; it gives logits."""
     how = size, low, high
     return Case(
-        model=lambda folder: _converted(folder / f"{name}_{size}.tflite", name, how),
+        model=lambda folder: drawn.converted(folder / f"{name}_{size}.tflite", name, _pictures(*how)[-NORMALISED:]),
         settings={
             "calibration": partial(_calibration, *how),
             "evaluation": partial(_searched, *how),
@@ -91,29 +90,6 @@ def _keras(name: str, size: int, low: float, high: float, *, emulated: int, **se
         },
         emulated=emulated,
     )
-
-
-def _converted(path: Path, name: str, how: tuple[int, float, float]) -> Path:
-    if path.exists():
-        return path
-    import keras
-    import tensorflow as tf
-
-    keras.utils.set_random_seed(0)
-    shape = (how[0], how[0], 3)
-    model = getattr(keras.applications, name)(weights=None, input_shape=shape, classifier_activation=None)
-    for layer in model.layers:
-        if isinstance(layer, keras.layers.BatchNormalization):
-            layer.momentum = 0.0
-        elif isinstance(layer, keras.layers.Dropout):
-            layer.rate = 0.0
-    model(np.concatenate(_pictures(*how)[-NORMALISED:]), training=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder, contextlib.redirect_stdout(sys.stderr):
-        saved = Path(folder) / path.name
-        saved.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
-        saved.rename(path)
-    return path
 
 
 # -------------------------------------------------------------------------------------------------- others

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoselect.quantize.repairing.second_order import DAMPING, MOST_STEPS, Moments, compensated, output_error
+from autoselect.quantize.repairing.second_order import DAMPING, MOST_STEPS, Moments, compensated
 
 
 def moments_of(inputs: np.ndarray) -> np.ndarray:
     return (inputs.T @ inputs / len(inputs))[None]
+
+
+def output_error(errors: np.ndarray, moments: np.ndarray) -> float:
+    return float(np.sum((errors @ moments) * errors))
 
 
 def layer(
@@ -103,12 +108,37 @@ def test_levels_stay_in_range_and_near_the_nearest(seed: int, scale: float, powe
     assert np.abs(found - np.rint(steps)).max() <= MOST_STEPS
 
 
-def test_moments_about_a_point_are_those_of_the_differences() -> None:
+@pytest.mark.parametrize("inputs", [1, 4, 200], ids=["one", "fewer than positions", "more than positions"])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_moments_about_a_point_are_those_of_the_differences(groups: int, inputs: int) -> None:
     rng = np.random.default_rng(0)
-    parts, centre = rng.normal(2.0, 1.0, (2, 3, 7, 4)), rng.normal(size=(3, 4))
-    found = Moments()
+    parts, centre = rng.normal(2.0, 1.0, (2, groups, 7, inputs)), rng.normal(size=(groups, inputs))
+    errors, found = rng.normal(size=(groups, 5, inputs)), Moments()
     for part in parts:
         found.add(part)
     apart = np.concatenate(list(parts), axis=1) - centre[:, None]
-    np.testing.assert_allclose(found.about(centre), apart.swapaxes(1, 2) @ apart / 14)
-    assert found.mean.shape == (3, 4)
+    expected = apart.swapaxes(1, 2) @ apart / 14
+    assert found.output_error(errors, centre) == pytest.approx(output_error(errors, expected))
+    np.testing.assert_allclose(found.about(centre), expected, atol=1e-12)
+    assert found.output_error(errors, centre) == pytest.approx(output_error(errors, expected))
+    assert found.mean.shape == (groups, inputs)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_moments_say_that_an_input_is_no_number(value: float) -> None:
+    found = Moments()
+    for rows in ([[1.0, 2.0]], [[value, -value], [-value, 1.0]], [[1.0, 2.0]]):
+        found.add(np.array([rows], np.float32))
+    assert not found.is_finite
+
+
+def test_few_positions_take_no_room_for_products() -> None:
+    found, inputs = Moments(), np.ones((1, 10, 2000), np.float32)
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            found.add(inputs.copy())
+        found.output_error(np.ones((1, 4, 2000)), found.mean)
+        assert tracemalloc.get_traced_memory()[1] < 8 * 2000**2 // 10
+    finally:
+        tracemalloc.stop()

@@ -168,7 +168,7 @@ def test_memory_is_bounded_and_what_does_not_fit_is_named(monkeypatch: pytest.Mo
 
 
 def test_a_layer_of_many_inputs_and_few_channels_keeps_its_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The moments of its inputs are inverted for little. Of all types the transposed convolution has the most."""
+    """The moments of its inputs are factorised for little. Of all types the transposed convolution has the most."""
     monkeypatch.setattr(weight_rounding, "MOST_WORK", 108**2 // 8 - 1)
     built = fresh_builder(all_types()).build(Recipe(repairs=(NAME,)))
     [reason] = [reasons[NAME] for reasons in built.skipped.values() if reasons]
@@ -212,31 +212,34 @@ def fresh_builder(prepared: zoo.Prepared) -> Builder:
     return Builder(prepared.calibrated, prepared.nodes, RepairKit(prepared.calibrated, prepared.fed))
 
 
-def test_levels_are_measured_once_and_kept() -> None:
-    """Neither for another candidate nor where biases are corrected; other scales have levels of their own."""
-    prepared = all_types()
-    kept: dict[str, bytes] = {}
-    reads = []
+def test_each_layer_is_measured_once_for_its_levels_and_scales(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for another candidate nor for a build of 16 bits; where biases are corrected there are other levels."""
+    prepared, kept, measured = all_types(), dict[str, bytes](), list[int]()
+    measure = weight_rounding._measure
 
     def keep(name: str, make: Callable[[], bytes]) -> bytes:
         if name not in kept:
             kept[name] = make()
         return kept[name]
 
-    def samples() -> Any:
-        reads.append(1)
-        return prepared.fed()
+    def counted(runner: Runner, model: fb.Model, layers: dict[int, Any], samples: Any) -> Any:
+        measured.append(len(layers))
+        return measure(runner, model, layers, samples)
 
-    recipes = [Recipe(repairs=(NAME,)), Recipe(repairs=(NAME,), denylisted_ops=frozenset({"CONV_2D"}))]
-    for recipe in recipes * 2:
-        kit = RepairKit(prepared.calibrated, samples, keep)
+    monkeypatch.setattr(weight_rounding, "_measure", counted)
+    wide = frozenset({prepared.nodes[0].name})
+    steps = [
+        (Recipe(repairs=(NAME,)), [5]),
+        (Recipe(repairs=(NAME,), denylisted_ops=frozenset({"CONV_2D"})), []),
+        (Recipe(repairs=(NAME,), int16_nodes=wide), []),
+        (Recipe(repairs=(NAME, "bias")), [5]),
+        (Recipe(repairs=(NAME, "bias-sequential")), []),
+        (Recipe(repairs=("equalization", NAME)), [5]),
+        (Recipe(repairs=(NAME, "weights-mse")), [1]),  # the only one whose scales change
+    ]
+    for recipe, expected in [*steps, *((recipe, []) for recipe, _ in steps)]:
+        kit = RepairKit(prepared.calibrated, prepared.fed, keep)
         built = Builder(prepared.calibrated, prepared.nodes, kit).build(recipe)
+        assert (recipe.repairs, measured) == (recipe.repairs, expected)
         assert built.content == prepared.builder.build(recipe).content
-    assert len(reads) == 1
-    measured = {name for name in kept if name.startswith("rounded_")}
-    for repairs in ((NAME, "bias"), (NAME, "bias-sequential"), (NAME, "weights-mse")):
-        Builder(prepared.calibrated, prepared.nodes, RepairKit(prepared.calibrated, samples, keep)).build(
-            Recipe(repairs=repairs)
-        )
-    rounded = {name for name in kept if name.startswith("rounded_")}
-    assert (len(measured), len(rounded)) == (1, 2)
+        measured.clear()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import flatbuffers
@@ -57,6 +58,22 @@ def test_a_rewritten_model_gives_equal_outputs(make: object) -> None:
 def test_rewriting_twice_gives_equal_bytes(make: object) -> None:
     once = fb.serialise(fb.parse(make()))  # type: ignore[operator]
     assert fb.serialise(fb.parse(once)) == once
+
+
+def test_writing_takes_room_for_a_file_twice_and_no_more() -> None:
+    """Once to be put together in, once as bytes: large models are written hundreds of times in a search."""
+    model = fb.parse(zoo.cnn().float_model)
+    size = 1 << 24
+    model.buffers[model.subgraphs[0].tensors[model.subgraphs[0].operators[0].inputs[1]].buffer].data = np.zeros(
+        size, np.uint8
+    )
+    tracemalloc.start()
+    try:
+        content = fb.serialise(model)
+        assert tracemalloc.get_traced_memory()[1] < 2.1 * size
+    finally:
+        tracemalloc.stop()
+    assert len(content) > size
 
 
 @pytest.mark.parametrize("make", MODELS)

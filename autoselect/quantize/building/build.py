@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import Node
@@ -31,13 +31,12 @@ BUILDER_VERSION = "12"
 """Raised when equal recipes give other bytes or figures than before. Builder 1 had the quantizer build candidates."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Candidate:
     """A built model.
 
     Attributes:
         content: Bytes of the ``.tflite`` file.
-        sha256: Of ``content``, hex.
         graph: The model as a graph.
         kinds: What became of each node: by node name, ``integer``, ``int16``, ``hybrid`` or ``float``.
         fallbacks: For each denylisted node that is not what the recipe's fallback says, and each 16-bit node that is
@@ -49,13 +48,17 @@ class Candidate:
     """
 
     content: bytes
-    sha256: str
     graph: Graph
     kinds: Mapping[str, str]
     fallbacks: Mapping[str, str]
     places: Mapping[int, int]
     shifts: Mapping[str, Shift]
     skipped: Mapping[str, Mapping[str, str]]
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of ``content``, hex; what is run once and forgotten needs none."""
+        return hashlib.sha256(self.content).hexdigest()
 
 
 class Builder:
@@ -97,11 +100,9 @@ class Builder:
         plan = self._plan(blueprint, chosen)
         built = Built(model=stitch(plan, stock), places=plan.places, repairs=recipe.repairs)
         model = passes.run(passes.CANDIDATE, built, self._kit).model
-        content = fb.serialise(model)
         kinds = {node.name: kind for node, kind in zip(self._nodes, plan.kinds, strict=True)}
         return Candidate(
-            content=content,
-            sha256=hashlib.sha256(content).hexdigest(),
+            content=fb.serialise(model),
             graph=_as_planned(reader.read_graph(model), plan.graph),
             kinds=kinds,
             fallbacks=_fallbacks(chosen, kinds, wholes) | self._not_int16(chosen, blueprint, kinds),

@@ -15,6 +15,9 @@ from autoselect.quantize.building.parts import Piece, Stock
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.editing import conversion_code, conversion_op
 
+_HEAD = 64
+"""Bytes by which buffers are told apart at first."""
+
 
 def stitch(plan: Plan, stock: Stock, *, signatures: bool = True) -> fb.Model:
     """Put a candidate together.
@@ -42,7 +45,7 @@ class _Stitcher:
         self._tensors: list[fb.Tensor] = []
         self._at: dict[int, int] = {}
         self._buffers: dict[int, int] = {}
-        self._by_data: dict[bytes, int] = {}
+        self._alike: dict[tuple[int, bytes], list[int]] = {}
         self._codes: dict[tuple[int, bytes], int] = {
             (code.builtinCode, code.customCode or b""): place for place, code in enumerate(frame.operatorCodes)
         }
@@ -91,11 +94,14 @@ class _Stitcher:
         if buffer.data is None or len(buffer.data) == 0:
             return 0
         if id(buffer) not in self._buffers:
-            data = fb.buffer_bytes(buffer)
-            if data not in self._by_data:
-                self._by_data[data] = len(self._model.buffers)
+            data = fb.data_of(buffer)
+            # All of the data is compared with few others, and hashed never: that takes as long as writing the file.
+            alike = self._alike.setdefault((len(data), data[:_HEAD].tobytes()), [])
+            places = (i for i in alike if np.array_equal(fb.data_of(self._model.buffers[i]), data))
+            self._buffers[id(buffer)] = place = next(places, len(self._model.buffers))
+            if place == len(self._model.buffers):
+                alike.append(place)
                 self._model.buffers.append(copy(buffer))
-            self._buffers[id(buffer)] = self._by_data[data]
         return self._buffers[id(buffer)]
 
     def _op(self, step: Part | Conversion) -> fb.Operator:

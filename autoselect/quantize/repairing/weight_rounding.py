@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -15,7 +16,7 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.quantize.repairing.built import Built
 from autoselect.quantize.repairing.input_means import geometry_of, has_shapes
 from autoselect.quantize.repairing.repairs import RepairKit
-from autoselect.quantize.repairing.second_order import Moments, compensated, output_error
+from autoselect.quantize.repairing.second_order import Moments, compensated
 from autoselect.quantize.repairing.weighted_ops import SkipError, known_scales, quantized_ops, weights_of
 from autoselect.quantize.repairing.windows import dense_windows, windows
 from autoselect.tflite import editing
@@ -35,12 +36,12 @@ MOST_BYTES = 3 * 2**27
 
 TOGETHER_BYTES = 2**30
 """What the second moments that are measured at a time may take, since each time runs the whole model on all samples.
-Those of ResNet-50, 2 GB, take two runs; with MOST_BYTES here they took seven."""
+Those of ResNet-50 take three runs; with MOST_BYTES here they took seven."""
 
 MOST_WORK = 2**22
 """Multiplications for each weight: the square of the inputs of an op by its output channels, since the second moments
-are inverted once for all channels. An op of one channel that takes more, with above 2,048 inputs, keeps its levels: of
-4,096 inputs one inversion takes 10 s on two busy cores, and a model can have dozens of such ops."""
+are factorised once for all channels. An op of one channel that takes more, with above 2,048 inputs, keeps its levels: a
+factor of 4,096 inputs takes 1.1 s of a processor beside the sums, and a model can have dozens of such ops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +109,11 @@ def round_weights(built: Built, kit: RepairKit) -> None:
     built.skipped[NAME] = skipped
     if not layers:
         return
-    raw = kit.keep(_file_name(built, layers), lambda: _packed(_rounded(built, kit, layers)))
-    levels, reasons = _unpacked(raw, is_corrected=any(name.startswith("bias") for name in built.repairs))
-    for index, values in levels.items():
-        _weights(built, index).buffer = editing.add_buffer(built.model, values)
-    skipped |= reasons
+    for index, outcome in _outcomes(built, kit, layers).items():
+        if isinstance(outcome, str):
+            skipped[index] = outcome
+        else:
+            _weights(built, index).buffer = editing.add_buffer(built.model, outcome)
 
 
 def _weights(built: Built, index: int) -> fb.Tensor:
@@ -168,27 +169,48 @@ def _layer(built: Built, op: fb.Operator, float_model: fb.Model, index: int, use
     return layer
 
 
-_Rounded = tuple[dict[int, np.ndarray], dict[int, str]]
-"""New levels of layers, and why others keep theirs, by index."""
+def _is_corrected(built: Built) -> bool:
+    """Whether biases take out, after rounding, what the errors of weights do to the mean output."""
+    return any(name.startswith("bias") for name in built.repairs)
 
 
-def _rounded(built: Built, kit: RepairKit, layers: Mapping[int, _Layer]) -> dict[bool, _Rounded]:
-    """What becomes of layers where their biases are not corrected afterwards, and where they are.
+_Outcome = np.ndarray | str
+"""New levels of a layer, or why it keeps its own."""
 
-    To measure takes far longer than to round, and a search tries both.
-    """
+
+def _outcomes(built: Built, kit: RepairKit, layers: Mapping[int, _Layer]) -> dict[int, _Outcome]:
+    """What becomes of layers; each is kept by itself, because builds differ in few of them, if in any."""
+    names = {index: _file_name(built, index, layer) for index, layer in layers.items()}
+    found: dict[int, _Outcome] = {}
+    for index, name in names.items():
+        with contextlib.suppress(_NotKeptError):
+            found[index] = _unpacked(kit.keep(name, _not_kept))
+    missing = {index: layer for index, layer in layers.items() if index not in found}
+    made = _rounded(built, kit, missing) if missing else {}
+    return found | {i: _unpacked(kit.keep(names[i], partial(_packed, outcome))) for i, outcome in made.items()}
+
+
+class _NotKeptError(Exception):
+    """Nothing is kept under a name."""
+
+
+def _not_kept() -> bytes:
+    raise _NotKeptError
+
+
+def _rounded(built: Built, kit: RepairKit, layers: Mapping[int, _Layer]) -> dict[int, _Outcome]:
+    """Measure layers together and round each."""
     equalized = [name for name in built.repairs if name == "equalization"]
     content, model = kit.calibrated(equalized).content, kit.float_model(equalized)
-    found: dict[bool, _Rounded] = {False: ({}, {}), True: ({}, {})}
+    found: dict[int, _Outcome] = {}
     runner = Runner(content, preserve_all_tensors=True)
     for batch in _batches(layers):
         measured = _measure(runner, model, {index: layers[index] for index in batch}, kit.samples)
         for index in batch:
-            for is_corrected, (levels, reasons) in found.items():
-                try:
-                    levels[index] = _round_layer(layers[index], *measured[index], is_corrected=is_corrected)
-                except SkipError as reason:
-                    reasons[index] = str(reason)
+            try:
+                found[index] = _round_layer(layers[index], *measured.pop(index), is_corrected=_is_corrected(built))
+            except SkipError as reason:
+                found[index] = str(reason)
     return found
 
 
@@ -248,38 +270,29 @@ def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_correcte
     if not (fitted.is_finite and judged.is_finite):
         raise SkipError("an input of it is not a finite number")
     centre = fitted.mean if is_corrected else np.zeros_like(fitted.mean)
-    moments, apart = fitted.about(centre), judged.about(centre)
     scales = layer.grouped(np.broadcast_to(layer.scales, layer.shape))
     steps, nearest = layer.grouped(layer.values) / scales, layer.grouped(layer.levels).astype(np.float64)
-    levels = compensated(steps, nearest, moments)
-    if output_error((levels - steps) * scales, apart) >= output_error((nearest - steps) * scales, apart):
+    levels = compensated(steps, nearest, fitted.about(centre))
+    after, before = (judged.output_error((values - steps) * scales, centre) for values in (levels, nearest))
+    if after >= before:
         raise SkipError("the nearest levels are as good on the samples that it is judged on")
     return layer.ungrouped(levels).astype(np.int8)
 
 
-def _file_name(built: Built, layers: Mapping[int, _Layer]) -> str:
-    """Where the levels are kept: a name for all that they follow from, beside the model and its samples."""
-    found = hashlib.sha256(b"equalization" if "equalization" in built.repairs else b"")
-    for index, layer in layers.items():
-        for part in (np.array(index), layer.levels, layer.scales):
-            found.update(np.ascontiguousarray(part).tobytes())
-    return f"rounded_{found.hexdigest()[:12]}.npz"
+def _file_name(built: Built, index: int, layer: _Layer) -> str:
+    """Where the outcome of a layer is kept: a name for all that it follows from, beside the model and its samples."""
+    found = hashlib.sha256(f"{index} {'equalization' in built.repairs} {_is_corrected(built)}".encode())
+    for part in (layer.levels, layer.scales):
+        found.update(part.tobytes())
+    return f"rounded_{found.hexdigest()[:12]}.npy"
 
 
-_MARKS = {False: "plain", True: "corrected"}
-
-
-def _packed(found: Mapping[bool, _Rounded]) -> bytes:
+def _packed(outcome: _Outcome) -> bytes:
     content = io.BytesIO()
-    arrays = {f"{_MARKS[kind]} {at}": array for kind, (levels, _) in found.items() for at, array in levels.items()}
-    reasons = json.dumps({_MARKS[kind]: skipped for kind, (_, skipped) in found.items()})
-    np.savez_compressed(content, reasons=reasons, **arrays)  # type: ignore[arg-type]
+    np.save(content, np.asarray(outcome))
     return content.getvalue()
 
 
-def _unpacked(raw: bytes, *, is_corrected: bool) -> _Rounded:
-    with np.load(io.BytesIO(raw)) as arrays:
-        names = [name.split() for name in arrays.files if name.startswith(f"{_MARKS[is_corrected]} ")]
-        levels = {int(index): arrays[f"{kind} {index}"] for kind, index in names}
-        reasons = json.loads(str(arrays["reasons"]))[_MARKS[is_corrected]]
-    return levels, {int(index): reason for index, reason in reasons.items()}
+def _unpacked(raw: bytes) -> _Outcome:
+    values: np.ndarray = np.load(io.BytesIO(raw))
+    return values if values.ndim else str(values)

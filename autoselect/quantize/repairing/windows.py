@@ -18,7 +18,7 @@ def spread_places(count: int, most: int) -> np.ndarray:
 
 def dense_windows(values: np.ndarray, depth: int, most: int) -> np.ndarray:
     """What a fully connected op reads: some of its rows, shape (positions, depth)."""
-    rows = np.asarray(values, dtype=np.float64).reshape(-1, depth)
+    rows = values.reshape(-1, depth)
     return np.asarray(rows[spread_places(len(rows), most)])
 
 
@@ -32,13 +32,14 @@ def windows(values: np.ndarray, geometry: Geometry, most: int, *, transposed: bo
         transposed: For a transposed convolution, which reads only some places of the kernel at a position.
 
     Returns:
-        Float64 of shape (positions, places in the kernel, channels).
+        Shape (positions, places in the kernel, channels).
     """
     height, width = geometry.output
     at = np.divmod(spread_places(height * width, most), width)
     rows, columns = (
-        rows_met(at[axis], values.shape[1 + axis], geometry, axis, transposed=transposed) for axis in (0, 1)
+        rows_met(at[axis], values.shape[1 + axis], geometry, axis, transposed=transposed).T for axis in (0, 1)
     )
-    padded = np.pad(np.asarray(values, dtype=np.float64), ((0, 0), (0, 1), (0, 1), (0, 0)))
-    met = padded[:, rows[:, None], columns[None, :]]
-    return np.asarray(np.moveaxis(met, 3, 1).reshape(-1, met.shape[1] * met.shape[2], met.shape[-1]))
+    is_padding = (rows == values.shape[1])[:, :, None] | (columns == values.shape[2])[:, None, :]
+    met = values[:, rows[:, :, None] % values.shape[1], columns[:, None, :] % values.shape[2]]
+    met[:, is_padding] = 0.0
+    return np.asarray(met.reshape(-1, is_padding[0].size, values.shape[-1]))

@@ -1,0 +1,174 @@
+"""What a search of a large model costs by stage, beside the inference of the samples that it scores."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "zoo"))
+import drawn
+import loaders
+import measure
+import samples
+
+import autoselect
+from autoselect.cases.events import Event, StageStarted
+
+NORMALISED = 64
+"""Pictures that give the statistics of batches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Net:
+    """A net of Keras Applications, and the pictures that it reads: side in pixels, smallest and largest value."""
+
+    name: str
+    side: int
+    low: float
+    high: float
+
+
+NETS = {
+    "EfficientNet-B0, 224 pixels": Net(name="EfficientNetB0", side=224, low=0.0, high=255.0),
+    "ResNet-50, 112 pixels": Net(name="ResNet50", side=112, low=-128.0, high=127.0),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Samples of each part, and trials."""
+
+    calibration: int
+    search: int
+    heldout: int
+    trials: int
+
+
+WHOLE = Sizes(calibration=60, search=70, heldout=70, trials=40)
+QUICK = Sizes(calibration=20, search=16, heldout=16, trials=8)
+
+
+class Spent:
+    """Processor seconds by stage: those of this process and of all its children, between the starts of stages."""
+
+    def __init__(self) -> None:
+        """Start without a stage."""
+        self.seconds: dict[str, float] = {}
+        self._stage, self._before = "", _processor_seconds()
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        if isinstance(event, StageStarted):
+            self.close(event.stage)
+
+    def close(self, following: str = "") -> None:
+        """End the stage that is under way."""
+        now = _processor_seconds()
+        self.seconds[self._stage] = self.seconds.get(self._stage, 0.0) + now - self._before
+        self._stage, self._before = following, now
+
+
+def _processor_seconds() -> float:
+    me = psutil.Process()
+    total = sum(me.cpu_times()[:4])
+    for child in me.children(recursive=True):
+        try:
+            total += sum(child.cpu_times()[:4])
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+@cache
+def _pictures(net: Net, count: int) -> list[np.ndarray]:
+    return [row[0] for row in itertools.islice(samples.images(loaders.ROOT, net.side, net.low, net.high), count)]
+
+
+def _some(net: Net, total: int, start: int, stop: int, *, in_lists: bool) -> Iterator[Any]:
+    for picture in _pictures(net, total)[start:stop]:
+        yield [picture] if in_lists else picture[0]
+
+
+def options(net: Net, sizes: Sizes, folder: Path) -> dict[str, Any]:
+    """What is searched, and how."""
+    counts = (sizes.calibration, sizes.search, sizes.heldout, NORMALISED)
+    total, ends = sum(counts), list(itertools.accumulate(counts))
+    model = folder / f"{net.name}_{net.side}.tflite"
+
+    def part(place: int) -> Callable[[], Iterator[Any]]:
+        return partial(_some, net, total, ends[place] - counts[place], ends[place], in_lists=place == 0)
+
+    return {
+        "model": drawn.converted(model, net.name, _pictures(net, total)[-NORMALISED:]),
+        "calibration": part(0),
+        "evaluation": part(1),
+        "heldout": part(2),
+        "metric": "sqnr_db",
+        "trials": sizes.trials,
+        "workers": 1,
+        "cache": False,
+        "early_exit": False,
+    }
+
+
+def measured(net: Net, sizes: Sizes, folder: Path) -> dict[str, float]:
+    """One search and one ``check``: figures by name."""
+    asked = options(net, sizes, folder)
+    _pictures.cache_clear()  # They would count as memory of the search.
+    with tempfile.TemporaryDirectory() as scratch:
+        outlook = autoselect.check(**asked, output=Path(scratch) / "checked")
+        spent, memory, begun = Spent(), measure.PeakMemory(), time.perf_counter()
+        memory.start()
+        run = autoselect.search(**asked, output=Path(scratch) / "run", listener=spent)
+        spent.close()
+        memory.stopped.set()
+        wall = time.perf_counter() - begun
+        inference, whole = float(run.trials.inference_seconds.sum()), sum(spent.seconds.values())
+    return {
+        **{f"{stage or 'before the first stage'}, s": seconds for stage, seconds in spent.seconds.items()},
+        "whole search, s": whole,
+        "inference of scored samples, s": inference,
+        "whole search / inference of scored samples": whole / inference,
+        "peak memory of all processes, GiB": memory.peak_bytes / 2**30,
+        "wall time, s": wall,
+        "wall time by check, s": outlook.search_seconds,
+    }
+
+
+def main() -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", type=Path, required=True, help="folder that keeps the models")
+    parser.add_argument("--quick", action="store_true", help="fewer samples and trials")
+    parser.add_argument("--only", choices=NETS)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sizes = QUICK if arguments.quick else WHOLE
+    found = {
+        name: measured(net, sizes, arguments.models) for name, net in NETS.items() if arguments.only in (None, name)
+    }
+    rows = dict.fromkeys(figure for figures in found.values() for figure in figures)
+    print(f"| processor time and others | {' | '.join(found)} |\n|---|{'---|' * len(found)}")
+    for row in rows:
+        print(f"| {row} | {' | '.join(f'{figures.get(row, 0.0):.2f}' for figures in found.values())} |")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Nets of Keras Applications with random weights, whose normalisations have the statistics of real pictures."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+
+def converted(path: Path, name: str, pictures: Sequence[np.ndarray]) -> Path:
+    """The float file of a net, made where it is not there yet; it gives logits.
+
+    Args:
+        path: Of the file.
+        name: Of the net in ``keras.applications``.
+        pictures: That give the statistics of batches, each of shape (1, height, width, channels).
+    """
+    if path.exists():
+        return path
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(0)
+    shape = pictures[0].shape[1:]
+    model = getattr(keras.applications, name)(weights=None, input_shape=shape, classifier_activation=None)
+    for layer in model.layers:
+        if isinstance(layer, keras.layers.BatchNormalization):
+            layer.momentum = 0.0
+        elif isinstance(layer, keras.layers.Dropout):
+            layer.rate = 0.0
+    model(np.concatenate(pictures), training=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder, contextlib.redirect_stdout(sys.stderr):
+        saved = Path(folder) / path.name
+        saved.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+        saved.rename(path)
+    return path
