@@ -253,11 +253,12 @@ class _Search:
         """Run all trials; why the search ended before the budget was spent, None if it did not."""
         proving = _proving_rewrites(self.case, self.settings, self.pool)
         reason = None if self.request.members else self._by_whole_models()
-        if reason is None:
+        if reason is None and not self._is_spent():
             self._try_repairs()
             reason = None if self.request.members else self._by_repaired_models()
         self._remark(_proved(proving, self.folder, self.clock))
-        reason = reason or self._by_candidates()
+        if reason is None and not self._is_spent():
+            reason = self._by_candidates()
         if reason is None or self.request.members:
             return None
         self.clock(EndedEarly(stage="trials", reason=reason))
@@ -272,6 +273,10 @@ class _Search:
         if self._has_scores():
             self._loop().tell_first(plain, self.settings.trials)
         return None
+
+    def _is_spent(self) -> bool:
+        """Whether no trial is left, so that nothing more need be known."""
+        return self._has_scores() and len(self.study.records()) >= self.settings.trials
 
     def _has_scores(self) -> bool:
         """Whether any whole model can be run; if not, a sampler that knows why rules the others out."""

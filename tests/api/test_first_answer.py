@@ -44,5 +44,7 @@ def test_a_repaired_model_that_is_good_enough_is_the_last_one(tmp_path: Path, mo
 
 
 def test_a_budget_of_one_trial_is_the_integer_model(tmp_path: Path) -> None:
-    found = pump.search(tmp_path / "run", trials=1)
+    events: list[Event] = []
+    found = pump.search(tmp_path / "run", trials=1, repairs=True, listener=events.append)
     assert found.trials["origin"].tolist() == ["baseline:fiq"]
+    assert {"repairs", "plan", "probes"}.isdisjoint(stages(events))
