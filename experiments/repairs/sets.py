@@ -1,0 +1,241 @@
+"""Searches open cases with the autoselect that is imported, and compares two of its versions by what they recommend."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+HERE = Path(__file__).resolve().parent
+_DENOISER, _ZOO, _REAL = (HERE.parent / name for name in ("streaming_denoiser", "zoo", "real_models"))
+sys.path[:0] = [str(HERE), *map(str, (_DENOISER, _ZOO, _REAL))]
+import denoiser  # noqa: E402 - found by the path above
+import loaders  # noqa: E402
+import samples  # noqa: E402
+
+import autoselect  # noqa: E402
+from autoselect import embedded  # noqa: E402
+
+RESULTS = HERE / "results"
+TRIALS = 30
+CROPS, RECORDINGS, SHOWN = 16, 1000, 64
+"""Samples of a part: crops of FSRCNN, recordings of DS-CNN, inputs of models without labels."""
+LEVELS = ("penalty", "heldout_drop", "size_bytes", "float_ops", "evaluations")
+
+Part = Iterator[Any]
+
+
+def few_crops(part: int) -> Part:
+    return islice(loaders.fsrcnn_evaluation(), part, 2 * CROPS, 2)
+
+
+def fsrcnn_search() -> Part:
+    return few_crops(0)
+
+
+def fsrcnn_heldout() -> Part:
+    return few_crops(1)
+
+
+def kws_search() -> Part:
+    return islice(loaders.kws_evaluation(), 0, 2 * RECORDINGS, 2)
+
+
+def kws_heldout() -> Part:
+    return islice(loaders.kws_evaluation(), 1, 2 * RECORDINGS, 2)
+
+
+def _shown(found: Iterable[list[np.ndarray]], part: int) -> Part:
+    """Every third sample: of calibration whole inputs, else without the batch."""
+    rows = islice(found, part, 3 * SHOWN, 3)
+    return rows if part == 0 else ([array[0] for array in row] for row in rows)
+
+
+def faces(part: int) -> Part:
+    return _shown(samples.images(loaders.ROOT, 128, -1.0, 1.0), part)
+
+
+def faces_calibration() -> Part:
+    return faces(0)
+
+
+def faces_search() -> Part:
+    return faces(1)
+
+
+def faces_heldout() -> Part:
+    return faces(2)
+
+
+def speech(part: int) -> Part:
+    return _shown(samples.mel_frames(loaders.ROOT, loaders.ROOT / "zoo" / "melspectrogram.tflite"), part)
+
+
+def speech_calibration() -> Part:
+    return speech(0)
+
+
+def speech_search() -> Part:
+    return speech(1)
+
+
+def speech_heldout() -> Part:
+    return speech(2)
+
+
+def _parts(prefix: str) -> dict[str, str]:
+    return {
+        "calibration": f"{prefix}_calibration",
+        "evaluation": f"{prefix}_search",
+        "heldout": f"{prefix}_heldout",
+    }
+
+
+_MOBILENET = {
+    "model": loaders.IMAGENET / "mobilenet_v1_025_224_float.tflite",
+    "metric": "agreement",
+    **_parts("loaders:imagenet"),
+}
+CASES: dict[str, dict[str, Any]] = {
+    "pump monitor": {
+        "model": embedded.model_path(),
+        "calibration": "autoselect.embedded:calibration",
+        "evaluation": "autoselect.embedded:search_samples",
+        "heldout": "autoselect.embedded:heldout_samples",
+        "metric": "accuracy",
+    },
+    "DS-CNN": {
+        "model": loaders.KWS / "kws_dscnn_float.tflite",
+        **_parts("sets:kws"),
+        "calibration": "loaders:kws_calibration",
+        "metric": "accuracy",
+    },
+    "denoiser": {
+        "model": denoiser.MODEL,
+        "calibration": "denoiser:few_calibration",
+        "evaluator": "denoiser:si_snr_gain",
+    },
+    "denoiser, one number": {
+        "model": denoiser.MODEL,
+        "calibration": "denoiser:few_calibration",
+        "evaluator": "denoiser:mean_si_snr_gain",
+    },
+    "MobileNetV1-0.25": _MOBILENET,
+    "MobileNetV1-0.25 per tensor": {**_MOBILENET, "per_channel": False},
+    "FSRCNN x2": {
+        "model": loaders.FSRCNN / "fsrcnn_x2_float.tflite",
+        **_parts("sets:fsrcnn"),
+        "calibration": "loaders:fsrcnn_calibration",
+        "metric": "psnr",
+        "max_drop": 0.1,
+    },
+    "face detection": {
+        "model": loaders.ROOT / "zoo" / "face_detection_short_range.tflite",
+        **_parts("sets:faces"),
+        "metric": "sqnr_db",
+    },
+    "speech embedding": {
+        "model": loaders.ROOT / "zoo" / "embedding_model.tflite",
+        **_parts("sets:speech"),
+        "metric": "sqnr_db",
+    },
+}
+
+
+def searched(name: str, seed: int, folder: Path) -> autoselect.Run:
+    """One search by default settings; a whole run is used again."""
+    if (folder / "summary.json").exists():
+        return autoselect.load_run(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    case = dict(CASES[name])
+    return autoselect.search(case.pop("model"), trials=TRIALS, seed=seed, workers=1, output=folder, **case)
+
+
+def row_of(run: autoselect.Run) -> dict[str, Any]:
+    """What a search recommends, with the paired interval of its held-out drop, and what the search cost."""
+    summary, trials = run.summary, run.trials
+    member = run.front.set_index("id").loc[summary["picks"]["recommended"]]
+    most = trials["samples"].max()
+    recipe = autoselect.Recipe.from_json(trials.set_index("sha256").loc[[member["sha256"]], "recipe"].iloc[0])
+    return {
+        **{name: member[name] for name in ("penalty", "size_bytes", "float_ops")},
+        **{name: member[name] for name in ("heldout_drop", "heldout_drop_low", "heldout_drop_high")},
+        "allowed_drop": summary["allowed_drop"],
+        "int16_nodes": len(recipe.int16_nodes),
+        "recommended_has": ", ".join(recipe.repairs) or "none",
+        "trials": len(trials),
+        "evaluations": trials["samples"].sum() / most if most else float((~trials["reused"]).sum()),
+        "seconds": sum(summary["seconds"].values()),
+        "ended_early": summary["ended_early"] or "",
+    }
+
+
+def measure(version: str, seed: int, names: Sequence[str], runs: Path, path: Path) -> None:
+    """Search and append a row for each case, unless the file has it."""
+    known = _rows(path)
+    for name in names:
+        place = {"case": name, "version": version, "seed": seed}
+        if any(all(str(row[key]) == str(value) for key, value in place.items()) for row in known):
+            continue
+        row = place | row_of(searched(name, seed, runs / version / name.replace(", ", "_").replace(" ", "_") / str(seed)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, row, lineterminator="\n")
+            if not file.tell():
+                writer.writeheader()
+            writer.writerow(row)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def table_of(rows: pd.DataFrame, before: str, after: str) -> str:
+    """For each case the means over the seeds that both versions have, and how far ``after`` is from ``before``."""
+    paired = rows.set_index(["case", "seed", "version"])[list(LEVELS)].unstack("version").dropna()
+    lines = []
+    for name in dict.fromkeys(rows["case"]):
+        if name not in paired.index:
+            continue
+        of_case = paired.loc[name]
+        line: dict[str, str] = {"case": name, "seeds": str(len(of_case))}
+        for level in LEVELS:
+            was, now = of_case[level, before], of_case[level, after]
+            digits = {"penalty": 1, "heldout_drop": 4, "size_bytes": 0, "float_ops": 1, "evaluations": 1}[level]
+            line[level] = f"{was.mean():,.{digits}f} → {now.mean():,.{digits}f}"
+            if level in ("penalty", "heldout_drop"):
+                line[f"{level}, by seed"] = ", ".join(f"{one:+.{digits}f}" for one in now - was)
+        lines.append(line)
+    return pd.DataFrame(lines).to_markdown(index=False) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Search with the version that is imported, or compare two that were searched with."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("version", nargs="?", help="What to call the imported version; none compares only.")
+    parser.add_argument("--case", action="append", default=[], help="A case; repeat it. All by default.")
+    parser.add_argument("--seed", type=int, action="append", default=[], help="Three seeds by default.")
+    parser.add_argument("--runs", type=Path, default=Path("sets-runs"), help="Folder of the runs.")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--compare", nargs=2, default=("before", "after"), metavar=("BEFORE", "AFTER"))
+    options = parser.parse_args(arguments)
+    for seed in options.seed or range(3) if options.version else ():
+        measure(options.version, seed, options.case or list(CASES), options.runs, options.results / "sets.csv")
+    table = table_of(pd.read_csv(options.results / "sets.csv", keep_default_na=True), *options.compare)
+    (options.results / "sets.md").write_text(table, encoding="utf-8")
+    print(table)
+
+
+if __name__ == "__main__":
+    main()
