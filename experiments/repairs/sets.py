@@ -185,7 +185,9 @@ def measure(version: str, seed: int, names: Sequence[str], runs: Path, path: Pat
         place = {"case": name, "version": version, "seed": seed}
         if any(all(str(row[key]) == str(value) for key, value in place.items()) for row in known):
             continue
-        row = place | row_of(searched(name, seed, runs / version / name.replace(", ", "_").replace(" ", "_") / str(seed)))
+        row = place | row_of(
+            searched(name, seed, runs / version / name.replace(", ", "_").replace(" ", "_") / str(seed))
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, row, lineterminator="\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from autoselect.cases import channel_jobs
 from autoselect.cases.events import Listener, Warned
 from autoselect.cases.prepare import Case
+from autoselect.domain.findings import OWN_SCALE, GroupCloseness
 from autoselect.domain.words import CLOSENESS
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
@@ -36,12 +37,10 @@ def _messages(sha256: str, case: Case, yardstick: Yardstick, metric: str, pool: 
     return found + _tail(tail, limit)
 
 
-def _group(one: channel_jobs.GroupCloseness, limit: float) -> str:
+def _group(one: GroupCloseness, limit: float) -> str:
     return (
-        f"The recommended model's output {one.output!r} is {one.whole_db:.1f} dB from float's as a whole, but its "
-        f"{one.channels}: {one.sqnr_db:.1f} dB; the limit is {limit:.3g} dB. These channels share a scale with far "
-        "larger ones. Give them an output of their own, or let the nodes at the end have 16 bits (--int16) or stay "
-        "float (--keep-float)."
+        f"The recommended model's {one}; the limit is {limit:.3g} dB. These channels share a scale with far larger "
+        f"ones. {OWN_SCALE}"
     )
 
 

@@ -306,7 +306,9 @@ def _sure(found: Findings, confidence: Confidence) -> str:
         f"{lost_at_most(confidence.least_bound, found.metric)} with 95 % confidence; {limit}."
     )
     if confidence.least_bound <= found.yardstick.allowed_drop:
-        shown = f"The {samples} show that a model keeps the limit, but of none that {found.costs} less than float; {limit}."
+        shown = (
+            f"The {samples} show that a model keeps the limit, but of none that {found.costs} less than float; {limit}."
+        )
     return f"{shown} {why}{needed}{again}{other}"
 
 
