@@ -58,7 +58,7 @@ def narrow_groups(root: Path) -> list[NarrowGroup]:
 
 
 def group_closeness(root: Path, sha256: str) -> list[GroupCloseness]:
-    """How close a candidate's groups of channels are to float's; empty where all outputs are of one group.
+    """How close a candidate's groups of channels are to float's, but for the largest of each output.
 
     Raises:
         ScoreError: If the interpreter refuses a model.
@@ -79,7 +79,7 @@ def closeness_of_groups(root: Path, runner: Run, samples: str, rows: Sequence[in
     for key, found in groups.items():
         pairs = [(in_reals(a[key]), in_reals(b[key])) for a, b in zip(outputs, expected, strict=True)]
         whole = _decibels([powers(*pair) for pair in pairs])
-        for group in found:
+        for group in found[1:]:  # The first sets the scale, and has nearly all of the whole's power.
             near = _decibels([powers(group.part(ours), group.part(theirs)) for ours, theirs in pairs])
             told.append(GroupCloseness(output=key, channels=str(group), sqnr_db=near, whole_db=whole))
     return told

@@ -187,8 +187,8 @@ def wide_range(findings: Findings) -> Advice | None:
 
 def unlike_channels(findings: Findings) -> Advice | None:
     """Channels of an output that lose their signal because far larger ones share their scale."""
-    found = sorted((g for g in findings.groups if g.sqnr_db < LOST_SIGNAL_SQNR_DB), key=lambda group: group.sqnr_db)
-    found = [group for group in found if group.sqnr_db < group.whole_db]
+    lost = [group for group in findings.groups if group.sqnr_db < min(LOST_SIGNAL_SQNR_DB, group.whole_db)]
+    found = sorted(lost, key=lambda group: group.sqnr_db)
     if not found:
         return None
     return Advice(

@@ -33,7 +33,7 @@ def _messages(sha256: str, case: Case, yardstick: Yardstick, metric: str, pool: 
         tail = pool.call(channel_jobs.tail, case.files.root, sha256)
     except TrialError as exc:
         return [f"How close the recommended model's channels are to float's could not be measured. {exc}"]
-    found = [_group(one, limit) for one in groups if one.sqnr_db < limit <= one.whole_db]
+    found = [_group(one, limit) for one in groups if one.sqnr_db < min(limit, one.whole_db)]
     return found + _tail(tail, limit)
 
 
