@@ -228,6 +228,15 @@ def test_what_samples_prove_holds_on_real_cases() -> None:
     assert {(case, count.replace(",", ""), limit, *cells.split(" | ")) for case, count, limit, cells in shown} <= kept
 
 
+def test_candidates_of_kept_rows_leave_the_ops_off_the_accelerator_that_they_had(
+    script: Callable[[Path], ModuleType],
+) -> None:
+    pytest.importorskip("PIL")
+    found = script(EVIDENCE / "rows.py").read("pump").scores
+    assert [s.left_ops for s in found] == [s.float_ops for s in found]
+    assert max(s.left_ops for s in found) == 22
+
+
 def test_coverage_is_simulated_again_by_its_command(tmp_path: Path) -> None:
     pytest.importorskip("PIL")
     few = ["--repeats", "2", "--searches", "1", "--case", "mobilenet", "--output", str(tmp_path)]
