@@ -28,7 +28,7 @@ RESULTS = HERE / "results"
 TRIALS = 30
 CROPS, RECORDINGS, SHOWN = 16, 1000, 64
 """Samples of a part: crops of FSRCNN, recordings of DS-CNN, inputs of models without labels."""
-LEVELS = ("penalty", "heldout_drop", "size_bytes", "float_ops", "evaluations")
+LEVELS = ("penalty", "heldout_drop", "integer_heldout_drop", "size_bytes", "float_ops", "evaluations")
 
 Part = Iterator[Any]
 
@@ -162,13 +162,15 @@ def searched(name: str, seed: int, folder: Path) -> autoselect.Run:
 def row_of(run: autoselect.Run) -> dict[str, Any]:
     """What a search recommends, with the paired interval of its held-out drop, and what the search cost."""
     summary, trials = run.summary, run.trials
-    member = run.front.set_index("id").loc[summary["picks"]["recommended"]]
+    front = run.front.set_index("id")
+    member, integer = (front.loc[summary["picks"][pick]] for pick in ("recommended", "integer"))
     most = trials["samples"].max()
     recipe = autoselect.Recipe.from_json(trials.set_index("sha256").loc[[member["sha256"]], "recipe"].iloc[0])
     return {
         **{name: member[name] for name in ("penalty", "size_bytes", "float_ops")},
         **{name: member[name] for name in ("heldout_drop", "heldout_drop_low", "heldout_drop_high")},
         "allowed_drop": summary["allowed_drop"],
+        "integer_heldout_drop": integer["heldout_drop"],
         "int16_nodes": len(recipe.int16_nodes),
         "recommended_has": ", ".join(recipe.repairs) or "none",
         "trials": len(trials),
@@ -204,22 +206,47 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def table_of(rows: pd.DataFrame, before: str, after: str) -> str:
-    """For each case the means over the seeds that both versions have, and how far ``after`` is from ``before``."""
-    paired = rows.set_index(["case", "seed", "version"])[list(LEVELS)].unstack("version").dropna()
-    lines = []
-    for name in dict.fromkeys(rows["case"]):
-        if name not in paired.index:
-            continue
-        of_case = paired.loc[name]
-        line: dict[str, str] = {"case": name, "seeds": str(len(of_case))}
-        for level in LEVELS:
-            was, now = of_case[level, before], of_case[level, after]
-            digits = {"penalty": 1, "heldout_drop": 4, "size_bytes": 0, "float_ops": 1, "evaluations": 1}[level]
-            line[level] = f"{was.mean():,.{digits}f} → {now.mean():,.{digits}f}"
-            if level in ("penalty", "heldout_drop"):
-                line[f"{level}, by seed"] = ", ".join(f"{one:+.{digits}f}" for one in now - was)
-        lines.append(line)
-    return pd.DataFrame(lines).to_markdown(index=False) + "\n"
+    """A line for each case and seed that both versions have, then the medians of what ``after`` changes by case."""
+    paired = rows.set_index(["case", "seed", "version"]).unstack("version")
+    paired = paired[paired["penalty"].reindex(columns=[before, after]).notna().all(axis=1)]
+    if paired.empty:
+        return "Both versions have no search in common.\n"
+    order = {name: place for place, name in enumerate(CASES)}
+    paired = paired.sort_index(key=lambda values: values.map(order) if values.name == "case" else values)
+    usual = ["`integer` drops", "bytes", "float ops", "evaluations"]
+    head = ["case", "seed", "penalty", "held-out drop (95 % interval)", *usual]
+    lines = [
+        [name, str(seed), *(f"{cell(row, before)} → {cell(row, after)}" for cell in _CELLS)]
+        for (name, seed), row in paired.iterrows()
+    ]
+    changes = pd.DataFrame({level: paired[level, after] - paired[level, before] for level in LEVELS})
+    medians = changes.groupby("case", sort=False).median()
+    changed = [
+        [name, *(f"{value:+,.{digits}f}" for value, digits in zip(row, (1, 4, 4, 0, 0, 1), strict=True))]
+        for name, *row in medians.itertuples()
+    ]
+    return f"{_markdown(head, lines)}\n{_markdown(['median change', 'penalty', 'held-out drop', *usual], changed)}"
+
+
+def _drop(row: pd.Series, version: str) -> str:
+    low, high = row["heldout_drop_low", version], row["heldout_drop_high", version]
+    interval = "" if pd.isna(low) else f" ({low:.4f} to {high:.4f})"
+    return f"{row['heldout_drop', version]:.4f}{interval}"
+
+
+_CELLS = (
+    lambda row, version: f"{row['penalty', version]:.1f}",
+    _drop,
+    lambda row, version: f"{row['integer_heldout_drop', version]:.4f}",
+    lambda row, version: f"{row['size_bytes', version]:,.0f}",
+    lambda row, version: f"{row['float_ops', version]:.0f}",
+    lambda row, version: f"{row['evaluations', version]:.1f}",
+)
+
+
+def _markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rule = ["---"] * len(head)
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *lines))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -234,7 +261,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     for seed in options.seed or range(3) if options.version else ():
         measure(options.version, seed, options.case or list(CASES), options.runs, options.results / "sets.csv")
-    table = table_of(pd.read_csv(options.results / "sets.csv", keep_default_na=True), *options.compare)
+    table = table_of(
+        pd.read_csv(options.results / "sets.csv", keep_default_na=False, na_values=["", "nan"]), *options.compare
+    )
     (options.results / "sets.md").write_text(table, encoding="utf-8")
     print(table)
 
