@@ -67,6 +67,14 @@ def test_the_table_of_rounding_is_what_was_measured() -> None:
         assert page[place] == (f"{score:.2f} dB" if math.isnan(agreement) else f"{agreement:.3f} ({score:.3f})")
 
 
+def test_the_table_of_sets_is_what_was_measured(script: Callable[[Path], ModuleType]) -> None:
+    pytest.importorskip("PIL")
+    sets = script(RESULTS.parents[1] / "sets.py")
+    found = sets.table_of(sets.measured(RESULTS.parent / "sets.csv"), "before", "after")
+    assert found == (RESULTS.parent / "sets.md").read_text(encoding="utf-8")
+    assert found.split("\n\n")[0] in (RESULTS.parents[1] / "README.md").read_text(encoding="utf-8")
+
+
 def test_every_case_has_every_row_and_no_repaired_model_a_float_op() -> None:
     models: dict[str, list[str]] = {}
     for row in rows_of_results():

@@ -11,38 +11,31 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 HERE = Path(__file__).resolve().parent
-_DENOISER, _ZOO, _REAL = (HERE.parent / name for name in ("streaming_denoiser", "zoo", "real_models"))
-sys.path[:0] = [str(HERE), *map(str, (_DENOISER, _ZOO, _REAL))]
+sys.path[:0] = [str(HERE), *(str(HERE.parent / name) for name in ("streaming_denoiser", "real_models"))]
 import denoiser  # noqa: E402 - found by the path above
 import loaders  # noqa: E402
-import samples  # noqa: E402
 
 import autoselect  # noqa: E402
 from autoselect import embedded  # noqa: E402
 
 RESULTS = HERE / "results"
 TRIALS = 30
-CROPS, RECORDINGS, SHOWN = 16, 1000, 64
-"""Samples of a part: crops of FSRCNN, recordings of DS-CNN, inputs of models without labels."""
+CROPS, RECORDINGS = 16, 1000
+"""Samples of a part: of FSRCNN, of DS-CNN."""
 LEVELS = ("penalty", "heldout_drop", "integer_heldout_drop", "size_bytes", "float_ops", "evaluations")
 
 Part = Iterator[Any]
 
 
-def few_crops(part: int) -> Part:
-    return islice(loaders.fsrcnn_evaluation(), part, 2 * CROPS, 2)
-
-
 def fsrcnn_search() -> Part:
-    return few_crops(0)
+    return islice(loaders.fsrcnn_evaluation(), 0, 2 * CROPS, 2)
 
 
 def fsrcnn_heldout() -> Part:
-    return few_crops(1)
+    return islice(loaders.fsrcnn_evaluation(), 1, 2 * CROPS, 2)
 
 
 def kws_search() -> Part:
@@ -51,44 +44,6 @@ def kws_search() -> Part:
 
 def kws_heldout() -> Part:
     return islice(loaders.kws_evaluation(), 1, 2 * RECORDINGS, 2)
-
-
-def _shown(found: Iterable[list[np.ndarray]], part: int) -> Part:
-    """Every third sample: of calibration whole inputs, else without the batch."""
-    rows = islice(found, part, 3 * SHOWN, 3)
-    return rows if part == 0 else ([array[0] for array in row] for row in rows)
-
-
-def faces(part: int) -> Part:
-    return _shown(samples.images(loaders.ROOT, 128, -1.0, 1.0), part)
-
-
-def faces_calibration() -> Part:
-    return faces(0)
-
-
-def faces_search() -> Part:
-    return faces(1)
-
-
-def faces_heldout() -> Part:
-    return faces(2)
-
-
-def speech(part: int) -> Part:
-    return _shown(samples.mel_frames(loaders.ROOT, loaders.ROOT / "zoo" / "melspectrogram.tflite"), part)
-
-
-def speech_calibration() -> Part:
-    return speech(0)
-
-
-def speech_search() -> Part:
-    return speech(1)
-
-
-def speech_heldout() -> Part:
-    return speech(2)
 
 
 def _parts(prefix: str) -> dict[str, str]:
@@ -136,16 +91,6 @@ CASES: dict[str, dict[str, Any]] = {
         "calibration": "loaders:fsrcnn_calibration",
         "metric": "psnr",
         "max_drop": 0.1,
-    },
-    "face detection": {
-        "model": loaders.ROOT / "zoo" / "face_detection_short_range.tflite",
-        **_parts("sets:faces"),
-        "metric": "sqnr_db",
-    },
-    "speech embedding": {
-        "model": loaders.ROOT / "zoo" / "embedding_model.tflite",
-        **_parts("sets:speech"),
-        "metric": "sqnr_db",
     },
 }
 
@@ -203,6 +148,11 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return []
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def measured(path: Path) -> pd.DataFrame:
+    """The rows of a file; "none" is a word."""
+    return pd.read_csv(path, keep_default_na=False, na_values=["", "nan"])
 
 
 def table_of(rows: pd.DataFrame, before: str, after: str) -> str:
