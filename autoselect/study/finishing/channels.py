@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autoselect.cases import channel_jobs
 from autoselect.cases.events import Listener, Warned
 from autoselect.cases.prepare import Case
@@ -33,15 +35,17 @@ def _messages(sha256: str, case: Case, yardstick: Yardstick, metric: str, pool: 
         tail = pool.call(channel_jobs.tail, case.files.root, sha256)
     except TrialError as exc:
         return [f"How close the recommended model's channels are to float's could not be measured. {exc}"]
-    found = [_group(one, limit) for one in groups if one.sqnr_db < min(limit, one.whole_db)]
-    return found + _tail(tail, limit)
+    return groups_below(groups, limit) + _tail(tail, limit)
 
 
-def _group(one: GroupCloseness, limit: float) -> str:
-    return (
+def groups_below(groups: Sequence[GroupCloseness], limit: float) -> list[str]:
+    """What is said of groups of channels below the limit, in decibels, and below their whole output."""
+    return [
         f"The recommended model's {one}; the limit is {limit:.3g} dB. These channels share a scale with far larger "
         f"ones. {OWN_SCALE}"
-    )
+        for one in groups
+        if one.sqnr_db < min(limit, one.whole_db)
+    ]
 
 
 def _tail(tail: channel_jobs.Tail | None, limit: float) -> list[str]:
