@@ -67,6 +67,14 @@ def test_the_table_of_rounding_is_what_was_measured() -> None:
         assert page[place] == (f"{score:.2f} dB" if math.isnan(agreement) else f"{agreement:.3f} ({score:.3f})")
 
 
+def test_the_table_of_sets_is_what_was_measured(script: Callable[[Path], ModuleType]) -> None:
+    pytest.importorskip("PIL")
+    sets = script(RESULTS.parents[1] / "sets.py")
+    found = sets.table_of(sets.measured(RESULTS.parent / "sets.csv"), "before", "after")
+    assert found == (RESULTS.parent / "sets.md").read_text(encoding="utf-8")
+    assert found.split("\n\n")[0] in (RESULTS.parents[1] / "README.md").read_text(encoding="utf-8")
+
+
 def test_every_case_has_every_row_and_no_repaired_model_a_float_op() -> None:
     models: dict[str, list[str]] = {}
     for row in rows_of_results():
@@ -226,6 +234,15 @@ def test_what_samples_prove_holds_on_real_cases() -> None:
     shown = re.findall(pattern, (EVIDENCE / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert len(shown) > 5
     assert {(case, count.replace(",", ""), limit, *cells.split(" | ")) for case, count, limit, cells in shown} <= kept
+
+
+def test_candidates_of_kept_rows_leave_the_ops_off_the_accelerator_that_they_had(
+    script: Callable[[Path], ModuleType],
+) -> None:
+    pytest.importorskip("PIL")
+    found = script(EVIDENCE / "rows.py").read("pump").scores
+    assert [s.left_ops for s in found] == [s.float_ops for s in found]
+    assert max(s.left_ops for s in found) == 22
 
 
 def test_coverage_is_simulated_again_by_its_command(tmp_path: Path) -> None:

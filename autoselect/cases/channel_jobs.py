@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from autoselect.cases.divergence import float_outputs, groups_of, outputs_of, samples_of, spread_rows
+from autoselect.cases.divergence import Run, float_outputs, groups_of, outputs_of, samples_of, spread_rows
 from autoselect.cases.open_case import open_case
 from autoselect.cases.score_jobs import score
+from autoselect.domain.findings import GroupCloseness
 from autoselect.scoring.channel_groups import powers, short_of_steps
 from autoselect.scoring.metric_base import in_reals
 
@@ -20,23 +21,6 @@ _FEWEST_FOR_TAIL = 100
 """Of fewer samples there is no worst hundredth."""
 _NOTHING = 1e-20
 """A share of error below which outputs count as equal: 200 dB."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupCloseness:
-    """How close a group of an output's channels is to the float model's, on a few calibration samples.
-
-    Attributes:
-        output: Key of the output.
-        channels: The group in words.
-        sqnr_db: Mean of decibels over the samples in which the group is not all 0.
-        whole_db: Likewise of the whole output.
-    """
-
-    output: str
-    channels: str
-    sqnr_db: float
-    whole_db: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,23 +58,28 @@ def narrow_groups(root: Path) -> list[NarrowGroup]:
 
 
 def group_closeness(root: Path, sha256: str) -> list[GroupCloseness]:
-    """How close a candidate's groups of channels are to float's; empty where all outputs are of one group.
+    """How close a candidate's groups of channels are to float's, but for the largest of each output.
 
     Raises:
         ScoreError: If the interpreter refuses a model.
     """
     case = open_case(root)
-    rows = spread_rows(len(case.samples("calibration")), _SAMPLES)
-    expected = float_outputs(root, "calibration", tuple(rows))
+    return closeness_of_groups(root, case.runner(sha256), "calibration", range(len(case.samples("calibration"))))
+
+
+def closeness_of_groups(root: Path, runner: Run, samples: str, rows: Sequence[int]) -> list[GroupCloseness]:
+    """The same of any model, on a few of these samples of a folder."""
+    case, rows = open_case(root), [rows[i] for i in spread_rows(len(rows), _SAMPLES)]
+    expected = float_outputs(root, samples, tuple(rows))
     groups = {key: found for key, found in groups_of(expected).items() if found}
     if not groups:
         return []
-    outputs = outputs_of(case.runner(sha256), samples_of(case, "calibration", rows))
+    outputs = outputs_of(runner, samples_of(case, samples, rows))
     told = []
     for key, found in groups.items():
         pairs = [(in_reals(a[key]), in_reals(b[key])) for a, b in zip(outputs, expected, strict=True)]
         whole = _decibels([powers(*pair) for pair in pairs])
-        for group in found:
+        for group in found[1:]:  # The first sets the scale, and has nearly all of the whole's power.
             near = _decibels([powers(group.part(ours), group.part(theirs)) for ours, theirs in pairs])
             told.append(GroupCloseness(output=key, channels=str(group), sqnr_db=near, whole_db=whole))
     return told

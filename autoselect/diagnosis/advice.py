@@ -16,6 +16,7 @@ RULES: tuple[Rule, ...] = (
     rules_error.suspicious_error,
     rules_error.unhealthy_error,
     rules_error.wide_range,
+    rules_error.unlike_channels,
     rules_data.input_not_normalised,
     rules_graph.unfolded_batch_normalization,
     rules_graph.missing_normalization,

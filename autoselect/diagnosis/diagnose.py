@@ -28,7 +28,7 @@ from autoselect.diagnosis.activations import input_statistics
 from autoselect.diagnosis.request import Outcome, Request
 from autoselect.diagnosis.travel import travel
 from autoselect.diagnosis.weights import weight_statistics
-from autoselect.domain.findings import Ablation, ActivationStatistics, ErrorParts, Findings, Travel
+from autoselect.domain.findings import Ablation, ActivationStatistics, ErrorParts, Findings, GroupCloseness, Travel
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.words import did_you_mean, listed, some
@@ -245,6 +245,7 @@ def _measure(desk: _Desk, started: Started, prepared: Prepared, built: _Built) -
     forming: Future[Mapping[int, Mapping[str, str | None]]] = desk.submit(
         partial(cure_jobs.forms, target=request.target), request.recipe.to_json()
     )
+    grouping: Future[Sequence[GroupCloseness]] = desk.submit(jobs.groups, diagnosed.content, desk.samples, desk.rows)
     in_whole = [] if built.whole is None else _submit_measuring(desk, built.whole, NO_METRICS)
     layers = _layer_table(nodes, built.by_layer, running, request.layer_metrics)
     travelling: Mapping[str, Travel] = {}
@@ -267,6 +268,7 @@ def _measure(desk: _Desk, started: Started, prepared: Prepared, built: _Built) -
         parts=result_of(parting),
         forms=result_of(forming),
         failing=desk.failing,
+        groups=result_of(grouping),
     )
     return findings, {} if scoring is None else result_of(scoring)
 

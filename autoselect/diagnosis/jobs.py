@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from autoselect.cases.channel_jobs import closeness_of_groups
 from autoselect.cases.divergence import divergence, error_shares, samples_of
 from autoselect.cases.open_case import open_case
 from autoselect.diagnosis.activations import activation_statistics
-from autoselect.domain.findings import Ablation, ActivationStatistics
+from autoselect.domain.findings import Ablation, ActivationStatistics, GroupCloseness
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.units import nodes_behind
 from autoselect.isolation.worker import kept
@@ -112,6 +113,11 @@ def activations(
     case = open_case(root)
     content, nodes = case.prepared.calibrated.content, case.prepared.layers.nodes
     return activation_statistics(content, nodes, samples_of(case, samples, rows), limits)
+
+
+def groups(root: Path, content: bytes, samples: str, rows: Sequence[int]) -> list[GroupCloseness]:
+    """How close the model's groups of channels are to float's, of outputs whose channels have unlike ranges."""
+    return closeness_of_groups(root, Runner(content), samples, rows)
 
 
 def model_metrics(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from autoselect.diagnosis.sources import DEBUGGER_GUIDE, KRISHNAMOORTHI, NAGEL, OWN
-from autoselect.domain.findings import Advice, Findings
+from autoselect.domain.findings import OWN_SCALE, Advice, Findings
 from autoselect.domain.layers import (
     HEALTHY_RMSE_PER_SCALE,
     SUSPICIOUS_RMSE_PER_SCALE,
@@ -182,6 +182,23 @@ def wide_range(findings: Findings) -> Advice | None:
         action="Differences below half a step vanish. Where they matter: normalize the model's inputs if the wide "
         "nodes start there, put batch normalization behind the convolution that widens, or a bounded activation "
         "(RELU6); without retraining, leave these nodes out of integers.",
+    )
+
+
+def unlike_channels(findings: Findings) -> Advice | None:
+    """Channels of an output that lose their signal because far larger ones share their scale."""
+    lost = [group for group in findings.groups if group.sqnr_db < min(LOST_SIGNAL_SQNR_DB, group.whole_db)]
+    found = sorted(lost, key=lambda group: group.sqnr_db)
+    if not found:
+        return None
+    return Advice(
+        rule="unlike_channels",
+        title="Channels that share a scale with far larger ones",
+        subjects=tuple(dict.fromkeys(group.output for group in found)),
+        evidence=f"In the integer model {some([str(group) for group in found])}.",
+        threshold=f"a group of channels of like range below {LOST_SIGNAL_SQNR_DB:g} dB, and below the whole output",
+        source=OWN,
+        action=OWN_SCALE,
     )
 
 

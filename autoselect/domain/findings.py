@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autoselect.domain.graph import Graph
@@ -139,6 +139,37 @@ class ErrorParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCloseness:
+    """How close a group of an output's channels is to the float model's, on a few samples.
+
+    Attributes:
+        output: Key of the output.
+        channels: The group in words.
+        sqnr_db: Mean of decibels over the samples in which the group is not all 0.
+        whole_db: Likewise of the whole output.
+    """
+
+    output: str
+    channels: str
+    sqnr_db: float
+    whole_db: float
+
+    def __str__(self) -> str:
+        """Such as ``output 'a' is 38.7 dB from float's as a whole, but its channels 4 to 6, ...: 0.4 dB``."""
+        return (
+            f"output {self.output!r} is {self.whole_db:.1f} dB from float's as a whole, but its {self.channels}: "
+            f"{self.sqnr_db:.1f} dB"
+        )
+
+
+OWN_SCALE = (
+    "Give these channels an output of their own, or let the nodes at the end have 16 bits (--int16) or stay float "
+    "(--keep-float)."
+)
+"""What helps channels that share a scale with far larger ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """All that the advice is given from; figures by node name.
 
@@ -161,6 +192,7 @@ class Findings:
         forms: Which forms each op has, by index, see
             :attr:`autoselect.quantize.building.blueprint.Blueprint.forms`.
         failing: Nodes that were left out because their integer kernels fail on a sample.
+        groups: Of channels, of the outputs whose channels have unlike ranges.
     """
 
     layers: LayerTable
@@ -180,6 +212,7 @@ class Findings:
     parts: Mapping[str, ErrorParts] = field(default_factory=dict)
     forms: Mapping[int, Mapping[str, str | None]] = field(default_factory=dict)
     failing: frozenset[str] = frozenset()
+    groups: Sequence[GroupCloseness] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

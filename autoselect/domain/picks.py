@@ -101,8 +101,10 @@ def default_drop(metric: str, float_score: float) -> float:
 def recommended(members: Sequence[FrontMember], allowed_drop: float, float_penalty: float) -> FrontMember:
     """The member with the least penalty that keeps the allowed drop for sure; of equals see :func:`_price`.
 
-    If there is none, and no member's bound is of its own samples, those count whose guessed bound keeps it. If there is
-    none of these, the best trade of what a member may lose and its penalty, see :data:`WORTH`. It is chosen among
+    A proof for a member of float's penalty does not count beside a member of :data:`EASILY`: float needs none.
+
+    If nothing is sure, and no member's bound is of its own samples, those count whose guessed bound keeps it. If there
+    is none of these, the best trade of what a member may lose and its penalty, see :data:`WORTH`. It is chosen among
     those that leave no op off the accelerator and are expected to keep the allowed drop easily, see :data:`EASILY` and
     :data:`WORTH_OF_INTEGERS`; else among those that are expected to keep it; else among all.
 
@@ -114,6 +116,8 @@ def recommended(members: Sequence[FrontMember], allowed_drop: float, float_penal
         float_penalty: Penalty of the float model.
     """
     sure = [m for m in members if m.keeps_for_sure(allowed_drop)]
+    if any(_is_easily_kept(m, allowed_drop) for m in members):
+        sure = [m for m in sure if m.penalty < (float_penalty or math.inf)]
     if sure:
         return min(sure, key=_price)
     likely = [m for m in members if m.bound <= allowed_drop and not any(other.is_bounded for other in members)]

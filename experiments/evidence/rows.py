@@ -156,6 +156,7 @@ def read(name: str) -> Kept:
                 size_bytes=int(size),
                 penalty=float(penalty),
                 float_ops=int(ops),
+                off_chip=None,
             )
             for sha, size, penalty, ops in zip(
                 kept["sha256"], kept["size_bytes"], kept["penalty"], kept["float_ops"], strict=True

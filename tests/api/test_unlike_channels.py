@@ -64,3 +64,11 @@ def test_the_verdict_names_the_group_that_another_metric_does_not_see(detector: 
     [told] = [message for message in run.summary["warnings"] if "as a whole" in message]
     assert "channels 4 to 6, whose values go from" in told
     assert told in run.summary["verdict"]
+
+
+def test_a_diagnosis_names_the_group(detector: bytes, tmp_path: Path) -> None:
+    (tmp_path / "model.tflite").write_bytes(detector)
+    found = autoselect.diagnose(tmp_path / "model.tflite", calibration=DATA[:12])
+    [advice] = [one for one in found.advice if one.rule == "unlike_channels"]
+    assert "channels 4 to 6, whose values go from" in advice.evidence
+    assert "--int16" in advice.action

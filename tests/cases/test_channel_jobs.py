@@ -10,6 +10,7 @@ import pytest
 from autoselect.cases import channel_jobs
 from autoselect.cases.channel_jobs import Tail
 from autoselect.cases.files import CaseFiles
+from autoselect.domain.findings import GroupCloseness
 from autoselect.study.finishing import channels
 
 
@@ -34,3 +35,11 @@ def test_a_tail_is_told_if_it_breaks_the_limit(worst: float, told: bool) -> None
 def test_a_tail_near_the_mean_is_not_told() -> None:
     assert channels._tail(Tail(count=2, worst_db=10.0, mean_db=18.0), 20.0) == []
     assert channels._tail(None, 20.0) == []
+
+
+@pytest.mark.parametrize(("near", "whole", "told"), [(5.0, 30.0, True), (5.0, 15.0, True), (25.0, 30.0, False)])
+def test_a_group_below_the_limit_is_told_however_close_the_whole_output_is(
+    near: float, whole: float, told: bool
+) -> None:
+    group = GroupCloseness(output="a", channels="channel 4", sqnr_db=near, whole_db=whole)
+    assert bool(channels.groups_below([group], 20.0)) == told

@@ -143,6 +143,7 @@ def test_every_rule_is_named_and_appears_once() -> None:
         "suspicious_error",
         "unhealthy_error",
         "wide_range",
+        "unlike_channels",
         "input_not_normalised",
         "unfolded_batch_normalization",
         "missing_normalization",

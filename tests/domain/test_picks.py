@@ -78,6 +78,14 @@ BY_HAND = {
         [member("wide", 0.03, 260, 0.0), member("narrow", 0.05, 250, 0.0), MIXED],
         ["mixed", "mixed", "mixed", "mixed", "wide"],
     ),
+    "proved of nothing but a model of float's penalty, and one without float ops is expected to do": (
+        [member("like float", 0.0, 400, 100.0), replace(member("wide", 0.0, 390, 8.0, width=0.05), left_ops=0)],
+        ["wide", "like float", "wide", "wide", "wide"],
+    ),
+    "proved of nothing but a model of float's penalty, and no other does without float ops": (
+        [member("like float", 0.0, 400, 100.0), member("mixed", 0.0, 390, 8.0, width=0.05)],
+        ["like float", "like float", "like float", "like float", "mixed"],
+    ),
     "equal penalties: the closest to float": (
         [member("b", 0.0, 300, 5.0, fidelity=20.0), member("a", 0.0, 300, 5.0, fidelity=30.0)],
         ["a", "a", "a", "a", "a"],

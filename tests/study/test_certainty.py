@@ -419,6 +419,11 @@ def test_the_verdict_says_what_the_samples_cannot_show() -> None:
         "between what it may lose and what it costs an accelerator: it loses at most 3.0 points. If it does keep the "
         "limit, about 1,100 samples would show it." in told(UNSURE, HELDOUT)
     )
+    assert (
+        "The 250 search samples show that a model keeps the limit, but of none that costs an accelerator less than "
+        "float; the limit is 1.0 point. The recommended model is expected to keep it"
+        in told(replace(UNSURE, least_bound=0.01), HELDOUT)
+    )
     for unknown in certainty.Unknown:
         found = told(replace(BLIND, unknown=unknown), HELDOUT)
         assert "no interval is known" in found

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autoselect.cases import channel_jobs
 from autoselect.cases.events import Listener, Warned
 from autoselect.cases.prepare import Case
+from autoselect.domain.findings import OWN_SCALE, GroupCloseness
 from autoselect.domain.words import CLOSENESS
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
@@ -32,17 +35,17 @@ def _messages(sha256: str, case: Case, yardstick: Yardstick, metric: str, pool: 
         tail = pool.call(channel_jobs.tail, case.files.root, sha256)
     except TrialError as exc:
         return [f"How close the recommended model's channels are to float's could not be measured. {exc}"]
-    found = [_group(one, limit) for one in groups if one.sqnr_db < limit <= one.whole_db]
-    return found + _tail(tail, limit)
+    return groups_below(groups, limit) + _tail(tail, limit)
 
 
-def _group(one: channel_jobs.GroupCloseness, limit: float) -> str:
-    return (
-        f"The recommended model's output {one.output!r} is {one.whole_db:.1f} dB from float's as a whole, but its "
-        f"{one.channels}: {one.sqnr_db:.1f} dB; the limit is {limit:.3g} dB. These channels share a scale with far "
-        "larger ones. Give them an output of their own, or let the nodes at the end have 16 bits (--int16) or stay "
-        "float (--keep-float)."
-    )
+def groups_below(groups: Sequence[GroupCloseness], limit: float) -> list[str]:
+    """What is said of groups of channels below the limit, in decibels, and below their whole output."""
+    return [
+        f"The recommended model's {one}; the limit is {limit:.3g} dB. These channels share a scale with far larger "
+        f"ones. {OWN_SCALE}"
+        for one in groups
+        if one.sqnr_db < min(limit, one.whole_db)
+    ]
 
 
 def _tail(tail: channel_jobs.Tail | None, limit: float) -> list[str]:

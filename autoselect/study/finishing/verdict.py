@@ -301,11 +301,15 @@ def _sure(found: Findings, confidence: Confidence) -> str:
             f"{lost(confidence.expected, found.metric)}."
         )
     other = _cheaper(found, confidence.cheaper) if confidence.cheaper else ""
-    return (
+    shown = (
         f"The {samples} cannot show that any model keeps the limit: the best "
-        f"{lost_at_most(confidence.least_bound, found.metric)} with 95 % confidence; {limit}. "
-        f"{why}{needed}{again}{other}"
+        f"{lost_at_most(confidence.least_bound, found.metric)} with 95 % confidence; {limit}."
     )
+    if confidence.least_bound <= found.yardstick.allowed_drop:
+        shown = (
+            f"The {samples} show that a model keeps the limit, but of none that {found.costs} less than float; {limit}."
+        )
+    return f"{shown} {why}{needed}{again}{other}"
 
 
 _UNKNOWN = {

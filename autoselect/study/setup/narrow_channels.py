@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from autoselect.cases import channel_jobs
+from autoselect.domain.findings import OWN_SCALE
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 
@@ -21,6 +22,5 @@ def narrow_channels(root: Path, pool: Workers) -> tuple[str, ...]:
 def _warning(one: channel_jobs.NarrowGroup) -> str:
     return (
         f"In 8 bits, output {one.output!r} has {one.steps:.1f} integer steps for its {one.channels}: one scale serves "
-        "all channels, and the others are far larger. Give these channels an output of their own, or let the nodes at "
-        "the end have 16 bits (--int16) or stay float (--keep-float)."
+        f"all channels, and the others are far larger. {OWN_SCALE}"
     )
