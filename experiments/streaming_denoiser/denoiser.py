@@ -29,8 +29,8 @@ PARTS = {"search": (12, 14), "heldout": (24, 26), "calibration": (16, 10)}
 """Mixtures, and noise clips that they choose from. No clip, of speech or noise, is in two parts."""
 EVERY = 10
 """Every tenth frame calibrates."""
-FEW_MIXTURES, FEW_EVERY = 3, 3
-"""For :func:`few_calibration`."""
+FEW, FEW_EVERY = (0, 7, 15), 3
+"""For :func:`few_calibration`: the mixtures with the most speech, with the least, and one between."""
 SEED = "DENOISER_MIXTURES"
 """Names the seed of the mixtures: processes that a search starts have the environment of the one that searches."""
 
@@ -133,7 +133,8 @@ def calibration() -> Iterator[Mapping[str, np.ndarray]]:
 
 def few_calibration() -> Iterator[Mapping[str, np.ndarray]]:
     """More frames of fewer mixtures."""
-    yield from _frames_of(spectra("calibration")[:FEW_MIXTURES], FEW_EVERY)
+    every = spectra("calibration")
+    yield from _frames_of([every[i] for i in FEW], FEW_EVERY)
 
 
 def _frames_of(chosen: Sequence[np.ndarray], every: int) -> Iterator[Mapping[str, np.ndarray]]:

@@ -81,7 +81,7 @@ def table_of(rows: pd.DataFrame) -> str:
             f"{row.heldout_db:.2f}",
             size,
             ops,
-            row.repairs if size else "",
+            row.repairs if isinstance(row.repairs, str) else "",
         ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     table = "\n".join(lines)
