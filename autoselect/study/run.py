@@ -252,10 +252,11 @@ class _Search:
     def reason(self) -> str | None:
         """Run all trials; why the search ended before the budget was spent, None if it did not."""
         proving = _proving_rewrites(self.case, self.settings, self.pool)
-        reason = None if self.request.members else self._by_whole_models()
+        alone = not self.request.members  # Members of other runs are told together, after repairs.
+        reason = self._by_whole_models() if alone else None
         if reason is None and not self._is_spent():
             self._try_repairs()
-            reason = None if self.request.members else self._by_repaired_models()
+            reason = self._by_repaired_models() if alone else None
         self._remark(_proved(proving, self.folder, self.clock))
         if reason is None and not self._is_spent():
             reason = self._by_candidates()
@@ -270,9 +271,17 @@ class _Search:
         self._start_trials()
         if reason := self._loop().tell_first(plain[:1], self.settings.trials, self._stop()):
             return f"{reason}; neither repairs nor units were tried"
-        if self._has_scores():
-            self._loop().tell_first(plain, self.settings.trials)
-        return None
+        if not self._has_scores():
+            return None
+        self._loop().tell_first(plain, self.settings.trials)
+        return self._late()
+
+    def _late(self) -> str | None:
+        """Why there is no time for anything more; None where there is."""
+        limit = self.settings.timeout
+        if limit is None or self.clock.elapsed() < limit:
+            return None
+        return f"the timeout of {limit:g} s has passed; `autoselect resume` goes on"
 
     def _is_spent(self) -> bool:
         """Whether no trial is left, so that nothing more need be known."""
@@ -289,7 +298,7 @@ class _Search:
             return None
         self._start_trials()
         reason = self._loop().tell_first(repaired, self.settings.trials, self._stop())
-        return f"{reason}; no unit was tried alone" if reason else None
+        return f"{reason}; no unit was tried alone" if reason else self._late()
 
     def _by_candidates(self) -> str | None:
         """Why the search ends before its budget is spent on candidates of a sampler."""
@@ -312,7 +321,7 @@ class _Search:
         )
         self.study.sample_by(sampler, settings.repair_choices)
         self._start_trials()
-        return self._loop().run(self._baselines(), settings.trials, self._stop(), partial(_late, settings, self.clock))
+        return self._loop().run(self._baselines(), settings.trials, self._stop(), self._late)
 
     def _try_repairs(self) -> None:
         """Let the settings, and the manifest, have the sets of repairs that candidates may have."""
@@ -399,14 +408,6 @@ def _proved(proving: Future[tuple[str, str]] | None, folder: RunFolder, listener
     folder.write_manifest({**manifest, "notes": list(dict.fromkeys([*manifest["notes"], done]))})
     listener(Noted(message=done))
     return (wrong,) if wrong else ()
-
-
-def _late(settings: SearchSettings, clock: StageClock) -> str | None:
-    """Why there is no time for another candidate; None where there is."""
-    limit = settings.timeout
-    if limit is None or clock.elapsed() < limit:
-        return None
-    return f"the timeout of {limit:g} s has passed; `autoselect resume` goes on"
 
 
 def warned(case: Case, remarks: Sequence[str], listener: Listener) -> Case:

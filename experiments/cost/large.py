@@ -26,7 +26,7 @@ import measure
 import samples
 
 import autoselect
-from autoselect.cases.events import Event, StageStarted
+from autoselect.cases.events import Event, StageStarted, TrialFinished
 
 NORMALISED = 64
 """Pictures that give the statistics of batches."""
@@ -68,12 +68,22 @@ class Spent:
     def __init__(self) -> None:
         """Start without a stage."""
         self.seconds: dict[str, float] = {}
+        self.first: dict[str, float] = {}
         self._stage, self._before = "", _processor_seconds()
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
         if isinstance(event, StageStarted):
             self.close(event.stage)
+        elif isinstance(event, TrialFinished) and not self.first:
+            self._keep_first()
+
+    def _keep_first(self) -> None:
+        """The all-integer model is built and scored; nothing else was in this stage."""
+        needed = self.seconds["calibrate"] + _processor_seconds() - self._before
+        passed = sum(self.seconds.values()) + _processor_seconds() - self._before
+        ratio = "the same / calibrating, one build, one score"
+        self.first = {"until the first score, s": passed, ratio: passed / needed}
 
     def close(self, following: str = "") -> None:
         """End the stage that is under way."""
@@ -140,6 +150,7 @@ def measured(net: Net, sizes: Sizes, folder: Path) -> dict[str, float]:
         inference, whole = float(run.trials.inference_seconds.sum()), sum(spent.seconds.values())
     return {
         **{f"{stage or 'before the first stage'}, s": seconds for stage, seconds in spent.seconds.items()},
+        **spent.first,
         "whole search, s": whole,
         "inference of scored samples, s": inference,
         "whole search / inference of scored samples": whole / inference,

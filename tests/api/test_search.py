@@ -16,7 +16,7 @@ import pump
 import pytest
 
 import autoselect
-from autoselect.cases.events import EndedEarly, Event, TrialFinished, Warned
+from autoselect.cases.events import EndedEarly, Event, StageStarted, TrialFinished, Warned
 from autoselect.domain.picks import PICK_NAMES, named_picks
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import left_out_of
@@ -767,8 +767,9 @@ def test_a_search_that_tries_units_together_says_so(tmp_path: Path, monkeypatch:
 def test_a_timeout_ends_a_search_with_a_front_and_a_resume_goes_on(tmp_path: Path) -> None:
     """All time is spent on preparing: the baselines alone are scored."""
     events: list[Event] = []
-    common = {"trials": 8, "early_exit": False, "sampler": "random"}
+    common = {"trials": 8, "early_exit": False, "sampler": "random", "repairs": True}
     run = pump.search(tmp_path / "run", **common, timeout=1e-3, listener=events.append)
+    assert "repairs" not in {e.stage for e in events if isinstance(e, StageStarted)}
     origins = {origin.split(":")[0] for origin in run.trials["origin"]}
     assert (run.status, origins, run.front.empty) == ("complete", {"baseline"}, False)
     reason = "the timeout of 0.001 s has passed; `autoselect resume` goes on"
