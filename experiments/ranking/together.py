@@ -47,7 +47,7 @@ def sensitivities(case: Case) -> Mapping[str, np.ndarray]:
 
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(problem, "probed", spied):
         try:
-            options = {"repairs": False, "int16": False, "fallback": "float", "workers": 1, "trials": 1, **case.search}
+            options = {"repairs": False, "int16": False, "fallback": "float", "workers": 1, "trials": 20, **case.search}
             autoselect.search(case.model, calibration=case.calibration, output=Path(folder) / "run", **options)
         except Found:
             pass
