@@ -629,7 +629,7 @@ def test_single_suspects_and_searches_are_scored_where_answers_are_numbers(
         model=embedded.model_path(),
         calibration=embedded.calibration,
         score=score,
-        search={"evaluation": windows[:20], "heldout": windows[20:], "metric": "sqnr_db", "trials": 4},
+        search={"evaluation": windows[:20], "heldout": windows[20:], "metric": "sqnr_db", "trials": 10},
     )
     monkeypatch.setattr(run, "SAMPLES", 2)
     monkeypatch.setattr(run, "CASES", {"pump": case})

@@ -86,6 +86,7 @@ def _begin(request: Request, folder: RunFolder, case: Case, space: BoundSpace, p
     case = _repeating(case, request.settings, pool, clock)
     float_model = _float_reference(case, pool, request.settings, clock)
     note(float_model=asdict(float_model), warnings=list(case.warnings))
+    _demanding(request, float_model)  # Or it is refused: nothing could be recommended.
     settled = {"settings": request.settings.model_dump(), "search_space": space_hash(space)}
     folder.write_manifest({**known, **settled})
     return _search(request, folder, case, space, float_model, pool, clock)

@@ -106,7 +106,7 @@ def test_what_does_not_repeat_runs_on_plain_kernels(files: CaseFiles, monkeypatc
     class Runner:
         """Each one gives outputs of its own."""
 
-        def __init__(self, _content: bytes, *, delegates: bool | None = None) -> None:
+        def __init__(self, _content: bytes, *, delegates: bool | None = None, **_: object) -> None:
             asked.append(delegates)
             self.number = float(len(asked))
 

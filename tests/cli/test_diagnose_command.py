@@ -90,6 +90,7 @@ def invoke(*args: str) -> Any:
 
 DEFAULTS = {
     "calibration": None,
+    "feedback": None,
     "signature": None,
     "shapes": None,
     "integer": None,
