@@ -78,7 +78,7 @@ def _named(name: str, specs: tuple[TensorSpec, ...], side: str) -> TensorSpec:
 
 def with_gaps(sample: Sample, inputs: Iterable[TensorSpec]) -> Sample:
     """A sample with NaN for the inputs that it leaves out."""
-    return {spec.key: sample.get(spec.key, np.full(spec.shape, np.nan, spec.dtype)) for spec in inputs}
+    return {s.key: sample[s.key] if s.key in sample else np.full(s.shape, np.nan, s.dtype) for s in inputs}
 
 
 def feed_back(root: Path, fed: Mapping[str, str]) -> None:

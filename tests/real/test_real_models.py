@@ -54,8 +54,7 @@ def test_mobilenet_comes_nearer_to_float_with_repairs_and_nearer_still_with_floa
     run = _search_mobilenet(tmp_path / "run", trials=16, metric="agreement")
     fiq = run.summary["references"]["fiq"]["heldout"]
     integer = run.front[run.front["float_ops"] == 0]["heldout_agreement"].max()
-    assert integer >= max(0.88, fiq + 0.10)
-    assert run.summary["references"]["int16"]["heldout"] >= max(0.94, fiq + 0.15)
+    assert integer >= max(0.94, fiq + 0.15)
     assert run.summary["stood_in"]
     assert all(seen["to_float_db"] > seen["stood_in_to_float_db"] - 3 for seen in run.summary["stood_in"].values())
     assert _agreement(run.model_path("accurate")) > integer
