@@ -75,6 +75,16 @@ def test_the_table_of_sets_is_what_was_measured(script: Callable[[Path], ModuleT
     assert found.split("\n\n")[0] in (RESULTS.parents[1] / "README.md").read_text(encoding="utf-8")
 
 
+def test_the_table_of_the_denoiser_with_one_number_is_what_was_measured(
+    script: Callable[[Path], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = ROOT / "experiments" / "streaming_denoiser"
+    monkeypatch.syspath_prepend(str(folder))
+    rows = pd.read_csv(folder / "results" / "one_number.csv", keep_default_na=False, na_values=[""])
+    found = script(folder / "one_number.py").table_of(rows)
+    assert found == (folder / "results" / "one_number.md").read_text(encoding="utf-8")
+
+
 def test_every_case_has_every_row_and_no_repaired_model_a_float_op() -> None:
     models: dict[str, list[str]] = {}
     for row in rows_of_results():

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from autoselect.cases.divergence import Run, float_outputs, groups_of, outputs_of, samples_of, spread_rows
+from autoselect.cases.divergence import (
+    Run,
+    decibels_of,
+    float_outputs,
+    groups_of,
+    outputs_of,
+    samples_of,
+    spread_rows,
+)
 from autoselect.cases.open_case import open_case
 from autoselect.cases.score_jobs import score
 from autoselect.domain.findings import GroupCloseness
@@ -19,8 +27,6 @@ from autoselect.scoring.metric_base import in_reals
 _SAMPLES = 32
 _FEWEST_FOR_TAIL = 100
 """Of fewer samples there is no worst hundredth."""
-_NOTHING = 1e-20
-"""A share of error below which outputs count as equal: 200 dB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,4 +110,4 @@ def tail(root: Path, sha256: str) -> Tail | None:
 
 def _decibels(found: Sequence[tuple[float, float]]) -> float:
     shares = [noise / signal for signal, noise in found if signal > 0.0]
-    return float(np.mean(-10.0 * np.log10(np.maximum(shares, _NOTHING)))) if shares else math.nan
+    return float(decibels_of(shares).mean()) if shares else math.nan

@@ -44,13 +44,19 @@ def shares_of(decibels: np.ndarray) -> np.ndarray:
     return np.asarray(np.minimum(10.0 ** (-decibels / 10.0), _REVERSED))
 
 
+def decibels_of(shares: np.ndarray | Sequence[float]) -> np.ndarray:
+    """The signal to noise ratios in decibels that shares of error stand for, at most 200."""
+    return np.asarray(-10.0 * np.log10(np.maximum(shares, _NOTHING)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """What a look at a candidate shows.
+    """What building and running one candidate shows.
 
     Attributes:
-        shares: Power of the outputs' error over that of the float outputs, of the samples for which this is not 0.
-        size_bytes: Of the file.
+        shares: Power of the outputs' error over power of the float model's outputs, a ratio for each sample; samples
+            for which the float model gives nothing but zeros are left out.
+        size_bytes: Size of the candidate's file.
     """
 
     shares: list[float]
@@ -58,7 +64,10 @@ class Looked:
 
 
 def look_at_each(root: Path, recipes: Sequence[str], samples: str, rows: Sequence[int]) -> list[Looked]:
-    """Build and run several recipes that have most in common, so that one worker has what they share."""
+    """Build and run several recipes; one result each, in their order.
+
+    Recipes that are alike share a worker: it makes once what they have in common, such as the whole builds.
+    """
     return [_look(root, recipe, samples, rows) for recipe in recipes]
 
 
@@ -87,7 +96,7 @@ def closeness(case: OpenCase, runner: Running) -> np.ndarray:
     rows = spread_rows(len(store), _CLOSENESS_SAMPLES)
     expected = float_outputs(case.files.root, "calibration", tuple(rows))
     found = _shares(runner, samples_of(case, "calibration", rows), expected)
-    return np.asarray(-10.0 * np.log10(np.maximum(np.reshape(found, (-1, 1)), _NOTHING)))
+    return decibels_of(np.reshape(found, (-1, 1)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

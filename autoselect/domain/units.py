@@ -70,16 +70,16 @@ def units(graph: Graph, nodes: Sequence[Node]) -> tuple[tuple[str, ...], ...]:
 
 
 def nodes_behind(graph: Graph, nodes: Sequence[Node], places: Mapping[int, int], failing: int) -> list[str]:
-    """Names of the nodes because of which an op of a candidate cannot be run; none if that op is no node's.
+    """Names of the nodes because of which an op of a candidate cannot be run; empty if the op comes from no node.
 
-    That node comes first. After a division follow the nodes of the unit that computes its divisor: in float, too, it
-    would divide by what was rounded to 0.
+    The node that the op comes from is the first. If it is a division, the nodes of the unit that computes its divisor
+    follow: a float division fails, too, if the divisor was rounded to 0 before.
 
     Args:
-        graph: Of the float model.
-        nodes: Of the model.
-        places: Where each op of the float model is in the candidate.
-        failing: Place of the op in the candidate.
+        graph: The float model's graph.
+        nodes: The float model's nodes.
+        places: Index of an op in the candidate by its index in the float model.
+        failing: Index of the failing op in the candidate.
     """
     node = next((n for n in nodes if places.get(n.index) == failing), None)
     if node is None:

@@ -232,9 +232,10 @@ class _Search:
     """A search under way: whole models first, then repairs, then units; what comes later may not be needed.
 
     Attributes:
-        request: Its settings know the sets of repairs once these were tried.
-        begun: Trials of earlier processes.
-        problem: What a sampler knows; None before units were tried, and of spaces that the project's own cannot search.
+        request: What the user asked for; it is replaced once repairs were tried, by one whose settings have their sets.
+        begun: Count of trials that earlier processes of this run finished.
+        problem: What the project's own samplers know of the search space; None before units were tried, and for spaces
+            that only Optuna's samplers can search.
     """
 
     request: Request
@@ -251,7 +252,7 @@ class _Search:
     problem: Problem | None = None
 
     def reason(self) -> str | None:
-        """Run all trials; why the search ended before the budget was spent, None if it did not."""
+        """Run all trials; say why the search ended with trials left, None if it did not."""
         proving = _proving_rewrites(self.case, self.settings, self.pool)
         alone = not self.request.members  # Members of other runs are told together, after repairs.
         reason = self._by_whole_models() if alone else None
@@ -269,12 +270,13 @@ class _Search:
     def _by_whole_models(self) -> str | None:
         """Why the whole models as they are settle the search: the all-integer one, before the others are scored."""
         plain = [b for b in self._baselines() if b.is_whole and not b.recipe.repairs]
+        loop = self._loop()
         self._start_trials()
-        if reason := self._loop().tell_first(plain[:1], self.settings.trials, self._stop()):
+        if reason := loop.tell_first(plain[:1], self.settings.trials, self._stop()):
             return f"{reason}; neither repairs nor units were tried"
-        if not self._has_scores():
+        if not self._has_scores():  # A sampler that knows which op failed rules the other models out.
             return None
-        self._loop().tell_first(plain, self.settings.trials)
+        loop.tell_first(plain, self.settings.trials)
         return self._late()
 
     def _late(self) -> str | None:
@@ -289,7 +291,7 @@ class _Search:
         return self._has_scores() and len(self.study.records()) >= self.settings.trials
 
     def _has_scores(self) -> bool:
-        """Whether any whole model can be run; if not, a sampler that knows why rules the others out."""
+        """Whether any model of the study could be run and has a score."""
         return any(record.scores for record in self.study.records())
 
     def _by_repaired_models(self) -> str | None:

@@ -106,11 +106,12 @@ class _Trier:
     known: dict[Repairs, float] = field(default_factory=dict)
 
     def prices(self, candidates: Sequence[Repairs]) -> list[float]:
-        """How far outputs are from the float model's, and how large the files; infinite if nothing is known.
+        """The price of each choice of repairs, less is better; infinite if a model of it could not be measured.
 
-        The power of the error times the square of the size: what doubles a file must halve the error's amplitude, as
-        among models to recommend. The geometric mean over samples, as the search's SQNR in dB, and over models: one
-        that is bad does not outvote the others.
+        It is the share of error, a ratio of powers, times the square of the file's size in bytes. So repairs that
+        double a file must at least halve the amplitude of the error, as models must to be recommended. It is the
+        geometric mean over samples, as the search's SQNR in dB, and over the models that stand for candidates: a bad
+        one weighs less than in an arithmetic mean.
         """
         samples, rows = _few_samples(self.case)
         common = Recipe(fallback="float", per_channel=self.settings.per_channel)
