@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autoselect.cases.compiling import compile_report, read_for
+from autoselect.cases.compiling import compile_candidate, read_for
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.graph import Graph, peak_activation_bytes
@@ -31,7 +31,7 @@ class BuildReply:
     """A built candidate, without its bytes: they lie in the case folder.
 
     ``compiled`` is what the target's compiler made of it and what was predicted, see
-    :func:`autoselect.cases.compiling.compile_report`; empty where nothing was compiled. ``quantities`` is what the
+    :func:`autoselect.cases.compiling.compile_candidate`; empty where nothing was compiled. ``quantities`` is what the
     run's objectives measure, by column. ``needs`` are the oldest runtimes that load it, as
     :meth:`autoselect.domain.runtimes.Needs.as_dict`. ``places`` says where each op of the float model is in the file.
     """
@@ -76,8 +76,8 @@ def build(root: Path, recipe_json: str) -> BuildReply:
     if not path.exists():
         write_bytes(path, candidate.content)
     cut, compiled = asdict(on_target(candidate.graph, target, verdict)), {}
-    if how is not None and how.each:
-        compiled = compile_report(candidate.content, target, verdict, how)
+    if how is not None and (how.each or target.spilling):
+        compiled = compile_candidate(candidate.content, candidate.graph, target, verdict, how)
         cut |= {"penalty": compiled["cost"], "segments": compiled["segments"]}
         cut["crossing_bytes"] = compiled["crossing_bytes"]
     return BuildReply(

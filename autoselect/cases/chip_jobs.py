@@ -5,26 +5,30 @@ Each job may die without harm to the run.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from autoselect.cases.compiling import UNKEPT, ddr_per_op, read_for
+from autoselect.cases.compiling import UNKEPT, look_at, read_for
 from autoselect.cases.divergence import spread_rows
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.compilers.opening import compiler_of
-from autoselect.domain.graph import seen_by
+from autoselect.domain.graph import Graph, OpKind, seen_by
 from autoselect.domain.objectives import drop_from
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.states import EXACT, SIXTEEN, fields_of
 from autoselect.domain.targets import Seen
-from autoselect.domain.verdicts import Verdict, judge, views
+from autoselect.domain.verdicts import Verdict, judge, may_spill, views
 from autoselect.domain.words import counted
+from autoselect.errors import TrialError
+from autoselect.quantize.building.build import Builder, Candidate
 from autoselect.quantize.building.proof import PROOF_SAMPLES, rewritten
 from autoselect.runs.files import write_bytes, write_json
 from autoselect.scoring import evaluate
@@ -33,6 +37,9 @@ from autoselect.scoring.paired import paired_drop
 from autoselect.scoring.target_penalty import on_target
 from autoselect.tflite.runner import Outputs, Running
 
+INTEGER, HYBRID = OpKind.INTEGER.value, OpKind.HYBRID.value
+MIXES = 12
+"""Random mixes of a model that may spill. If a third of all do, none of these does in one search of a hundred."""
 EMULATED_MACS = 4 * 10**9
 """Multiply-accumulates for which a model is emulated: about ten seconds on one core."""
 _FEWEST_EMULATED = 8
@@ -100,12 +107,18 @@ class Emulated:
         return self.low > 0.0 or self.high < 0.0 or (self.lost > allowed_drop and not is_noise)
 
 
-def look(root: Path, recipe_json: str, int16: bool) -> None:
+def look(root: Path, recipe_json: str, states: Sequence[str], seed: int) -> None:
     """See what the target's chips make of the whole models, and keep it in the case.
 
-    Of each chip whose compiler decides what it takes: how many bytes its pieces move. Of each of several chips: the
-    least cost that is easily found, of all models of one form and of the one whose nodes are float if the chip leaves
-    them in integers.
+    Of each chip whose compiler decides what it takes: how many bytes its pieces move, and whether any model, or any of
+    some mixes, is too large for its own memory. Of each of several chips: the least cost that is easily found, of all
+    models of one form and of the one whose nodes are float if the chip leaves them in integers.
+
+    Args:
+        root: The case.
+        recipe_json: What all recipes have in common.
+        states: Those of the search beside integers of 8 bits.
+        seed: Of the search; the mixes are drawn with it.
 
     Raises:
         BuildError: If the quantizer refuses the model.
@@ -117,25 +130,67 @@ def look(root: Path, recipe_json: str, int16: bool) -> None:
     plain = Recipe.from_json(recipe_json)
     forms = case.builder.blueprint(plain).forms
     left = [node.name for node in case.prepared.layers.nodes if forms[node.index].get("integer")]
-    recipes = [
-        plain,
-        replace(plain, denylisted_nodes=frozenset(nodes), fallback="float"),
-        replace(plain, denylisted_nodes=frozenset(nodes), fallback="drq"),
-        replace(plain, denylisted_nodes=frozenset(left), fallback="float"),
-    ]
-    wide = case.builder.blueprint(plain, int16=True).int16_nodes if int16 else ()
-    recipes += [replace(plain, int16_nodes=frozenset(nodes[i] for i in wide))] if wide else []
-    builds = [case.builder.build(recipe) for recipe in dict.fromkeys(recipes)]
-    judged = [views(built.graph, target) for built in builds]
+    wide = case.builder.blueprint(plain, int16=True).int16_nodes if SIXTEEN in states else ()
+    wholes = {
+        INTEGER: plain,
+        EXACT: replace(plain, denylisted_nodes=frozenset(nodes), fallback="float"),
+        HYBRID: replace(plain, denylisted_nodes=frozenset(nodes), fallback="drq"),
+        **({SIXTEEN: replace(plain, int16_nodes=frozenset(nodes[i] for i in wide))} if wide else {}),
+    }
+    partly = replace(plain, denylisted_nodes=frozenset(left), fallback="float")
+    builds = {recipe: case.builder.build(recipe) for recipe in (*wholes.values(), partly)}
+    judged = {recipe: views(built.graph, target) for recipe, built in builds.items()}
     seen = []
     for place, chip in enumerate(target.chips):
-        best = min(of_chips[place][1].cost for of_chips in judged)
-        per_op = dict[str, float]()
+        found, of_chip = Seen(), {recipe: of_chips[place][1] for recipe, of_chips in judged.items()}
         if chip in target.asked:
+            left_of = {form: of_chip[wholes[form]].left_ops for form in (INTEGER, *states) if form in wholes}
+            drawn = mixes(plain, left_of, states, nodes, seed) if may_spill(case.prepared.graph, chip) else ()
             order = target.asked.index(chip)
-            per_op = ddr_per_op([(built.content, seen_by(built.graph, order)) for built in builds], chip, how)
-        seen.append(Seen(best=best or 1.0, ddr_per_op=per_op))
+            found = look_at(_as_seen(builds.values(), order), chip, how, _as_seen(_built(drawn, case.builder), order))
+        seen.append(replace(found, best=min(verdict.cost for verdict in of_chip.values()) or 1.0))
     write_json(case.files.seen, [asdict(one) for one in seen])
+
+
+def mixes(
+    plain: Recipe,
+    left_of: Mapping[str, int],
+    states: Sequence[str],
+    nodes: Sequence[str],
+    seed: int,
+    count: int = MIXES,
+) -> Iterator[Recipe]:
+    """Recipes in which each node has one of two forms, drawn at random, so that values are in both at once.
+
+    Args:
+        plain: What all recipes have in common.
+        left_of: Ops that the chip leaves of each whole model, by form. The two with the fewest are drawn from: what is
+            left takes none of the chip's memory.
+        states: Those of the search beside integers of 8 bits.
+        nodes: Their names.
+        seed: Of what is drawn.
+        count: So many.
+    """
+    rng, forms = np.random.default_rng(seed), sorted(left_of, key=left_of.__getitem__)[:2]
+    for _ in range(count):
+        drawn = dict(zip(nodes, rng.integers(len(forms), size=len(nodes)).tolist(), strict=True))
+        of_form = {
+            form: frozenset(n for n, place in drawn.items() if forms[place] == form) for form in (INTEGER, *states)
+        }
+        fields = fields_of(frozenset(nodes) - of_form[INTEGER], {state: of_form[state] for state in states[1:]})
+        yield replace(plain, **cast("dict[str, Any]", fields))
+
+
+def _built(recipes: Iterable[Recipe], builder: Builder) -> Iterator[Candidate]:
+    """Those of the candidates that can be built, each when it is asked for."""
+    for recipe in recipes:
+        with contextlib.suppress(TrialError):
+            yield builder.build(recipe)
+
+
+def _as_seen(builds: Iterable[Candidate], order: int) -> Iterator[tuple[bytes, Graph]]:
+    """Built models with what one of the compilers said of each op."""
+    return ((built.content, seen_by(built.graph, order)) for built in builds)
 
 
 def rewrites(root: Path, recipe_json: str, int16: bool) -> tuple[str, str]:

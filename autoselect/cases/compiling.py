@@ -14,8 +14,8 @@ from typing import Any
 from autoselect.compilers.compiler import ChipCompiler, Partition
 from autoselect.compilers.opening import compiler_of
 from autoselect.domain.graph import Graph, with_answers
-from autoselect.domain.targets import Compiled, Target
-from autoselect.domain.verdicts import Verdict, judge, moves_beside
+from autoselect.domain.targets import Compiled, Seen, Target, spilled_bytes
+from autoselect.domain.verdicts import Verdict, judge, moves_beside, views
 from autoselect.errors import CompilerRefusal, StorageError, TrialError
 from autoselect.runs.files import write_json
 from autoselect.tflite import flatbuffer as fb
@@ -76,28 +76,68 @@ def partition(content: bytes, target: Target, how: Compiling) -> Partition:
     return Partition(pieces=tuple(map(tuple, found["pieces"])), left={int(i): str(why) for i, why in found["left"]})
 
 
-def ddr_per_op(models: Iterable[tuple[bytes, Graph]], chip: Target, how: Compiling) -> dict[str, float]:
-    """What ops of each form move to and from memory beside what is known of any model, as whole models show it.
-
-    Args:
-        models: Whole models, each with most ops in one form, and their graphs with what the compiler said of each op.
-            The first of each form is compiled.
-        chip: Whose compiler is asked.
-        how: How.
+def compile_candidate(
+    content: bytes, graph: Graph, target: Target, predicted: Verdict, how: Compiling
+) -> dict[str, Any]:
+    """The same; of several chips for each whose memory is too small for some candidates.
 
     Returns:
-        Bytes for each op that has constants, by kind of op; without the forms that the chip compiles nothing of.
+        As :func:`compile_report`. Of several chips it is that of the dearest that was compiled for, but segments and
+        cost are the worst of all chips'.
     """
-    bytes_of = dict[str, float]()
+    if not target.parts:
+        return compile_report(content, target, predicted, how)
+    reports, costs = dict[str, dict[str, Any]](), dict[str, float]()
+    for chip, verdict in views(graph, target):
+        costs[chip.name] = verdict.cost / chip.best
+        if chip.spills:
+            reports[chip.name] = compile_report(content, chip, verdict, how)
+            costs[chip.name] = reports[chip.name]["cost"] / chip.best
+    return {
+        **reports[max(reports, key=costs.__getitem__)],
+        "cost": max(costs.values()),
+        "segments": max(predicted.segments, *(report["segments"] for report in reports.values())),
+        "crossing_bytes": predicted.crossing_bytes,
+        "predicted_segments": predicted.segments,
+        "predicted_cost": predicted.cost,
+        "agrees": all(report["agrees"] for report in reports.values()),
+    }
+
+
+Models = Iterable[tuple[bytes, Graph]]
+"""Built models and their graphs, with what the compiler said of each op."""
+
+
+def look_at(models: Models, chip: Target, how: Compiling, mixes: Models = ()) -> Seen:
+    """What ops move to and from memory beside what is known of any model; and if the chip's memory is too small.
+
+    Args:
+        models: Whole models, each with most ops in one form. The first of each form is compiled.
+        chip: Whose compiler is asked.
+        how: How.
+        mixes: Of these, too, so many are compiled until one spills.
+
+    Returns:
+        Of each op that has constants the bytes, by kind of op, without the forms that the chip compiles nothing of; and
+        whether any model spills. Bytes that spill do not count among those of an op.
+    """
+    bytes_of, spills = dict[str, float](), False
     for content, graph in models:
         verdict = judge(graph, chip)
         moving = [op.kind for op in graph.ops if op.left_because == "" and moves_beside(op)]
         if not moving or (kind := Counter(moving).most_common(1)[0][0].value) in bytes_of:
             continue
         with contextlib.suppress(TrialError):  # Some chips take a form and compile nothing of it.
-            moved = compile_report(content, chip, verdict, how)["ddr_bytes"]
-            bytes_of[kind] = max(moved - verdict.ddr_bytes, 0) / len(moving)
-    return bytes_of
+            made = compile_report(content, chip, verdict, how)
+            spilled = spilled_bytes(made)
+            bytes_of[kind] = max(made["ddr_bytes"] - spilled - verdict.ddr_bytes, 0) / len(moving)
+            spills |= spilled > 0
+    for content, graph in () if spills else mixes:
+        with contextlib.suppress(TrialError):
+            if spilled_bytes(compile_report(content, chip, judge(graph, chip), how)):
+                spills = True
+                break
+    return Seen(ddr_per_op=bytes_of, spills=spills)
 
 
 def read_for(content: bytes, target: Target, how: Compiling | None) -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
@@ -196,8 +196,8 @@ def _turns(graph: Graph, on_accelerator: Sequence[bool | None]) -> tuple[list[in
     return turns, worked
 
 
-def peak_activation_bytes(graph: Graph) -> int:
-    """Most bytes of activations that are alive at once.
+def peak_activation_bytes(graph: Graph, size_of: Callable[[Tensor], int] | None = None) -> int:
+    """Most bytes of activations that are alive at once; ``size_of`` says what each takes if not its own bytes.
 
     A tensor lives from the op that writes it to the last that reads it, model inputs from the start and outputs to the
     end. An op's inputs and outputs are alive together: nothing is computed in place. This is the least arena that any
@@ -207,15 +207,16 @@ def peak_activation_bytes(graph: Graph) -> int:
     for i, op in enumerate(graph.ops):
         for tensor in op.inputs:
             last[tensor] = max(last.get(tensor, i), i)
+    sizes = [tensor.size_bytes if size_of is None else size_of(tensor) for tensor in graph.tensors]
     alive = set(graph.inputs)
-    size = sum(graph.tensors[t].size_bytes for t in alive)
+    size = sum(sizes[t] for t in alive)
     peak = size
     for i, op in enumerate(graph.ops):
         born = set(op.outputs) - alive
         alive |= born
-        size += sum(graph.tensors[t].size_bytes for t in born)
+        size += sum(sizes[t] for t in born)
         peak = max(peak, size)
         dead = {t for t in alive if last.get(t, i) <= i}
         alive -= dead
-        size -= sum(graph.tensors[t].size_bytes for t in dead)
+        size -= sum(sizes[t] for t in dead)
     return peak

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Literal
+from math import prod
+from typing import Any, Literal
 
 from autoselect.domain.recipe import IoType
 
@@ -137,6 +138,25 @@ Compiler = Vela | LitertPlugin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Memory of an accelerator's own, for the values that it works on.
+
+    Attributes:
+        size_bytes: All of it.
+        block: Height, width and channels of the blocks in which values lie there; those at the end may not be full.
+    """
+
+    size_bytes: int
+    block: tuple[int, int, int]
+
+    def blocked(self, shape: Sequence[int]) -> int:
+        """Elements of all blocks of a value."""
+        *planes, height, width, channels = (1, 1, 1, *shape)
+        sides = zip((height, width, channels), self.block, strict=True)
+        return prod(planes) * prod(-(-side // step) * step for side, step in sides)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A target profile.
 
@@ -159,6 +179,8 @@ class Target:
         ddr_per_byte: Cost of each byte that the accelerator reads from or writes to memory outside of it.
         ddr_per_op: Bytes that an op with constants moves beside these and what pieces exchange: tables and padding. By
             kind of op, as compiled whole models have shown it.
+        memory: The accelerator's own; None where nobody has said.
+        spills: Whether compiled mixes of the model at hand have shown that this memory is too small for them.
         parts: The chips of a target that stands for several, see :func:`together`.
         best: Of one of these chips, the cost that counts as 1.
     """
@@ -179,6 +201,8 @@ class Target:
     piece_fixed: float = 0.0
     ddr_per_byte: float = 0.0
     ddr_per_op: Mapping[str, float] = field(default_factory=dict)
+    memory: Memory | None = None
+    spills: bool = False
     parts: tuple[Target, ...] = ()
     best: float = 1.0
 
@@ -196,6 +220,11 @@ class Target:
     def asked(self) -> tuple[Target, ...]:
         """Those of them whose compiler says of each op if the accelerator takes it, and no list of kernels does."""
         return tuple(chip for chip in self.chips if isinstance(chip.compiler, LitertPlugin))
+
+    @property
+    def spilling(self) -> tuple[Target, ...]:
+        """Those of them whose own memory is too small for mixes of the model at hand."""
+        return tuple(chip for chip in self.chips if chip.spills)
 
     @property
     def asks_compiler(self) -> bool:
@@ -277,18 +306,21 @@ class Seen:
     Attributes:
         best: As :attr:`Target.best`.
         ddr_per_op: As :attr:`Target.ddr_per_op`.
+        spills: As :attr:`Target.spills`.
     """
 
     best: float = 1.0
     ddr_per_op: Mapping[str, float] = field(default_factory=dict)
+    spills: bool = False
 
 
 def as_seen(target: Target, seen: Sequence[Seen]) -> Target:
     """A target with what was seen of each of its chips."""
-    if not target.parts:
-        return replace(target, ddr_per_op=seen[0].ddr_per_op)
-    pairs = zip(target.parts, seen, strict=True)
-    return replace(target, parts=tuple(replace(part, best=one.best, ddr_per_op=one.ddr_per_op) for part, one in pairs))
+    chips = [
+        replace(chip, best=one.best, ddr_per_op=one.ddr_per_op, spills=one.spills)
+        for chip, one in zip(target.chips, seen, strict=True)
+    ]
+    return replace(target, parts=tuple(chips)) if target.parts else replace(chips[0], best=target.best)
 
 
 def _common(processors: Sequence[Processor]) -> dict[Precision, Kernels]:
@@ -329,3 +361,13 @@ class Compiled:
     moved: Mapping[str, int] = field(default_factory=dict)
     cost: float = 0.0
     refusal: str = ""
+
+
+def spilled_bytes(compiled: Mapping[str, Any]) -> int:
+    """Bytes that an accelerator moves out of its own memory and back, because that is too small for a model.
+
+    Args:
+        compiled: Fields of :class:`Compiled`; empty of a model that was not compiled.
+    """
+    moved = compiled.get("moved", {})
+    return int(moved.get("spill", 0) + moved.get("fill", 0))

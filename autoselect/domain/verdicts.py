@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from autoselect.domain.graph import Graph, Op, OpKind, count_listed, partition, seen_by
+from autoselect.domain.graph import Graph, Op, OpKind, count_listed, partition, peak_activation_bytes, seen_by
 from autoselect.domain.runtimes import Runtime
 from autoselect.domain.schedule import count_runs
 from autoselect.domain.states import COMPOSED
@@ -346,6 +346,18 @@ def _ddr_bytes(graph: Graph, placements: Sequence[Placement], per_op: Mapping[st
 def moves_beside(op: Op) -> bool:
     """Whether an op moves more than its constants: tables and padding come with constants; conversions have none."""
     return op.constant_bytes > 0 and op.kind in _PRECISIONS and op.kind is not OpKind.BOUNDARY
+
+
+def may_spill(graph: Graph, chip: Target) -> bool:
+    """Whether any mix of a float model may be too large for the chip's own memory; for sure none is if this is False.
+
+    It is as if all values that are alive at once lay in that memory, each in two forms of 16 bits: a conversion holds
+    both.
+    """
+    memory = chip.memory
+    if memory is None:
+        return True
+    return peak_activation_bytes(graph, lambda tensor: 2 * 2 * memory.blocked(tensor.shape)) > memory.size_bytes
 
 
 def _crossings(graph: Graph, placements: Sequence[Placement], *, with_interface: bool) -> tuple[int, ...]:

@@ -68,6 +68,7 @@ from autoselect.domain.targets import (
     Compiler,
     Kernels,
     LitertPlugin,
+    Memory,
     PenaltyWeights,
     Precision,
     Processor,
@@ -149,6 +150,11 @@ class _Piece(_Strict):
     ddr_per_byte: NonNegativeFloat
 
 
+class _Memory(_Strict):
+    size_bytes: PositiveInt
+    block: tuple[PositiveInt, PositiveInt, PositiveInt]
+
+
 class _Weights(_Strict):
     float_macs: PositiveFloat
     float_ops: PositiveFloat
@@ -173,6 +179,7 @@ class _Profile(_Strict):
     reject: list[_Rule] = []
     penalty: _Weights | None = None
     piece: _Piece = _Piece(fixed=0.0, ddr_per_byte=0.0)
+    memory: _Memory | None = None
     compiler: _Compiler | None = None
 
 
@@ -280,6 +287,7 @@ def _target(profile: _Profile) -> Target:
         compiler=None if profile.compiler is None else _compiler(profile.compiler),
         piece_fixed=profile.piece.fixed,
         ddr_per_byte=profile.piece.ddr_per_byte,
+        memory=None if profile.memory is None else Memory(**profile.memory.model_dump()),
     )
 
 

@@ -12,6 +12,7 @@ from autoselect.cases import evidence_jobs
 from autoselect.domain.picks import DEFAULT_DROPS
 from autoselect.domain.quantities import BY_COLUMN
 from autoselect.domain.states import left_out_of
+from autoselect.domain.targets import spilled_bytes
 from autoselect.domain.words import asked, lost_at_most, whole_model
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
@@ -44,6 +45,8 @@ def stop_of(
         integers = (s for s in scored if s.sha256 in known)
         integer = min(integers, key=lambda s: (s.drop, s.sha256), default=None)
         if integer is None or max(yardstick.violations(integer).values()) > 0.0:
+            return None
+        if spilled_bytes(integer.compiled):  # What does not spill may cost less.
             return None
         integer = _with_bound(integer, root, pool)
         expected = expected_drops([integer], link_of(scored))

@@ -12,6 +12,7 @@ from typing import Any
 from autoselect.cases import build_jobs, chip_jobs, score_jobs
 from autoselect.cases.events import EndedEarly, Listener, Noted, StageStarted, Warned
 from autoselect.cases.files import FLOAT
+from autoselect.cases.open_case import target_as_seen
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.layers import COLUMNS
@@ -198,6 +199,7 @@ def _search(
     pool = InTime(pool, settings.trial_timeout)
     remarks = references.warnings_of(float_model, request.metric_name, case.files.root, pool)
     remarks += references.clipping_of(case.files.root, pool, settings)
+    _note_of_compiling(case, settings, folder, clock)
     objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
     study = _opened_study(folder, objectives)
     search = _Search(
@@ -407,10 +409,29 @@ def _proved(proving: Future[tuple[str, str]] | None, folder: RunFolder, listener
         done, wrong = result_of(proving)
     except TrialError as exc:
         return (f"It is not known whether rewrites for the compiler change outputs. {exc}",)
-    manifest = folder.read_manifest()
-    folder.write_manifest({**manifest, "notes": list(dict.fromkeys([*manifest["notes"], done]))})
-    listener(Noted(message=done))
+    _note(done, folder, listener)
     return (wrong,) if wrong else ()
+
+
+def _note(message: str, folder: RunFolder, listener: Listener) -> None:
+    """Tell the user and the manifest what is no warning."""
+    manifest = folder.read_manifest()
+    folder.write_manifest({**manifest, "notes": list(dict.fromkeys([*manifest["notes"], message]))})
+    listener(Noted(message=message))
+
+
+def _note_of_compiling(case: Case, settings: SearchSettings, folder: RunFolder, listener: Listener) -> None:
+    """Say so if candidates are compiled because forecasts do not hold."""
+    chips = target_as_seen(read_target(settings.target), case.files).spilling
+    if chips:
+        names = " and ".join(chip.name for chip in chips)
+        _note(
+            f"The memory of {names} is too small for mixes of this model, and only the compiler knows what each moves "
+            "out of it and back. So every candidate is compiled, which makes each trial longer; summary.json counts "
+            "them under compiler.",
+            folder,
+            listener,
+        )
 
 
 def warned(case: Case, remarks: Sequence[str], listener: Listener) -> Case:
@@ -517,5 +538,5 @@ def _looking(case: Case, pool: Workers, settings: SearchSettings) -> Future[None
     target = read_target(settings.target)
     if not (target.parts or target.asks_compiler):
         return None
-    recipe, int16 = settings.template.to_json(), SIXTEEN in settings.states
-    return pool.submit(chip_jobs.look, case.files.root, recipe, int16, timeout_seconds=settings.trial_timeout)
+    arguments = (case.files.root, settings.template.to_json(), settings.states, settings.seed)
+    return pool.submit(chip_jobs.look, *arguments, timeout_seconds=settings.trial_timeout)

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,12 @@ import numpy as np
 from forecasts import escaped
 from models import AbsentError
 
-from autoselect.cases.compiling import UNKEPT, ddr_per_op
+from autoselect.cases.compiling import UNKEPT, look_at
 from autoselect.compilers.litert_plugin import PluginCompiler
 from autoselect.domain.graph import Graph, count_listed, with_answers
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import IoType, Recipe
+from autoselect.domain.targets import as_seen
 from autoselect.domain.verdicts import Place, Verdict, judge
 from autoselect.errors import AutoselectError, TargetRefusal
 from autoselect.quantize.building.blueprint import Blueprint
@@ -144,7 +145,7 @@ class Asked:
     def look(self, wholes: Sequence[Recipe]) -> None:
         """Know of the chip what a search knows once it has compiled the whole models."""
         models = [(built.content, built.graph) for built in map(self.builder.build, wholes)]
-        self.target = replace(self.target, ddr_per_op=ddr_per_op(models, self.target, UNKEPT))
+        self.target = as_seen(self.target, [look_at(models, self.target, UNKEPT)])
 
     @property
     def asks(self) -> int:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pump
 import pytest
+import zoo
 
 import autoselect
+from autoselect.cases.compiling import Compiling, compile_report, read_for
+from autoselect.compilers.litert_plugin import PluginCompiler
 from autoselect.compilers.opening import compiler_of
+from autoselect.domain.targets import spilled_bytes
+from autoselect.domain.verdicts import judge
+from autoselect.runs.cache import cache_directory
 from autoselect.scoring.target_file import read_target
 
 pytest.importorskip("onnxruntime_qnn")
@@ -73,3 +82,66 @@ def test_a_member_is_built_again_bit_for_bit_for_its_target(found: autoselect.Ru
         output=tmp_path / "again.tflite",
     )
     assert built["sha256"] == member["sha256"]
+
+
+def test_what_surely_does_not_spill_is_not_compiled_before_the_front(found: autoselect.Run) -> None:
+    assert not any("predicted_cost" in made for made in found.trials["compiled"].dropna())
+    assert "candidates" not in found.summary["compiler"]
+    assert not any("every candidate is compiled" in note for note in found.manifest["notes"])
+
+
+@pytest.fixture(scope="module")
+def spilling(tmp_path_factory: pytest.TempPathFactory) -> autoselect.Run:
+    """Of a model whose whole builds do not spill: a long row, read by two convolutions that may be in two forms."""
+    tf = zoo.tf()
+
+    def call(x: Any) -> Any:
+        row = tf.reshape(x, (1, 1, 16000, 1))
+        ways = [tf.nn.conv2d(row, zoo.weights(1, 64, 1, 4, seed=i), (1, 1, 160, 1), "VALID") for i in range(2)]
+        return ways[0] * ways[0] + ways[1] * ways[1]
+
+    folder = tmp_path_factory.mktemp("spilling")
+    model = folder / "model.tflite"
+    model.write_bytes(zoo.from_function(call, (1, 16000)).float_model)
+    rows = [{"x0": row} for row in np.random.default_rng(0).normal(size=(12, 1, 16000)).astype(np.float32)]
+    return autoselect.search(
+        model,
+        calibration=rows[:6],
+        evaluation=rows[6:],
+        metric="sqnr_db",
+        target=TARGET,
+        trials=10,
+        workers=1,
+        seed=0,
+        repairs=False,
+        int16=False,
+        early_exit=False,
+        emulation="none",
+        racing=False,
+        output=folder / "run",
+    )
+
+
+def test_where_mixes_spill_every_candidate_is_compiled_and_the_run_says_so(spilling: autoselect.Run) -> None:
+    trials = spilling.trials[spilling.trials["error"].isna()]
+    made = [json.loads(said) for said in trials["compiled"]]
+    assert any(spilled_bytes(one) for one in made)
+    assert [one["cost"] for one in made] == pytest.approx(trials["penalty"].tolist())
+    assert all(one["cost"] > one["predicted_cost"] + 100.0 for one in made if spilled_bytes(one))
+    assert spilling.summary["compiler"]["candidates"]["compiled"] == trials["id"].nunique()
+    assert sum("So every candidate is compiled" in note for note in spilling.manifest["notes"]) == 1
+
+
+def test_what_was_compiled_is_compiled_no_second_time(
+    spilling: autoselect.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = spilling.model_path(str(spilling.front["id"].iloc[0])).read_bytes()
+    target = read_target(TARGET)
+    how = Compiling(cache_root=cache_directory() / "compiled", timeout_seconds=60.0)
+    verdict = judge(read_for(content, target, how), target)
+
+    def never(*_arguments: Any, **_options: Any) -> None:
+        raise AssertionError("it was compiled before")
+
+    monkeypatch.setattr(PluginCompiler, "compile", never)
+    assert compile_report(content, target, verdict, how)["segments"] == verdict.segments

@@ -10,9 +10,17 @@ from pathlib import Path
 import pytest
 import zoo
 
-from autoselect.cases.compiling import UNKEPT, Compiling, compile_report, ddr_per_op, partition, read_for
+from autoselect.cases.compiling import (
+    UNKEPT,
+    Compiling,
+    compile_candidate,
+    compile_report,
+    look_at,
+    partition,
+    read_for,
+)
 from autoselect.compilers.compiler import Partition
-from autoselect.domain.targets import Compiled, LitertPlugin, Target
+from autoselect.domain.targets import Compiled, LitertPlugin, Seen, Target, as_seen
 from autoselect.domain.verdicts import Verdict, judge, moves_beside
 from autoselect.errors import CompilerRefusal, JobFailed, ModelError, UsageError, WorkerDied
 from autoselect.scoring.target_file import read_target
@@ -213,7 +221,7 @@ def test_what_ops_move_beside_their_constants_is_read_off_compiled_models(monkey
     estimated, moving = judge(graph, PHONE).ddr_bytes, sum(map(moves_beside, graph.ops))
     assert moving > 0
     install(monkeypatch, Compiled(ddr_bytes=estimated + 300 * moving))
-    assert ddr_per_op([(content, graph)], PHONE, UNKEPT) == {"float": 300.0}
+    assert look_at([(content, graph)], PHONE, UNKEPT) == Seen(ddr_per_op={"float": 300.0})
 
 
 MOVED = {
@@ -231,5 +239,55 @@ def test_forms_of_which_nothing_is_known_are_left_out(
     fake = install(monkeypatch, *answers)
     content = zoo.cnn().float_model
     models = [(content, read_for(content, PHONE, UNKEPT)) for answer in answers if isinstance(answer, Partition)]
-    assert ddr_per_op(models, PHONE, UNKEPT) == expected
+    assert look_at(models, PHONE, UNKEPT) == Seen(ddr_per_op=expected)
     assert not fake.answers
+
+
+def moving(spilled: int) -> Compiled:
+    return Compiled(ddr_bytes=1 + 2 * spilled, moved={"spill": spilled, "fill": spilled})
+
+
+SPILLS = {
+    "no whole model and no mix": ((0,), (0, 0, 0), False, 0),
+    "the second mix, so the third is not compiled": ((0,), (0, 5), True, 1),
+    "a whole model, so no mix is compiled": ((5,), (), True, 3),
+}
+
+
+@pytest.mark.parametrize(("wholes", "mixes", "spills", "spared"), SPILLS.values(), ids=SPILLS)
+def test_mixes_are_compiled_until_one_spills(
+    monkeypatch: pytest.MonkeyPatch, wholes: tuple[int, ...], mixes: tuple[int, ...], spills: bool, spared: int
+) -> None:
+    content = zoo.cnn().float_model
+    install(monkeypatch, ALL_TAKEN)
+    model = content, read_for(content, PHONE, UNKEPT)
+    fake, left = install(monkeypatch, *map(moving, (*wholes, *mixes))), iter([model] * 3)
+    found = look_at([model], PHONE, UNKEPT, left)
+    assert found == Seen(ddr_per_op={"float": 0.0}, spills=spills)  # What spills is no op's.
+    assert not fake.answers
+    assert len(list(left)) == spared
+
+
+def test_a_mix_that_does_not_compile_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = zoo.cnn().float_model
+    install(monkeypatch, ALL_TAKEN)
+    model = content, read_for(content, PHONE, UNKEPT)
+    install(monkeypatch, moving(0), JobFailed("rc 3"), moving(5))
+    assert look_at([model], PHONE, UNKEPT, [model, model]).spills
+
+
+def test_of_several_chips_a_candidate_is_compiled_for_those_that_spill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is as dear as it is on the chip where it is dearest."""
+    content, several = zoo.cnn().float_model, read_target("qualcomm-sm8750,qualcomm-sm8650")
+    install(monkeypatch, ALL_TAKEN, ALL_TAKEN)
+    graph = read_for(content, several, UNKEPT)
+    seen = as_seen(several, [Seen(best=2.0, spills=True), Seen(best=1.0)])
+    plain = judge(graph, seen)
+    made = replace(moving(5), segments=plain.segments)
+    for cost, worst in ((1000.0 + plain.cost, 500.0 + plain.cost / 2), (0.0, plain.cost)):
+        fake = install(monkeypatch, replace(made, cost=cost))
+        found = compile_candidate(content, graph, seen, plain, UNKEPT)
+        assert found["cost"] == pytest.approx(worst)
+        assert found["predicted_cost"] == plain.cost
+        assert found["agrees"]
+        assert not fake.answers

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor, with_answers
 from autoselect.domain.target_islands import computing_in, islands, without
-from autoselect.domain.targets import Kernels, LitertPlugin, Place, Precision, Processor, Rule, Target
-from autoselect.domain.verdicts import judge, pins
+from autoselect.domain.targets import Kernels, LitertPlugin, Memory, Place, Precision, Processor, Rule, Target
+from autoselect.domain.verdicts import judge, may_spill, pins
 
 KINDS = {
     "i": OpKind.INTEGER,
@@ -293,3 +293,26 @@ def test_the_float_model_in_other_forms_has_what_the_compiler_said_of_them() -> 
         ("neutral", ""),
     ]
     assert judge(found, CHIP).segments == 1
+
+
+SHAPES = {
+    "a block of each value": ((1, 1, 1), 2 * 2048, False),
+    "one element more than a block is wide": ((8, 9, 32), 4 * 2048, False),
+    "as much as there is": ((16, 16, 32), 8 * 2048, False),
+    "more than there is": ((16, 17, 32), 12 * 2048, True),
+    "few channels take as much as many": ((1, 16000), 2 * 1 * 500 * 2048, True),
+}
+
+
+@pytest.mark.parametrize(("shape", "elements", "may"), SHAPES.values(), ids=SHAPES)
+def test_what_lies_in_blocks_in_two_forms_may_be_too_large(shape: tuple[int, ...], elements: int, may: bool) -> None:
+    """An op reads a value and writes one; a form has two bytes for each element."""
+    drawn = chain("f", "#")
+    tensors = tuple(replace(tensor, shape=(1, *shape)) for tensor in drawn.tensors)
+    memory = Memory(size_bytes=4 * 8 * 2048, block=(8, 8, 32))
+    assert 2 * memory.blocked((1, *shape)) == elements
+    assert may_spill(replace(drawn, tensors=tensors), replace(CHIP, memory=memory)) is may
+
+
+def test_of_a_memory_that_nobody_knows_anything_may_be_too_large() -> None:
+    assert may_spill(chain("f", "#"), CHIP)

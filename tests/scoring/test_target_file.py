@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autoselect.data.bundled import bundled_directory
-from autoselect.domain.targets import LitertPlugin, Precision, Vela
+from autoselect.domain.targets import LitertPlugin, Memory, Precision, Vela
 from autoselect.errors import UsageError
 from autoselect.scoring.target_file import read_target, target_hash
 
@@ -174,12 +174,13 @@ def test_what_a_compiler_decides_hangs_on_its_kind(name: str, kind: type, decide
 
 
 @pytest.mark.parametrize("name", [name for name in BUNDLED if name.startswith("qualcomm-")])
-def test_the_chips_of_one_vendor_differ_in_their_name_alone(name: str) -> None:
+def test_the_chips_of_one_vendor_differ_in_name_and_memory_alone(name: str) -> None:
     target, base = read_target(name), read_target("qualcomm-sm8750")
     assert isinstance(target.compiler, LitertPlugin)
     assert f"qualcomm-{target.compiler.soc_model.lower()}" == name
     assert target.compiler.soc_model in target.why
-    assert replace(target, name=base.name, why=base.why, compiler=base.compiler) == base
+    assert replace(target, name=base.name, why=base.why, compiler=base.compiler, memory=base.memory) == base
+    assert target.memory is not None
 
 
 def own(tmp_path: Path, text: str, name: str = "own.toml") -> str:
@@ -256,3 +257,8 @@ def test_the_hash_of_a_profile_that_extends_another_is_that_of_both(tmp_path: Pa
     plain = own(tmp_path, 'extends = "qualcomm-sm8750"', "plain.toml")
     other = own(tmp_path, 'extends = "qualcomm-sm8750"\n[piece]\nfixed = 1.0', "other.toml")
     assert target_hash(plain) == target_hash("qualcomm-sm8750") != target_hash(other)
+
+
+def test_a_chips_own_memory_is_read_and_may_be_missing() -> None:
+    memories = [read_target(name).memory for name in ("qualcomm-sm8750", "qualcomm-sm8350", "tflm")]
+    assert memories == [Memory(size_bytes=size << 20, block=(8, 8, 32)) for size in (8, 4)] + [None]

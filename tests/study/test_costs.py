@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -96,6 +97,24 @@ def test_measured_values_are_taken_as_they_are_and_none_falls_below_half_of_the_
     assert points[:2, 1].tolist() == [10.0, 90.0]
     assert 10.0 < points[2, 1] < 90.0
     assert model.expected(list(map(Mask, range(256))))[0].min() >= 5.0
+
+
+def test_what_a_compiler_adds_to_the_forecast_is_learned() -> None:
+    """A hundred for every candidate but those without the first atom."""
+    problem = problem_of(("penalty",))
+
+    def compiled(left_out: Atoms) -> Seen:
+        plain, added = seen(problem, left_out), 100.0 * (left_out & 1)
+        return replace(plain, penalty=plain.penalty + added, unforeseen=added)
+
+    rng = np.random.default_rng(0)
+    told = [compiled(int(mask)) for mask in rng.choice(256, 60, replace=False)]
+    model = CostModel(problem, told)
+    assert model.points(told)[:, 1].tolist() == [s.penalty for s in told]
+    masks = list(map(Mask, range(256)))
+    truth = np.array([compiled(mask.left_out).penalty for mask in masks])
+    assert np.abs(model.penalties(masks) - truth).mean() < 10.0
+    assert (model.penalties(masks) >= CostModel(problem, []).penalties(masks)).all()
 
 
 OBJECTIVES = [("segments",), ("size_bytes", "segments"), ("size_bytes", "penalty", "latency_ms")]

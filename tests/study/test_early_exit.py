@@ -115,3 +115,9 @@ def test_a_search_goes_on_where_the_integer_model_would_not_be_recommended(known
 def test_candidates_that_leave_units_out_are_no_integer_model() -> None:
     recipes = [Recipe(int16_nodes=frozenset("a")), Recipe(denylisted_nodes=frozenset("a"))]
     assert [reason(chain(""), recipe, float_ops=0) for recipe in recipes] == [None, None]
+
+
+@pytest.mark.parametrize(("spilled", "ends"), [(0, True), (700, False)])
+def test_if_the_integer_model_spills_another_may_cost_less(spilled: int, ends: bool) -> None:
+    compiled = {"moved": {"spill": spilled, "fill": spilled}}
+    assert (reason(chain(""), float_ops=0, compiled=compiled) is not None) is ends

@@ -10,6 +10,7 @@ from synthetic import Synthetic, chain_of, synthetic, volume
 
 from autoselect.domain.objectives import Constraints
 from autoselect.study.proposing import problem as problem_module
+from autoselect.study.proposing.costs import CostModel
 from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
@@ -81,7 +82,8 @@ def test_where_bounds_are_unknown_nothing_is_proposed_for_them() -> None:
     unknown = Unbounded(problem=known.problem, terms=known.terms, left=known.left)
     first, second = ([s.mask for s in t.run(SurrogateProposer(t.problem, 0), 16)] for t in (known, unknown))
     assert first != second
-    nothing = Recommending.of(known.problem, unknown.run(random_masks(known.problem, 0), 9))
+    seen = unknown.run(random_masks(known.problem, 0), 9)
+    nothing = Recommending.of(known.problem, CostModel(known.problem, seen), seen)
     assert nothing is None
 
 
@@ -92,7 +94,8 @@ def test_only_what_costs_less_than_the_recommended_lowers_its_penalty_and_by_its
     unsure = [replace(s, bound=0.2) for s in seen]
     masks = [exact, Mask(), seen[0].mask]
     belief = Belief(mean=np.full(3, -30.0), deviation=np.full(3, 1e-6))
-    lowering = Recommending.of(truth.problem, unsure)
+    costs = CostModel(truth.problem, seen)
+    lowering = Recommending.of(truth.problem, costs, unsure)
     assert lowering is not None
     penalties = [truth.problem.forecast(mask).penalty for mask in masks]
     chance = float(lowering.bounds.chance_within(belief, truth.problem.allowed_loss)[0])
@@ -102,7 +105,7 @@ def test_only_what_costs_less_than_the_recommended_lowers_its_penalty_and_by_its
     )
     hopeless = Belief(mean=np.full(3, 3.0), deviation=np.full(3, 1e-6))
     assert lowering.lowering(masks, hopeless) == pytest.approx([0.0, 0.0, 0.0], abs=1e-3)
-    sure = Recommending.of(truth.problem, [*unsure, replace(truth.seen(Mask()), bound=0.05)])
+    sure = Recommending.of(truth.problem, costs, [*unsure, replace(truth.seen(Mask()), bound=0.05)])
     assert sure is not None
     assert sure.lowering(masks, belief).tolist() == [0.0, 0.0, 0.0]
 

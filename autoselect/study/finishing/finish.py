@@ -277,6 +277,7 @@ class Finish:
     ) -> dict[str, Any]:
         metric, target = self.objectives[0].name, self._target
         front, picks, confidence, chips = choice.front, choice.picks, choice.confidence, choice.chips
+        made = compiler_summary(records, target)
         said = verdict.sentences(
             verdict.Findings(
                 metric=metric,
@@ -312,7 +313,7 @@ class Finish:
             "unlike_forecast": len(unlike_forecasts(records)),
             "target": self.settings.target,
             "runtimes": {r.id: r.scores.needs for r in front if r.scores and r.scores.needs},
-            "compiler": on_chip.summary(chips) if target.asks_compiler else compiler_summary(records, target),
+            "compiler": on_chip.summary(chips, made) if target.asks_compiler else made,
             "headline": said[0],
             "verdict": " ".join(said),
         }

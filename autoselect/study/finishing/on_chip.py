@@ -18,7 +18,7 @@ from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
 from autoselect.cases.settings import SearchSettings
 from autoselect.compilers.emulation import emulation_versions, require_emulation
 from autoselect.compilers.opening import compiler_of
-from autoselect.domain.targets import Target
+from autoselect.domain.targets import Target, spilled_bytes
 from autoselect.domain.words import counted
 from autoselect.errors import AutoselectError, TrialError, UsageError
 from autoselect.isolation.door import Workers
@@ -129,7 +129,7 @@ def compiled(
 
 def _spilling(compiled: Mapping[str, Mapping[str, Any]], chip: Target) -> list[str]:
     """What to say of models whose values do not all fit into the chip's own memory: only the compiler knows."""
-    bytes_of = {key: made["moved"].get("spill", 0) + made["moved"].get("fill", 0) for key, made in compiled.items()}
+    bytes_of = {key: spilled_bytes(made) for key, made in compiled.items()}
     spilling = {key: count for key, count in bytes_of.items() if count}
     if not spilling:
         return []
@@ -177,12 +177,16 @@ def emulated(
     return replace(known, emulated=found, allowed_drop=allowed_drop, versions=versions, messages=tuple(messages))
 
 
-def summary(found: Sequence[OnChip]) -> dict[str, Any]:
-    """What was found on the first chip, as plain values; under ``others`` that of the others, by name."""
+def summary(found: Sequence[OnChip], candidates: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """What was found on the first chip, as plain values; under ``others`` that of the others, by name.
+
+    Under ``candidates`` are counts of those that were compiled, if all were.
+    """
     if not found:
         return {}
     first, *others = (one.summary() for one in found)
-    return {**first, "others": {str(one["chip"]): one for one in others}}
+    counted_too = {"candidates": dict(candidates)} if candidates and candidates["compiled"] else {}
+    return {**first, "others": {str(one["chip"]): one for one in others}, **counted_too}
 
 
 def by_chips(front: Sequence[TrialRecord], found: Sequence[OnChip]) -> list[TrialRecord]:
@@ -240,7 +244,8 @@ def _as_compiled(record: TrialRecord, reply: ChipReply, *, alone: bool) -> Trial
     figures = {name: reply.fragmentation[name] for name in _FIGURES}
     if alone:
         figures["penalty"] = reply.compiled["cost"]
-    return replace(record, scores=replace(record.scores, compiled=reply.compiled, **figures))
+    made = {**record.scores.compiled, **reply.compiled}
+    return replace(record, scores=replace(record.scores, compiled=made, **figures))
 
 
 def _scored(scores: Scores, found: Emulated) -> Scores:

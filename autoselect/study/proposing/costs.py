@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,14 +18,18 @@ class CostModel:
     """Costs by column, of candidates that were built and of those that were not.
 
     A measured column is taken for a sum of one term an atom and state around its mean, fitted by ridge regression:
-    latency and cycles are sums over ops. Before anything is measured it is 0 for all.
+    latency and cycles are sums over ops. Before anything is measured it is 0 for all. So is what a compiler adds to
+    forecast penalties, if candidates are compiled.
     """
 
     def __init__(self, problem: Problem, seen: Sequence[Seen]) -> None:
         """Learn what the problem cannot forecast."""
         self._problem = problem
         measured = [column for column in problem.costs if not BY_COLUMN[column].from_graph]
-        self._learned = {column: _fitted(column, seen, problem) for column in measured}
+        told = {column: [(s.mask, s.quantities[column]) for s in seen if column in s.quantities] for column in measured}
+        self._learned = {column: _fitted(found, problem, least=constants.LEAST_COST) for column, found in told.items()}
+        unforeseen = [(s.mask, s.unforeseen) for s in seen if math.isfinite(s.unforeseen)]
+        self._unforeseen = _fitted(unforeseen, problem, least=1.0) if unforeseen else None
 
     def points(self, scored: Sequence[Seen]) -> np.ndarray:
         """Losses and costs of scored candidates, shape (n, 1 + n_costs); measured values where there are any."""
@@ -41,31 +46,38 @@ class CostModel:
         """The expected values of candidates for each cost, shape (n,)."""
         return [self._column(masks, column) for column in self._problem.costs]
 
+    def penalties(self, masks: Sequence[Mask]) -> np.ndarray:
+        """The expected penalties of candidates, shape (n,)."""
+        forecast = np.array([self._problem.forecast(mask).penalty for mask in masks])
+        return forecast if self._unforeseen is None else forecast + self._by(self._unforeseen, masks)
+
+    def _by(self, fit: _Fit, masks: Sequence[Mask]) -> np.ndarray:
+        mean, centre, terms, low = fit
+        inside = sides(masks, len(self._problem.atoms), len(self._problem.states))
+        return np.asarray(np.maximum(mean + (inside - centre) @ terms, low))
+
     def _column(self, masks: Sequence[Mask], column: str) -> np.ndarray:
         if column in self._learned:
-            mean, centre, terms, low = self._learned[column]
-            inside = sides(masks, len(self._problem.atoms), len(self._problem.states))
-            return np.maximum(mean + (inside - centre) @ terms, low)
+            return self._by(self._learned[column], masks)
+        if column == "penalty":
+            return self.penalties(masks)
         forecasts = [self._problem.forecast(mask) for mask in masks]
-        if column == "size_bytes":
-            return np.array([float(f.size_bytes) for f in forecasts])
-        return np.array([f.penalty if column == "penalty" else f.figures[column] for f in forecasts])
+        return np.array([float(f.size_bytes) if column == "size_bytes" else f.figures[column] for f in forecasts])
 
 
 _Fit = tuple[float, np.ndarray, np.ndarray, float]
 """Mean of the measured values, centre of the candidates, their terms, and the least value that is believed."""
 
 
-def _fitted(column: str, seen: Sequence[Seen], problem: Problem) -> _Fit:
-    """Fit a column to what was measured."""
-    known = [s for s in seen if column in s.quantities]
-    rows = sides([s.mask for s in known], len(problem.atoms), len(problem.states))
+def _fitted(known: Sequence[tuple[Mask, float]], problem: Problem, *, least: float) -> _Fit:
+    """Fit a column to what was measured; no value below this share of the least measured one is believed."""
+    rows = sides([mask for mask, _ in known], len(problem.atoms), len(problem.states))
     if not known:
         return 0.0, np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), 0.0
-    values = np.array([s.quantities[column] for s in known])
+    values = np.array([value for _, value in known])
     mean, centre = float(values.mean()), rows.mean(axis=0)
     inside = rows - centre
     system = inside @ inside.T + constants.RIDGE * np.eye(len(known))
     terms = inside.T @ np.linalg.solve(system, values - mean)
     # The line says nothing far beyond what was measured, and no cost is far below the least measured one.
-    return mean, centre, terms, constants.LEAST_COST * float(values.min())
+    return mean, centre, terms, least * float(values.min())

@@ -33,6 +33,7 @@ class Seen:
         share: Share of the samples that were run, 0..1.
         size_bytes: As built; NaN if it could not be.
         penalty: As built; NaN if it could not be.
+        unforeseen: How much more that is than was forecast, as the target's compiler says; NaN if it said nothing.
         feasible: False if it breaks one of the user's limits.
         quantities: What was measured of it, by column.
         noise: Standard error of the loss; NaN if unknown.
@@ -48,6 +49,7 @@ class Seen:
     share: float
     size_bytes: float = math.nan
     penalty: float = math.nan
+    unforeseen: float = math.nan
     feasible: bool = True
     quantities: Mapping[str, float] = field(default_factory=dict)
     estimated_loss: float = math.nan
@@ -140,8 +142,8 @@ def _of_scores(mask: Mask, scores: Scores, feasible: bool) -> Seen:
         share=1.0,
         elsewhere=not scores.samples,
         size_bytes=scores.size_bytes,
-        # Proposals are weighed by what is predicted of them, so those that were compiled are too.
-        penalty=float(scores.compiled.get("predicted_cost", scores.penalty)),
+        penalty=scores.penalty,
+        unforeseen=scores.penalty - float(scores.compiled.get("predicted_cost", math.nan)),
         feasible=feasible,
         quantities=scores.quantities,
     )

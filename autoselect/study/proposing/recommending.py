@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autoselect.study.proposing.costs import CostModel
 from autoselect.study.proposing.hypervolume_gain import Link, fit_link
 from autoselect.study.proposing.likeness import Likeness
 from autoselect.study.proposing.mask import Mask
@@ -24,6 +25,7 @@ class Recommending:
 
     Attributes:
         problem: With the allowed loss.
+        costs: What candidates cost.
         bounds: How the bound on a loss follows closeness.
         least: Penalty of the recommended candidate.
         exact: Of the candidate that is all in the most exact state.
@@ -31,27 +33,28 @@ class Recommending:
     """
 
     problem: Problem
+    costs: CostModel
     bounds: Link
     least: float
     exact: float
     likeness: Likeness
 
     @classmethod
-    def of(cls, problem: Problem, scored: Sequence[Seen]) -> Recommending | None:
+    def of(cls, problem: Problem, costs: CostModel, scored: Sequence[Seen]) -> Recommending | None:
         """What the scored candidates say of it; None if their bounds are not known."""
         known = [s for s in scored if math.isfinite(s.bound) and math.isfinite(s.log_divergence)]
         if len(known) < 2 or not math.isfinite(problem.allowed_loss):
             return None
-        exact = problem.forecast(problem.in_state(problem.everything, problem.by_cost[-1])).penalty
+        exact = float(costs.penalties([problem.in_state(problem.everything, problem.by_cost[-1])])[0])
         sure = [s.penalty for s in known if s.feasible and s.bound <= problem.allowed_loss]
         figures = np.array([(s.log_divergence, s.bound) for s in known]).T
         bounds = fit_link(*figures)
         likeness = Likeness(problem, bounds, [s.mask for s in known], *figures)
-        return cls(problem, bounds, min([exact, *sure]), exact, likeness)
+        return cls(problem, costs, bounds, min([exact, *sure]), exact, likeness)
 
     def lowering(self, masks: Sequence[Mask], belief: Belief) -> np.ndarray:
         """By how much each candidate is expected to lower that penalty, in shares of the exact one's, shape (n,)."""
-        penalties = np.array([self.problem.forecast(mask).penalty for mask in masks])
+        penalties = self.costs.penalties(masks)
         within = np.array([self.problem.within_limits(mask) for mask in masks])
         less = np.maximum(self.least - penalties, 0.0) / max(self.exact, 1e-9)
         chance = self.bounds.chance_within(belief, self.problem.allowed_loss, *self.likeness.beyond(masks, belief.mean))

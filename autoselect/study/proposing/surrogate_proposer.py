@@ -226,7 +226,7 @@ class _Ask:
         self._points = np.vstack([points, self._believed(pending)])
         self._volume = FrontVolume(self._points)
         turn = (len(seen) + len(pending)) % constants.RECOMMENDING == 0
-        self._recommending = Recommending.of(self._problem, scored) if turn else None
+        self._recommending = Recommending.of(self._problem, self._costs, scored) if turn else None
 
     def _far_end(self, scored: Sequence[Seen]) -> list[np.ndarray]:
         """The candidate with all in the exact state, scored or not: volumes count as far as its costs.

@@ -139,7 +139,7 @@ def compiler_summary(records: Sequence[TrialRecord], target: Target) -> dict[str
         ``compiled`` and ``refused`` candidates (the profile's rules let those pass), and of the compiled ones those
         whose ``segments_agree``.
     """
-    if target.compiler is None:
+    if not target.compilers:
         return None
     compiled = {r.scores.sha256: r.scores.compiled for r in records if r.scores and r.scores.compiled}
     refused = {r.recipe.fingerprint for r in records if r.recipe and r.error_kind == "compiler"}
