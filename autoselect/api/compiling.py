@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from autoselect.api.looking import file_content
 from autoselect.api.results import Compilation, CompiledModel, Rows
 from autoselect.api.source import LIVE
 from autoselect.cases import versions
-from autoselect.cases.compiling import UNKEPT, read_for
+from autoselect.cases.compiling import UNKEPT, compile_report, read_for
 from autoselect.compilers.compiler import ChipCompiler, Partition
 from autoselect.compilers.litert_plugin import DISPATCH_OP, name_of
 from autoselect.compilers.opening import compiler_of
@@ -22,7 +23,7 @@ from autoselect.domain.verdicts import Verdict, precision_of, views
 from autoselect.errors import ModelError, PreparationError, TargetRefusal, TrialError, UsageError
 from autoselect.runs.files import refuse_existing, write_bytes
 from autoselect.scoring.target_file import read_target
-from autoselect.scoring.target_penalty import refusal
+from autoselect.scoring.target_penalty import island_table, on_target, refusal
 from autoselect.sources.loading import is_converted
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -132,20 +133,59 @@ def read_on(content: bytes, target: Target, name: str) -> tuple[Graph, str | Non
         raise PreparationError(f"{name}: {exc}") from exc
 
 
-def chip_rows(graph: Graph, target: Target) -> Rows:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnTarget:
+    """A finished model on a target.
+
+    Attributes:
+        fragmentation: As :class:`autoselect.scoring.fragmentation.Fragmentation`.
+        table: See :func:`autoselect.scoring.target_penalty.island_table`; and ``chips``, see :func:`chip_rows`.
+    """
+
+    fragmentation: dict[str, Any]
+    table: dict[str, Any]
+
+
+def on_target_of(content: bytes, target: Target, name: str) -> OnTarget:
+    """What a finished model is on a target; where compilers decide, it is compiled; raises as :func:`read_on`."""
+    graph, refused = read_on(content, target, name)
+    chips = chip_rows(graph, target, None if refused else content)
+    of_chip = {row["name"]: row["penalty"] for row in chips}
+    table = {**island_table(graph, target), "chips": chips}
+    if chips:
+        costs = [of_chip.get(chip.name, verdict.cost) / chip.best for chip, verdict in views(graph, target)]
+        table |= {"penalty": max(costs), "refusal": refused or table["refusal"]}
+    cut = asdict(on_target(graph, target)) | {"penalty": table["penalty"]}
+    return OnTarget(fragmentation=cut, table=table)
+
+
+def chip_rows(graph: Graph, target: Target, content: bytes | None = None) -> Rows:
     """What each chip whose compiler decides makes of a model.
+
+    Args:
+        graph: With what the compilers say of each op.
+        target: With the chips.
+        content: The model, to be compiled; None leaves estimates.
 
     Returns:
         For each chip ``name``, ``unit``, ``accelerator`` (its name for people), ``partitions``, ``left_ops``,
-        ``crossing_tensors``, ``crossing_bytes``, ``ddr_bytes`` (an estimate), ``penalty``, its parts
+        ``crossing_tensors``, ``crossing_bytes``, ``ddr_bytes``, ``moved`` (the same by kind, empty of an estimate),
+        ``uncompiled`` (why these are an estimate; None of a compiled model), ``penalty``, its parts
         ``accelerator_cost``, ``host_cost``, ``crossing_cost`` and ``piece_cost``, and ``pieces`` and ``left``, see
         :class:`autoselect.api.results.CompiledModel`.
     """
     found = views(graph, target)
-    return [_chip_row(graph, chip, verdict) for chip, verdict in found if chip in target.asked]
+    return [_chip_row(graph, chip, verdict, content) for chip, verdict in found if chip in target.asked]
 
 
-def _chip_row(graph: Graph, chip: Target, verdict: Verdict) -> dict[str, Any]:
+def _chip_row(graph: Graph, chip: Target, verdict: Verdict, content: bytes | None) -> dict[str, Any]:
+    made: dict[str, Any] = {"ddr_bytes": verdict.ddr_bytes, "moved": {}, "cost": verdict.cost}
+    uncompiled = None if content else "nothing is compiled"
+    if content:
+        try:
+            made = compile_report(content, chip, verdict, UNKEPT)
+        except TrialError as exc:
+            uncompiled = str(exc)
     taken = [placement.place is Place.ACCELERATOR for placement in verdict.placements]
     runs = [[i for i, _ in run] for on_chip, run in groupby(enumerate(taken), key=lambda pair: pair[1]) if on_chip]
     left = {i: placement.reason for i, placement in enumerate(verdict.placements) if not taken[i]}
@@ -157,12 +197,14 @@ def _chip_row(graph: Graph, chip: Target, verdict: Verdict) -> dict[str, Any]:
         "left_ops": verdict.left_ops,
         "crossing_tensors": len(verdict.crossings),
         "crossing_bytes": verdict.crossing_bytes,
-        "ddr_bytes": verdict.ddr_bytes,
-        "penalty": verdict.cost,
+        "ddr_bytes": made["ddr_bytes"],
+        "moved": made["moved"],
+        "uncompiled": uncompiled,
+        "penalty": made["cost"],
         "accelerator_cost": verdict.accelerator_cost,
         "host_cost": verdict.host_cost,
         "crossing_cost": verdict.crossing_cost,
-        "piece_cost": verdict.piece_cost,
+        "piece_cost": verdict.piece_cost + made["cost"] - verdict.cost,
         **_taken(graph, Partition(pieces=tuple(map(tuple, runs)), left=left)),
     }
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from autoselect.api.compiling import on_target_of
 from autoselect.api.looking import file_content
 from autoselect.api.results import ClassificationReport, Score
 from autoselect.api.source import LIVE
@@ -27,6 +28,7 @@ from autoselect.scoring import classification
 from autoselect.scoring.classification import Answers, Prediction
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
+from autoselect.scoring.target_file import read_target
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -46,6 +48,7 @@ def evaluate(
     output_name: str | None = None,
     ignore_label: int | None = None,
     reference: ModelFile | None = None,
+    target: str | None = None,
 ) -> Score:
     """Score any ``.tflite``, quantized or not.
 
@@ -53,9 +56,15 @@ def evaluate(
         model: Path or bytes.
         reference: The float model: the score's drop is told against it. Metrics that compare with it (``agreement``,
             ``sqnr_db``, ``kl_divergence``) need it.
+        target: Name of a bundled target profile, or path of a ``.toml``, that the penalty is of; ``integer-only`` if
+            left out. If the chip's compiler decides, the model is compiled. The score is of LiteRT's CPU kernels.
 
     Returns:
-        The score with its interval, the size and the fragmentation.
+        The score with its interval, the size and the fragmentation, and what the model is on the target.
+
+    Raises:
+        UsageError: If the target's compiler is not installed.
+        PreparationError: If the model cannot be run, or the target's compiler hung, died or failed.
 
     Examples:
         >>> import autoselect
@@ -73,7 +82,16 @@ def evaluate(
         ignore_label=ignore_label,
         reference=reference,
     )
-    return found
+    if target is None:
+        return found
+    profile = read_target(target)
+    placed = on_target_of(file_content(model), profile, _name(model))
+    return replace(found, **_without_off_chip(placed.fragmentation), target=placed.table)
+
+
+def _without_off_chip(fragmentation: Mapping[str, Any]) -> dict[str, Any]:
+    """What a score has of it: the left ops are those of each chip."""
+    return {key: value for key, value in fragmentation.items() if key != "off_chip"}
 
 
 def score_models(
@@ -112,8 +130,6 @@ def _scored(bench: _Bench, metric: Metric, model: ModelFile, content: bytes, bas
     with _preparing(f"The model {_name(model)}"):
         described = bench.pool.call(build_jobs.describe_float, bench.files.root)
         scored = bench.pool.call(score_jobs.score, bench.files.root, FLOAT, _PART, True)
-    fragmentation = dict(described.fragmentation)
-    del fragmentation["off_chip"]  # No compiler decides here.
     return Score(
         metric=metric.name,
         direction=metric.direction,
@@ -123,7 +139,7 @@ def _scored(bench: _Bench, metric: Metric, model: ModelFile, content: bytes, bas
         samples=scored.samples,
         drop=None if base is None else drop_from(base, scored.value, metric.direction),
         size_bytes=described.size_bytes,
-        **fragmentation,
+        **_without_off_chip(described.fragmentation),
         warnings=list(bench.warnings),
     )
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autoselect.api.compiling import chip_rows, compile_model, compiled_path, read_on, target_names
+from autoselect.api.compiling import compile_model, compiled_path, on_target_of, target_names
 from autoselect.api.evaluating import score_models
 from autoselect.api.looking import file_content
 from autoselect.api.results import Built, CompiledModel, Inspection, Picked
@@ -32,7 +32,6 @@ from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import refuse_existing, write_bytes, write_json, write_text
 from autoselect.runs.run import Run, load_run
 from autoselect.scoring.target_file import read_target
-from autoselect.scoring.target_penalty import island_table, on_target
 from autoselect.sources.loading import is_converted
 from autoselect.sources.wishes import Feedback, Shapes, Wishes, wishes_of
 from autoselect.tflite import flatbuffer as fb
@@ -262,7 +261,7 @@ def inspect(
         output: Folder for ``inspect.json``, which holds what is returned, and the ops of all models as a strip,
             ``islands.png`` and ``islands.svg``.
         target: Name of a bundled target profile, or path of a ``.toml``: decides places, islands and penalty. If the
-            chip's compiler decides, it is asked.
+            chip's compiler decides, it is asked, and the penalty is that of the compiled model.
         signature: See :func:`search`; for SavedModels.
         shapes: See :func:`search`; for the sizes that Keras files and SavedModels leave free.
 
@@ -330,7 +329,7 @@ def _inspect_one(model: str | Path | bytes, target: Target, wishes: Wishes) -> I
         found = analyse(parsed, len(content))
     except ModelError as exc:
         raise ModelError(f"{name}: {exc}") from exc
-    graph, refused = read_on(content, target, name)
-    cut, placed = on_target(graph, target), island_table(graph, target)
-    placed |= {"refusal": refused or placed["refusal"], "chips": chip_rows(graph, target)}
-    return Inspection(path=name, **found, fragmentation=asdict(cut), target=placed, score=None, compare=[])
+    placed = on_target_of(content, target, name)
+    return Inspection(
+        path=name, **found, fragmentation=placed.fragmentation, target=placed.table, score=None, compare=[]
+    )

@@ -30,13 +30,14 @@ class Score(Result):
         drop: How much worse than the reference the model is on the same samples, in the metric's units; None without a
             reference, and for metrics that compare with it themselves.
         size_bytes: Of the file.
-        penalty: Fragmentation penalty; what follows belongs to it.
-        segments: Runs of integer ops.
+        penalty: Fragmentation penalty, or that of the target; what follows belongs to it.
+        segments: Runs of integer ops; of a target the pieces that its accelerator runs.
         float_ops: Ops that compute in float.
         crossing_tensors: Tensors between integer and float.
         crossing_bytes: Their bytes.
         float_macs_share: Share of the multiplications that are done in float.
         warnings: What was done to the reference before it was run, in sentences.
+        target: As :attr:`Inspection.target`; None if none was named.
     """
 
     metric: str
@@ -54,6 +55,7 @@ class Score(Result):
     crossing_bytes: int
     float_macs_share: float
     warnings: list[str]
+    target: Mapping[str, Any] | None = None
 
     def unmet(
         self, *, max_drop: float | None = None, min_score: float | None = None, max_size: float | str | None = None

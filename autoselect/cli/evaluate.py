@@ -36,6 +36,14 @@ def evaluate(
     reference: Annotated[
         str | None, typer.Option(help="The float model, for metrics that compare with it, and for --full.")
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Also show what the model is on this target: penalty, partitions, left ops. If the chip's compiler "
+            "decides, the model is compiled.",
+        ),
+    ] = None,
     full: Annotated[
         bool,
         typer.Option(
@@ -53,10 +61,14 @@ def evaluate(
 ) -> None:
     """Score one model file: metric with its interval, size and fragmentation; --full reports on classifiers."""
     if full:
-        if any(limit is not None for limit in settings.values()):
-            raise typer.BadParameter("--full has no limits; leave it out", param_hint="--full")
-        if metric != "accuracy" or direction is not None or ignore_label is not None:
-            raise typer.BadParameter("--full has figures of its own; leave out --metric", param_hint="--full")
+        own = metric != "accuracy" or direction is not None or ignore_label is not None
+        refused = {
+            "no limits; leave it out": any(limit is not None for limit in settings.values()),
+            "figures of its own; leave out --metric": own,
+            "no target; leave out --target": target is not None,
+        }
+        for why in (why for why, is_given in refused.items() if is_given):
+            raise typer.BadParameter(f"--full has {why}", param_hint="--full")
         _report(models, evaluation, reference, output_name, output, as_json=as_json)
         return
     if len(models) > 1 or output is not None:
@@ -66,7 +78,7 @@ def evaluate(
             "the drop is against the float model; pass --reference", param_hint=declared()["max_drop"].names
         )
     from autoselect import evaluate as run_evaluate
-    from autoselect.cli.results import print_fields, print_json
+    from autoselect.cli.results import print_json
 
     with watching():
         found = run_evaluate(
@@ -77,11 +89,12 @@ def evaluate(
             output_name=output_name,
             ignore_label=ignore_label,
             reference=reference,
+            target=target,
         )
     if as_json:
         print_json(found)
     else:
-        print_fields(_fields(found))
+        _print_score(found)
     for message in found["warnings"]:
         warn(message)
     if any(limit is not None for limit in settings.values()) and (missed := found.unmet(**settings)):
@@ -96,16 +109,38 @@ def _fields(found: Mapping[str, Any]) -> dict[str, str]:
     low, high = (format_score(found.get(end), scale=found["score"]) for end in ("low", "high"))
     lost = found.get("drop")
     drop = {} if lost is None else {"drop against float": format_score(lost, scale=found["score"])}
-    return {
+    fields = {
         str(found["metric"]): f"{format_score(found['score'])} (95 % interval {low} to {high})",
         **drop,
         "samples": str(found["samples"]),
         "size": format_size(found["size_bytes"]),
+    }
+    if found["target"] is not None:
+        return fields
+    return {
+        **fields,
         "penalty": format_score(found["penalty"]),
         "integer segments": str(found["segments"]),
         "float ops": str(found["float_ops"]),
         "bytes between integer and float": str(found["crossing_bytes"]),
     }
+
+
+def _print_score(found: Mapping[str, Any]) -> None:
+    """The score, and the verdict of the target as ``autoselect inspect`` has it."""
+    from autoselect.cli.results import print_fields
+    from autoselect.report.tables.chip_tables import verdict_rows
+    from autoselect.report.tables.model_tables import aligned
+    from autoselect.report.tables.target_tables import cost_rows
+
+    print_fields(_fields(found))
+    target = found["target"]
+    if target is None:
+        return
+    for chip in target["chips"]:
+        print_lines(aligned(verdict_rows(chip, target["refusal"])), title=f"On {chip['name']}")
+    if not target["chips"]:
+        print_lines(aligned(cost_rows(found)), title=f"On {target['name']}")
 
 
 def _report(

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,15 @@ import numpy as np
 from forecasts import escaped
 from models import AbsentError
 
+from autoselect.cases.chip_jobs import MIXES, mixes
 from autoselect.cases.compiling import UNKEPT, look_at
 from autoselect.compilers.litert_plugin import PluginCompiler
-from autoselect.domain.graph import Graph, count_listed, with_answers
+from autoselect.domain.graph import Graph, count_listed, peak_activation_bytes, with_answers
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import IoType, Recipe
-from autoselect.domain.targets import as_seen
-from autoselect.domain.verdicts import Place, Verdict, judge
+from autoselect.domain.states import states_of
+from autoselect.domain.targets import as_seen, spilled_bytes
+from autoselect.domain.verdicts import Place, Verdict, judge, may_spill
 from autoselect.errors import AutoselectError, TargetRefusal
 from autoselect.quantize.building.blueprint import Blueprint
 from autoselect.quantize.building.build import Builder, Candidate
@@ -46,6 +48,8 @@ from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
 
 FORMS = ("int8", "int16", "hybrid", "float")
+KINDS = ("integer", "int16", "hybrid", "float")
+"""The same in the words of the product."""
 SECONDS = 600.0
 """After which the compiler counts as hung."""
 INTERFACES: tuple[IoType, ...] = ("float32", "float32", "int8")
@@ -80,7 +84,7 @@ class Amounts:
     calibration: int
 
 
-PARTS = ("forecasts", "orders", "costs")
+PARTS = ("forecasts", "orders", "costs", "spills")
 """What can be examined apart; a sheet keeps what an earlier run found of the others."""
 
 
@@ -133,7 +137,7 @@ class Asked:
     def __init__(self, prepared: core.Prepared, soc: str) -> None:
         self.target = read_target(f"qualcomm-{soc.lower()}")
         self.compiler = PluginCompiler(self.target)
-        self._answers, self._nodes = dict[str, Mapping[int, str]](), prepared.nodes
+        self._answers, self.nodes = dict[str, Mapping[int, str]](), prepared.nodes
         self.seconds_asked = 0.0
         # A builder remembers by who is asked: each needs one of its own.
         self.builder, self.natural = (
@@ -175,7 +179,7 @@ class Asked:
             builder = self.builder if gathers else self.natural
             self._blueprints[key] = builder.blueprint(Recipe(io_type=recipe.io_type), int16=True)
         denied, floats, wide = (
-            [i for i, node in enumerate(self._nodes) if escaped(node.name) in names]
+            [i for i, node in enumerate(self.nodes) if escaped(node.name) in names]
             for names in (recipe.denylisted_nodes, recipe.float_nodes, recipe.int16_nodes)
         )
         return self._blueprints[key].plan(denied, recipe.fallback, floats, wide).graph
@@ -316,6 +320,35 @@ def costs(asked: Asked, drawn: Sequence[Recipe], count: int) -> dict[str, Any]:
     }
 
 
+# ----------------------------------------------------------------------------------------------- spilling
+
+
+def spilling(asked: Asked, prepared: core.Prepared, wholes: Sequence[Recipe], count: int) -> dict[str, Any]:
+    """What a search of all four forms sees at its start, and which of more mixes of the same kind spill."""
+    graph, target = reader.read_graph(fb.parse(prepared.calibrated.content)), asked.target
+    assert target.memory is not None
+    found: dict[str, Any] = {"may_spill": may_spill(graph, target), "compiles_each": False, "wholes": [], "mixes": []}
+    found["live_bytes"] = 4 * peak_activation_bytes(graph, lambda tensor: target.memory.blocked(tensor.shape))
+    if not found["may_spill"]:
+        return found
+    builds, names = list(map(asked.builder.build, wholes)), [escaped(node.name) for node in asked.nodes]
+    left_of = {form: judge(built.graph, target).left_ops for form, built in zip(KINDS, builds, strict=True)}
+    states = states_of("search", int16=True)
+    drawn = list(map(asked.builder.build, mixes(Recipe(), left_of, states, names, seed=0, count=count)))
+    for key, models in (("wholes", builds), ("mixes", drawn)):
+        for built in models:
+            begun = time.perf_counter()
+            try:
+                made = asked.compiler.compile(built.content, timeout_seconds=SECONDS)
+                found[key].append(int(spilled_bytes(asdict(made)) > 0))
+            except AutoselectError:
+                found[key].append(None)
+            found["seconds"] = round(found.get("seconds", 0.0) + time.perf_counter() - begun, 1)
+    found["forms"] = sorted(left_of, key=left_of.__getitem__)[:2]
+    found["compiles_each"] = any(found["wholes"]) or any(found["mixes"][:MIXES])
+    return found
+
+
 # ------------------------------------------------------------------------------------------------- order
 
 
@@ -348,6 +381,21 @@ def _same_bits(first: Candidate, second: Candidate, prepared: core.Prepared) -> 
 # ------------------------------------------------------------------------------------------------ a model
 
 
+def examine_first(
+    asked: Asked, prepared: core.Prepared, drawn: Sequence[Recipe], parts: Sequence[str], amounts: Amounts, sheet: Sheet
+) -> None:
+    """Find what is asked for one chip only."""
+    of_part: Mapping[str, Callable[[], dict[str, Any]]] = {
+        "orders": lambda: orders(asked, prepared, drawn, amounts.compared),
+        "costs": lambda: costs(asked, drawn, amounts.compiled),
+        "spills": lambda: spilling(asked, prepared, drawn[:4], amounts.compiled),
+    }
+    for part, find in of_part.items():
+        if part in parts:
+            sheet.add(died_at=part)
+            sheet.add(**{part: find()})
+
+
 def examine(name: str, socs: Sequence[str], parts: Sequence[str], amounts: Amounts, sheet: Sheet) -> None:
     """Find what the table has of a model."""
     model = npu_models.MODELS[name]
@@ -374,12 +422,8 @@ def examine(name: str, socs: Sequence[str], parts: Sequence[str], amounts: Amoun
                 found[soc] = agreement(asked, drawn)
                 sheet.add(socs=found)
             if place == 0:
-                sheet.add(died_at="orders", int16_nodes=len(asked.builder.blueprint(Recipe(), int16=True).int16_nodes))
-                if "orders" in parts:
-                    sheet.add(orders=orders(asked, prepared, drawn, amounts.compared))
-                sheet.add(died_at="costs")
-                if "costs" in parts:
-                    sheet.add(costs=costs(asked, drawn, amounts.compiled))
+                sheet.add(int16_nodes=len(asked.builder.blueprint(Recipe(), int16=True).int16_nodes))
+                examine_first(asked, prepared, drawn, parts, amounts, sheet)
         except TargetRefusal as exc:
             found[soc] = {"refusal": str(exc)}
             sheet.add(socs=found)

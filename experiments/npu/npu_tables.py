@@ -24,6 +24,8 @@ def tables(found: Found, socs: Sequence[str]) -> str:
         "\n".join(_misses(found)) or "None.",
         "## Costs",
         _costs(found),
+        "## Memory",
+        _spills(found),
         "## Order",
         _orders(found, socs),
         "## Milliseconds",
@@ -117,28 +119,37 @@ def spearman(row: Mapping[str, Any], first: str, second: str) -> float:
     return float(stats.spearmanr(one, other).statistic)
 
 
-def in_order(row: Mapping[str, Any]) -> tuple[int, int]:
+def compiles_each(row: Mapping[str, Any]) -> bool:
+    """Whether a search of this model compiles every candidate, so that what it goes by is what is stated."""
+    return bool(row.get("spills", {}).get("compiles_each"))
+
+
+def in_order(row: Mapping[str, Any], searched: str) -> tuple[int, int]:
     """Of the pairs of recipes whose stated costs are more than ``APART`` apart: how many are in order; how many."""
-    forecast, stated = column(row, "forecast"), column(row, "stated")
+    forecast, stated = column(row, searched), column(row, "stated")
     apart = np.triu(np.abs(stated[:, None] - stated) > APART)
     return int(np.sum(((stated[:, None] - stated) * (forecast[:, None] - forecast) > 0)[apart])), int(apart.sum())
 
 
 def _costs(found: Found) -> str:
-    rows, ordered = [], np.zeros(2, dtype=int)
+    rows, ordered, by_search = [], np.zeros(2, dtype=int), 0
     for name, row in found.items():
         if not row.get("costs", {}).get("rows"):
             continue
         stated, ddr = column(row, "stated"), column(row, "ddr")
         moved = column(row, "spill") + column(row, "fill")
         pairs = (("forecast", "stated"), ("integer-only", "stated"), ("ddr_forecast", "ddr"))
-        ordered += (told := in_order(row))
+        searched = "stated" if compiles_each(row) else "forecast"
+        ordered += (told := in_order(row, "forecast"))
+        by_search += in_order(row, searched)[0]
         ratio = np.median(column(row, "ddr_forecast") / np.maximum(ddr, 1.0))
         rows.append(
             [
                 name,
                 len(ddr),
                 f"{stated.min():,.1f} to {stated.max():,.1f}",
+                "each" if compiles_each(row) else "",
+                f"{spearman(row, searched, 'stated'):.3f}",
                 *(f"{spearman(row, *pair):.3f}" for pair in pairs),
                 f"{told[0]:,} of {told[1]:,}",
                 f"{ratio:.2f}",
@@ -146,9 +157,26 @@ def _costs(found: Found) -> str:
                 int(np.sum(moved > 0)),
             ]
         )
-    rows.append(["all", sum(row[1] for row in rows), *[""] * 4, f"{ordered[0]:,} of {ordered[1]:,}", *[""] * 3])
-    head = ["model", "compiled", "stated cost, µs", "ρ of the forecast", "ρ of integer-only", "ρ of bytes", "in order"]
+    told = f"{ordered[0]:,} of {ordered[1]:,}; search {by_search:,}"
+    rows.append(["all", sum(row[1] for row in rows), *[""] * 6, told, *[""] * 3])
+    head = ["model", "compiled", "stated cost, µs", "a search compiles", "ρ of the search", "ρ of the forecast"]
+    head += ["ρ of integer-only", "ρ of bytes", "in order"]
     return _table([*head, "bytes forecast / stated", "spill and fill, %", "recipes that spill"], rows)
+
+
+def _spills(found: Found) -> str:
+    """Models from the most bytes alive at once to the least; those that surely do not spill have no mixes."""
+    known = {name: row["spills"] for name, row in found.items() if "spills" in row}
+    rows = []
+    for name, one in sorted(known.items(), key=lambda pair: -pair[1]["live_bytes"]):
+        costs = found[name].get("costs", {}).get("rows")
+        moved = column(found[name], "spill") if costs else np.zeros(0)
+        cells = [f"{sum(map(bool, one[key]))} of {len(one[key])}" if one[key] else "" for key in ("wholes", "mixes")]
+        first = next((i + 1 for i, spills in enumerate(one["mixes"]) if spills), "")
+        recipes = f"{int(np.sum(moved > 0))} of {len(moved)}" if costs else ""
+        rows.append([name, f"{one['live_bytes'] / 2**20:.2f}", recipes, *cells, first])
+    head = ["model", "MB alive at once, two forms", "recipes that spill", "whole models", "mixes of two forms"]
+    return _table([*head, "first mix that spills"], rows)
 
 
 def _orders(found: Found, socs: Sequence[str]) -> str:

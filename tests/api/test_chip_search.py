@@ -72,6 +72,17 @@ def test_both_tables_have_the_compilers_cost_of_a_member(found: autoselect.Run) 
         assert row["penalty"] == pytest.approx(trials[row["id"]]) == pytest.approx(compiled[row["id"]])
 
 
+def test_inspect_and_evaluate_tell_the_penalty_of_the_run(found: autoselect.Run) -> None:
+    row = found.front.to_dict("records")[-1]
+    path = found.model_path(str(row["id"]))
+    scored = autoselect.evaluate(path, evaluation=pump.HELDOUT, target=TARGET)
+    assert scored.target == autoselect.inspect(path, target=TARGET).target
+    assert scored.penalty == pytest.approx(row["penalty"])
+    assert [(chip["partitions"], chip["left_ops"]) for chip in (scored.target or {})["chips"]] == [
+        (row["partitions"], row["left_ops"])
+    ]
+
+
 def test_a_member_is_built_again_bit_for_bit_for_its_target(found: autoselect.Run, tmp_path: Path) -> None:
     member = found.front.sort_values("size_bytes").to_dict("records")[-1]
     built = autoselect.build(

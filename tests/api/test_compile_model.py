@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pump
 import pytest
 from typer.testing import CliRunner
 
@@ -49,6 +50,9 @@ class FakeCompiler:
             raise self.error
         count = len(reader.read_graph(fb.parse(content)).ops)
         return Partition(pieces=((0, 1, 2), tuple(range(4, 9)), tuple(range(11, count))), left=LEFT)
+
+    def compile(self, content: bytes, *, timeout_seconds: float) -> Compiled:
+        return self.compiled(content, timeout_seconds=timeout_seconds)[0]
 
     def compiled(self, content: bytes, *, timeout_seconds: float) -> tuple[Compiled, bytes]:
         if self.error is not None:
@@ -229,6 +233,48 @@ def test_inspect_tells_pieces_and_left_ops(model: Path, fakes: dict[str, FakeCom
     assert re.search(r"^1 op: too wide\n +3  \w+ +float  ", left, re.MULTILINE)
     told_json = json.loads(invoke("inspect", model, "--target", CHIP, "--json").stdout)
     assert [row["op"] for row in told_json["target"]["chips"][0]["left"]] == [*LEFT]
+
+
+def test_inspect_has_the_penalty_of_the_compiled_model(model: Path, fakes: dict[str, FakeCompiler]) -> None:
+    found = autoselect.inspect(model, target=CHIP)
+    (chip,) = found.target["chips"]
+    assert (chip["penalty"], found.target["penalty"], found.fragmentation["penalty"]) == (5.0, 5.0, 5.0)
+    assert (chip["ddr_bytes"], chip["uncompiled"]) == (30, None)
+    parts = ("accelerator_cost", "host_cost", "crossing_cost", "piece_cost")
+    assert sum(chip[part] for part in parts) == pytest.approx(5.0)
+    done = invoke("inspect", model, "--target", CHIP)
+    assert re.search(r"^penalty +5 microseconds$", done.stdout, re.MULTILINE)
+    assert re.search(r"^DDR bytes +30 B \(read 20 B, write 10 B\)$", done.stdout, re.MULTILINE)
+
+
+def test_inspect_says_that_figures_of_a_model_that_does_not_compile_are_estimates(
+    model: Path, fakes: dict[str, FakeCompiler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_arguments: Any, **_options: Any) -> Compiled:
+        raise JobFailed("It ended with exit code 6.")
+
+    monkeypatch.setattr(fakes[CHIP], "compile", fails)
+    done = invoke("inspect", model, "--target", CHIP)
+    assert done.exit_code == 0
+    assert re.search(r"^DDR bytes .*, estimated: It ended with exit code 6\.$", done.stdout, re.MULTILINE)
+
+
+def test_evaluate_tells_what_the_model_is_on_a_target(model: Path, fakes: dict[str, FakeCompiler]) -> None:
+    found = autoselect.evaluate(model, evaluation=pump.HELDOUT, target=CHIP)
+    plain = autoselect.evaluate(model, evaluation=pump.HELDOUT)
+    assert (found.score, plain.target) == (plain.score, None)
+    assert found.target == autoselect.inspect(model, target=CHIP).target
+    assert (found.penalty, found.segments) == (5.0, 3)
+    done = invoke("evaluate", model, "--evaluation", "pump:heldout_pairs", "--target", CHIP)
+    assert (done.exit_code, done.stderr) == (0, "")
+    for words in (r"accuracy +0\.\d+ ", r"partitions +3$", r"ops left on the CPU +3$", r"penalty +5 microseconds$"):
+        assert re.search(f"^{words}", done.stdout, re.MULTILINE)
+    assert "integer segments" not in done.stdout
+
+
+def test_evaluate_takes_a_target_without_compiler(model: Path) -> None:
+    done = invoke("evaluate", model, "--evaluation", "pump:heldout_pairs", "--target", "litert-cpu")
+    assert re.search(r"^penalty +[\d,.]+ CPU cycles$", done.stdout, re.MULTILINE)
 
 
 # ------------------------------------------------------------------------------------------------ the real ones

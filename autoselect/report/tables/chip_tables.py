@@ -27,7 +27,7 @@ def verdict_rows(chip: Chip, refusal: str | None) -> list[Row]:
         ("partitions", str(chip["partitions"])),
         ("ops left on the CPU", str(chip["left_ops"])),
         ("crossings", f"{counted(chip['crossing_tensors'], 'tensor')}, {format_size(chip['crossing_bytes'])}"),
-        ("DDR bytes", f"{format_size(chip['ddr_bytes'])}, estimated"),
+        ("DDR bytes", _ddr_text(chip)),
         ("penalty", f"{figure(chip['penalty'])} {unit}"),
     ]
     parts = {
@@ -41,7 +41,6 @@ def verdict_rows(chip: Chip, refusal: str | None) -> list[Row]:
 
 def compiled_rows(model: Chip) -> list[Row]:
     """A compiled model: file, pieces, what the compiler says it costs, and what it was compiled with."""
-    moved = [f"{name.removesuffix('_total')} {format_size(count)}" for name, count in model["moved"].items() if count]
     rows: list[Row] = [
         ("written", clean(str(model["path"]))),
         ("size", format_size(model["size_bytes"])),
@@ -50,7 +49,7 @@ def compiled_rows(model: Chip) -> list[Row]:
         ("crossing bytes", format_size(model["crossing_bytes"])),
     ]
     if model["ddr_bytes"]:
-        rows.append(("DDR bytes", f"{format_size(model['ddr_bytes'])} ({', '.join(moved)})"))
+        rows.append(("DDR bytes", _ddr_text(model)))
     for key, name in (("sram_bytes", "SRAM"), ("flash_bytes", "flash")):
         rows += [(name, format_size(model[key]))] if model[key] else []
     if model["cycles"]:
@@ -58,6 +57,14 @@ def compiled_rows(model: Chip) -> list[Row]:
     rows.append(("cost", f"{figure(model['cost'])} {model['unit']}, estimated"))
     rows += [("compiled with", "; ".join(version_texts(model["versions"])))]
     return rows
+
+
+def _ddr_text(model: Chip) -> str:
+    """Bytes that the pieces move by the compiler, by kind; of a model that was not compiled the estimate, and why."""
+    moved = [f"{name.removesuffix('_total')} {format_size(count)}" for name, count in model["moved"].items() if count]
+    if why := model.get("uncompiled"):
+        return f"{format_size(model['ddr_bytes'])}, estimated: {clean(why)}"
+    return f"{format_size(model['ddr_bytes'])} ({', '.join(moved)})" if moved else format_size(model["ddr_bytes"])
 
 
 def version_texts(versions: Mapping[str, str]) -> list[str]:
