@@ -15,10 +15,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from autoselect.cases.compiling import UNKEPT, look_at, read_for
+from autoselect.cases.compiling import UNKEPT, any_spills, look_at, read_for
 from autoselect.cases.divergence import spread_rows
 from autoselect.cases.files import FLOAT
-from autoselect.cases.open_case import OpenCase, open_case
+from autoselect.cases.open_case import OpenCase, open_case, read_seen
 from autoselect.compilers.opening import compiler_of
 from autoselect.domain.graph import Graph, OpKind, seen_by
 from autoselect.domain.objectives import drop_from
@@ -107,49 +107,75 @@ class Emulated:
         return self.low > 0.0 or self.high < 0.0 or (self.lost > allowed_drop and not is_noise)
 
 
-def look(root: Path, recipe_json: str, states: Sequence[str], seed: int) -> None:
+def look(root: Path, recipe_json: str, states: Sequence[str]) -> None:
     """See what the target's chips make of the whole models, and keep it in the case.
 
-    Of each chip whose compiler decides what it takes: how many bytes its pieces move, and whether any model, or any of
-    some mixes, is too large for its own memory. Of each of several chips: the least cost that is easily found, of all
-    models of one form and of the one whose nodes are float if the chip leaves them in integers.
+    Of each chip whose compiler decides what it takes: how many bytes its pieces move, and whether its own memory is too
+    small. Of each of several chips: the least cost that is easily found, of all models of one form and of the one whose
+    nodes are float if the chip leaves them in integers.
 
     Args:
         root: The case.
         recipe_json: What all recipes have in common.
         states: Those of the search beside integers of 8 bits.
-        seed: Of the search; the mixes are drawn with it.
 
     Raises:
         BuildError: If the quantizer refuses the model.
         TrialError: If a compiler fails on the all-integer model.
     """
-    case = open_case(root)
-    target, nodes = case.scoring.target, [node.name for node in case.prepared.layers.nodes]
-    how = case.scoring.compiling or UNKEPT
-    plain = Recipe.from_json(recipe_json)
+    case, plain = open_case(root), Recipe.from_json(recipe_json)
+    target, how = case.scoring.target, case.scoring.compiling or UNKEPT
     forms = case.builder.blueprint(plain).forms
     left = [node.name for node in case.prepared.layers.nodes if forms[node.index].get("integer")]
-    wide = case.builder.blueprint(plain, int16=True).int16_nodes if SIXTEEN in states else ()
-    wholes = {
-        INTEGER: plain,
-        EXACT: replace(plain, denylisted_nodes=frozenset(nodes), fallback="float"),
-        HYBRID: replace(plain, denylisted_nodes=frozenset(nodes), fallback="drq"),
-        **({SIXTEEN: replace(plain, int16_nodes=frozenset(nodes[i] for i in wide))} if wide else {}),
-    }
     partly = replace(plain, denylisted_nodes=frozenset(left), fallback="float")
-    builds = {recipe: case.builder.build(recipe) for recipe in (*wholes.values(), partly)}
-    judged = {recipe: views(built.graph, target) for recipe, built in builds.items()}
+    recipes = dict.fromkeys([*_wholes(case, plain, states).values(), partly])
+    builds = [case.builder.build(recipe) for recipe in recipes]
+    judged = [views(built.graph, target) for built in builds]
     seen = []
     for place, chip in enumerate(target.chips):
-        found, of_chip = Seen(), {recipe: of_chips[place][1] for recipe, of_chips in judged.items()}
-        if chip in target.asked:
-            left_of = {form: of_chip[wholes[form]].left_ops for form in (INTEGER, *states) if form in wholes}
-            drawn = mixes(plain, left_of, states, nodes, seed) if may_spill(case.prepared.graph, chip) else ()
-            order = target.asked.index(chip)
-            found = look_at(_as_seen(builds.values(), order), chip, how, _as_seen(_built(drawn, case.builder), order))
-        seen.append(replace(found, best=min(verdict.cost for verdict in of_chip.values()) or 1.0))
+        best = min(of_chips[place][1].cost for of_chips in judged)
+        asked = chip in target.asked
+        found = look_at(_as_seen(builds, target.asked.index(chip)), chip, how) if asked else Seen()
+        seen.append(replace(found, best=best or 1.0))
     write_json(case.files.seen, [asdict(one) for one in seen])
+
+
+def look_at_mixes(root: Path, recipe_json: str, states: Sequence[str], seed: int) -> None:
+    """See whether random mixes are too large for the own memory of a chip, unless it is known, and keep that.
+
+    Args:
+        root: The case; the whole models were looked at.
+        recipe_json: What all recipes have in common.
+        states: Those of the search beside integers of 8 bits.
+        seed: Of the search; the mixes are drawn with it.
+
+    Raises:
+        BuildError: If the quantizer refuses a whole model.
+    """
+    case, plain = open_case(root), Recipe.from_json(recipe_json)
+    target, how, nodes = case.target, case.scoring.compiling or UNKEPT, [n.name for n in case.prepared.layers.nodes]
+    seen = read_seen(case.files)
+    for place, chip in enumerate(target.chips):
+        if chip.spills or chip not in target.asked or not may_spill(case.prepared.graph, chip):
+            continue
+        order = target.asked.index(chip)
+        wholes = {f: case.builder.build(r) for f, r in _wholes(case, plain, states).items() if f in (INTEGER, *states)}
+        left_of = {form: judge(seen_by(built.graph, order), chip).left_ops for form, built in wholes.items()}
+        built = _built(mixes(plain, left_of, states, nodes, seed), case.builder)
+        seen[place] = replace(seen[place], spills=any_spills(_as_seen(built, order), chip, how))
+    write_json(case.files.seen, [asdict(one) for one in seen])
+
+
+def _wholes(case: OpenCase, plain: Recipe, states: Sequence[str]) -> dict[str, Recipe]:
+    """Recipes of the whole models, by form; of 16 bits if a state of the search and a node has such a form."""
+    nodes = [node.name for node in case.prepared.layers.nodes]
+    wide = case.builder.blueprint(plain, int16=True).int16_nodes if SIXTEEN in states else ()
+    return {
+        INTEGER: plain,
+        HYBRID: replace(plain, denylisted_nodes=frozenset(nodes), fallback="drq"),
+        EXACT: replace(plain, denylisted_nodes=frozenset(nodes), fallback="float"),
+        **({SIXTEEN: replace(plain, int16_nodes=frozenset(nodes[i] for i in wide))} if wide else {}),
+    }
 
 
 def mixes(

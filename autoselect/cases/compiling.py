@@ -108,14 +108,13 @@ Models = Iterable[tuple[bytes, Graph]]
 """Built models and their graphs, with what the compiler said of each op."""
 
 
-def look_at(models: Models, chip: Target, how: Compiling, mixes: Models = ()) -> Seen:
-    """What ops move to and from memory beside what is known of any model; and if the chip's memory is too small.
+def look_at(models: Models, chip: Target, how: Compiling) -> Seen:
+    """What ops move to and from memory beside what is known of any model; and if the chip's own memory is too small.
 
     Args:
         models: Whole models, each with most ops in one form. The first of each form is compiled.
         chip: Whose compiler is asked.
         how: How.
-        mixes: Of these, too, so many are compiled until one spills.
 
     Returns:
         Of each op that has constants the bytes, by kind of op, without the forms that the chip compiles nothing of; and
@@ -132,12 +131,16 @@ def look_at(models: Models, chip: Target, how: Compiling, mixes: Models = ()) ->
             spilled = spilled_bytes(made)
             bytes_of[kind] = max(made["ddr_bytes"] - spilled - verdict.ddr_bytes, 0) / len(moving)
             spills |= spilled > 0
-    for content, graph in () if spills else mixes:
+    return Seen(ddr_per_op=bytes_of, spills=spills)
+
+
+def any_spills(models: Models, chip: Target, how: Compiling) -> bool:
+    """Whether the chip's own memory is too small for any of the models; they are compiled until one shows it."""
+    for content, graph in models:
         with contextlib.suppress(TrialError):
             if spilled_bytes(compile_report(content, chip, judge(graph, chip), how)):
-                spills = True
-                break
-    return Seen(ddr_per_op=bytes_of, spills=spills)
+                return True
+    return False
 
 
 def read_for(content: bytes, target: Target, how: Compiling | None) -> Graph:

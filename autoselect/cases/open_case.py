@@ -214,9 +214,12 @@ def kept_file(path: Path, make: Callable[[], bytes]) -> bytes:
 
 def target_as_seen(target: Target, files: CaseFiles) -> Target:
     """A target with what was seen of its chips, if the case knows that."""
-    if not files.seen.exists():
-        return target
-    return as_seen(target, [Seen(**one) for one in json.loads(files.seen.read_text(encoding="utf-8"))])
+    return as_seen(target, read_seen(files)) if files.seen.exists() else target
+
+
+def read_seen(files: CaseFiles) -> list[Seen]:
+    """What was seen of each chip of the case's target."""
+    return [Seen(**one) for one in json.loads(files.seen.read_text(encoding="utf-8"))]
 
 
 @kept(2)

@@ -199,7 +199,7 @@ def _search(
     pool = InTime(pool, settings.trial_timeout)
     remarks = references.warnings_of(float_model, request.metric_name, case.files.root, pool)
     remarks += references.clipping_of(case.files.root, pool, settings)
-    _note_of_compiling(case, settings, folder, clock)
+    remarks += _spilling(case, settings, folder, pool, clock)
     objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
     study = _opened_study(folder, objectives)
     search = _Search(
@@ -420,10 +420,19 @@ def _note(message: str, folder: RunFolder, listener: Listener) -> None:
     listener(Noted(message=message))
 
 
-def _note_of_compiling(case: Case, settings: SearchSettings, folder: RunFolder, listener: Listener) -> None:
-    """Say so if candidates are compiled because forecasts do not hold."""
-    chips = target_as_seen(read_target(settings.target), case.files).spilling
-    if chips:
+def _spilling(
+    case: Case, settings: SearchSettings, folder: RunFolder, pool: Workers, listener: Listener
+) -> tuple[str, ...]:
+    """Note that candidates are compiled, if mixes of the model spill; a warning if nobody knows."""
+    target, remarks = read_target(settings.target), list[str]()
+    if not target.asks_compiler:
+        return ()
+    try:
+        arguments = (case.files.root, settings.template.to_json(), settings.states, settings.seed)
+        pool.call(chip_jobs.look_at_mixes, *arguments)
+    except TrialError as exc:
+        remarks.append(f"It is not known whether mixes of this model spill out of the chip's own memory. {exc}")
+    if chips := target_as_seen(target, case.files).spilling:
         names = " and ".join(chip.name for chip in chips)
         _note(
             f"The memory of {names} is too small for mixes of this model, and only the compiler knows what each moves "
@@ -432,6 +441,7 @@ def _note_of_compiling(case: Case, settings: SearchSettings, folder: RunFolder, 
             folder,
             listener,
         )
+    return tuple(remarks)
 
 
 def warned(case: Case, remarks: Sequence[str], listener: Listener) -> Case:
@@ -538,5 +548,5 @@ def _looking(case: Case, pool: Workers, settings: SearchSettings) -> Future[None
     target = read_target(settings.target)
     if not (target.parts or target.asks_compiler):
         return None
-    arguments = (case.files.root, settings.template.to_json(), settings.states, settings.seed)
+    arguments = (case.files.root, settings.template.to_json(), settings.states)
     return pool.submit(chip_jobs.look, *arguments, timeout_seconds=settings.trial_timeout)

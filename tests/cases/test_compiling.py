@@ -13,6 +13,7 @@ import zoo
 from autoselect.cases.compiling import (
     UNKEPT,
     Compiling,
+    any_spills,
     compile_candidate,
     compile_report,
     look_at,
@@ -20,6 +21,7 @@ from autoselect.cases.compiling import (
     read_for,
 )
 from autoselect.compilers.compiler import Partition
+from autoselect.domain.graph import Graph
 from autoselect.domain.targets import Compiled, LitertPlugin, Seen, Target, as_seen
 from autoselect.domain.verdicts import Verdict, judge, moves_beside
 from autoselect.errors import CompilerRefusal, JobFailed, ModelError, UsageError, WorkerDied
@@ -247,33 +249,40 @@ def moving(spilled: int) -> Compiled:
     return Compiled(ddr_bytes=1 + 2 * spilled, moved={"spill": spilled, "fill": spilled})
 
 
-SPILLS = {
-    "no whole model and no mix": ((0,), (0, 0, 0), False, 0),
-    "the second mix, so the third is not compiled": ((0,), (0, 5), True, 1),
-    "a whole model, so no mix is compiled": ((5,), (), True, 3),
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, Graph]:
+    content = zoo.cnn().float_model
+    install(monkeypatch, ALL_TAKEN)
+    return content, read_for(content, PHONE, UNKEPT)
+
+
+@pytest.mark.parametrize("spilled", [0, 5])
+def test_a_whole_model_that_spills_is_seen_and_what_spills_is_no_ops(
+    monkeypatch: pytest.MonkeyPatch, model: tuple[bytes, Graph], spilled: int
+) -> None:
+    install(monkeypatch, moving(spilled))
+    assert look_at([model], PHONE, UNKEPT) == Seen(ddr_per_op={"float": 0.0}, spills=spilled > 0)
+
+
+MIXES = {
+    "none": ((moving(0), moving(0), moving(0)), False, 0),
+    "the second, so the third is not compiled": ((moving(0), moving(5)), True, 1),
+    "one that does not compile says nothing": ((JobFailed("rc 3"), moving(0), moving(5)), True, 0),
 }
 
 
-@pytest.mark.parametrize(("wholes", "mixes", "spills", "spared"), SPILLS.values(), ids=SPILLS)
+@pytest.mark.parametrize(("answers", "spills", "spared"), MIXES.values(), ids=MIXES)
 def test_mixes_are_compiled_until_one_spills(
-    monkeypatch: pytest.MonkeyPatch, wholes: tuple[int, ...], mixes: tuple[int, ...], spills: bool, spared: int
+    monkeypatch: pytest.MonkeyPatch,
+    model: tuple[bytes, Graph],
+    answers: tuple[Compiled | Exception, ...],
+    spills: bool,
+    spared: int,
 ) -> None:
-    content = zoo.cnn().float_model
-    install(monkeypatch, ALL_TAKEN)
-    model = content, read_for(content, PHONE, UNKEPT)
-    fake, left = install(monkeypatch, *map(moving, (*wholes, *mixes))), iter([model] * 3)
-    found = look_at([model], PHONE, UNKEPT, left)
-    assert found == Seen(ddr_per_op={"float": 0.0}, spills=spills)  # What spills is no op's.
+    fake, drawn = install(monkeypatch, *answers), iter([model] * 3)
+    assert any_spills(drawn, PHONE, UNKEPT) is spills
     assert not fake.answers
-    assert len(list(left)) == spared
-
-
-def test_a_mix_that_does_not_compile_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    content = zoo.cnn().float_model
-    install(monkeypatch, ALL_TAKEN)
-    model = content, read_for(content, PHONE, UNKEPT)
-    install(monkeypatch, moving(0), JobFailed("rc 3"), moving(5))
-    assert look_at([model], PHONE, UNKEPT, [model, model]).spills
+    assert len(list(drawn)) == spared
 
 
 def test_of_several_chips_a_candidate_is_compiled_for_those_that_spill(monkeypatch: pytest.MonkeyPatch) -> None:
