@@ -55,7 +55,8 @@ def examined(name: str, options: argparse.Namespace) -> dict[str, Any]:
         found["ended"] = f"exit code {done.returncode}: {said[-1][:300] if said else ''}"
     else:
         found.pop("ended", None)
-    found["seconds"] = round(time.perf_counter() - begun, 1)
+    spent = round(time.perf_counter() - begun, 1)
+    found["seconds"] = spent if set(options.parts) == set(PARTS) else found.get("seconds", spent)
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in found.items())
     sheet.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
     return found
