@@ -230,6 +230,14 @@ def test_history_from_scores(attributes: dict[str, Any], expected: Seen) -> None
     )
 
 
+def test_the_penalty_of_a_compiled_candidate_is_its_compilers_and_what_no_forecast_said_is_known() -> None:
+    compiled, plain = ({"scores": scores(compiled=made)} for made in ({"predicted_cost": 1.0, "cost": 1.5}, {}))
+    found = [told([trial_of("01", user_attrs=attributes)]).seen[0] for attributes in (compiled, plain)]
+    assert [one.penalty for one in found] == [1.5, 1.5]
+    assert found[0].unforeseen == 0.5
+    assert math.isnan(found[1].unforeseen)
+
+
 def test_the_power_of_the_error_counts_where_it_is_known() -> None:
     """Independent errors add up in powers; a mean of decibels is a power's logarithm only where samples are alike."""
     found = told(

@@ -133,6 +133,7 @@ def of_losses(mask: Mask, loss: float, costs: Mapping[str, float], problem: Prob
 
 
 def _of_scores(mask: Mask, scores: Scores, feasible: bool) -> Seen:
+    predicted = scores.compiled.get("predicted_cost")
     return Seen(
         mask=mask,
         loss=scores.drop,
@@ -143,7 +144,7 @@ def _of_scores(mask: Mask, scores: Scores, feasible: bool) -> Seen:
         elsewhere=not scores.samples,
         size_bytes=scores.size_bytes,
         penalty=scores.penalty,
-        unforeseen=scores.penalty - float(scores.compiled.get("predicted_cost", math.nan)),
+        unforeseen=math.nan if predicted is None else scores.penalty - float(predicted),
         feasible=feasible,
         quantities=scores.quantities,
     )
