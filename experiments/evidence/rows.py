@@ -122,8 +122,6 @@ def keep(name: str, trials: int) -> None:
                 trials=trials,
                 racing=False,
                 early_exit=False,
-                repairs=False,
-                int16=False,
                 workers=1,
                 output=Path(folder) / "run",
             )

@@ -81,7 +81,7 @@ class Link:
             The losses, and how far measured ones lie around those that closeness predicts, each of shape (n,).
         """
         spread = np.interp(log_divergences, self.grid, self.spreads)
-        predicted = np.interp(log_divergences, self.xs, self.ys)
+        predicted = np.maximum(np.interp(log_divergences, self.xs, self.ys), 0.0)  # Error is no expected gain.
         return shrunk(losses, predicted, spread, np.where(np.isinf(noise), spread, noise)), spread
 
     def latent(self, log_divergences: np.ndarray, losses: np.ndarray, noise: np.ndarray) -> np.ndarray:
