@@ -20,6 +20,7 @@ from autoselect.domain.objectives import Constraints, Direction
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of, parse_size
 from autoselect.domain.recipe import IoType, Recipe
 from autoselect.domain.repair_sets import Repairs, with_sequences
+from autoselect.domain.rule import BREAK_PRICE
 from autoselect.domain.runtimes import Runtime, read_runtime
 from autoselect.domain.states import states_of
 
@@ -177,6 +178,16 @@ class SearchSettings(SharedSettings):
             high=0.5,
         ),
     ] = 0.002
+    break_price: Annotated[
+        float,
+        Field(ge=1, le=100),
+        Option(
+            "What a recommended model that breaks {max_drop} costs, in penalties of the float model.",
+            "The more, the surer the recommended model is, and the dearer.",
+            low=1.0,
+            high=10.0,
+        ),
+    ] = BREAK_PRICE
     early_exit: Annotated[
         bool,
         Option(

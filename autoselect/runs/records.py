@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from autoselect.domain.left import CountsLeft
-from autoselect.domain.picks import FrontMember
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.rule import Standing
 from autoselect.errors import ErrorKind
 
 MEASURED_COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -90,6 +90,21 @@ class Scores(_Measured, CountsLeft):
     off_chip: int | None = None
     drop_bound: float = math.nan
     needs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def standing(self) -> Standing:
+        """What the rule of the recommendation looks at, by the candidate's own samples alone."""
+        is_bounded = math.isfinite(self.drop_bound)
+        return Standing(
+            id=self.sha256[:10],
+            drop=self.drop,
+            bound=self.drop_bound if is_bounded else math.inf,
+            fidelity=0.0 if math.isnan(self.sqnr_db) else self.sqnr_db,
+            size_bytes=self.size_bytes,
+            penalty=self.penalty,
+            left_ops=self.left_ops,
+            is_bounded=is_bounded,
+        )
 
     @property
     def costs(self) -> dict[str, float]:
@@ -288,7 +303,7 @@ def front_row(
     metric: str,
     heldout: Heldout | None,
     picks: Sequence[str],
-    expected: FrontMember,
+    expected: Standing,
     costs: Sequence[str] = (),
 ) -> dict[str, object]:
     """One row of ``front.csv``; held-out cells are empty where the member was not re-scored."""

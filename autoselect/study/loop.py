@@ -268,7 +268,7 @@ class SearchLoop:
         enough = any(s.drop <= self._yardstick.allowed_drop for s in rivals)
         corner = reference_corner(space if enough else np.vstack([space, [0.0, *own]]))
         loss = loss_worth(front / corner, self._settings.min_gain, own / corner[1:])
-        lowering = self._loss_to_lower(float(built.fragmentation["penalty"]), rivals)
+        lowering = self._loss_to_lower(built, rivals)
         worth = max(weight.loss(float(loss * corner[0])), lowering)
         limit = self._yardstick.constraints.max_drop
         keeps_it = limit is not None and any(s.drop <= limit for s in rivals)
@@ -286,18 +286,18 @@ class SearchLoop:
         losses = weight.of(np.array([s.drop for s in scored]))
         return np.column_stack([losses, self._stepped([s.costs for s in scored])])
 
-    def _loss_to_lower(self, penalty: float, rivals: Sequence[Scores]) -> float:
-        """The loss with which a candidate may lower the penalty of the recommended one; minus infinity if with none.
+    def _loss_to_lower(self, built: build_jobs.BuildReply, rivals: Sequence[Scores]) -> float:
+        """The loss with which a candidate may cost less than the recommended one; minus infinity if with none.
 
         The volume does not tell: where only what is nearly all float keeps the allowed drop, it is hardly any. The
-        first that keeps it for sure need only cost less than float.
+        first that keeps it need only cost less than float.
         """
-        if all(math.isnan(s.drop_bound) for s in rivals):
+        bounded = [s.standing for s in rivals if math.isfinite(s.drop_bound)]
+        if not bounded:
             return -math.inf
-        allowed, step = self._yardstick.allowed_drop, self._steps["penalty"]
-        sure = [s.penalty for s in rivals if s.drop_bound <= allowed]
-        lowers = penalty <= min(sure) - step if sure else penalty < self._yardstick.float_penalty
-        return allowed if lowers else -math.inf
+        rule, penalty = self._yardstick.rule, float(built.fragmentation["penalty"]) + self._steps["penalty"]
+        least = min([rule.price_of_float, *map(rule.cost, bounded)])
+        return rule.allowed_drop if rule.price(penalty=penalty, size_bytes=built.size_bytes) <= least else -math.inf
 
     def _stepped(self, costs: Sequence[Mapping[str, float]]) -> np.ndarray:
         """Costs in the order of the objectives, each down to a whole step of the front, shape (n, n_costs)."""

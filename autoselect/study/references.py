@@ -91,4 +91,5 @@ def yardstick_of(float_model: Reference, metric: str, direction: Direction, sett
         direction=direction,
         constraints=settings.constraints,
         allowed_drop=default_drop(metric, float_model.metric) if settings.max_drop is None else settings.max_drop,
+        break_price=settings.break_price,
     )

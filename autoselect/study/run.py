@@ -311,7 +311,7 @@ class _Search:
         if settings.sampler in PROPOSERS:
             probers = InTime(Remembering(self.pool, self.folder.probes), settings.trial_timeout)
             self.problem, remarks = make_problem(
-                self.case, self.space, settings, self.yardstick.allowed_drop, probers, self.clock
+                self.case, self.space, settings, self.yardstick.rule, probers, self.clock
             )
             self._remark(remarks)
         if self.problem is not None:

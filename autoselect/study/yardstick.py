@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autoselect.domain.objectives import Constraints, Direction, drop_from, score_at
+from autoselect.domain.rule import BREAK_PRICE, Rule
 from autoselect.runs.records import Scores
 
 _SIZE_STEP = 0.01
@@ -16,7 +17,8 @@ _PENALTY_STEP = 0.5
 class Yardstick:
     """What a candidate's score is compared with.
 
-    ``allowed_drop`` is what a recommended model may lose, in the metric's units.
+    ``allowed_drop`` is what a recommended model may lose, in the metric's units; ``break_price`` what breaking that
+    limit costs, in float's penalties.
     """
 
     float_score: float
@@ -25,6 +27,17 @@ class Yardstick:
     direction: Direction
     constraints: Constraints
     allowed_drop: float
+    break_price: float = BREAK_PRICE
+
+    @property
+    def rule(self) -> Rule:
+        """By which a candidate is recommended."""
+        return Rule(
+            allowed_drop=self.allowed_drop,
+            float_penalty=self.float_penalty,
+            float_size_bytes=self.float_size_bytes,
+            break_price=self.break_price,
+        )
 
     def drop(self, score: float) -> float:
         """Loss against float, in the metric's units."""

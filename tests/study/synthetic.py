@@ -71,7 +71,7 @@ def chain_of(
         states=STATES["search" if mixed else "drq" if hybrid else "float"],
         repair_sets=repair_sets,
         constraints=constraints or Constraints(),
-        allowed_loss=allowed_loss,
+        rule=replace(NO_RULE, allowed_drop=allowed_loss),
     )
 
 
@@ -140,7 +140,7 @@ def synthetic(
         redundant: How many atoms have a term of about 2, far beyond all others.
         hybrid: As in a problem.
         constraints: As in a problem.
-        allowed_loss: As in a problem.
+        allowed_loss: By the rule of a problem.
     """
     rng = np.random.default_rng(seed)
     terms = np.exp(rng.normal(-5.0, spread, count))

@@ -173,7 +173,7 @@ def test_planning_is_announced_before_it_is_waited_for(
     # The first two stand for the blueprint and for what integers cut off.
     answers: list[Any] = [SimpleNamespace(unsteady=unsteady), cut_off, [0.1], [0.2], [0.3]]
     pool: Any = Probes(answers)
-    _, remarks = make_problem(case, space, make_settings(), 0.01, pool, listen)
+    _, remarks = make_problem(case, space, make_settings(), NO_RULE, pool, listen)
     assert any("leave their calibrated ranges" in remark for remark in remarks) == told_of_it
     counted = {0: [], 1: ["takes 1 op in some models"], 3: ["takes 3 ops in some models"]}[unsteady]
     assert [words for remark in remarks for words in re.findall(r"takes \d+ ops? in some models", remark)] == counted

@@ -179,7 +179,7 @@ def test_one_search_over_all_states_finds_what_those_over_one_find(noise: dict[s
 @pytest.mark.parametrize(("noise", "reached"), [(0.02, True), (1e-6, False)], ids=["noisy hybrid", "quiet hybrid"])
 def test_float_units_are_tried_only_where_hybrid_ones_lose_too_much(noise: float, reached: bool) -> None:
     problem = made_up(STATES["search"], {"hybrid": noise})
-    problem.allowed_loss = 1e-3
+    problem.rule = replace(NO_RULE, allowed_drop=1e-3)
     told = searched(problem, 25)
     assert min(s.loss for s in told if s.loss is not None) <= 1e-3
     assert (max(s.size_bytes for s in told) > 300) is reached

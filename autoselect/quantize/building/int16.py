@@ -114,15 +114,15 @@ def _range_zeros(model: fb.Model) -> None:
 
 
 def _give_headroom(model: fb.Model) -> None:
-    """Widen the ranges of the model's inputs: other samples go beyond those that calibrated, and 16 bits have steps to spare.
+    """Widen the ranges of the model's inputs: other samples leave those that calibrated, and 16 bits have steps to spare.
 
     Not of an input that may be an output of the step before, since it has the shape of one: on another grid than that
     output's each step would round the state once more.
     """
     graph = model.subgraphs[0]
-    written = [tuple(graph.tensors[i].shape) for i in graph.outputs]
+    written = [fb.indices(graph.tensors[i].shape) for i in graph.outputs]
     for tensor in (graph.tensors[i] for i in graph.inputs):
-        if tuple(tensor.shape) not in written and (given := range_of(tensor)) is not None:
+        if fb.indices(tensor.shape) not in written and (given := range_of(tensor)) is not None:
             set_range(tensor, *(_HEADROOM * end for end in given))
 
 

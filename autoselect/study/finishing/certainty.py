@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 
 from autoselect.cases import evidence_jobs
-from autoselect.domain.picks import WORTH, FrontMember, recommended, trade
+from autoselect.domain.rule import Standing
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -45,44 +45,36 @@ _FEWEST = 4
 _NINE_IN_TEN = (0.05, 0.95)
 _ONE_SIDED = NormalDist().inv_cdf(0.95)
 _ALL_KNOWN: Mapping[str, Unknown] = MappingProxyType({})
-_LEAST = 1e-300
-"""Two errors of 0 are together 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NearMiss:
-    """A member of less penalty than the recommended one whose bound passes the limit by less than chance moves it.
-
-    Attributes:
-        id: The member's.
-        missed_by: How far its bound is beyond the allowed drop, in the metric's units.
-        varies_by: Standard deviation of its bound over resamples.
-        fewer_left_ops: Ops off the accelerator, than the recommended member has; negative where it has more.
-        samples_needed: As in :class:`Confidence`.
-    """
-
-    id: str
-    missed_by: float
-    varies_by: float
-    fewer_left_ops: int
-    samples_needed: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cheaper:
-    """The member of least penalty that is expected to keep the limit, if none is certified.
+class Alternative:
+    """A member that a user may prefer to the recommended one: it is surer, or costs less.
 
     Attributes:
         id: The member's.
         expected: What its drop is expected to be on other samples, in the metric's units.
         bound: What its drop is at most, with a confidence of 95 %.
-        left_ops: Those of it that the accelerator does not run.
+        left_ops: Ops of it that the accelerator does not run.
+        penalty: Its penalty.
     """
 
     id: str
     expected: float
     bound: float
     left_ops: int
+    penalty: float
+
+    @classmethod
+    def of(cls, standing: Standing) -> Alternative:
+        """The member of this standing."""
+        return cls(
+            id=standing.id,
+            expected=standing.drop,
+            bound=standing.bound,
+            left_ops=standing.left_ops,
+            penalty=standing.penalty,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +92,10 @@ class Confidence:
         resampled: In this share of resamples of the search samples the same member is recommended; NaN if unknown.
         resampled_penalties: Between these penalties are nine in ten of the members that resamples recommend.
         expected: What its drop is expected to be on other samples, in the metric's units.
-        near_miss: The cheaper member that is not recommended by a hair; None if there is none.
-        cheaper: What a user may prefer where nothing is certified; None if the recommended member costs least.
+        chance_to_break: How likely its drop is more than the allowed one; NaN if nobody knows.
+        surer: The certified member of least penalty; None if there is none, or the recommended one is certified.
+        cheaper: The member of least penalty that is expected to keep the limit; None if that is the recommended one, or
+            nobody knows how sure that is.
         unknown: Why the bound is NaN; None if it is not.
         not_resampled: Why it could not be measured how much hangs on the samples; empty if it was, or was not tried.
     """
@@ -114,15 +108,16 @@ class Confidence:
     resampled: float
     resampled_penalties: tuple[float, float] | None = None
     expected: float = math.nan
-    near_miss: NearMiss | None = None
-    cheaper: Cheaper | None = None
+    chance_to_break: float = math.nan
+    surer: Alternative | None = None
+    cheaper: Alternative | None = None
     unknown: Unknown | None = None
     not_resampled: str = ""
 
     @property
     def named(self) -> frozenset[str]:
         """Ids of the members that the verdict names: users look for them on the front."""
-        return frozenset(member.id for member in (self, self.near_miss, self.cheaper) if member is not None)
+        return frozenset(member.id for member in (self, self.surer, self.cheaper) if member is not None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,12 +127,10 @@ class Expected:
     Attributes:
         drops: The losses.
         beyond: What to add for an upper bound with a confidence of 95 %; infinite where nothing is known of it.
-        noise: Standard errors of the losses; 0 where nothing is known of them.
     """
 
     drops: np.ndarray
     beyond: np.ndarray
-    noise: np.ndarray
 
 
 def expected_drops(members: Sequence[Scores], link: Link | None) -> Expected:
@@ -162,9 +155,7 @@ def expected_drops(members: Sequence[Scores], link: Link | None) -> Expected:
         measured = drops[seen]
         drops[seen], spread = link.without_noise(closeness[seen], measured, noise[seen])
         beyond[seen] = np.where(np.isinf(noise[seen]), _ONE_SIDED * spread, beyond[seen])
-        own = np.where(np.isinf(noise[seen]), spread, noise[seen])
-        noise[seen] = own * spread / np.maximum(np.hypot(own, spread), _LEAST)
-    return Expected(drops, beyond, np.where(np.isfinite(noise), noise, 0.0))
+    return Expected(drops, beyond)
 
 
 def link_of(known: Sequence[Scores], drops: np.ndarray | None = None) -> Link | None:
@@ -244,49 +235,17 @@ def with_guessed_bounds(records: Sequence[TrialRecord], measured: Sequence[Trial
     return [guessed(record) for record in records]
 
 
-def members_of(
-    front: Sequence[TrialRecord],
-    yardstick: Yardstick,
-    link: Link | None,
-    columns: Sequence[str] | None = None,
-) -> list[FrontMember]:
-    """The front as the picks look at it.
+def standings_of(front: Sequence[TrialRecord], link: Link | None) -> list[Standing]:
+    """The front as the rule of the recommendation looks at it.
 
     Args:
         front: With :func:`with_bounds`.
-        yardstick: For the units of costs.
         link: Of the search, see :func:`link_of`.
-        columns: Of the run's objectives but the metric, where these are not size and penalty.
     """
     scores = scores_of(front)
-    costs = _relative_costs(scores, yardstick, columns) if columns else [()] * len(scores)
     expected = expected_drops(scores, link)
-    figures = zip(*(values.tolist() for values in (expected.drops, expected.beyond, expected.noise)), strict=True)
-    return [
-        FrontMember(
-            id=s.sha256[:10],
-            drop=drop,
-            bound=drop + beyond,
-            fidelity=0.0 if math.isnan(s.sqnr_db) else s.sqnr_db,
-            size_bytes=s.size_bytes,
-            penalty=s.penalty,
-            left_ops=s.left_ops,
-            costs=cost,
-            is_bounded=math.isfinite(s.drop_bound),
-            noise=noise,
-            scored_drop=s.drop,
-        )
-        for s, (drop, beyond, noise), cost in zip(scores, figures, costs, strict=True)
-    ]
-
-
-def _relative_costs(scores: Sequence[Scores], yardstick: Yardstick, columns: Sequence[str]) -> list[tuple[float, ...]]:
-    """Size and penalty in units of the float model's, others in units of the most of all members."""
-    units = {"size_bytes": float(yardstick.float_size_bytes), "penalty": yardstick.float_penalty}
-    table = np.array([[s.costs[c] for c in columns] for s in scores], dtype=np.float64).reshape(-1, len(columns))
-    most = table.max(axis=0, initial=0.0)
-    scale = np.array([units.get(c, width) for c, width in zip(columns, most, strict=True)])
-    return [tuple(row) for row in (table / np.where(scale > 0.0, scale, 1.0)).tolist()]
+    figures = zip(scores, expected.drops.tolist(), expected.beyond.tolist(), strict=True)
+    return [replace(s.standing, drop=drop, bound=drop + beyond) for s, drop, beyond in figures]
 
 
 def confidence_of(
@@ -307,56 +266,49 @@ def confidence_of(
         pool: Where rows are read; None leaves out what takes that.
         unknown: By id, see :func:`unknown_bounds`.
     """
-    scores, allowed = scores_of(front), yardstick.allowed_drop
-    members = members_of(front, yardstick, link_of(scored))
+    scores, rule = scores_of(front), yardstick.rule
+    members = standings_of(front, link_of(scored))
     if not members:
         return None
-    chosen = recommended(members, allowed, yardstick.float_penalty)
-    own = next(s for s in scores if s.sha256[:10] == chosen.id)
-    bounded = math.isfinite(own.drop_bound)
-    certified = bounded and chosen.bound <= allowed
-    resampled, penalties, needed, near, failure = math.nan, None, None, None, ""
-    if pool is not None and bounded:
+    chosen = rule.recommended(members)
+    sha256 = next(s.sha256 for s in scores if s.sha256[:10] == chosen.id)
+    resampled, penalties, needed, failure = math.nan, None, None, ""
+    if pool is not None and chosen.is_bounded:
         try:
-            needed = pool.call(evidence_jobs.samples_needed, root, own.sha256, allowed, chosen.drop)
-            again = _resampled(members, scores, scored, root, pool)
-            if again:
-                others = [recommended(one, allowed, yardstick.float_penalty) for one in again]
-                resampled = float(np.mean([member.id == chosen.id for member in others]))
+            needed = pool.call(evidence_jobs.samples_needed, root, sha256, rule.allowed_drop, chosen.drop)
+            if again := _resampled(members, scores, scored, root, pool):
+                others = [rule.recommended(standings) for standings in again]
+                resampled = float(np.mean([other.id == chosen.id for other in others]))
                 low, high = np.quantile([m.penalty for m in others], _NINE_IN_TEN, method="inverted_cdf").tolist()
                 penalties = (low, high)
-            if again and certified:
-                near = _near_miss(members, again, own, scores, yardstick, root, pool)
         except TrialError as exc:
             failure = str(exc)
+    certified = [m for m in members if rule.certifies(m)]
+    hopeful = [m for m in members if m.drop <= rule.allowed_drop]
+    surest, cheapest = (
+        min(some, key=lambda m: (m.penalty, m.risk, m.id), default=chosen) for some in (certified, hopeful)
+    )
+    is_cheaper = cheapest.penalty <= chosen.penalty - yardstick.steps(1.0)["penalty"]
     return Confidence(
         id=chosen.id,
-        certified=certified,
-        bound=chosen.bound if bounded else math.nan,
+        certified=rule.certifies(chosen),
+        bound=chosen.bound if chosen.is_bounded else math.nan,
         least_bound=min((m.bound for m in members if m.is_bounded), default=math.nan),
         samples_needed=needed,
         resampled=resampled,
         resampled_penalties=penalties,
         expected=chosen.drop,
-        near_miss=near,
-        cheaper=_cheaper(members, chosen, allowed) if bounded and not certified else None,
-        unknown=None if bounded else unknown.get(chosen.id, Unknown.UNDEFINED),
+        chance_to_break=rule.chance_to_break(chosen) if chosen.is_bounded else math.nan,
+        surer=None if rule.certifies(chosen) or surest is chosen else Alternative.of(surest),
+        cheaper=Alternative.of(cheapest) if chosen.is_bounded and is_cheaper else None,
+        unknown=None if chosen.is_bounded else unknown.get(chosen.id, Unknown.UNDEFINED),
         not_resampled=failure,
     )
 
 
-def _cheaper(members: Sequence[FrontMember], chosen: FrontMember, allowed: float) -> Cheaper | None:
-    furthest = chosen.bound + WORTH * allowed  # Float's whole penalty is worth no more.
-    hopeful = [m for m in members if m.drop <= allowed and m.penalty < chosen.penalty and m.bound <= furthest]
-    if not hopeful:
-        return None
-    found = min(hopeful, key=lambda m: (m.penalty, m.bound, m.id))
-    return Cheaper(id=found.id, expected=found.drop, bound=found.bound, left_ops=found.left_ops)
-
-
 def _resampled(
-    members: Sequence[FrontMember], scores: Sequence[Scores], scored: Sequence[Scores], root: Path, pool: Workers
-) -> list[list[FrontMember]]:
+    members: Sequence[Standing], scores: Sequence[Scores], scored: Sequence[Scores], root: Path, pool: Workers
+) -> list[list[Standing]]:
     """The members as other search samples would show them: drops, bounds, and how drops follow closeness.
 
     Rows are kept of members alone when a run is over. So the other candidates, of which it is learned how drops follow
@@ -377,44 +329,6 @@ def _resampled(
             for s, (drop, noise, bound) in zip(scores, paired.tolist(), strict=True)
         ]
         found = expected_drops(drawn, link_of([*scores, *others], lost))
-        rows = np.column_stack([found.drops, found.drops + found.beyond, found.noise, paired[:, 0]]).tolist()
-        again.append(
-            [
-                replace(m, drop=drop, bound=bound, noise=noise, scored_drop=scored_drop)
-                for m, (drop, bound, noise, scored_drop) in zip(members, rows, strict=True)
-            ]
-        )
+        rows = zip(members, found.drops.tolist(), (found.drops + found.beyond).tolist(), strict=True)
+        again.append([replace(m, drop=drop, bound=bound) for m, drop, bound in rows])
     return again
-
-
-def _near_miss(
-    members: Sequence[FrontMember],
-    again: Sequence[Sequence[FrontMember]],
-    own: Scores,
-    scores: Sequence[Scores],
-    yardstick: Yardstick,
-    root: Path,
-    pool: Workers,
-) -> NearMiss | None:
-    """The best trade of the cheaper members that miss the limit by less than chance moves their bounds.
-
-    That is the one which would be recommended if none were certified: see :data:`autoselect.domain.picks.WORTH`.
-    """
-    allowed = yardstick.allowed_drop
-    spreads = np.std([[m.bound for m in one] for one in again], axis=0).tolist()
-    near = [
-        (trade(member, allowed, yardstick.float_penalty), spread, place)
-        for place, (member, spread) in enumerate(zip(members, spreads, strict=True))
-        if member.penalty < own.penalty and 0.0 < member.bound - allowed < spread
-    ]
-    if not near:
-        return None
-    _, spread, place = min(near)
-    found = scores[place]
-    return NearMiss(
-        id=members[place].id,
-        missed_by=members[place].bound - allowed,
-        varies_by=spread,
-        fewer_left_ops=own.left_ops - found.left_ops,
-        samples_needed=pool.call(evidence_jobs.samples_needed, root, found.sha256, allowed, members[place].drop),
-    )

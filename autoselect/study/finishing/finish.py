@@ -16,7 +16,6 @@ from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.objectives import Objective
 from autoselect.domain.picks import named_picks
-from autoselect.domain.quantities import DEFAULT_COSTS
 from autoselect.domain.targets import Target
 from autoselect.isolation.door import Workers
 from autoselect.runs.files import write_json
@@ -125,7 +124,7 @@ class Finish:
             front,
             heldout,
             picks,
-            {m.id: m for m in certainty.members_of(front, self.yardstick, link)},
+            {s.id: s for s in certainty.standings_of(front, link)},
             whole_front=ids,
             costs=(*costs, *(("partitions", "left_ops") if self._target.asks_compiler else ())),
         )
@@ -249,16 +248,7 @@ class Finish:
         return clipping_of(self.case.files.root, pool, self.settings)
 
     def _picks(self, front: Sequence[TrialRecord], link: Link | None) -> dict[str, str]:
-        costs = self.settings.cost_columns
-        usual = set(costs) == set(DEFAULT_COSTS)
-        return dict(
-            named_picks(
-                certainty.members_of(front, self.yardstick, link, None if usual else costs),
-                allowed_drop=self.yardstick.allowed_drop,
-                float_size_bytes=self.yardstick.float_size_bytes,
-                float_penalty=self.yardstick.float_penalty,
-            )
-        )
+        return dict(named_picks(certainty.standings_of(front, link), self.yardstick.rule))
 
     def _steps(self, front: Sequence[TrialRecord]) -> dict[str, float]:
         """The least distance between members that are shown, by objective; other objectives are not thinned."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from autoselect.domain.picks import FrontMember
 from autoselect.domain.quantities import DEFAULT_COSTS
+from autoselect.domain.rule import Standing
 from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import (
@@ -29,7 +29,7 @@ def write_tables(
     front: Sequence[TrialRecord],
     heldout: Mapping[str, Heldout],
     picks: Mapping[str, str],
-    expected: Mapping[str, FrontMember],
+    expected: Mapping[str, Standing],
     *,
     whole_front: Collection[str],
     costs: Sequence[str],

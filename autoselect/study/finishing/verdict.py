@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from autoselect.domain.objectives import drop_from
 from autoselect.domain.words import (
     CLOSENESS,
-    amount,
     asked,
     between,
     counted,
@@ -21,7 +20,7 @@ from autoselect.domain.words import (
 )
 from autoselect.errors import sentence
 from autoselect.runs.records import Heldout, Scores, TrialRecord
-from autoselect.study.finishing.certainty import Cheaper, Confidence, NearMiss, Unknown
+from autoselect.study.finishing.certainty import Alternative, Confidence, Unknown
 from autoselect.study.finishing.on_chip import OnChip
 from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
@@ -283,33 +282,29 @@ def _sure(found: Findings, confidence: Confidence) -> str:
         again = f"{again.replace('%', ' %')}{_others(confidence)}."
     elif confidence.not_resampled:
         again = f" {sentence(f'How much hangs on the samples could not be measured. {confidence.not_resampled}')}"
+    cheaper = _cheaper(found, confidence.cheaper) if confidence.cheaper else ""
+    most = lost_at_most(confidence.bound, found.metric)
     if confidence.certified:
-        most = lost_at_most(confidence.bound, found.metric)
-        said_near = _near_miss(found, confidence.near_miss) if confidence.near_miss else ""
-        return f"By the search samples the recommended model {most} with 95 % confidence; {limit}.{again}{said_near}"
+        return f"By the search samples the recommended model {most} with 95 % confidence; {limit}.{again}{cheaper}"
     needed = ""
     if confidence.samples_needed is not None:
         needed = f" If it does keep the limit, about {confidence.samples_needed:,} samples would show it."
     samples = counted(found.samples, "search sample") if found.samples else "search samples"
-    trade = f"is the best trade between what it may lose and what it {found.costs}"
-    why = (
-        f"The recommended model is expected to keep it, and {trade}: it {lost_at_most(confidence.bound, found.metric)}."
-    )
+    shown = f"The {samples} cannot show that the recommended model keeps the limit: it {most} with 95 % confidence; {limit}."
+    if confidence.surer is None:
+        least = lost_at_most(confidence.least_bound, found.metric)
+        shown = (
+            f"The {samples} cannot show that any model keeps the limit: the best {least} with 95 % confidence; {limit}."
+        )
+    trade = f"is the best trade between that chance and what a model {found.costs}"
+    why = f"The recommended model breaks it with a chance of {f'{confidence.chance_to_break:.0%}'.replace('%', ' %')}, and {trade}."
     if confidence.expected > found.yardstick.allowed_drop:
         why = (
             f"The recommended model {trade}, but is expected to break the limit: as far as these samples tell, it "
             f"{lost(confidence.expected, found.metric)}."
         )
-    other = _cheaper(found, confidence.cheaper) if confidence.cheaper else ""
-    shown = (
-        f"The {samples} cannot show that any model keeps the limit: the best "
-        f"{lost_at_most(confidence.least_bound, found.metric)} with 95 % confidence; {limit}."
-    )
-    if confidence.least_bound <= found.yardstick.allowed_drop:
-        shown = (
-            f"The {samples} show that a model keeps the limit, but of none that {found.costs} less than float; {limit}."
-        )
-    return f"{shown} {why}{needed}{again}{other}"
+    surer = _surer(found, confidence.surer) if confidence.surer else ""
+    return f"{shown} {why}{needed}{surer}{again}{cheaper}"
 
 
 _UNKNOWN = {
@@ -333,25 +328,14 @@ def _others(confidence: Confidence) -> str:
     return f"; nine in ten recommend a penalty of {span} point{'' if high == '1.0' else 's'}"
 
 
-def _cheaper(found: Findings, cheaper: Cheaper) -> str:
-    ops = found.strays(cheaper.left_ops)
+def _surer(found: Findings, surer: Alternative) -> str:
+    ops, most = found.strays(surer.left_ops), lost_at_most(surer.bound, found.metric)
+    return f" If proof is wanted: {surer.id}, with {ops}, {found.costs} more, and with 95 % confidence it {most}."
+
+
+def _cheaper(found: Findings, cheaper: Alternative) -> str:
+    ops, most = found.strays(cheaper.left_ops), lost_at_most(cheaper.bound, found.metric)
     return (
         f" If less proof will do: {cheaper.id}, with {ops}, {found.costs} less and is expected to keep the limit too; "
-        f"with 95 % confidence it {lost_at_most(cheaper.bound, found.metric)}."
+        f"with 95 % confidence it {most}."
     )
-
-
-def _near_miss(found: Findings, near: NearMiss) -> str:
-    fewer = f" has {_fewer(found, near.fewer_left_ops)} less and" if near.fewer_left_ops > 0 else ""
-    needed = ""
-    if near.samples_needed is not None:
-        needed = f" If it does keep the limit, about {near.samples_needed:,} samples in all would show it."
-    return (
-        f" That was close: {near.id}{fewer} {found.costs} less. Its bound misses the limit by "
-        f"{amount(near.missed_by, found.metric)}, and by chance alone bounds vary by "
-        f"{amount(near.varies_by, found.metric)} here.{needed}"
-    )
-
-
-def _fewer(found: Findings, count: int) -> str:
-    return f"{counted(count, 'op')} on the CPU" if found.chip else counted(count, "float op")

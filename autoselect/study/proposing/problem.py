@@ -15,11 +15,13 @@ import numpy as np
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.quantities import DEFAULT_COSTS
 from autoselect.domain.repair_sets import Repairs, corrected_in_sequence
+from autoselect.domain.rule import Rule
 from autoselect.domain.states import APART, EXACT, STATES
 from autoselect.study.proposing import constants
 from autoselect.study.proposing.mask import Atoms, Mask, bits
 
 NO_LIMITS = Constraints()
+NO_RULE = Rule(allowed_drop=math.inf, float_penalty=1.0, float_size_bytes=1.0)
 NOTHING_FURTHER: Mapping[str, frozenset[str]] = {}
 
 FORECASTS_KEPT = 4096
@@ -83,7 +85,7 @@ class Problem:
         in_sequence: Places of the sets that correct biases in sequence, by the place of the same without that: they
             take time, so they are for members of the front.
         constraints: The user's limits.
-        allowed_loss: What a recommended candidate may lose, in the metric's units.
+        rule: By which a candidate is recommended; without one nobody knows what it may lose.
         costs: Columns of the run's objectives but the metric.
         forecast_of: Exact size and penalty by the nodes left out, those of them in each further state, and repairs;
             not remembered.
@@ -102,7 +104,7 @@ class Problem:
         states: Sequence[str] = STATES["drq"],
         repair_sets: Sequence[Repairs] = ((),),
         constraints: Constraints = NO_LIMITS,
-        allowed_loss: float = math.inf,
+        rule: Rule = NO_RULE,
         costs: Sequence[str] = DEFAULT_COSTS,
         order: Sequence[str] = (),
     ) -> None:
@@ -119,7 +121,7 @@ class Problem:
             for place, repairs in enumerate(self.repair_sets)
             if (other := corrected_in_sequence(repairs)) != repairs and other in self.repair_sets
         }
-        self.constraints, self.allowed_loss = constraints, allowed_loss
+        self.constraints, self.rule = constraints, rule
         self.costs = tuple(costs)
         self.forecast_of, self.order = forecast, tuple(order)
         self._remembered = lru_cache(maxsize=FORECASTS_KEPT)(self._worked_out)

@@ -212,7 +212,7 @@ class _Ask:
         self._noise = noise_of(scored)
         # Below the noise no loss can be told from another. Of an evaluator's, equally close candidates show it.
         unsure = self._noise or float(np.median(self._link.spreads)) * any(s.elsewhere for s in scored)
-        self._weight = Weight(max(owner._problem.allowed_loss, unsure))
+        self._weight = Weight(max(owner._problem.rule.allowed_drop, unsure))
         points = self._costs.points(scored)
         latent = self._link.latent(*np.array([(s.log_divergence, s.loss, s.noise) for s in scored], float).T)
         points[:, 0] = self._weight.of(latent)

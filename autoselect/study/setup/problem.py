@@ -16,6 +16,7 @@ from autoselect.domain.graph import Graph, peak_activation_bytes
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.repair_sets import Repairs, acting, corrected_at_once
+from autoselect.domain.rule import Rule
 from autoselect.domain.runtimes import why_refused
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.states import EXACT, FIELDS, SIXTEEN, fields_of
@@ -52,7 +53,7 @@ def make_problem(
     case: Case,
     space: BoundSpace,
     settings: SearchSettings,
-    allowed_loss: float,
+    rule: Rule,
     pool: Workers,
     listener: Listener,
 ) -> tuple[Problem | None, tuple[str, ...]]:
@@ -98,7 +99,7 @@ def make_problem(
             states=settings.states,
             repair_sets=settings.repair_choices,
             constraints=settings.constraints,
-            allowed_loss=allowed_loss,
+            rule=rule,
             costs=settings.cost_columns,
             order=[node.name for node in layers.nodes],
         )

@@ -1,0 +1,139 @@
+"""Which candidate is recommended: the one that is expected to cost least, by what the samples tell of its loss.
+
+The rule, as :doc:`/explanation` has it::
+
+    price = penalty / float's + DETAIL * (bytes / float's + error / outputs)
+    cost  = (1 - p) * price + p * break_price + EXCESS * log(1 + excess / allowed drop)
+
+with p, the chance that the candidate loses more than allowed, and excess, what it is expected to lose beyond that. The
+loss of a candidate is a normal quantity: its mean is what is expected of it, but at least 0, and one in twenty is
+beyond its bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import NormalDist
+
+BREAK_PRICE = 2.0
+"""What breaking the limit costs, in float's penalties: who ships no such model ships float, and has searched for it.
+
+With 2 simulated searches on three cases break their limits in 4.3 % on average, at a mean penalty of 18.3; with 1.5 it
+is 5.7 % at 17.1, with 3 it is 3.4 % at 19.6 (``experiments/evidence``).
+"""
+
+DETAIL = 0.02
+"""What bytes and error count beside the penalty: a file as large as float's, or outputs that are all error, cost this
+share of float's penalty. It parts candidates that cost the accelerator the same."""
+
+EXCESS = 0.05
+"""What parts candidates that are sure to break the limit: the one that breaks it least comes first."""
+
+_ONE_SIDED = NormalDist().inv_cdf(0.95)
+_NORMAL = NormalDist()
+_LEAST = 1e-12
+"""Scale of a quantity that is 0, so that it can be divided by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What is known of a candidate once it is scored.
+
+    Attributes:
+        id: The candidate's.
+        drop: Loss of the metric against the float model, in its units, as expected on other samples; negative where it
+            is better.
+        bound: What that loss is at most, with a confidence of 95 %; infinite where nothing is known of it.
+        fidelity: How close the outputs are to the float model's, as a signal-to-noise ratio in decibels; the same for
+            all where unknown.
+        size_bytes: Size of the file.
+        penalty: Fragmentation penalty, 0 for an all-integer model of 8 bits.
+        left_ops: Ops that the accelerator does not run: where no compiler decides, those that compute in float.
+        is_bounded: Whether the bound is of the candidate's own samples. A bound that is guessed from other candidates,
+            or infinite, proves nothing.
+    """
+
+    id: str
+    drop: float
+    bound: float
+    fidelity: float
+    size_bytes: float
+    penalty: float
+    left_ops: int = 0
+    is_bounded: bool = True
+
+    @property
+    def risk(self) -> tuple[bool, float]:
+        """What the candidate may lose, to be compared: the bound, or the expected loss, which then comes after all.
+
+        A gain counts as none.
+        """
+        is_unknown = math.isinf(self.bound)
+        return is_unknown, max(self.drop if is_unknown else self.bound, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What is asked of a candidate, and what it costs.
+
+    Attributes:
+        allowed_drop: What it may lose, in the metric's units.
+        float_penalty: Penalty of the float model.
+        float_size_bytes: Size of the float model.
+        break_price: What breaking the limit costs, see :data:`BREAK_PRICE`.
+    """
+
+    allowed_drop: float
+    float_penalty: float
+    float_size_bytes: float
+    break_price: float = BREAK_PRICE
+
+    @property
+    def price_of_float(self) -> float:
+        """What shipping the float model costs."""
+        return self.price(penalty=self.float_penalty, size_bytes=self.float_size_bytes)
+
+    def certifies(self, standing: Standing) -> bool:
+        """Whether the candidate's own samples prove that it keeps the limit."""
+        return standing.is_bounded and standing.bound <= self.allowed_drop
+
+    def chance_to_break(self, standing: Standing) -> float:
+        """How likely the candidate loses more than allowed; a half if nothing is known of its bound."""
+        return _NORMAL.cdf(-self._room(standing))
+
+    def price(self, *, penalty: float, size_bytes: float, fidelity: float = math.inf) -> float:
+        """What a candidate costs that keeps the limit, in float's penalties.
+
+        Args:
+            penalty: The candidate's.
+            size_bytes: Size of its file.
+            fidelity: Signal-to-noise ratio of its outputs, dB.
+        """
+        error = 10.0 ** (-fidelity / 20.0)
+        return penalty / (self.float_penalty or 1.0) + DETAIL * (size_bytes / (self.float_size_bytes or 1.0) + error)
+
+    def cost(self, standing: Standing) -> float:
+        """What the candidate is expected to cost, in float's penalties."""
+        own = self.price(penalty=standing.penalty, size_bytes=standing.size_bytes, fidelity=standing.fidelity)
+        chance, room = self.chance_to_break(standing), self._room(standing)
+        spread = self._spread(standing)
+        excess = max(spread * (_NORMAL.pdf(room) - room * chance), 0.0) if math.isfinite(spread) else 0.0
+        beyond = EXCESS * math.log1p(excess / max(self.allowed_drop, _LEAST))
+        return (1.0 - chance) * own + chance * self.break_price + beyond
+
+    def recommended(self, standings: Iterable[Standing]) -> Standing:
+        """The candidate that is expected to cost least.
+
+        Args:
+            standings: At least one.
+        """
+        return min(standings, key=lambda s: (self.cost(s), s.penalty, s.id))
+
+    def _spread(self, standing: Standing) -> float:
+        return max((standing.bound - standing.drop) / _ONE_SIDED, _LEAST)
+
+    def _room(self, standing: Standing) -> float:
+        """How far the expected loss is below the allowed one, in standard deviations."""
+        return (self.allowed_drop - max(standing.drop, 0.0)) / self._spread(standing)
