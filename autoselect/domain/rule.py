@@ -111,7 +111,7 @@ class Rule:
             size_bytes: Size of its file.
             fidelity: Signal-to-noise ratio of its outputs, dB.
         """
-        error = 10.0 ** (-fidelity / 20.0)
+        error = float(10.0 ** (-fidelity / 20.0))
         return penalty / (self.float_penalty or 1.0) + DETAIL * (size_bytes / (self.float_size_bytes or 1.0) + error)
 
     def cost(self, standing: Standing) -> float:

@@ -27,11 +27,10 @@ from peers import Peer, litert_models, nncf_models  # noqa: E402
 from show import LIMITS, UNLIKE, draw, table_of  # noqa: E402
 
 import autoselect  # noqa: E402
-from autoselect.domain.picks import recommended  # noqa: E402
 from autoselect.domain.quantities import METRIC, objectives_of  # noqa: E402
 from autoselect.runs.records import TrialRecord, distinct, scores_of  # noqa: E402
 from autoselect.scoring.metrics import make_metric  # noqa: E402
-from autoselect.study.finishing.certainty import link_of, members_of  # noqa: E402
+from autoselect.study.finishing.certainty import link_of, standings_of  # noqa: E402
 from autoselect.study.finishing.front_members import front_of  # noqa: E402
 
 RESULTS = HERE / "results"
@@ -89,7 +88,7 @@ class Searched:
         link = link_of(scores_of(distinct(known)))
         objectives = objectives_of((METRIC, "size", "penalty"), self.run.manifest["metric"]["name"], self.direction)
         front, _ = front_of(known, objectives, yardstick, link)
-        chosen = recommended(members_of(front, yardstick, link), yardstick.allowed_drop, yardstick.float_penalty)
+        chosen = yardstick.rule.recommended(standings_of(front, link))
         return next(r for r in front if r.id == chosen.id)
 
     def curve(self, sampler: str) -> list[TrialRecord]:

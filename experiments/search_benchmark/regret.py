@@ -22,11 +22,10 @@ from unseen import records_of
 from autoselect.cases.files import FLOAT
 from autoselect.domain.objectives import Constraints, Direction
 from autoselect.domain.pareto import hypervolume, non_dominated
-from autoselect.domain.picks import recommended
 from autoselect.domain.quantities import METRIC, objectives_of
 from autoselect.runs.records import Scores, TrialRecord, distinct, scores_of
 from autoselect.scoring.metrics import make_metric
-from autoselect.study.finishing.certainty import link_of, members_of
+from autoselect.study.finishing.certainty import link_of, standings_of
 from autoselect.study.finishing.front_members import front_of
 from autoselect.study.yardstick import Yardstick
 
@@ -125,7 +124,7 @@ def rows_of_run(case: BenchmarkCase, note: Mapping[str, Any], run: Any, unseen: 
         for share in ALLOWED:
             yardstick = yardstick_of(run, metric.direction, share)
             front, _ = front_of(known, objectives, yardstick, link)
-            named = recommended(members_of(front, yardstick, link), yardstick.allowed_drop, yardstick.float_penalty)
+            named = yardstick.rule.recommended(standings_of(front, link))
             scores = next(r.scores for r in front if r.id == named.id and r.scores)
             limit = share * abs(unseen.float_score)
             keeping = {sha: unseen.scores[sha].penalty for sha in unseen.losses if unseen.drop(sha) <= limit}

@@ -504,11 +504,10 @@ def test_the_front_has_what_the_verdict_names(tmp_path: Path, monkeypatch: pytes
     confidence_of, named = certainty.confidence_of, []
 
     def naming(front: Any, scored: Any, yardstick: Any, *further: Any) -> Any:
-        members = certainty.members_of(front, yardstick, certainty.link_of(scored))
-        sizes = {"float_size_bytes": yardstick.float_size_bytes, "float_penalty": yardstick.float_penalty}
-        picks = named_picks(members, allowed_drop=yardstick.allowed_drop, **sizes)
+        members = certainty.standings_of(front, certainty.link_of(scored))
+        picks = named_picks(members, yardstick.rule)
         named.append(next(m.id for m in members if m.id not in picks.values()))
-        other = certainty.Cheaper(id=named[0], expected=0.0, bound=0.0, left_ops=0)
+        other = certainty.Alternative(id=named[0], expected=0.0, bound=0.0, left_ops=0, penalty=0.0)
         return replace(confidence_of(front, scored, yardstick, *further), cheaper=other)
 
     monkeypatch.setattr(certainty, "confidence_of", naming)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from autoselect.domain.picks import FrontMember
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.rule import Standing
 from autoselect.errors import RunFolderError, StorageError
 from autoselect.runs import records
 from autoselect.runs.files import write_json, write_table
@@ -37,7 +37,7 @@ SCORES = records.Scores(
     fallbacks={"a": "no hybrid kernel"},
 )
 
-EXPECTED = FrontMember(id="0123456789", drop=0.01, bound=0.02, fidelity=30.0, size_bytes=1234, penalty=1.5)
+EXPECTED = Standing(id="0123456789", drop=0.01, bound=0.02, fidelity=30.0, size_bytes=1234, penalty=1.5)
 
 
 def record(

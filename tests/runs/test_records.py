@@ -5,9 +5,9 @@ import itertools
 import pytest
 
 from autoselect.domain.objectives import drop_from
-from autoselect.domain.picks import FrontMember
 from autoselect.domain.quantities import QUANTITIES
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.rule import Standing
 from autoselect.runs.records import (
     MEASURED_COLUMNS,
     Heldout,
@@ -50,7 +50,7 @@ HELDOUT = Heldout(score=0.7, low=0.6, high=0.8, drop=0.1)
 def test_a_metric_called_like_another_column_keeps_all_columns_apart(name: str) -> None:
     metric = metric_column(name)
     record = TrialRecord(number=7, origin="random", recipe=Recipe(), scores=SCORES)
-    expected = FrontMember(id="a", drop=0.01, bound=0.02, fidelity=0.0, size_bytes=9, penalty=0.0)
+    expected = Standing(id="a", drop=0.01, bound=0.02, fidelity=0.0, size_bytes=9, penalty=0.0)
     trial = trial_row(record, metric, [], COSTS)
     front = front_row(record, metric, HELDOUT, ["best"], expected, COSTS)
     for columns, row in ((trial_columns(metric, COSTS), trial), (front_columns(metric, COSTS), front)):

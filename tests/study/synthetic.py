@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from autoselect.domain.repair_sets import Repairs
 from autoselect.domain.states import STATES
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
-from autoselect.study.proposing.problem import Atom, Forecast, Problem
+from autoselect.study.proposing.problem import NO_RULE, Atom, Forecast, Problem
 from autoselect.study.proposing.proposers import Proposer
 
 CORNER = np.array([1.0, 450.0, 3.0])

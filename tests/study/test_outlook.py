@@ -23,7 +23,7 @@ from autoselect.errors import BuildError, JobFailed, ScoreError
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
 from autoselect.study.proposing.mask import Mask, bits
-from autoselect.study.proposing.problem import Atom, Problem
+from autoselect.study.proposing.problem import NO_RULE, Atom, Problem
 from autoselect.study.setup import problem as problem_module
 from autoselect.study.setup.probing import probe_count, probe_samples, probed
 from autoselect.study.setup.problem import forecaster, make_problem

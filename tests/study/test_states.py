@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +29,7 @@ from autoselect.errors import WorkerDied
 from autoselect.study.proposing import mutation
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
-from autoselect.study.proposing.problem import Atom, Forecast, Problem
+from autoselect.study.proposing.problem import NO_RULE, Atom, Forecast, Problem
 from autoselect.study.proposing.proposers import all_masks
 from autoselect.study.proposing.surrogate import Surrogate
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer

@@ -114,7 +114,7 @@ def _range_zeros(model: fb.Model) -> None:
 
 
 def _give_headroom(model: fb.Model) -> None:
-    """Widen the ranges of the model's inputs: other samples leave those that calibrated, and 16 bits have steps to spare.
+    """Widen the ranges of the model's inputs: other samples leave those that calibrated, and 16 bits have steps enough.
 
     Not of an input that may be an output of the step before, since it has the shape of one: on another grid than that
     output's each step would round the state once more.

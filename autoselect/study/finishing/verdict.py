@@ -290,14 +290,12 @@ def _sure(found: Findings, confidence: Confidence) -> str:
     if confidence.samples_needed is not None:
         needed = f" If it does keep the limit, about {confidence.samples_needed:,} samples would show it."
     samples = counted(found.samples, "search sample") if found.samples else "search samples"
-    shown = f"The {samples} cannot show that the recommended model keeps the limit: it {most} with 95 % confidence; {limit}."
+    what, least = "the recommended model keeps the limit: it", confidence.bound
     if confidence.surer is None:
-        least = lost_at_most(confidence.least_bound, found.metric)
-        shown = (
-            f"The {samples} cannot show that any model keeps the limit: the best {least} with 95 % confidence; {limit}."
-        )
+        what, least = "any model keeps the limit: the best", confidence.least_bound
+    shown = f"The {samples} cannot show that {what} {lost_at_most(least, found.metric)} with 95 % confidence; {limit}."
     trade = f"is the best trade between that chance and what a model {found.costs}"
-    why = f"The recommended model breaks it with a chance of {f'{confidence.chance_to_break:.0%}'.replace('%', ' %')}, and {trade}."
+    why = f"The recommended model breaks it with a chance of {100 * confidence.chance_to_break:.0f} %, and {trade}."
     if confidence.expected > found.yardstick.allowed_drop:
         why = (
             f"The recommended model {trade}, but is expected to break the limit: as far as these samples tell, it "
