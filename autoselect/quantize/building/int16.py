@@ -116,14 +116,22 @@ def _range_zeros(model: fb.Model) -> None:
 def _give_headroom(model: fb.Model) -> None:
     """Widen the ranges of the model's inputs: other samples leave those that calibrated, and 16 bits have steps enough.
 
-    Not of an input that may be an output of the step before, since it has the shape of one: on another grid than that
-    output's each step would round the state once more.
+    Not of an input that may be what an output was the step before, of one shape and about one range: each step would
+    round such a state anew, and what feedback reaches was calibrated.
     """
     graph = model.subgraphs[0]
-    written = [fb.indices(graph.tensors[i].shape) for i in graph.outputs]
+    outputs = [graph.tensors[i] for i in graph.outputs]
     for tensor in (graph.tensors[i] for i in graph.inputs):
-        if fb.indices(tensor.shape) not in written and (given := range_of(tensor)) is not None:
+        given = range_of(tensor)
+        if given is not None and not any(_may_become(output, tensor.shape, given) for output in outputs):
             set_range(tensor, *(_HEADROOM * end for end in given))
+
+
+def _may_become(output: fb.Tensor, shape: fb.Indices | None, given: tuple[float, float]) -> bool:
+    """Whether an output may be fed into an input of this shape, whose values reach no further than twice its own."""
+    own = range_of(output)
+    is_like = fb.indices(output.shape) == fb.indices(shape)
+    return is_like and own is not None and max(map(abs, given)) <= 2.0 * max(map(abs, own))
 
 
 def finished(content: bytes) -> bytes:
