@@ -144,7 +144,7 @@ def pick(
 
     Args:
         directory: The run folder.
-        name: A pick (``recommended``, ``accurate``, ``balanced``, ``compact``, ``integer``) or an id of the front.
+        name: A pick (``recommended``, ``accurate``, ``compact``, ``integer``) or an id of the front.
         output: File to write; by default in the current folder, named after the model and the pick.
         force: Write over an existing file.
         targets: Chips to compile it for, see :func:`compile_model`; by default those of the run's target that LiteRT

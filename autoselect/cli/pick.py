@@ -22,7 +22,7 @@ def pick(
         typer.Option("--output", "-o", help="File to write; by default here, named after the model and the pick."),
     ] = None,
     name: Annotated[
-        str, typer.Option(help="recommended, accurate, balanced, compact, integer, or an id of the front.")
+        str, typer.Option(help="recommended, accurate, compact, integer, or an id of the front.")
     ] = "recommended",
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
     targets: Annotated[

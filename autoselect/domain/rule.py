@@ -3,11 +3,11 @@
 The rule, as :doc:`/explanation` has it::
 
     price = penalty / float's + DETAIL * (bytes / float's + error / outputs)
-    cost  = (1 - p) * price + p * break_price + EXCESS * log(1 + excess / allowed drop)
+    cost  = (1 - p) * price + p * max(price, break_price) + EXCESS * log(1 + excess / allowed drop)
 
 with p, the chance that the candidate loses more than allowed, and excess, what it is expected to lose beyond that. The
-loss of a candidate is a normal quantity: its mean is what is expected of it, but at least 0, and one in twenty is
-beyond its bound.
+loss of a candidate is a normal quantity. Its mean is what is expected of it, but at least 0. Its spread is such that
+one in twenty lies as far above the mean as the bound is above what is expected.
 """
 
 from __future__ import annotations
@@ -100,7 +100,14 @@ class Rule:
         return standing.is_bounded and standing.bound <= self.allowed_drop
 
     def chance_to_break(self, standing: Standing) -> float:
-        """How likely the candidate loses more than allowed; a half if nothing is known of its bound."""
+        """How likely the candidate loses more than allowed.
+
+        If nothing is known of its bound, a half as long as it is expected to keep the limit; then the more, the more it
+        is expected to lose.
+        """
+        if math.isinf(standing.bound):
+            allowed = max(self.allowed_drop, _LEAST)
+            return 1.0 - 0.5 * allowed / max(standing.drop, allowed)
         return _NORMAL.cdf(-self._room(standing))
 
     def price(self, *, penalty: float, size_bytes: float, fidelity: float = math.inf) -> float:
@@ -117,11 +124,9 @@ class Rule:
     def cost(self, standing: Standing) -> float:
         """What the candidate is expected to cost, in float's penalties."""
         own = self.price(penalty=standing.penalty, size_bytes=standing.size_bytes, fidelity=standing.fidelity)
-        chance, room = self.chance_to_break(standing), self._room(standing)
-        spread = self._spread(standing)
-        excess = max(spread * (_NORMAL.pdf(room) - room * chance), 0.0) if math.isfinite(spread) else 0.0
-        beyond = EXCESS * math.log1p(excess / max(self.allowed_drop, _LEAST))
-        return (1.0 - chance) * own + chance * self.break_price + beyond
+        chance = self.chance_to_break(standing)
+        beyond = EXCESS * math.log1p(self._excess(standing) / max(self.allowed_drop, _LEAST))
+        return (1.0 - chance) * own + chance * max(own, self.break_price) + beyond
 
     def recommended(self, standings: Iterable[Standing]) -> Standing:
         """The candidate that is expected to cost least.
@@ -130,6 +135,13 @@ class Rule:
             standings: At least one.
         """
         return min(standings, key=lambda s: (self.cost(s), s.penalty, s.id))
+
+    def _excess(self, standing: Standing) -> float:
+        """What the candidate is expected to lose beyond the allowed drop."""
+        if math.isinf(standing.bound):
+            return max(standing.drop - self.allowed_drop, 0.0)
+        room = self._room(standing)
+        return max(self._spread(standing) * (_NORMAL.pdf(room) - room * _NORMAL.cdf(-room)), 0.0)
 
     def _spread(self, standing: Standing) -> float:
         return max((standing.bound - standing.drop) / _ONE_SIDED, _LEAST)

@@ -13,31 +13,36 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from former import former_recommended
 from rows import CASES, RESULTS, Kept, read
 from run import ACCURACY, CONFIDENCE, Field, column, drop_of_hits, percent, raced_now, table
 
 from autoselect.cases import evidence_jobs
 from autoselect.cases.divergence import shares_of
 from autoselect.domain.objectives import Constraints
-from autoselect.domain.picks import DEFAULT_DROP_SHARE, FrontMember, recommended
+from autoselect.domain.picks import DEFAULT_DROP_SHARE
 from autoselect.domain.quantities import METRIC, objectives_of
+from autoselect.domain.rule import BREAK_PRICE, Rule, Standing
 from autoselect.isolation.door import Workers
 from autoselect.runs.records import Scores, TrialRecord, scores_of
 from autoselect.scoring.paired import PairedDrop, resampled_drops
-from autoselect.study.finishing.certainty import confidence_of, expected_drops, link_of, members_of
+from autoselect.study.finishing.certainty import confidence_of, expected_drops, link_of, standings_of
 from autoselect.study.finishing.front_members import front_of
 from autoselect.study.proposing.hypervolume_gain import Link
+from autoselect.study.proposing.observations import log_divergence
 from autoselect.study.yardstick import Yardstick
 
 SAMPLES = (250, 1000)
 SHARES = (0.005, DEFAULT_DROP_SHARE, 0.02, 0.03, 0.05)
-WITHOUT_FLOATS = "mobilenet"
-"""A case that is looked at once more without candidates that answer all samples as float does."""
 LOSS = 0.02
 """What an all-integer model loses that must not end a search."""
 RESAMPLES = 100
 """As many as a search draws."""
 SMALL = 1e-9
+BREAK_PRICES = (1.5, BREAK_PRICE, 3.0)
+FORMER = "former"
+RULES: Sequence[str | float] = (FORMER, *BREAK_PRICES)
+DEMO, DEMO_SAMPLES, DEMO_DRAWS = "pump", (100, 200, 400, 1000), 8
 OBJECTIVES = objectives_of((METRIC, "size", "penalty"), "accuracy", "maximize")
 
 
@@ -56,12 +61,12 @@ class Population:
     float_score: float
 
     @classmethod
-    def of(cls, name: str, *, floats: bool = True) -> Population:
-        """Read a case; of candidates that answer alike on all samples one stays, and none like float if asked for."""
+    def of(cls, name: str) -> Population:
+        """Read a case; of candidates that answer alike on all samples one stays."""
         kept = read(name)
         _, first = np.unique(np.column_stack([kept.hits, kept.decibels]), axis=0, return_index=True)
-        stay = [i for i in first.tolist() if floats or np.any(kept.hits[i] != kept.float_hits)]
-        kept = replace(kept, scores=[kept.scores[i] for i in stay], hits=kept.hits[stay], decibels=kept.decibels[stay])
+        own = [kept.scores[i] for i in first.tolist()]
+        kept = replace(kept, scores=own, hits=kept.hits[first], decibels=kept.decibels[first])
         return cls(kept=kept, losses=kept.float_hits - kept.hits, float_score=float(kept.float_hits.mean()))
 
     @property
@@ -114,48 +119,98 @@ def front_records(candidates: Sequence[Scores], yardstick: Yardstick) -> list[Tr
     return front_of(records, OBJECTIVES, yardstick, link_of(candidates))[0]
 
 
-def bounds_and_picks(people: Population, count: int, repeats: int) -> tuple[list[str], list[list[str]]]:
-    """A row of the table of bounds, and those of the table of recommendations."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommender:
+    """What rules recommend on the front of one search.
+
+    Attributes:
+        members: Of the front.
+        known: Of each the drop as it was scored, and the standard error of the expected one.
+        yardstick: Float's figures.
+    """
+
+    members: Sequence[Standing]
+    known: Mapping[str, tuple[float, float]]
+    yardstick: Yardstick
+
+    @classmethod
+    def of(cls, candidates: Sequence[Scores], yardstick: Yardstick) -> Recommender:
+        """By the candidates of a search."""
+        front, link = front_records(candidates, yardstick), link_of(candidates)
+        scores = scores_of(front)
+        noise = np.array([s.drop_noise for s in scores])
+        if link is not None:
+            closeness = np.array([log_divergence(s) for s in scores])
+            spread = link.without_noise(closeness, np.zeros_like(noise), noise)[1]
+            noise = noise * spread / np.maximum(np.hypot(noise, spread), SMALL)
+        known = {s.sha256[:10]: (s.drop, error) for s, error in zip(scores, noise.tolist(), strict=True)}
+        return cls(members=standings_of(front, link), known=known, yardstick=yardstick)
+
+    def chosen(self, rule: str | float, limit: float) -> Standing:
+        """The recommended member by the former rule, or by today's with a break price."""
+        own = replace(self.yardstick.rule, allowed_drop=limit)
+        if rule == FORMER:
+            return former_recommended(self.members, self.known, own)
+        return replace(own, break_price=float(rule)).recommended(self.members)
+
+
+def bounds_and_picks(people: Population, count: int, repeats: int) -> tuple[list[str], list[list[str]], list[str]]:
+    """A row of the table of bounds, those of the table of recommendations, and one of the table of rules."""
     true = {s.sha256[:10]: drop for s, drop in zip(people.kept.scores, people.drops.tolist(), strict=True)}
     shown = [share * people.float_score for share in SHARES]
     # A candidate breaks each of the others by nothing.
     limits = shown + [drop - SMALL for drop in sorted(set(true.values())) if 0.0 < drop <= 2.0 * shown[-1]]
-    found = np.zeros((len(limits), 8))
+    certified = np.zeros((len(limits), 3))
+    ruled = np.zeros((len(limits), len(RULES), 2))
     covered = np.zeros((2, len(true)))
-    yardstick = people.yardstick()
     for candidates, pairs, _ in people.searches(count, repeats):
         low, high, bound = np.array([(pair.low, pair.high, pair.bound) for pair in pairs]).T
         covered += [bound + SMALL >= people.drops, (low - SMALL <= people.drops) & (people.drops <= high + SMALL)]
-        front = members_of(front_records(candidates, yardstick), yardstick, link_of(candidates))
+        recommender = Recommender.of(candidates, people.yardstick())
         for place, limit in enumerate(limits):
-            chosen = recommended(front, limit, yardstick.float_penalty)
-            certified = chosen.bound <= limit
-            broken, before = true[chosen.id] > limit, closest_before(front, limit)
-            figures = (1.0, broken, chosen.drop > limit, chosen.penalty, true[before.id] > limit, before.penalty)
-            found[place] += [certified, certified and broken, *(0.0 if certified else one for one in figures)]
-    hardest = len(shown) + int(np.argmax(found[len(shown) :, 1]))
+            every = [recommender.chosen(rule, limit) for rule in RULES]
+            ruled[place] += [(true[one.id] > limit, one.penalty) for one in every]
+            own = every[RULES.index(BREAK_PRICE)]
+            is_certified = own.bound <= limit
+            certified[place] += [is_certified, is_certified and true[own.id] > limit, own.drop > limit]
+    hardest = len(shown) + int(np.argmax(certified[len(shown) :, 1]))
     names = [f"{100 * share:g} % of float's score" for share in SHARES] + ["the hardest"]
     rows = [
-        [str(count), name, f"{100 * limits[place]:.2f}", *_cells(found[place], repeats)]
+        [
+            str(count),
+            name,
+            f"{100 * limits[place]:.2f}",
+            *(percent(value / repeats) for value in certified[place].tolist()),
+            *_cells(ruled[place] / repeats),
+        ]
         for name, place in zip(names, [*range(len(shown)), hardest], strict=True)
     ]
     cells = [percent(value / repeats) for row in covered for value in (row.min(), row.mean())]
-    return [str(count), str(len(true)), *cells], rows
+    means = [str(count), str(len(limits)), *_cells(ruled.mean(axis=0) / repeats)]
+    return [str(count), str(len(true)), *cells], rows, means
 
 
-def _cells(sums: np.ndarray, repeats: int) -> list[str]:
-    """Shares of all searches; penalties are means of those in which nothing is certified."""
-    unproved = sums[2]
-    penalties = {place: f"{sums[place] / unproved:.1f}" if unproved else "–" for place in (5, 7)}
-    return [penalties.get(place, percent(value / repeats)) for place, value in enumerate(sums.tolist())]
+def _cells(means: np.ndarray) -> list[str]:
+    return [cell for broken, penalty in means.tolist() for cell in (percent(broken), f"{penalty:.2f}")]
 
 
-def closest_before(front: Sequence[FrontMember], limit: float) -> FrontMember:
-    """Where nothing is certified, the recommendation by the nearest bounds, until 2026-11-23."""
-    least = min(m.bound for m in front)
-    near = [m for m in front if m.bound <= least + 0.5 * limit and m.drop <= limit]
-    near = near or [m for m in front if m.bound <= least]
-    return min(near, key=lambda m: (m.penalty, -m.fidelity, m.size_bytes))
+def demo() -> list[list[str]]:
+    """The penalties that small searches on the demo's model recommend, and whether one is far beyond the usual."""
+    people = Population.of(DEMO)
+    limit, found = DEFAULT_DROP_SHARE * people.float_score, []
+    for count in DEMO_SAMPLES:
+        draws = [Recommender.of(c, people.yardstick()) for c, _, _ in people.searches(count, DEMO_DRAWS)]
+        for rule in (FORMER, BREAK_PRICE):
+            penalties = sorted(draw.chosen(rule, limit).penalty for draw in draws)
+            median = float(np.median(penalties))
+            keep = sum(penalty <= 2.0 * median + SMALL for penalty in penalties)
+            told = " ".join(f"{penalty:.1f}" for penalty in penalties)
+            found.append([str(count), _name_of(rule), told, f"{median:.2f}", f"{keep} of {DEMO_DRAWS}"])
+    return found
+
+
+def _name_of(rule: str | float) -> str:
+    return rule if isinstance(rule, str) else f"break price {rule:g}"
 
 
 def early_exits(people: Population, count: int, repeats: int) -> list[str]:
@@ -210,36 +265,32 @@ def agreement(people: Population, count: int, repeats: int, searches: int) -> li
     found = []
     for number, (candidates, _, chosen) in enumerate(people.searches(count, repeats)):
         front = front_records(candidates, yardstick)
-        members = members_of(front, yardstick, link := link_of(candidates))
-        name = recommended(members, yardstick.allowed_drop, yardstick.float_penalty).id
+        members, rule = standings_of(front, link := link_of(candidates)), yardstick.rule
+        name = rule.recommended(members).id
         named[name] += 1
         if number >= searches:
             continue
         hits = {s.sha256: row[chosen] for s, row in zip(people.kept.scores, people.kept.hits, strict=True)}
         pool = KeptRows(hits=hits, float_hits=people.kept.float_hits[chosen])
         told = confidence_of(front, candidates, yardstick, Path(), cast(Workers, pool))
-        found.append(
-            (name, told.resampled, by_scores_alone(scores_of(front), members, link, pool, name, yardstick), told)
-        )
+        found.append((name, told.resampled, by_scores_alone(scores_of(front), members, link, pool, name, rule)))
     true = np.array([named[name] / repeats for name, *_ in found])
     now, before = (np.array([one[place] for one in found]) for place in (1, 2))
-    near = sum(told.near_miss is not None for *_, told in found)
     return [
         str(count),
         str(len(found)),
         *(percent(float(values.mean())) for values in (true, now, before)),
         *(percent(float((values >= 0.995).mean())) for values in (now, before)),
-        str(near),
     ]
 
 
 def by_scores_alone(
     scores: Sequence[Scores],
-    members: Sequence[FrontMember],
+    members: Sequence[Standing],
     link: Link | None,
     pool: KeptRows,
     name: str,
-    yardstick: Yardstick,
+    rule: Rule,
 ) -> float:
     """The share of resamples until 2026-11-23: neither the bounds' widths nor what closeness foretells were redrawn."""
     drawn = pool.call(evidence_jobs.resampled_drops, Path(), [s.sha256 for s in scores])
@@ -248,21 +299,22 @@ def by_scores_alone(
         moved = [replace(s, drop=drop) for s, drop in zip(scores, row, strict=True)]
         expected = expected_drops(moved, link).drops.tolist()
         some = [replace(m, drop=e, bound=e + m.bound - m.drop) for m, e in zip(members, expected, strict=True)]
-        again.append(recommended(some, yardstick.allowed_drop, yardstick.float_penalty).id == name)
+        again.append(rule.recommended(some).id == name)
     return float(np.mean(again))
 
 
+_HEAD_OF_RULES = " | ".join(f"{_name_of(rule)}: broken, % | penalty" for rule in RULES)
+RULES_TITLE = "Rules, means over all limits"
 HEADS = {
     "Bounds on the drop at 95 %": (
         "candidates | bound covers, worst candidate, % | mean, % | interval covers, worst candidate, % | mean, %"
     ),
-    "Recommended models": (
-        "limit | points | certified, % | certified and broken, % | nothing certified, % | and broken, % "
-        "| said to be broken, % | penalty | by the nearest bound: broken, % | penalty"
-    ),
+    "Recommended models": ("limit | points | certified, % | certified and broken, % | expected to be broken, % | ")
+    + _HEAD_OF_RULES,
+    RULES_TITLE: f"limits | {_HEAD_OF_RULES}",
     "The same model recommended, limit of 1 % of float's score": (
         "searches looked at | in other searches, % | in resamples, as said, % | as said before, % "
-        "| said to be in all resamples, % of searches | before | told of a cheaper model that misses by a hair"
+        "| said to be in all resamples, % of searches | before"
     ),
     "Early exit with a limit of 1 % of float's score": (
         "loses two points: accepted, mean % | worst candidate, % | loses the limit: accepted, mean % "
@@ -282,22 +334,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     tables: dict[str, list[list[str]]] = {title: [] for title in HEADS}
     people_of = {CASES[name].title: Population.of(name) for name in options.case or CASES}
-    if WITHOUT_FLOATS in (options.case or CASES):
-        title = f"{CASES[WITHOUT_FLOATS].title}, no candidate like float"
-        people_of[title] = Population.of(WITHOUT_FLOATS, floats=False)
     for name, people in people_of.items():
         for count in SAMPLES:
-            bounds, picks = bounds_and_picks(people, count, options.repeats)
+            bounds, picks, rules = bounds_and_picks(people, count, options.repeats)
             exits = early_exits(people, count, options.repeats)
             said = agreement(people, count, options.repeats, options.searches)
             raced = races(people, count, options.repeats)
-            for known, rows in zip(tables.values(), ([bounds], picks, [said], [exits], [raced]), strict=True):
+            for known, rows in zip(tables.values(), ([bounds], picks, [rules], [said], [exits], [raced]), strict=True):
                 known += [[name, *row] for row in rows]
-            print(name, bounds, *picks, said, exits, raced, sep="\n", flush=True)
-    parts = (
+            print(name, bounds, *picks, rules, said, exits, raced, sep="\n", flush=True)
+    means = np.array([row[3:] for row in tables[RULES_TITLE]], dtype=np.float64).mean(axis=0).tolist()
+    tables[RULES_TITLE].append(["mean", "", "", *(f"{mean:.2f}" for mean in means)])
+    parts = [
         f"## {title}\n\n{table(['case', 'samples', *head.split(' | ')], tables[title])}"
         for title, head in HEADS.items()
-    )
+    ]
+    head = ["samples", "rule", "penalties of eight draws", "median", "at most twice the median"]
+    parts.append(f"## The demo, limit of 1 % of float's score\n\n{table(head, demo())}")
     (options.output / "coverage.md").write_text("\n".join(parts), encoding="utf-8")
 
 

@@ -1,16 +1,21 @@
-"""The races until 2026-11-22, to compare with: a normal approximation of the stratified mean of paired differences."""
+"""What was done before, to compare with.
+
+The races until 2026-11-22: a normal approximation of the stratified mean of paired differences. The recommendation
+until 2026-11-25: the least penalty that is proved, else the best trade among the first group that has a member.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
 from autoselect.domain.objectives import Direction, Objective, losses
+from autoselect.domain.rule import Rule, Standing
 from autoselect.scoring.racing import Schedule
 
 _SHARES = (4.0, 3.0, 2.0, 1.0)
@@ -231,3 +236,50 @@ def _looks(count: int) -> tuple[int, ...]:
         looks.append(seen)
         seen = math.ceil(_GROWTH * seen)
     return (*looks, count)
+
+
+_EASILY = 0.5
+_WORTH, _WORTH_OF_INTEGERS = 2.0, 40.0
+"""Allowed drops that float's penalty was worth, among all and among members without float ops that lose little."""
+
+
+def former_recommended(members: Sequence[Standing], known: Mapping[str, tuple[float, float]], rule: Rule) -> Standing:
+    """The recommendation until 2026-11-25, of members with bounds of their own.
+
+    Args:
+        members: At least one.
+        known: Of each member by id the drop as it was scored, and the standard error of the expected one.
+        rule: With the allowed drop and the penalty of float.
+    """
+    allowed, unit = rule.allowed_drop, rule.float_penalty or 1.0
+
+    def price(member: Standing) -> tuple[float, float, float, str]:
+        error = 10.0 ** (-member.fidelity / 20.0)
+        return member.penalty, member.size_bytes * error, member.size_bytes, member.id
+
+    def is_easy(member: Standing) -> bool:
+        return not member.left_ops and member.drop <= _EASILY * allowed
+
+    def trade(member: Standing, worth: float, less: float = 0.0) -> float:
+        return max(member.bound - less, 0.0) + worth * allowed * member.penalty / unit
+
+    sure = [m for m in members if m.bound <= allowed]
+    if any(map(is_easy, members)):
+        sure = [m for m in sure if m.penalty < (rule.float_penalty or math.inf)]
+    if sure:
+        return min(sure, key=price)
+    hopeful = [m for m in members if m.drop <= allowed] or members
+    easily = [m for m in hopeful if is_easy(m)]
+    worth = _WORTH_OF_INTEGERS if easily else _WORTH
+    chosen = min(easily or hopeful, key=lambda m: (trade(m, worth), *price(m)))
+    worth = _WORTH_OF_INTEGERS if is_easy(chosen) else _WORTH
+
+    def is_equal(other: Standing) -> bool:
+        more = max(other.drop - chosen.drop, 0.0)
+        (scored, noise), (own, own_noise) = known[other.id], known[chosen.id]
+        if not scored <= own or more > math.hypot(noise, own_noise):
+            return False
+        return trade(other, worth, more) <= trade(chosen, worth)
+
+    cheaper = [m for m in members if price(m) < price(chosen) and m.left_ops <= chosen.left_ops]
+    return min([chosen, *filter(is_equal, cheaper)], key=price)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.pareto import hypervolume
 from autoselect.domain.repair_sets import Repairs
+from autoselect.domain.rule import Rule
 from autoselect.domain.states import STATES
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
-from autoselect.study.proposing.problem import NO_RULE, Atom, Forecast, Problem
+from autoselect.study.proposing.problem import Atom, Forecast, Problem
 from autoselect.study.proposing.proposers import Proposer
 
 CORNER = np.array([1.0, 450.0, 3.0])
@@ -38,6 +39,8 @@ def chain_of(
 ) -> Problem:
     """Atoms ``n0``, ``n1``, … in a row; size 100 to 400 by weight, penalty 0 to 2.5 by count and islands.
 
+    By the rule of the recommendation the float model has all atoms left out.
+
     Atoms in ``idle`` are built the same whether they are left out or not.
     """
     count = len(sensitivities)
@@ -54,6 +57,10 @@ def chain_of(
             size, float(out.mean()) + 3.0 * islands / count, (tuple(out.tolist()), tuple(in_float), repairs)
         )
 
+    everything = forecast(frozenset(f"n{i}" for i in range(count)), {}, ())
+    rule = Rule(
+        allowed_drop=allowed_loss, float_penalty=everything.penalty, float_size_bytes=float(everything.size_bytes)
+    )
     return Problem(
         [
             Atom(
@@ -71,7 +78,7 @@ def chain_of(
         states=STATES["search" if mixed else "drq" if hybrid else "float"],
         repair_sets=repair_sets,
         constraints=constraints or Constraints(),
-        rule=replace(NO_RULE, allowed_drop=allowed_loss),
+        rule=rule,
     )
 
 

@@ -86,7 +86,7 @@ def test_a_demanded_score_is_a_limit_of_what_is_recovered(
 ) -> None:
     """The smaller candidate scores 0.82 where float has 0.9: too little, unless less is all that is demanded."""
     folder.write_manifest({**MANIFEST, "settings": {"trials": 5, "min_score": demanded}})
-    told(folder, "a", 0.9, 900, 4.0)
+    told(folder, "a", 0.9, 900, 1.0)
     told(folder, "b", 0.82, 500, 0.0)
     assert recover(folder)
     assert load_run(folder.root).picks["compact"] == compact * 10

@@ -9,6 +9,7 @@ import pytest
 from synthetic import Synthetic, chain_of, synthetic, volume
 
 from autoselect.domain.objectives import Constraints
+from autoselect.domain.rule import DETAIL
 from autoselect.study.proposing import problem as problem_module
 from autoselect.study.proposing.costs import CostModel
 from autoselect.study.proposing.mask import Atoms, Mask
@@ -87,7 +88,7 @@ def test_where_bounds_are_unknown_nothing_is_proposed_for_them() -> None:
     assert nothing is None
 
 
-def test_only_what_costs_less_than_the_recommended_lowers_its_penalty_and_by_its_chance() -> None:
+def test_only_what_costs_less_than_the_recommended_lowers_its_cost_and_by_its_chance() -> None:
     truth = synthetic(16, 0, allowed_loss=0.1)
     exact = Mask(truth.problem.everything)
     seen = truth.run(random_masks(truth.problem, 0), 12)
@@ -97,17 +98,17 @@ def test_only_what_costs_less_than_the_recommended_lowers_its_penalty_and_by_its
     costs = CostModel(truth.problem, seen)
     lowering = Recommending.of(truth.problem, costs, unsure)
     assert lowering is not None
-    penalties = [truth.problem.forecast(mask).penalty for mask in masks]
-    chance = float(lowering.bounds.chance_within(belief, truth.problem.allowed_loss)[0])
+    prices = [
+        truth.problem.rule.price(penalty=f.penalty, size_bytes=f.size_bytes) for f in map(truth.problem.forecast, masks)
+    ]
+    chance = float(lowering.bounds.chance_within(belief, truth.problem.rule.allowed_drop)[0])
     assert chance > 0.7
-    assert lowering.lowering(masks, belief) == pytest.approx(
-        [chance * max(penalties[0] - penalty, 0.0) / penalties[0] for penalty in penalties]
-    )
+    assert lowering.lowering(masks, belief) == pytest.approx([chance * max(prices[0] - price, 0.0) for price in prices])
     hopeless = Belief(mean=np.full(3, 3.0), deviation=np.full(3, 1e-6))
     assert lowering.lowering(masks, hopeless) == pytest.approx([0.0, 0.0, 0.0], abs=1e-3)
-    sure = Recommending.of(truth.problem, costs, [*unsure, replace(truth.seen(Mask()), bound=0.05)])
+    sure = Recommending.of(truth.problem, costs, [*unsure, replace(truth.seen(Mask()), loss=0.02, bound=0.05)])
     assert sure is not None
-    assert sure.lowering(masks, belief).tolist() == [0.0, 0.0, 0.0]
+    assert sure.lowering(masks, belief) == pytest.approx([0.0, 0.0, 0.0], abs=DETAIL)
 
 
 @pytest.mark.parametrize("ahead", [0, 2])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from autoselect.runs.records import Heldout, Scores
 from autoselect.study.finishing import verdict
-from autoselect.study.finishing.certainty import Cheaper, Confidence, NearMiss, Unknown
+from autoselect.study.finishing.certainty import Alternative, Confidence, Unknown
 from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
 
@@ -61,13 +61,14 @@ def confidence(
     needed: int | None,
     again: tuple[float, tuple[float, float] | None],
     expected: float,
-    near: NearMiss | None,
-    cheaper: Cheaper | None,
+    others: tuple[Alternative | None, Alternative | None],
+    chance: float = 0.2,
 ) -> Confidence:
     return Confidence(
         expected=expected,
-        near_miss=near,
-        cheaper=cheaper,
+        surer=others[0],
+        cheaper=others[1],
+        chance_to_break=chance,
         id="a" * 10,
         certified=certified,
         bound=bound,
@@ -76,6 +77,17 @@ def confidence(
         resampled=again[0],
         resampled_penalties=again[1],
         unknown=Unknown.UNDEFINED if math.isnan(bound) else None,
+    )
+
+
+def alternatives(letter: str) -> st.SearchStrategy[Alternative | None]:
+    return st.none() | st.builds(
+        Alternative,
+        id=st.just(letter * 10),
+        expected=DROPS,
+        bound=DROPS,
+        left_ops=st.sampled_from([0, 1, 4]),
+        penalty=st.just(9.0),
     )
 
 
@@ -109,23 +121,8 @@ FINDINGS = st.builds(
             st.sampled_from([None, (0.0, 0.0), (0.21, 1.04), (1.0, 60.0)]),
         ),
         DROPS,
-        st.none()
-        | st.builds(
-            lambda missed_by, varies_by, fewer, needed: NearMiss(
-                id="b" * 10, missed_by=missed_by, varies_by=varies_by, fewer_left_ops=fewer, samples_needed=needed
-            ),
-            st.sampled_from([1e-7, 2e-4, 0.01]),
-            st.sampled_from([1e-7, 0.01, 0.3]),
-            st.sampled_from([-2, 0, 1, 4]),
-            st.none() | st.just(1200),
-        ),
-        st.none()
-        | st.builds(
-            lambda expected, bound, ops: Cheaper(id="c" * 10, expected=expected, bound=bound, left_ops=ops),
-            DROPS,
-            DROPS,
-            st.sampled_from([0, 1, 4]),
-        ),
+        st.tuples(alternatives("b"), alternatives("c")),
+        st.sampled_from([0.0, 1e-6, 0.01, 0.5, 1.0]),
     ),
     st.lists(heldout(DROPS), min_size=5, max_size=5),
     st.booleans(),
@@ -172,8 +169,7 @@ def test_of_a_model_that_is_mostly_float_it_is_said_what_integers_cost(
             None,
             (math.nan, None),
             0.0,
-            None,
-            Cheaper(id=known * 10, expected=0.0, bound=0.03, left_ops=0),
+            (None, Alternative(id=known * 10, expected=0.0, bound=0.03, left_ops=0, penalty=9.0)),
         ),
         heldout={"a" * 40: measured, "d" * 40: measured} if unseen else {},
         samples=100,
@@ -193,7 +189,7 @@ def test_a_score_is_said_with_the_interval_that_tables_have() -> None:
         yardstick=replace(YARDSTICK, float_score=200.0, allowed_drop=180.0),
         references=[],
         picks={"recommended": scores(173.7, 0, 1, 0.0)},
-        confidence=confidence(True, 174.7, None, (1.0, None), 173.7, None, None),
+        confidence=confidence(True, 174.7, None, (1.0, None), 173.7, (None, None)),
         heldout={"a" * 40: Heldout(score=26.7, low=25.4, high=28.0, **drops)},
         samples=50,
         feasible=True,
