@@ -7,6 +7,7 @@ import csv
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from typing import Any
 import pandas as pd
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), *(str(HERE.parent / name) for name in ("streaming_denoiser", "real_models"))]
+sys.path[:0] = [str(HERE), *(str(HERE.parent / name) for name in ("streaming_denoiser", "real_models", "zoo"))]
 import denoiser  # noqa: E402 - found by the path above
 import loaders  # noqa: E402
+import models  # noqa: E402
 
 import autoselect  # noqa: E402
 from autoselect import embedded  # noqa: E402
@@ -25,6 +27,8 @@ RESULTS = HERE / "results"
 TRIALS = 30
 CROPS, RECORDINGS = 16, 1000
 """Samples of a part: of FSRCNN, of DS-CNN."""
+ZOO = 24
+"""The same of a model of the zoo, calibration included."""
 LEVELS = ("penalty", "heldout_drop", "integer_heldout_drop", "size_bytes", "float_ops", "evaluations")
 
 Part = Iterator[Any]
@@ -44,6 +48,22 @@ def kws_search() -> Part:
 
 def kws_heldout() -> Part:
     return islice(loaders.kws_evaluation(), 1, 2 * RECORDINGS, 2)
+
+
+def _of_zoo(name: str, part: int, *, in_lists: bool = False) -> Part:
+    for sample in islice(models.MODELS[name].samples(), part * ZOO, (part + 1) * ZOO):
+        yield sample if in_lists else sample[0][0]
+
+
+def _from_zoo(name: str) -> dict[str, Any]:
+    model = models.MODELS[name]
+    return {
+        "model": model.path,
+        "calibration": partial(_of_zoo, name, 0, in_lists=True),
+        "evaluation": partial(_of_zoo, name, 1),
+        "heldout": partial(_of_zoo, name, 2),
+        "metric": "sqnr_db",
+    }
 
 
 def _parts(prefix: str) -> dict[str, str]:
@@ -92,6 +112,7 @@ CASES: dict[str, dict[str, Any]] = {
         "metric": "psnr",
         "max_drop": 0.1,
     },
+    **{name: _from_zoo(name) for name in ("face landmarks", "face detection, short range", "speech embedding")},
 }
 
 
@@ -101,7 +122,9 @@ def searched(name: str, seed: int, folder: Path) -> autoselect.Run:
         return autoselect.load_run(folder)
     shutil.rmtree(folder, ignore_errors=True)
     case = dict(CASES[name])
-    return autoselect.search(case.pop("model"), trials=TRIALS, seed=seed, workers=1, output=folder, **case)
+    model = case.pop("model")
+    model = model() if callable(model) else model
+    return autoselect.search(model, trials=TRIALS, seed=seed, workers=1, output=folder, **case)
 
 
 def row_of(run: autoselect.Run) -> dict[str, Any]:
