@@ -267,7 +267,7 @@ def test_only_runs_are_resumed(manifest: str | None, words: str, tmp_path: Path)
         with pytest.raises(RunFolderError, match=words):
             use(tmp_path)
     with pytest.raises(RunFolderError, match=words):
-        autoselect.pick(tmp_path, name="balanced", output=tmp_path / "out.tflite")
+        autoselect.pick(tmp_path, name="compact", output=tmp_path / "out.tflite")
     assert pump.tree(tmp_path) == before
 
 

@@ -171,7 +171,7 @@ def test_model_explorers_server_takes_the_files(finished: autoselect.Run) -> Non
     from model_explorer.config import ModelExplorerConfig
 
     paths = sorted((finished.directory / "model_explorer").glob("*.json"))
-    config = ModelExplorerConfig().add_model_from_path(str(finished.model_path("balanced")))
+    config = ModelExplorerConfig().add_model_from_path(str(finished.model_path("compact")))
     for path in paths:
         config.add_node_data_from_path(str(path))
     assert config.node_data_sources == [os.path.abspath(path) for path in paths]

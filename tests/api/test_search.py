@@ -712,7 +712,7 @@ def test_a_run_is_read_where_nothing_can_be_written(finished: autoselect.Run, tm
     folder.chmod(0o555)
     try:
         run = autoselect.load_run(folder)
-        autoselect.pick(folder, name="balanced", output=tmp_path / "model.tflite")
+        autoselect.pick(folder, name="compact", output=tmp_path / "model.tflite")
         autoselect.write_report(folder, output=tmp_path / "report.html")
         run.plot_pareto()
         run.plot_islands()

@@ -42,7 +42,7 @@ def made_run(directory: Path, *, metric: str = "accuracy", status: str = "comple
             f"heldout_{metric}": [0.92] * (members - 1) + [float("nan")],
             "heldout_low": 0.9,
             "heldout_high": 0.94,
-            "pick": ["recommended,accurate,balanced,compact,integer"] + [""] * (members - 1),
+            "pick": ["recommended,accurate,compact,integer"] + [""] * (members - 1),
         }
     )
     reference = {metric: 0.93, "size_bytes": 102_604_000, "penalty": 100.0, "heldout": 0.928}
@@ -55,7 +55,7 @@ def made_run(directory: Path, *, metric: str = "accuracy", status: str = "comple
             "float": {**reference, "heldout_low": 0.91, "heldout_high": 0.94},
             "fiq": {**reference, metric: 0.75, "heldout": 0.7505, "heldout_low": None, "heldout_high": None},
         },
-        "picks": dict.fromkeys(("recommended", "accurate", "balanced", "compact", "integer"), f"{0:010x}"),
+        "picks": dict.fromkeys(("recommended", "accurate", "compact", "integer"), f"{0:010x}"),
         "allowed_drop": 0.0093,
         "counts": {"trials": 100, "scored": 96, "reused": 12, "failed": 4},
         "warnings": ["The held-out samples are few."],
@@ -190,7 +190,7 @@ def test_json_of_a_search(api: FakeApi, tmp_path: Path) -> None:
     assert told["summary"] == api.answer.summary
     assert len(told["front"]) == 30
     assert told["front"][-1]["heldout_accuracy"] is None
-    assert told["picks"]["balanced"] == "0000000000"
+    assert told["picks"]["compact"] == "0000000000"
 
 
 def every_error(kind: type[errors.AutoselectError]) -> list[type[errors.AutoselectError]]:
@@ -288,6 +288,7 @@ SEARCH_DEFAULTS = {
     "racing": True,
     "confidence": 0.9,
     "min_gain": 0.002,
+    "break_price": 2.0,
     "early_exit": True,
     "front_spacing": 1.0,
     "search_space": "default",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,6 +185,25 @@ def test_equal_penalties_are_parted_by_bytes_and_error() -> None:
 
 def test_of_equal_costs_the_choice_does_not_hang_on_the_order() -> None:
     assert RULE.recommended([standing("b"), standing("a")]).id == "a"
+
+
+def test_the_example_of_the_documentation_is_worked_by_the_rule() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "explanation.md").read_text(encoding="utf-8")
+    rule = Rule(allowed_drop=1.0, float_penalty=80.0, float_size_bytes=100.0)
+    cells = " [|] ".join(rf"(-?[\d.]+){unit}" for unit in (" points", " points", "", " kB", " dB", "", " %", ""))
+    rows = re.findall(rf"^\| ([\w -]+) \| {cells} \|$", text, flags=re.MULTILINE)
+    found = []
+    for name, *figures in rows:
+        drop, bound, penalty, size, error, price, chance, cost = map(float, figures)
+        one = Standing(id=name, drop=drop, bound=bound, fidelity=-error, size_bytes=size, penalty=penalty)
+        own = rule.price(penalty=penalty, size_bytes=size, fidelity=-error)
+        assert (own, rule.cost(one)) == pytest.approx((price, cost), abs=5e-4)
+        assert 100 * rule.chance_to_break(one) == pytest.approx(chance, abs=0.5)
+        found.append(one)
+    every = [*found, Standing(id="float", drop=0.0, bound=0.0, fidelity=200.0, size_bytes=100.0, penalty=80.0)]
+    chosen = [replace(rule, break_price=price).recommended(every).id for price in (2.0, 8.0, 100.0)]
+    assert chosen == ["with 16 bits", "with float ops", "float"]
+    assert [rule.certifies(one) for one in found] == [False, False, True]
 
 
 def _price(one: Standing) -> float:

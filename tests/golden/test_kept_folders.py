@@ -9,9 +9,11 @@ from typing import Any
 
 import golden_cases as golden
 import pytest
+from typer.testing import CliRunner
 
 import autoselect
 from autoselect.cases.events import TrialFinished
+from autoselect.cli.main import app
 from autoselect.errors import RunFolderError
 from autoselect.quantize.building.build import BUILDER_VERSION
 from autoselect.runs.files import write_json
@@ -51,6 +53,22 @@ def test_a_kept_folder_is_read(case: str, builder: str, tmp_path: Path) -> None:
         assert recipe.fingerprint in set(fingerprints)
     page = autoselect.write_report(folder, output=tmp_path / "page.html").read_text(encoding="utf-8")
     assert all(member in page for member in known["picks"].values())
+
+
+def test_a_pick_that_is_no_more_can_still_be_taken_from_the_run_that_made_it(tmp_path: Path) -> None:
+    folder = golden.placed("evaluator", tmp_path / "moved")
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    member = summary["picks"]["recommended"]
+    write_json(folder / "summary.json", {**summary, "picks": {**summary["picks"], "balanced": member}})
+    table = (folder / "front.csv").read_text(encoding="utf-8")
+    (folder / "front.csv").write_text(table.replace("accurate,", "accurate,balanced,"), encoding="utf-8")
+    run = autoselect.load_run(folder)
+    assert "balanced" in run.front["pick"].str.cat()
+    assert run.model_path("balanced").stem == member
+    assert "balanced" in autoselect.write_report(folder, output=tmp_path / "page.html").read_text(encoding="utf-8")
+    shown = CliRunner().invoke(app, ["show", str(folder), "--all"])
+    assert shown.exit_code == 0
+    assert "balanced" in shown.stdout
 
 
 @pytest.mark.parametrize("case", golden.CASES)

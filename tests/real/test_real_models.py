@@ -108,7 +108,7 @@ def test_control_keeps_the_all_integer_model(source: str, tmp_path: Path) -> Non
         output=tmp_path / "run",
     )
     integer = run.trials[run.trials["origin"].isin(["baseline:fiq", "baseline:fiq+repairs"])]
-    assert {run.picks[name] for name in ("recommended", "balanced", "integer")} <= set(integer["id"])
+    assert {run.picks[name] for name in ("recommended", "integer")} <= set(integer["id"])
     assert integer["float_ops"].eq(0).all()
     assert len(run.trials) < 60
     assert "Ended early: the all-integer model is good enough" in run.summary["verdict"]

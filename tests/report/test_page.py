@@ -84,7 +84,7 @@ def test_cards_hold_scores_interval_size_and_command(tmp_path: Path) -> None:
     run = made.made_run(tmp_path / "a folder")
     models = page_models.model_rows(run, {})
     cards = page_models.cards(run, models)
-    assert [card["picks"] for card in cards] == [["accurate"], ["balanced", "compact"], ["integer"]]
+    assert [card["picks"] for card in cards] == [["accurate"], ["compact", "balanced"], ["integer"]]
     row = run.front.iloc[0]
     card = cards[0]
     assert (card["score"], card["samples"]) == (f"{100 * row['heldout_accuracy']:.1f} %", "held out")

@@ -51,7 +51,7 @@ def test_graphs_are_those_of_the_picks_whose_files_are_there(tmp_path: Path) -> 
     (tmp_path / "front").mkdir()
     (tmp_path / "front" / f"{wanted}.tflite").write_bytes(model_bytes())
     (found,) = graphs.graphs(run, {})
-    assert (found["id"], found["picks"]) == (wanted, ["balanced", "compact"])
+    assert (found["id"], found["picks"]) == (wanted, ["compact", "balanced"])
     assert len(found["ops"]) == 22
     for place, (_, kind, _, shape, macs, _, sources) in enumerate(found["ops"]):
         assert kind == "float"

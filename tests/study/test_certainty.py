@@ -409,10 +409,10 @@ def test_the_verdict_names_a_surer_and_a_cheaper_model() -> None:
 
 
 def test_a_model_that_is_expected_to_break_the_limit_is_said_to() -> None:
-    broken = told(replace(UNSURE, expected=0.014), HELDOUT)
-    assert "but is expected to break the limit: as far as these samples tell, it loses 1.4 points." in broken
-    assert "with a chance of" not in broken
-    assert "is expected to break" not in told(replace(UNSURE, expected=0.01), HELDOUT)
+    broken = told(replace(UNSURE, expected=0.014, chance_to_break=0.8), HELDOUT)
+    assert "breaks it with a chance of 80 %, and is the best trade" in broken
+    assert "As far as these samples tell, it loses 1.4 points." in broken
+    assert "As far as" not in told(replace(UNSURE, expected=0.01), HELDOUT)
 
 
 def test_a_run_without_a_passing_model_says_so_first() -> None:

@@ -294,13 +294,10 @@ def _sure(found: Findings, confidence: Confidence) -> str:
     if confidence.surer is None:
         what, least = "any model keeps the limit: the best", confidence.least_bound
     shown = f"The {samples} cannot show that {what} {lost_at_most(least, found.metric)} with 95 % confidence; {limit}."
-    trade = f"is the best trade between that chance and what a model {found.costs}"
-    why = f"The recommended model breaks it with a chance of {100 * confidence.chance_to_break:.0f} %, and {trade}."
+    trade = f"and is the best trade between that chance and what a model {found.costs}"
+    why = f"The recommended model breaks it with a chance of {100 * confidence.chance_to_break:.0f} %, {trade}."
     if confidence.expected > found.yardstick.allowed_drop:
-        why = (
-            f"The recommended model {trade}, but is expected to break the limit: as far as these samples tell, it "
-            f"{lost(confidence.expected, found.metric)}."
-        )
+        why += f" As far as these samples tell, it {lost(confidence.expected, found.metric)}."
     surer = _surer(found, confidence.surer) if confidence.surer else ""
     return f"{shown} {why}{needed}{surer}{again}{cheaper}"
 
