@@ -154,8 +154,17 @@ class Recommender:
         return replace(own, break_price=float(rule)).recommended(self.members)
 
 
-def bounds_and_picks(people: Population, count: int, repeats: int) -> tuple[list[str], list[list[str]], list[str]]:
-    """A row of the table of bounds, those of the table of recommendations, and one of the table of rules."""
+def bounds_and_picks(
+    people: Population, count: int, repeats: int, ruled_repeats: int
+) -> tuple[list[str], list[list[str]], list[str]]:
+    """A row of the table of bounds, those of the table of recommendations, and one of the table of rules.
+
+    Args:
+        people: The case.
+        count: Of samples.
+        repeats: Searches whose bounds are looked at.
+        ruled_repeats: The first of them, whose recommendations are.
+    """
     true = {s.sha256[:10]: drop for s, drop in zip(people.kept.scores, people.drops.tolist(), strict=True)}
     shown = [share * people.float_score for share in SHARES]
     # A candidate breaks each of the others by nothing.
@@ -163,9 +172,11 @@ def bounds_and_picks(people: Population, count: int, repeats: int) -> tuple[list
     certified = np.zeros((len(limits), 3))
     ruled = np.zeros((len(limits), len(RULES), 2))
     covered = np.zeros((2, len(true)))
-    for candidates, pairs, _ in people.searches(count, repeats):
+    for number, (candidates, pairs, _) in enumerate(people.searches(count, repeats)):
         low, high, bound = np.array([(pair.low, pair.high, pair.bound) for pair in pairs]).T
         covered += [bound + SMALL >= people.drops, (low - SMALL <= people.drops) & (people.drops <= high + SMALL)]
+        if number >= ruled_repeats:
+            continue
         recommender = Recommender.of(candidates, people.yardstick())
         for place, limit in enumerate(limits):
             every = [recommender.chosen(rule, limit) for rule in RULES]
@@ -180,13 +191,13 @@ def bounds_and_picks(people: Population, count: int, repeats: int) -> tuple[list
             str(count),
             name,
             f"{100 * limits[place]:.2f}",
-            *(percent(value / repeats) for value in certified[place].tolist()),
-            *_cells(ruled[place] / repeats),
+            *(percent(value / ruled_repeats) for value in certified[place].tolist()),
+            *_cells(ruled[place] / ruled_repeats),
         ]
         for name, place in zip(names, [*range(len(shown)), hardest], strict=True)
     ]
     cells = [percent(value / repeats) for row in covered for value in (row.min(), row.mean())]
-    means = [str(count), str(len(limits)), *_cells(ruled.mean(axis=0) / repeats)]
+    means = [str(count), str(len(limits)), *_cells(ruled.mean(axis=0) / ruled_repeats)]
     return [str(count), str(len(true)), *cells], rows, means
 
 
@@ -329,6 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--case", action="append", default=[], choices=CASES, help="Repeat it; all by default.")
     parser.add_argument("--repeats", type=int, default=1000, help="Searches of each size, and orders of each race.")
+    parser.add_argument("--ruled", type=int, default=300, help="Of these searches those whose recommendations count.")
     parser.add_argument("--searches", type=int, default=20, help="Whose recommendations are resampled.")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
@@ -336,9 +348,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     people_of = {CASES[name].title: Population.of(name) for name in options.case or CASES}
     for name, people in people_of.items():
         for count in SAMPLES:
-            bounds, picks, rules = bounds_and_picks(people, count, options.repeats)
+            bounds, picks, rules = bounds_and_picks(people, count, options.repeats, min(options.repeats, options.ruled))
             exits = early_exits(people, count, options.repeats)
-            said = agreement(people, count, options.repeats, options.searches)
+            said = agreement(people, count, min(options.repeats, options.ruled), options.searches)
             raced = races(people, count, options.repeats)
             for known, rows in zip(tables.values(), ([bounds], picks, [rules], [said], [exits], [raced]), strict=True):
                 known += [[name, *row] for row in rows]

@@ -19,7 +19,7 @@ from autoselect.domain.graph import IN_INTEGERS, OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import COMPOSED
 from autoselect.errors import BuildError
-from autoselect.quantize.building import proof
+from autoselect.quantize.building import int16, proof
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.compositions import compose
 from autoselect.quantize.building.left_out import left_out
@@ -330,9 +330,12 @@ def test_a_build_to_compare_with_that_cannot_run_takes_no_16_bits_away(monkeypat
 
 
 @pytest.mark.parametrize("make", [zoo.cnn, zoo.two_inputs])
-def test_all_of_16_bits_is_tensorflows_own_build_bit_for_bit(make: Callable[[], zoo.Source]) -> None:
+def test_all_of_16_bits_is_tensorflows_own_build_bit_for_bit_but_for_headroom(
+    make: Callable[[], zoo.Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(int16, "_HEADROOM", 1.0)
     source = make()
-    prepared = source.prepared
+    prepared = zoo.prepare(source.float_model)
     assert remarks(prepared) == ()
     built = prepared.builder.build(Recipe(int16_nodes=frozenset({"*"})))
     assert set(built.kinds.values()) == {"int16"}
@@ -342,6 +345,33 @@ def test_all_of_16_bits_is_tensorflows_own_build_bit_for_bit(make: Callable[[], 
     work.representative_dataset = lambda: (dict(zip(keys, s, strict=True)) for s in prepared.samples)
     work.target_spec.supported_ops = [tf().lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8]
     assert difference(built.content, bytes(work.convert()), prepared.fed()) == 0.0
+
+
+def squeezed(x: Any) -> Any:
+    return tf().reshape(tf().tanh(x), (1, 2, 2))
+
+
+def state(x: Any) -> Any:
+    return 0.9 * x
+
+
+def far_state(x: Any) -> Any:
+    """Its values are far smaller than what it reads, so it is none."""
+    return 0.01 * x
+
+
+@pytest.mark.parametrize(("call", "factor"), [(squeezed, 2.0), (state, 1.0), (far_state, 2.0)])
+def test_inputs_have_headroom_unless_they_may_be_fed_by_an_output(
+    call: Callable[..., Any], factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, scales = zoo.from_function(call, (1, 4)), []
+    for headroom in (1.0, 2.0):
+        monkeypatch.setattr(int16, "_HEADROOM", headroom)
+        built = zoo.prepare(source.float_model).builder.build(Recipe(int16_nodes=frozenset({"*"})))
+        graph = fb.parse(built.content).subgraphs[0]
+        (quantized,) = (op.outputs[0] for op in graph.operators if list(op.inputs) == list(graph.inputs))
+        scales.append(fb.scales(graph.tensors[quantized])[0])
+    assert scales[1] == pytest.approx(factor * scales[0], rel=1e-4)
 
 
 @pytest.mark.parametrize(
