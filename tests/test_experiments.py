@@ -249,7 +249,7 @@ def test_the_rule_is_better_than_the_former_on_the_average_of_real_cases() -> No
     explanation = (ROOT / "docs" / "explanation.md").read_text(encoding="utf-8")
     for price, (broken, penalty) in zip((1.5, 2, 3), others, strict=True):
         assert f"| {price} | {broken:.1f} % | {penalty:.1f} |" in explanation
-        assert re.search(rf"{broken:.1f} %[\w\s,]* {penalty:.1f}[; .]", Path(rule.__file__).read_text(encoding="utf-8"))
+        assert re.search(rf"{broken:.1f} %[\w\s,]* {penalty:.1f}[;, ]", Path(rule.__file__).read_text(encoding="utf-8"))
 
 
 def test_candidates_of_kept_rows_leave_the_ops_off_the_accelerator_that_they_had(

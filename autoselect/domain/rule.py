@@ -20,8 +20,8 @@ from statistics import NormalDist
 BREAK_PRICE = 2.0
 """What breaking the limit costs, in float's penalties: who ships no such model ships float, and has searched for it.
 
-With 2 simulated searches on three cases break their limits in 4.3 % on average, at a mean penalty of 18.3; with 1.5 it
-is 5.7 % at 17.1, with 3 it is 3.4 % at 19.6 (``experiments/evidence``).
+With 2 simulated searches on three cases break their limits in 4.5 % on average, at a mean penalty of 18.1; with 1.5 it
+is 5.9 % at 16.9, with 3 it is 3.5 % at 19.3 (``experiments/evidence``).
 """
 
 DETAIL = 0.02
