@@ -105,7 +105,7 @@ def probed(
         sentences.
     """
     size = _together(len(atoms))
-    prober = _Prober(case=case, settings=settings, pool=pool, listener=listener, found={a.nodes: {} for a in atoms})
+    prober = Prober(case=case, settings=settings, pool=pool, listener=listener, found={a.nodes: {} for a in atoms})
     in_integers = _grouped(atoms, size)
     running = [prober.submitted("", group) for group in in_integers]
     further = {
@@ -127,7 +127,7 @@ def probed(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Prober:
+class Prober:
     """Tries groups of atoms.
 
     Attributes:
