@@ -21,6 +21,8 @@ from autoselect.tflite.runner import Outputs, Runner, Running
 Run = Callable[[Mapping[str, np.ndarray]], Outputs]
 """A model that is ready to be run."""
 
+FEWEST = 4
+"""Samples that tell how sure a mean is."""
 _CLOSENESS_SAMPLES = 32
 _FEWEST_ON_KERNELS = 4
 _MACS_ON_KERNELS = 3_000_000_000
@@ -71,17 +73,22 @@ def look_at_each(root: Path, recipes: Sequence[str], samples: str, rows: Sequenc
     return [_look(root, recipe, samples, rows) for recipe in recipes]
 
 
-def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int]) -> list[float]:
-    """The shares of error of a candidate, see :class:`Looked`; it is run as for a score."""
-    return _look(root, recipe, samples, rows).shares
+def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int], within: float = 0.0) -> list[float]:
+    """The shares of error of a candidate, see :class:`Looked`; it is run as for a score.
+
+    It runs on the rows in their order until two standard errors of the mean are less than ``within`` times the mean,
+    but on ``FEWEST`` at least; 0 is for all rows.
+    """
+    return _look(root, recipe, samples, rows, within).shares
 
 
-def _look(root: Path, recipe: str, samples: str, rows: Sequence[int]) -> Looked:
+def _look(root: Path, recipe: str, samples: str, rows: Sequence[int], within: float = 0.0) -> Looked:
     case = open_case(root)
     content = case.builder.build(Recipe.from_json(recipe)).content
     runner = Runner(wide_kernels.quick(content))
     expected = float_outputs(root, samples, tuple(rows))
-    return Looked(shares=_shares(runner, samples_of(case, samples, rows), expected), size_bytes=len(content))
+    shares = _shares(runner, samples_of(case, samples, rows), expected, within)
+    return Looked(shares=shares, size_bytes=len(content))
 
 
 def closeness(case: OpenCase, runner: Running) -> np.ndarray:
@@ -161,10 +168,20 @@ def spread_rows(count: int, most: int) -> list[int]:
     return sorted(np.random.default_rng(0).choice(count, most, replace=False).tolist())
 
 
-def _shares(runner: Run, inputs: Iterable[Mapping[str, np.ndarray]], expected: Sequence[Outputs]) -> list[float]:
-    groups = groups_of(expected)
-    ratios = [_noise_to_signal(runner(sample), theirs, groups) for sample, theirs in zip(inputs, expected, strict=True)]
-    return [ratio for ratio in ratios if np.isfinite(ratio)]
+def _shares(
+    runner: Run, inputs: Iterable[Mapping[str, np.ndarray]], expected: Sequence[Outputs], within: float = 0.0
+) -> list[float]:
+    groups, found = groups_of(expected), list[float]()
+    for sample, theirs in zip(inputs, expected, strict=True):
+        ratio = _noise_to_signal(runner(sample), theirs, groups)
+        found += [ratio] if np.isfinite(ratio) else []
+        if (
+            within
+            and len(found) >= FEWEST
+            and 2.0 * np.std(found, ddof=1) <= within * np.mean(found) * len(found) ** 0.5
+        ):
+            break
+    return found
 
 
 def samples_of(case: OpenCase, samples: str, rows: Sequence[int]) -> Iterator[Mapping[str, np.ndarray]]:

@@ -48,6 +48,15 @@ def check(
     print(f"Next: {command_line().replace(' check ', ' search ', 1)}")
 
 
+_PHASES = {
+    "prepare": "preparing",
+    "repairs": "repairs",
+    "probes": "units one by one",
+    "trials": "trials",
+    "heldout": "held-out samples",
+}
+
+
 def _fields(found: Outlook, free_bytes: int) -> dict[str, str]:
     from autoselect.domain.words import counted
     from autoselect.report.tables.frames import format_size
@@ -64,6 +73,8 @@ def _fields(found: Outlook, free_bytes: int) -> dict[str, str]:
     }
     if not found.refused:
         told["the search"] += f": at most about {clock(found.search_seconds)}, less by what racing saves"
+        phases = (f"{_PHASES[name]} {clock(seconds)}" for name, seconds in found.phase_seconds.items() if seconds)
+        told["of it"] = ", ".join(phases)
     return told
 
 

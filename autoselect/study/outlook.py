@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.cases import build_jobs, score_jobs
-from autoselect.cases.events import Listener, Noted, StageStarted
+from autoselect.cases.events import Listener, Noted, StageStarted, ignore
 from autoselect.cases.feedback import question_of
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
@@ -16,12 +17,15 @@ from autoselect.domain.result import Result
 from autoselect.domain.states import EXACT
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import result_of
 from autoselect.runs.folder import RunFolder
 from autoselect.study import references
+from autoselect.study.proposing.problem import Atom
 from autoselect.study.request import Request
 from autoselect.study.run import opened, warned
-from autoselect.study.setup.probing import probe_count, probe_samples
+from autoselect.study.setup.probing import Prober, probe_count
 from autoselect.study.setup.problem import units_of
+from autoselect.study.setup.repair_choice import seconds_expected
 from autoselect.study.stage_clock import StageClock
 from autoselect.tflite import reader
 
@@ -47,7 +51,9 @@ class Outlook(Result):
         score_seconds: To score it on the search samples.
         inference_seconds: Of one sample.
         prepare_seconds: Spent on preparing; less the next time, from the cache.
-        search_seconds: About what the search takes at most: racing ends many trials early. A timeout counts.
+        phase_seconds: About what each phase takes at most: ``prepare``, ``repairs``, ``probes``, ``trials``,
+            ``heldout``. Racing ends many trials early.
+        search_seconds: Their sum. A timeout counts, which does not end ``heldout``.
         trials: That the search would have.
         workers: That it would use.
         disk_bytes: About what it keeps on the disk while it runs.
@@ -66,6 +72,7 @@ class Outlook(Result):
     score_seconds: float
     inference_seconds: float
     prepare_seconds: float
+    phase_seconds: Mapping[str, float]
     search_seconds: float
     trials: int
     workers: int
@@ -92,18 +99,24 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
         prepared = sum(clock.seconds().values())
         clock(StageStarted(stage="estimate"))
         build, score, inference, size, refused = _measured(case, settings, pool)
-        samples = case.counts.get("search", 0)
-        probe = probe_samples(samples) / samples if samples else 0.0
+        samples, each = case.counts.get("search", 0), settings.processes
         held_out = _MEMBERS * case.counts.get("heldout", 0) / samples if samples else 0.0
-        units = len(units_of(case))
+        units = units_of(case)
         kept = sum(path.stat().st_size for path in folder.root.rglob("*") if path.is_file())
-        probes = probe_count(units) * (1 + len({*settings.states} - {EXACT}))  # in integers, and each state that errs
-        work = settings.trials * (build + score) + probes * (build + probe * score)
-        searched = min(prepared + work / settings.processes, settings.timeout or math.inf)
+        states = 1 + len({*settings.states} - {EXACT})  # in integers, and each state that errs
+        repairs = math.nan if refused else seconds_expected(case, settings, pool, space)
+        phases = {
+            "prepare": prepared,
+            "repairs": repairs / each,
+            "probes": probe_count(len(units)) * states * _seconds_of_probe(units, case, settings, pool) / each,
+            "trials": settings.trials * (build + score) / each,
+            "heldout": held_out * score / each,
+        }
+        before = math.fsum(phases.values()) - phases["heldout"]
         return Outlook(
             size_bytes=case.files.float_model.stat().st_size,
             nodes=len(case.layers.nodes),
-            units=units,
+            units=len(units),
             states=2 + len(space.further),
             candidates=space.size,
             samples=case.counts,
@@ -114,11 +127,26 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             score_seconds=score,
             inference_seconds=inference,
             prepare_seconds=prepared,
-            search_seconds=searched + held_out * score / settings.processes,
+            phase_seconds=phases,
+            search_seconds=min(before, settings.timeout or math.inf) + phases["heldout"],
             trials=settings.trials,
             workers=settings.processes,
             disk_bytes=kept + settings.trials * size,
         )
+
+
+def _seconds_of_probe(units: Sequence[Sequence[str]], case: Case, settings: SearchSettings, pool: Workers) -> float:
+    """Seconds of one probe, that of the unit in the middle; the first also runs the float model."""
+    prober = Prober(case=case, settings=settings, pool=pool, listener=ignore, found={})
+    nodes = frozenset(units[len(units) // 2] if units else ())
+    atom = Atom(nodes=nodes, op_type="", position=0, sensitivity=0.0)
+    seconds = math.nan
+    for _ in range(2):
+        begun = time.perf_counter()
+        with contextlib.suppress(TrialError):
+            result_of(prober.submitted("", [atom]))
+        seconds = time.perf_counter() - begun
+    return seconds
 
 
 def _measured(case: Case, settings: SearchSettings, pool: Workers) -> tuple[float, float, float, int, str]:

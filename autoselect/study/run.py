@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from autoselect.cases import build_jobs, chip_jobs, score_jobs
-from autoselect.cases.events import EndedEarly, Listener, Noted, StageStarted, Warned
+from autoselect.cases.events import EndedEarly, Event, Listener, Noted, StageStarted, Warned
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import target_as_seen
 from autoselect.cases.prepare import Case
@@ -311,7 +311,7 @@ class _Search:
         if settings.sampler in PROPOSERS:
             probers = InTime(Remembering(self.pool, self.folder.probes), settings.trial_timeout)
             self.problem, remarks = make_problem(
-                self.case, self.space, settings, self.yardstick.rule, probers, self.clock
+                self.case, self.space, settings, self.yardstick.rule, probers, self._noting
             )
             self._remark(remarks)
         if self.problem is not None:
@@ -388,6 +388,13 @@ class _Search:
 
     def _start_trials(self) -> None:
         self.clock(StageStarted(stage="trials", total=self.settings.trials))
+
+    def _noting(self, event: Event) -> None:
+        """Tell the user; the manifest keeps what is to be known of probes."""
+        if isinstance(event, Noted):
+            _note(event.message, self.folder, self.clock)
+        else:
+            self.clock(event)
 
     def _remark(self, remarks: Sequence[str]) -> None:
         self.case = _remarked(self.case, self.folder, remarks, self.clock)

@@ -35,6 +35,17 @@ def test_a_check_knows_the_timeout(tmp_path: Path) -> None:
     assert found.search_seconds == pytest.approx(2.0 + 10 * 300 / 200 * found.score_seconds)
 
 
+def test_a_check_names_the_phases(tmp_path: Path) -> None:
+    """What is switched off takes no time; the trials are what they were."""
+    found = autoselect.check(**{**pump.LIVE, "repairs": True}, trials=40, workers=1)
+    assert list(found.phase_seconds) == ["prepare", "repairs", "probes", "trials", "heldout"]
+    assert found.search_seconds == pytest.approx(sum(found.phase_seconds.values()))
+    assert found.phase_seconds["trials"] == pytest.approx(40 * (found.build_seconds + found.score_seconds))
+    # Twelve choices of repairs for 8 bits and eight for 16 are built and run.
+    assert found.phase_seconds["repairs"] > 20 * found.build_seconds
+    assert autoselect.check(**{**pump.LIVE, "repairs": False}, workers=1).phase_seconds["repairs"] == 0.0
+
+
 def test_a_check_tells_that_calibration_was_prepared_otherwise() -> None:
     assert not [told for told in autoselect.check(**pump.LIVE, workers=1).warnings if "leave the ranges" in told]
     inputs, labels = pump.SEARCH

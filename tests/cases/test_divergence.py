@@ -90,3 +90,21 @@ def test_slow_16_bit_convolutions_are_stood_in_for(monkeypatch: pytest.MonkeyPat
     shares = divergence.error_shares(Path(), recipe.to_json(), "calibration", range(3))
     assert [wide_kernels.slow_macs(content) for content in ran] == [0]
     assert 0.0 < max(shares) < 1e-3
+
+
+STEADY = {
+    "equal from the first": ([0.1] * 8, 0.5, 4),
+    "nothing at all": ([0.0] * 8, 0.5, 4),
+    "all are asked for": ([0.1] * 8, 0.0, 8),
+    "one in eight is ruined": ([0.1, 0.1, 4.0, *[0.1] * 5], 0.5, 8),
+    "steady after six": ([0.1, 0.3, 0.2, 0.01, *[0.2] * 4], 0.5, 6),
+}
+
+
+@pytest.mark.parametrize(("powers", "within", "count"), STEADY.values(), ids=STEADY)
+def test_a_probe_ends_when_its_mean_is_known(powers: list[float], within: float, count: int) -> None:
+    left = iter(powers)
+    found = divergence._shares(
+        lambda _: {"y": np.array([1.0 + math.sqrt(next(left))])}, [{}] * 8, [{"y": np.array([1.0])}] * 8, within
+    )
+    assert found == pytest.approx(powers[:count])

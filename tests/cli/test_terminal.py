@@ -124,6 +124,7 @@ OUTLOOK = Outlook(
     score_seconds=0.4,
     inference_seconds=0.0004,
     prepare_seconds=5.0,
+    phase_seconds={"prepare": 5.0, "repairs": 0.0, "probes": 9.0, "trials": 65.0, "heldout": 16.0},
     search_seconds=95.0,
     trials=100,
     workers=2,
@@ -151,7 +152,8 @@ def test_a_check_says_what_the_search_would_be(monkeypatch: pytest.MonkeyPatch) 
         "the search    100 trials on 2 workers: at most about 1:35, less by what racing saves",
     ]
     assert lines[5].startswith("disk          about 12.00 MB while it runs, ")
-    assert lines[6] == "Next: autoselect search m.tflite --trials 100"
+    assert lines[6] == "of it         preparing 0:05, units one by one 0:09, trials 1:05, held-out samples 0:16"
+    assert lines[7] == "Next: autoselect search m.tflite --trials 100"
 
 
 def test_a_check_says_what_would_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ import pytest
 import zoo
 from zoo import tf
 
-from autoselect.quantize.repairing import equalize
+from autoselect.quantize.repairing import equalize, ranges
+from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -136,6 +137,26 @@ def test_ranges_between_the_layers_are_those_of_the_scaled_model() -> None:
         runner(sample)
         values.append(runner.tensor(tensor))
     assert model.subgraphs[0].tensors[tensor].quantization.max[0] == np.max(values)
+
+
+@pytest.mark.parametrize("between", [tf().nn.relu, tf().nn.relu6, tf().nn.tanh], ids=["RELU", "RELU6", "TANH"])
+def test_only_what_lies_between_layers_is_measured_again(
+    between: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What other tensors hold is known from the plain model, and the same."""
+    prepared = two_layers(between)
+    kit = RepairKit(prepared.calibrated, prepared.fed)
+    expected = ranges.measure(kit.calibrated(("equalization",)).content, prepared.fed())
+    plain = kit._ranges(False)
+    added: list[ranges.Histogram] = []
+    add = ranges.Histogram.add
+    monkeypatch.setattr(ranges.Histogram, "add", lambda self, values: (added.append(self), add(self, values))[1])
+    found = kit._ranges(True)
+    assert found == expected
+    pairs = equalize.find_pairs(fb.parse(prepared.calibrated.content))[0]
+    some = next(iter(plain.values()))
+    assert len(added) < len(some) * len(prepared.fed())
+    assert bool(added) is bool(pairs)
 
 
 def test_channels_that_a_layer_does_not_use_are_left_alone() -> None:

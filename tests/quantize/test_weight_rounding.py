@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -234,7 +235,7 @@ def test_each_layer_is_measured_once_for_its_levels_and_scales(monkeypatch: pyte
         (Recipe(repairs=(NAME,), int16_nodes=wide), []),
         (Recipe(repairs=(NAME, "bias")), [5]),
         (Recipe(repairs=(NAME, "bias-sequential")), []),
-        (Recipe(repairs=("equalization", NAME)), [5]),
+        (Recipe(repairs=("equalization", NAME)), [2]),  # what it changed
         (Recipe(repairs=(NAME, "weights-mse")), [1]),  # the only one whose scales change
     ]
     for recipe, expected in [*steps, *((recipe, []) for recipe, _ in steps)]:
@@ -243,3 +244,22 @@ def test_each_layer_is_measured_once_for_its_levels_and_scales(monkeypatch: pyte
         assert (recipe.repairs, measured) == (recipe.repairs, expected)
         assert built.content == prepared.builder.build(recipe).content
         measured.clear()
+
+
+def test_what_was_measured_serves_all_choices_of_repairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what equalization changed is measured again; the bytes are those of a kit that has measured nothing."""
+    prepared, measured = all_types(), list[int]()
+    measure = weight_rounding._measure
+
+    def counted(runner: Runner, model: fb.Model, layers: dict[int, Any], samples: Any) -> Any:
+        measured.extend(layers)
+        return measure(runner, model, layers, samples)
+
+    builder = fresh_builder(prepared)
+    monkeypatch.setattr(weight_rounding, "_measure", counted)
+    choices = [(NAME,), ("bias", NAME), ("equalization", NAME), ("bias", "equalization", NAME), (NAME, "weights-mse")]
+    contents = [builder.build(Recipe(repairs=repairs)).content for repairs in choices]
+    changed = [index for index, times in Counter(measured).items() if times > 1]
+    assert len(measured) == 5 + len(changed)
+    assert 0 < len(changed) < 5
+    assert contents == [fresh_builder(prepared).build(Recipe(repairs=repairs)).content for repairs in choices]

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoselect.cases import prepare_jobs
-from autoselect.cases.events import ignore
+from autoselect.cases.events import Event, Noted, StageStarted, StepFinished, ignore
 from autoselect.cases.prepare_jobs import Int16Proof
 from autoselect.cases.settings import make_settings
 from autoselect.domain.pareto import hypervolume
@@ -291,14 +291,47 @@ def test_units_are_tried_alone_in_each_state_that_errs() -> None:
     pool: Any = SimpleNamespace(submit=submit)
     others = [(atoms[1], "hybrid"), (atoms[0], "hybrid")]
     found, remarks = probed(atoms, case, make_settings(fallback="search"), pool, ignore, lambda: others)
-    assert [(atom.sensitivity, atom.noise) for atom in found] == [(0.5, {}), (0.25, {"hybrid": 0.125})]
+    assert [(atom.sensitivity, atom.noise) for atom in found] == [(0.5, {"hybrid": 0.125}), (0.25, {})]
     assert [(r.denylisted_nodes, r.float_nodes, r.fallback) for r in recipes] == [
         (frozenset("b"), frozenset(), "float"),
         (frozenset("a"), frozenset(), "float"),
-        (frozenset("ab"), frozenset("a"), "drq"),
         (frozenset("ab"), frozenset("b"), "drq"),
+        (frozenset("ab"), frozenset("a"), "drq"),
     ]
     assert "1 of 4" in remarks[0]
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+@pytest.mark.parametrize("joint", [0.005, 0.05])
+def test_units_that_err_by_nothing_together_are_not_tried_one_by_one(joint: float, uneven: bool) -> None:
+    """In 16 bits the first four of eight units err; the others by ``joint`` together, in integers all by 1 together."""
+    atoms = [Atom(nodes=frozenset({n}), op_type="ADD", position=i, sensitivity=1.0) for i, n in enumerate("abcdefgh")]
+    asked: list[str] = []
+    heard: list[Event] = []
+
+    def submit(_job: Any, _root: Path, recipe: str, *_: Any, **__: Any) -> Future[list[float]]:
+        parsed, future = Recipe.from_json(recipe), Future[list[float]]()
+        wide = parsed.int16_nodes - parsed.float_nodes
+        tried = wide or frozenset("abcdefgh") - parsed.denylisted_nodes
+        error = sum((0.1 if n in "abcd" else joint / 4) if wide else (0.2 if n in "abcd" else 0.05) for n in tried)
+        asked.extend(["".join(sorted(tried))] if wide else [])
+        future.set_result([0.0, 2.0 * error] if uneven else [error, error])
+        return future
+
+    layers = table(*((n, "ADD", 0.3) for n in "abcdefgh"))
+    case: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")), layers=layers, counts={"calibration": 3})
+    pool: Any = SimpleNamespace(submit=submit)
+    settings = make_settings(fallback="search", int16=True)
+    found, _ = probed(atoms, case, settings, pool, heard.append, lambda: [(atom, "int16") for atom in atoms])
+    is_nothing = joint < 0.01 and not uneven
+    rest = ["efgh"] if is_nothing else ["efgh", "e", "f", "g", "h"]
+    assert asked == ["abcdefgh", *"abcd", *rest]
+    assert [atom.noise["int16"] for atom in found] == pytest.approx([0.1] * 4 + [joint / 4] * 4)
+    assert [event.total for event in heard if isinstance(event, StageStarted)] == [16]
+    assert sum(isinstance(event, StepFinished) for event in heard) == 16
+    assert [event.message.split(":")[0] for event in heard if isinstance(event, Noted)] == [
+        "4 units were tried in the state int16 together and not one by one"
+    ] * is_nothing
 
 
 def test_a_unit_alone_in_a_state_leaves_the_others_exact() -> None:

@@ -199,6 +199,12 @@ def tensors_between(model: fb.Model, found: Iterable[Pair]) -> set[int]:
     return between
 
 
+def tensors_that_may_change(content: bytes) -> set[int]:
+    """The tensors between layers that could be a pair: all others keep their values."""
+    model = fb.parse(content)
+    return tensors_between(model, find_pairs(model)[0])
+
+
 def _scale(model: fb.Model, found: Sequence[Pair], peaks: dict[int, np.ndarray]) -> list[Pair]:
     """Scale pair after pair until nothing changes, and the peaks with them; gives those that were."""
     scaled = set()

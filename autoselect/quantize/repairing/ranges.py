@@ -8,7 +8,7 @@ tensor is read with all of them preserved, so ``observed`` is the range that cal
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -127,8 +127,15 @@ METHODS: dict[str, Callable[[Histogram], Range]] = {
 """By the name of the repair."""
 
 
-def measure(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> dict[str, dict[int, Range]]:
+def measure(
+    content: bytes, samples: Iterable[Mapping[str, np.ndarray]], among: Collection[int] | None = None
+) -> dict[str, dict[int, Range]]:
     """Choose the range of every activation by every method.
+
+    Args:
+        content: Bytes of the calibrated model.
+        samples: Inputs by key.
+        among: Only of these tensors.
 
     Returns:
         By name of the repair, the range by tensor index. A tensor without finite values has none.
@@ -136,9 +143,9 @@ def measure(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> dict
     Raises:
         ScoreError: If the interpreter refuses the model.
     """
-    runner = Runner(content, preserve_all_tensors=True)
-    histograms = {index: Histogram() for index in _activations(fb.parse(content))}
-    for index, value in runner.watch(samples, histograms):
+    chosen = [index for index in _activations(fb.parse(content)) if among is None or index in among]
+    histograms = {index: Histogram() for index in chosen}
+    for index, value in () if not chosen else Runner(content, preserve_all_tensors=True).watch(samples, histograms):
         histograms[index].add(value)
     known = {i: h for i, h in histograms.items() if h.is_finite and h.low <= h.high}
     return {name: {i: method(h) for i, h in known.items()} for name, method in METHODS.items()}
@@ -155,7 +162,7 @@ def extremes(content: bytes, samples: Iterable[Mapping[str, np.ndarray]], tensor
     found: dict[int, Range] = {}
     if not (chosen := sorted(tensors)):
         return found
-    for index, value in Runner(content, preserve_all_tensors=True).watch(samples, chosen):
+    for index, value in () if not chosen else Runner(content, preserve_all_tensors=True).watch(samples, chosen):
         low, high = found.get(index, (np.inf, -np.inf))
         found[index] = (float(np.minimum(low, value.min())), float(np.maximum(high, value.max())))
     return found

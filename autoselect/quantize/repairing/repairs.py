@@ -152,9 +152,14 @@ class RepairKit:
 
     def _read_ranges(self, equalized: bool) -> dict[str, dict[int, ranges.Range]]:
         content, name = self._source(equalized), f"{'equalized_' if equalized else ''}ranges.json"
-        raw = self.keep(name, lambda: json.dumps(ranges.measure(content, self._samples_for_ranges(content))).encode())
+        # Equalization changes no value outside of pairs of layers.
+        among = equalize.tensors_that_may_change(self._plain.content) if equalized else None
+        raw = self.keep(
+            name, lambda: json.dumps(ranges.measure(content, self._samples_for_ranges(content), among)).encode()
+        )
+        plain = self._ranges(False) if equalized else {}
         return {
-            method: {int(index): (low, high) for index, (low, high) in found.items()}
+            method: plain.get(method, {}) | {int(index): (low, high) for index, (low, high) in found.items()}
             for method, found in json.loads(raw).items()
         }
 

@@ -67,6 +67,11 @@ class Moments:
         self.rows.clear()
 
     @property
+    def nbytes(self) -> int:
+        """What they take in memory."""
+        return self.products.nbytes + sum(rows.nbytes for rows in self.rows)
+
+    @property
     def is_finite(self) -> bool:
         """Whether all inputs were numbers."""
         return bool(np.isfinite(self.total).all())

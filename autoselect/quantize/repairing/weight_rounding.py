@@ -6,13 +6,14 @@ import contextlib
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.domain.repair_sets import Repairs
 from autoselect.quantize.repairing.built import Built
 from autoselect.quantize.repairing.input_means import geometry_of, has_shapes
 from autoselect.quantize.repairing.repairs import RepairKit
@@ -36,7 +37,7 @@ MOST_BYTES = 3 * 2**27
 
 TOGETHER_BYTES = 2**30
 """What the second moments that are measured at a time may take, since each time runs the whole model on all samples.
-Those of ResNet-50 take three runs; with MOST_BYTES here they took seven."""
+Those of ResNet-50 take three runs; with MOST_BYTES here they took seven. So much is kept for other sets of repairs."""
 
 MOST_WORK = 2**22
 """Multiplications for each weight: the square of the inputs of an op by its output channels, since the second moments
@@ -177,17 +178,31 @@ def _is_corrected(built: Built) -> bool:
 _Outcome = np.ndarray | str
 """New levels of a layer, or why it keeps its own."""
 
+_Measured = tuple[Moments, Moments]
+"""Of the inputs of a layer: of the samples to round with, and of those to judge on."""
+
 
 def _outcomes(built: Built, kit: RepairKit, layers: Mapping[int, _Layer]) -> dict[int, _Outcome]:
     """What becomes of layers; each is kept by itself, because builds differ in few of them, if in any."""
-    names = {index: _file_name(built, index, layer) for index, layer in layers.items()}
+    equalized = _equalized(built, kit, layers)
+    names = {index: _file_name(built, index, layer, index in equalized) for index, layer in layers.items()}
     found: dict[int, _Outcome] = {}
     for index, name in names.items():
         with contextlib.suppress(_NotKeptError):
             found[index] = _unpacked(kit.keep(name, _not_kept))
     missing = {index: layer for index, layer in layers.items() if index not in found}
-    made = _rounded(built, kit, missing) if missing else {}
+    made = _rounded(built, kit, missing, equalized)
     return found | {i: _unpacked(kit.keep(names[i], partial(_packed, outcome))) for i, outcome in made.items()}
+
+
+def _equalized(built: Built, kit: RepairKit, layers: Mapping[int, _Layer]) -> set[int]:
+    """The layers that equalization changed; all others read what they read in the plain model."""
+    if "equalization" not in built.repairs:
+        return set()
+    plain = kit.float_model()
+    graph = plain.subgraphs[0]
+    weights = {i: fb.constant_values(plain, graph.tensors[graph.operators[i].inputs[1]]) for i in layers}
+    return {i for i, layer in layers.items() if not np.array_equal(weights[i], layer.values)}
 
 
 class _NotKeptError(Exception):
@@ -198,19 +213,33 @@ def _not_kept() -> bytes:
     raise _NotKeptError
 
 
-def _rounded(built: Built, kit: RepairKit, layers: Mapping[int, _Layer]) -> dict[int, _Outcome]:
-    """Measure layers together and round each."""
-    equalized = [name for name in built.repairs if name == "equalization"]
-    content, model = kit.calibrated(equalized).content, kit.float_model(equalized)
+def _rounded(
+    built: Built, kit: RepairKit, layers: Mapping[int, _Layer], equalized: Collection[int]
+) -> dict[int, _Outcome]:
+    """Round each layer; what is measured together serves other choices of repairs, too."""
+
+    def outcome(index: int, moments: _Measured) -> _Outcome:
+        try:
+            return _round_layer(layers[index], *moments, is_corrected=_is_corrected(built))
+        except SkipError as reason:
+            return str(reason)
+
+    known: dict[tuple[int, Repairs], _Measured] = kit.remember("moments", dict)
     found: dict[int, _Outcome] = {}
-    runner = Runner(content, preserve_all_tensors=True)
-    for batch in _batches(layers):
-        measured = _measure(runner, model, {index: layers[index] for index in batch}, kit.samples)
-        for index in batch:
-            try:
-                found[index] = _round_layer(layers[index], *measured.pop(index), is_corrected=_is_corrected(built))
-            except SkipError as reason:
-                found[index] = str(reason)
+    for repairs in ((), ("equalization",)):
+        keys = {index: (index, repairs) for index in layers if (index in equalized) == bool(repairs)}
+        found |= {index: outcome(index, known[key]) for index, key in keys.items() if key in known}
+        new = {index: layers[index] for index, key in keys.items() if key not in known}
+        if not new:
+            continue
+        runner = Runner(kit.calibrated(repairs).content, preserve_all_tensors=True)
+        for batch in _batches(new):
+            measured = _measure(runner, kit.float_model(repairs), {i: layers[i] for i in batch}, kit.samples)
+            for index in batch:
+                moments = measured.pop(index)
+                found[index] = outcome(index, moments)
+                if sum(part.nbytes for pair in (moments, *known.values()) for part in pair) <= TOGETHER_BYTES:
+                    known[keys[index]] = moments
     return found
 
 
@@ -231,8 +260,8 @@ def _measure(
     model: fb.Model,
     layers: Mapping[int, _Layer],
     samples: Callable[[], Iterable[Mapping[str, np.ndarray]]],
-) -> dict[int, tuple[Moments, Moments]]:
-    """Second moments of the inputs of layers: of the samples to round with, and of those to judge on."""
+) -> dict[int, _Measured]:
+    """Second moments of the inputs of layers, in one run over the samples."""
     found = {index: (Moments(), Moments()) for index in layers}
     operators = model.subgraphs[0].operators
     for number, sample in enumerate(samples()):
@@ -279,9 +308,9 @@ def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_correcte
     return layer.ungrouped(levels).astype(np.int8)
 
 
-def _file_name(built: Built, index: int, layer: _Layer) -> str:
+def _file_name(built: Built, index: int, layer: _Layer, is_equalized: bool) -> str:
     """Where the outcome of a layer is kept: a name for all that it follows from, beside the model and its samples."""
-    found = hashlib.sha256(f"{index} {'equalization' in built.repairs} {_is_corrected(built)}".encode())
+    found = hashlib.sha256(f"{index} {is_equalized} {_is_corrected(built)}".encode())
     for part in (layer.levels, layer.scales):
         found.update(part.tobytes())
     return f"rounded_{found.hexdigest()[:12]}.npy"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
-from itertools import groupby
+from dataclasses import dataclass, field, replace
+from itertools import chain, groupby
+from statistics import stdev
 
 from autoselect.cases.divergence import divergence, error_shares, spread_rows
-from autoselect.cases.events import Listener, StageStarted, StepFinished
+from autoselect.cases.events import Listener, Noted, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.states import alone_in
@@ -39,7 +40,23 @@ _RUINOUS = (
 )
 _RUIN = 1e3
 """Error power over signal power of outputs that are not there: more than any that are."""
+_WITHIN = 0.5
+"""A probe ends when the error is known within this share of it: what it is there for may be off by a factor of three.
+"""
+_WORTH_A_GROUP = 4
+"""Fewer units are tried alone at once."""
+_NOTHING = 0.01
+"""A group in another state may make this share of the error that all units together make in integers: no choice of
+units then depends on which of the group makes it."""
+_SURE = 2.0
+"""Standard errors over samples by which it must be less."""
+_NOTHING_TOGETHER = (
+    "{} units were tried in the state {} together and not one by one: their error is less than a hundredth of what all "
+    "units make in integers."
+)
 _NO_FIGURE = "the float outputs are all 0 on the calibration samples"
+
+_Group = Sequence[Atom]
 
 
 def probe_samples(search_samples: int) -> int:
@@ -72,58 +89,115 @@ def probed(
     """Try each atom alone in integers, and in each other state in which it makes an error; all others are in float.
 
     Of many atoms neighbours are tried together. Errors of atoms add up in power, so the error of a group is the sum of
-    its atoms' own.
+    its atoms' own. In another state all atoms are tried together first, then those that err most in integers alone and
+    the rest together, and so on, until the rest makes no error that counts.
 
     Args:
         atoms: To be tried, in the order of the graph.
         case: With the samples.
         settings: Of the search.
         pool: Where they are tried.
-        listener: Is told of each.
+        listener: Is told of each, and of those that were tried together because they make no error that counts.
         noisy: Says the other states, state by state; asked when all is under way in integers.
 
     Returns:
         The atoms with what each did alone; where that failed, as they were. And what the user should know of that, in
         sentences.
     """
-    everything = frozenset(node.name for node in case.layers.nodes)
-    rows = spread_rows(case.counts["calibration"], probe_samples(case.counts.get("search", 0)))
     size = _together(len(atoms))
-
-    def submitted(left_out: frozenset[str], further: Mapping[str, frozenset[str]]) -> Future[list[float]]:
-        template = replace(settings.template, io_type="float32", fallback="drq" if further else "float")
-        recipe = recipe_for(left_out, template, further=further).to_json()
-        return pool.submit(
-            error_shares, case.files.root, recipe, "calibration", rows, timeout_seconds=settings.trial_timeout
-        )
-
-    groups = [("", group) for group in _grouped(atoms, size)]
-    running = [submitted(everything - _nodes(group), {}) for _, group in groups]
-    for state, others in groupby(noisy(), key=lambda pair: pair[1]):
-        for group in _grouped([atom for atom, _ in others], size):
-            groups.append((state, group))
-            running.append(submitted(everything, alone_in(state, _nodes(group), everything)))
-    listener(StageStarted(stage="probes", total=len(running)))
-    reasons: dict[str, list[str]] = {_RUINOUS: [], _FAILED: []}
-    found: dict[frozenset[str], dict[str, float]] = {atom.nodes: {} for atom in atoms}
-    for future, (state, group) in zip(running, groups, strict=True):
-        try:
-            alone = divergence(result_of(future))
-            reasons[_FAILED] += [_NO_FIGURE] if math.isnan(alone) else []
-        except ScoreError as exc:
-            alone = _RUIN
-            reasons[_RUINOUS].append(str(exc))
-        except TrialError as exc:
-            alone = math.nan
-            reasons[_FAILED].append(str(exc))
-        listener(StepFinished(stage="probes"))
-        for atom, share in zip(group, _shares(group), strict=True):
-            found[atom.nodes] |= {} if math.isnan(alone) else {state: alone * share}
-    told = [text.format(len(why), len(running), why[0].rstrip(".")) for text, why in reasons.items() if why]
+    prober = Prober(case=case, settings=settings, pool=pool, listener=listener, found={a.nodes: {} for a in atoms})
+    in_integers = _grouped(atoms, size)
+    running = [prober.submitted("", group) for group in in_integers]
+    further = {
+        state: _grouped([atom for atom, _ in others], size)
+        for state, others in groupby(noisy(), key=lambda pair: pair[1])
+    }
+    count = sum(map(len, (in_integers, *further.values())))
+    listener(StageStarted(stage="probes", total=count))
+    prober.take("", in_integers, running)
+    least = _NOTHING * sum(alone.get("", 0.0) for alone in prober.found.values())
+    for state, groups in further.items():
+        prober.try_further(state, groups, least)
+    told = [text.format(len(why), count, why[0].rstrip(".")) for text, why in prober.reasons.items() if why]
+    found = prober.found
     return tuple(
         replace(atom, sensitivity=found[atom.nodes].pop("", atom.sensitivity), noise=found[atom.nodes])
         for atom in atoms
     ), (*([_TOGETHER.format(len(atoms), _MOST, size)] if size > 1 else []), *told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prober:
+    """Tries groups of atoms.
+
+    Attributes:
+        found: By the nodes of an atom: its own error in each state, that in integers under an empty name.
+        reasons: Why probes failed, by what is said of them.
+    """
+
+    case: Case
+    settings: SearchSettings
+    pool: Workers
+    listener: Listener
+    found: dict[frozenset[str], dict[str, float]]
+    reasons: Mapping[str, list[str]] = field(default_factory=lambda: {_RUINOUS: [], _FAILED: []})
+
+    def submitted(self, state: str, group: _Group) -> Future[list[float]]:
+        """The shares of error of a model with a group in a state."""
+        everything = frozenset(node.name for node in self.case.layers.nodes)
+        rows = spread_rows(self.case.counts["calibration"], probe_samples(self.case.counts.get("search", 0)))
+        nodes = frozenset[str]().union(*(atom.nodes for atom in group))
+        template = replace(self.settings.template, io_type="float32", fallback="drq" if state else "float")
+        left_out, further = (everything, alone_in(state, nodes, everything)) if state else (everything - nodes, {})
+        recipe = recipe_for(left_out, template, further=further).to_json()
+        arguments = (self.case.files.root, recipe, "calibration", [*rows[::2], *rows[1::2]], _WITHIN)
+        return self.pool.submit(error_shares, *arguments, timeout_seconds=self.settings.trial_timeout)
+
+    def take(self, state: str, groups: Sequence[_Group], running: Sequence[Future[list[float]]]) -> None:
+        """Wait for probes and note what each group does."""
+        for future, group in zip(running, groups, strict=True):
+            try:
+                alone = divergence(result_of(future))
+                self.reasons[_FAILED] += [_NO_FIGURE] if math.isnan(alone) else []
+            except ScoreError as exc:
+                alone = _RUIN
+                self.reasons[_RUINOUS].append(str(exc))
+            except TrialError as exc:
+                alone = math.nan
+                self.reasons[_FAILED].append(str(exc))
+            self.listener(StepFinished(stage="probes"))
+            self._note(state, group, alone)
+
+    def try_further(self, state: str, groups: Sequence[_Group], least: float) -> None:
+        """Try groups in another state, those that err most in integers first, until the rest errs less together."""
+        groups = sorted(groups, key=lambda group: -sum(map(self._known, group)))
+        while groups:
+            rest = list(chain.from_iterable(groups))
+            if len(groups) >= _WORTH_A_GROUP and (alone := _most(self.submitted(state, rest))) <= least:
+                self._note(state, rest, alone)
+                self.listener(Noted(message=_NOTHING_TOGETHER.format(len(rest), state)))
+                for _ in groups:
+                    self.listener(StepFinished(stage="probes"))
+                return
+            few = groups[: -(-len(groups) // 2)] if len(groups) >= _WORTH_A_GROUP else groups
+            self.take(state, few, [self.submitted(state, group) for group in few])
+            groups = groups[len(few) :]
+
+    def _known(self, atom: Atom) -> float:
+        return self.found[atom.nodes].get("", atom.sensitivity)
+
+    def _note(self, state: str, group: _Group, alone: float) -> None:
+        for atom, share in zip(group, _shares([self._known(atom) for atom in group]), strict=True):
+            self.found[atom.nodes] |= {} if math.isnan(alone) else {state: alone * share}
+
+
+def _most(future: Future[list[float]]) -> float:
+    """What a group's error is at most, beyond doubt; infinite where that is not known."""
+    try:
+        shares = result_of(future)
+    except TrialError:
+        return math.inf
+    return divergence(shares) + _SURE * stdev(shares) / math.sqrt(len(shares)) if len(shares) > 1 else math.inf
 
 
 def _together(units: int) -> int:
@@ -131,15 +205,11 @@ def _together(units: int) -> int:
     return max(1, -(-units // _MOST))
 
 
-def _grouped(atoms: Sequence[Atom], size: int) -> Iterator[Sequence[Atom]]:
-    return (atoms[start : start + size] for start in range(0, len(atoms), size))
+def _grouped(atoms: Sequence[Atom], size: int) -> list[_Group]:
+    return [atoms[start : start + size] for start in range(0, len(atoms), size)]
 
 
-def _nodes(group: Sequence[Atom]) -> frozenset[str]:
-    return frozenset[str]().union(*(atom.nodes for atom in group))
-
-
-def _shares(group: Sequence[Atom]) -> list[float]:
-    """The share of each atom in the group's error: half by the statistics, which may be wrong, half evenly."""
-    total, even = sum(atom.sensitivity for atom in group), 1.0 / len(group)
-    return [(atom.sensitivity / total + even) / 2.0 if total else even for atom in group]
+def _shares(known: Sequence[float]) -> list[float]:
+    """The share of each atom in a group's error: half by what is known of them, which may be wrong, half evenly."""
+    total, even = sum(known), 1.0 / len(known)
+    return [(one / total + even) / 2.0 if total else even for one in known]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -249,25 +250,64 @@ def with_repairs(
     if settings.repairs is not True:
         return settings.model_copy(update={"repairs": settings.repairs or ()})
     settings = settings.model_copy(update={"repairs": ()})
-    eight = [_StandIn(space.pin(nodes)) for nodes in _stand_ins(case.layers)]
-    judged: dict[str, tuple[list[_StandIn], Sequence[Sequence[Repairs]]]] = {"integer": (eight, TRIED)}
-    if SIXTEEN in settings.states:
-        judged[SIXTEEN] = ([_StandIn(*all_in_16_bits(case.layers, space))], TRIED_IN_16_BITS)
-    listener(StageStarted(stage="repairs", total=sum(len(steps) for _, steps in judged.values())))
+    kinds = _kinds(case, settings, direction, pool, space, allowed_drop)
+    listener(StageStarted(stage="repairs", total=sum(len(steps) for _, steps in kinds.values())))
     found: dict[str, Repairs] = {"none": ()}
-    for kind, (stand_ins, steps) in judged.items():
-        trier = _Trier(
-            case=case,
-            settings=settings,
-            pool=pool,
-            direction=direction,
-            stand_ins=list(dict.fromkeys(stand_ins)),
-            whole=stand_ins[0],
-            allowed_drop=allowed_drop,
-        )
-        found[kind] = _that_help(trier, steps, listener)
+    found |= {kind: _that_help(trier, steps, listener) for kind, (trier, steps) in kinds.items()}
     union = tuple(sorted({name for repairs in found.values() for name in repairs}))
     return settings.model_copy(update={"repairs": union, "repair_sets": found if union else {}})
+
+
+_Steps = Sequence[Sequence[Repairs]]
+
+
+def _kinds(
+    case: Case, settings: SearchSettings, direction: Direction, pool: Workers, space: BoundSpace, allowed_drop: float
+) -> dict[str, tuple[_Trier, _Steps]]:
+    """Who tries repairs for candidates of each width, and in which steps."""
+    eight = [_StandIn(space.pin(nodes)) for nodes in _stand_ins(case.layers)]
+    judged: dict[str, tuple[list[_StandIn], _Steps]] = {"integer": (eight, TRIED)}
+    if SIXTEEN in settings.states:
+        judged[SIXTEEN] = ([_StandIn(*all_in_16_bits(case.layers, space))], TRIED_IN_16_BITS)
+    return {
+        kind: (
+            _Trier(
+                case=case,
+                settings=settings,
+                pool=pool,
+                direction=direction,
+                stand_ins=list(dict.fromkeys(stand_ins)),
+                whole=stand_ins[0],
+                allowed_drop=allowed_drop,
+            ),
+            steps,
+        )
+        for kind, (stand_ins, steps) in judged.items()
+    }
+
+
+def seconds_expected(case: Case, settings: SearchSettings, pool: Workers, space: BoundSpace) -> float:
+    """About how long :func:`with_repairs` takes; one choice of each width is tried, with rounding and without.
+
+    Every choice is judged by its price. Full scores have the first choice, that of each step, and all ranges.
+    """
+    if settings.repairs is not True:
+        return 0.0
+    settings, total = settings.model_copy(update={"repairs": ()}), 0.0
+
+    def timed(do: Callable[[Sequence[Repairs]], object], repairs: Repairs) -> float:
+        begun = time.perf_counter()
+        do([repairs])
+        return time.perf_counter() - begun
+
+    for trier, steps in _kinds(case, settings, "maximize", pool, space, 0.0).values():
+        trier.prices([()])  # It reads what all choices share.
+        once, scored = timed(trier.prices, ("bias",)), timed(trier._score_all, ("bias",))
+        rounded = timed(trier.prices, ("bias", weight_rounding.NAME))
+        choices = 1 + sum(map(len, steps))
+        total += choices * once + max(rounded - once, 0.0)
+        total += scored * sum(len(step) if step is _RANGES else 1 for step in (_WEIGHTS, *steps))
+    return total
 
 
 def _that_help(trier: _Trier, steps: Sequence[Sequence[Repairs]], listener: Listener) -> Repairs:
