@@ -45,14 +45,13 @@ def paired_noise(root: Path, one: str, other: str) -> float:
     """Standard error of what the scores of two candidates differ by on the search samples, sample by sample.
 
     Returns:
-        0 where it is not known: with an evaluator that returns one number, and where a candidate's rows were not kept.
+        NaN where it is not known: with an evaluator that returns one number, and where rows of one were not kept.
     """
     case = open_case(root)
     ours, theirs = (case.rows(key) for key in (one, other))
     if ours is None or theirs is None:
-        return 0.0
-    found = pairs.paired_drop(case.scoring.pairs, ours, theirs).error
-    return found if np.isfinite(found) else 0.0
+        return math.nan
+    return pairs.paired_drop(case.scoring.pairs, ours, theirs).error
 
 
 def resampled_drops(root: Path, candidates: Sequence[str]) -> np.ndarray:

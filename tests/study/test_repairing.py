@@ -250,6 +250,8 @@ WEIGHED = {
     "a sure fall that nobody notices": ((0.3005, -0.02, 0.0148), 0.0001, 0.287, MSE),
     "the same where less may be lost": ((0.3005, -0.02, 0.0148), 0.0001, 0.1, ()),
     "the same where no drop is allowed": ((0.3005, -0.02, 0.0148), 0.0001, 0.0, ()),
+    "of unknown noise, within the limit": ((0.0, -0.006, 0.0), math.nan, 0.01, MSE),
+    "of unknown noise, beyond the limit": ((0.0, -0.011, 0.0), math.nan, 0.01, ()),
 }
 
 
@@ -341,9 +343,8 @@ def test_the_models_leave_out_what_the_user_and_the_target_decided(tmp_path: Pat
 
 
 def test_a_score_of_unknown_noise_does_not_raise_beyond_doubt(tmp_path: Path) -> None:
-    pool: Any = Pool({MSE: 1.5}, {("bad", "worst", *MSE): 0.3}, noise=0.0)
-    decided = decide(case(tmp_path, layers=FOUR), pool)
-    assert decided.repairs == ()
+    pool: Any = Pool({MSE: 1.5}, {("bad", "worst", *MSE): 0.3}, noise=math.nan)
+    assert decide(case(tmp_path, layers=FOUR), pool).repairs == ()
 
 
 def test_weights_are_repaired_by_divergence_alone(tmp_path: Path) -> None:

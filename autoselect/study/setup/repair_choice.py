@@ -130,12 +130,14 @@ class _Trier:
 
         Each model stands for candidates of its own, so none may lose beyond doubt; only the whole one may, which a
         search tries without repairs too. What is lost in all beyond the noise must not exceed what is gained beyond
-        doubt: of a dozen repairs judged on three models, some fall by more than their noise by chance.
+        doubt: of a dozen repairs judged on three models, some fall by more than their noise by chance. Of scores of one
+        number nobody knows the noise: a fall within the limit counts as noise, and closeness decides.
         """
         self._score_all([instead_of, repairs])
         lost = 0.0
         for one, after, before in zip(self.stand_ins, self.scores[repairs], self.scores[instead_of], strict=True):
             noise, fall = self._noise(after, before), before.value - after.value
+            noise = self.allowed_drop if math.isnan(noise) else noise
             if after.value >= before.value - max(noise, _NOTICED * self.allowed_drop):
                 continue
             if fall > _SURE * noise and one != self.whole:
@@ -181,13 +183,13 @@ class _Trier:
             self.scores[repairs] = [found.get((repairs, place), _FAILED) for place in range(len(self.stand_ins))]
 
     def _noise(self, after: _Score, before: _Score) -> float:
-        """Standard error of the difference of two models' scores; 0 if the samples' own scores are not known."""
+        """Standard error of the difference of two models' scores; NaN if the samples' own scores are not known."""
         if after.value == before.value or not math.isfinite(before.value - after.value):
             return 0.0
         try:
             return result_of(self._submit(evidence_jobs.paired_noise, after.sha256, before.sha256))
         except TrialError:
-            return 0.0
+            return math.nan
 
     def _recipes(self, common: Recipe, repairs: Repairs) -> list[str]:
         repaired = replace(common, repairs=repairs)
