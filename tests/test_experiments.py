@@ -273,7 +273,7 @@ def test_coverage_is_simulated_again_by_its_command(tmp_path: Path) -> None:
     assert {title: len(table) for title, table in again.items() if len(table) != 2} == {
         "Recommended models": 12,
         "Rules, means": 3,
-        "The demo": 8,
+        "The demo,": 8,
     }
 
 

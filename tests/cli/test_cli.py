@@ -120,6 +120,7 @@ BUILT = {
     "warnings": [],
 }
 SCORED = {
+    "target": None,
     "metric": "accuracy",
     "score": 0.93,
     "low": 0.91,

@@ -63,7 +63,7 @@ def test_outputs_differ_by_a_few_steps_at_most(per_channel: bool) -> None:
             steps = np.abs(value - expected[key]) / (np.abs(expected[key]).max() / 32767)
             assert steps.max() <= 4
             differ.append(np.mean(steps > 0.5))
-    assert np.mean(differ) < 0.1
+    assert np.mean(differ) < 0.15
 
 
 def test_they_are_counted() -> None:
