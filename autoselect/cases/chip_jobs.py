@@ -39,7 +39,8 @@ from autoselect.tflite.runner import Outputs, Running
 
 INTEGER, HYBRID = OpKind.INTEGER.value, OpKind.HYBRID.value
 MIXES = 12
-"""Random mixes of a model that may spill. If a third of all do, none of these does in one search of a hundred."""
+"""Number of random mixes that are compiled to see whether a model spills. If a third of all its mixes spill, the chance
+that none of these does is below 1 %."""
 EMULATED_MACS = 4 * 10**9
 """Multiply-accumulates for which a model is emulated: about ten seconds on one core."""
 _FEWEST_EMULATED = 8
@@ -141,10 +142,12 @@ def look(root: Path, recipe_json: str, states: Sequence[str]) -> None:
 
 
 def look_at_mixes(root: Path, recipe_json: str, states: Sequence[str], seed: int) -> None:
-    """See whether random mixes are too large for the own memory of a chip, unless it is known, and keep that.
+    """Find out for each chip whether random mixes of the model spill out of its own memory, and keep that in the case.
+
+    Chips whose whole models spill already, that no compiler judges, or whose memory no mix can fill are left out.
 
     Args:
-        root: The case; the whole models were looked at.
+        root: The case, after :func:`look`.
         recipe_json: What all recipes have in common.
         states: Those of the search beside integers of 8 bits.
         seed: Of the search; the mixes are drawn with it.

@@ -21,7 +21,7 @@ from autoselect.tflite.runner import Outputs, Runner, Running
 Run = Callable[[Mapping[str, np.ndarray]], Outputs]
 """A model that is ready to be run."""
 
-FEWEST = 4
+_FEWEST = 4
 """Samples that tell how sure a mean is."""
 _CLOSENESS_SAMPLES = 32
 _FEWEST_ON_KERNELS = 4
@@ -77,7 +77,7 @@ def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int], wit
     """The shares of error of a candidate, see :class:`Looked`; it is run as for a score.
 
     It runs on the rows in their order until two standard errors of the mean are less than ``within`` times the mean,
-    but on ``FEWEST`` at least; 0 is for all rows.
+    but on ``_FEWEST`` at least; 0 is for all rows.
     """
     return _look(root, recipe, samples, rows, within).shares
 
@@ -175,13 +175,16 @@ def _shares(
     for sample, theirs in zip(inputs, expected, strict=True):
         ratio = _noise_to_signal(runner(sample), theirs, groups)
         found += [ratio] if np.isfinite(ratio) else []
-        if (
-            within
-            and len(found) >= FEWEST
-            and 2.0 * np.std(found, ddof=1) <= within * np.mean(found) * len(found) ** 0.5
-        ):
+        if within and _is_known(found, within):
             break
     return found
+
+
+def _is_known(values: Sequence[float], within: float) -> bool:
+    """Whether two standard errors of the mean of values are at most a share of that mean."""
+    if len(values) < _FEWEST:
+        return False
+    return bool(2.0 * np.std(values, ddof=1) <= within * np.mean(values) * len(values) ** 0.5)
 
 
 def samples_of(case: OpenCase, samples: str, rows: Sequence[int]) -> Iterator[Mapping[str, np.ndarray]]:

@@ -6,8 +6,8 @@ The rule, as :doc:`/explanation` has it::
     cost  = (1 - p) * price + p * max(price, break_price) + EXCESS * log(1 + excess / allowed drop)
 
 with p, the chance that the candidate loses more than allowed, and excess, what it is expected to lose beyond that. The
-loss of a candidate is a normal quantity. Its mean is what is expected of it, but at least 0. Its spread is such that
-one in twenty lies as far above the mean as the bound is above what is expected.
+loss of a candidate is a normal quantity. Its mean is the expected drop, or 0 if that is negative. Its standard
+deviation is such that the loss exceeds the mean by more than ``bound - drop`` in 5 % of cases.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 BREAK_PRICE = 2.0
-"""What breaking the limit costs, in float's penalties: who ships no such model ships float, and has searched for it.
+"""Price of a model that breaks the limit, in penalties of the float model: the user ships float instead, which costs 1,
+and has searched for nothing, which counts as much again.
 
-With 2 simulated searches on three cases break their limits in 4.5 % on average, at a mean penalty of 18.1; with 1.5 it
-is 5.9 % at 16.9, with 3 it is 3.5 % at 19.3 (``experiments/evidence``).
+At a break price of 2, searches that are simulated on three cases recommend a model that breaks the limit in
+4.5 % on average, and recommended models have a mean penalty of 18.1, where float has 80; at 1.5 it
+is 5.9 % at 16.9, at 3 it is 3.5 % at 19.3 (``experiments/evidence``).
 """
 
 DETAIL = 0.02
@@ -66,9 +68,9 @@ class Standing:
 
     @property
     def risk(self) -> tuple[bool, float]:
-        """What the candidate may lose, to be compared: the bound, or the expected loss, which then comes after all.
+        """Sort key by possible loss: finite bounds come first, then candidates without one by their expected loss.
 
-        A gain counts as none.
+        A gain counts as a loss of 0.
         """
         is_unknown = math.isinf(self.bound)
         return is_unknown, max(self.drop if is_unknown else self.bound, 0.0)
@@ -102,8 +104,8 @@ class Rule:
     def chance_to_break(self, standing: Standing) -> float:
         """How likely the candidate loses more than allowed.
 
-        If nothing is known of its bound, a half as long as it is expected to keep the limit; then the more, the more it
-        is expected to lose.
+        The loss is normal, see the module. If the bound is infinite, the chance is a half as long as the expected drop
+        is within the allowed one; beyond, it rises with the expected drop towards 1.
         """
         if math.isinf(standing.bound):
             allowed = max(self.allowed_drop, _LEAST)

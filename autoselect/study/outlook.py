@@ -50,9 +50,8 @@ class Outlook(Result):
         build_seconds: To build the all-integer model; NaN if it is refused, like the times that follow.
         score_seconds: To score it on the search samples.
         inference_seconds: Of one sample.
-        prepare_seconds: Spent on preparing; less the next time, from the cache.
         phase_seconds: About what each phase takes at most: ``prepare``, ``repairs``, ``probes``, ``trials``,
-            ``heldout``. Racing ends many trials early.
+            ``heldout``. Racing ends many trials early; preparing takes less the next time, from the cache.
         search_seconds: Their sum. A timeout counts, which does not end ``heldout``.
         trials: That the search would have.
         workers: That it would use.
@@ -71,7 +70,6 @@ class Outlook(Result):
     build_seconds: float
     score_seconds: float
     inference_seconds: float
-    prepare_seconds: float
     phase_seconds: Mapping[str, float]
     search_seconds: float
     trials: int
@@ -126,7 +124,6 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             build_seconds=build,
             score_seconds=score,
             inference_seconds=inference,
-            prepare_seconds=prepared,
             phase_seconds=phases,
             search_seconds=min(before, settings.timeout or math.inf) + phases["heldout"],
             trials=settings.trials,

@@ -23,7 +23,7 @@ def test_a_check_tells_size_cost_and_time_and_leaves_nothing(tmp_path: Path, mon
     assert found.samples == {"calibration": 30, "search": 200, "heldout": 300}
     assert (found.trials, found.workers, found.refused) == (40, 1, "")
     assert 0 < found.inference_seconds < found.score_seconds < found.search_seconds
-    assert found.search_seconds >= found.prepare_seconds + 40 * (found.build_seconds + found.score_seconds)
+    assert found.search_seconds >= found.phase_seconds["prepare"] + 40 * (found.build_seconds + found.score_seconds)
     assert found.disk_bytes > 40 * 40_000
     assert not [event for event in events if isinstance(event, TrialFinished)]
     assert list(tmp_path.iterdir()) == []

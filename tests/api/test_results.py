@@ -16,7 +16,7 @@ import pytest
 import autoselect
 from autoselect.domain.words import counted
 
-LONGEST = 2 * 170
+LONGEST = 2 * 160
 """Characters of two lines of a notebook."""
 
 

@@ -123,7 +123,6 @@ OUTLOOK = Outlook(
     build_seconds=0.05,
     score_seconds=0.4,
     inference_seconds=0.0004,
-    prepare_seconds=5.0,
     phase_seconds={"prepare": 5.0, "repairs": 0.0, "probes": 9.0, "trials": 65.0, "heldout": 16.0},
     search_seconds=95.0,
     trials=100,

@@ -301,10 +301,14 @@ def test_units_are_tried_alone_in_each_state_that_errs() -> None:
     assert "1 of 4" in remarks[0]
 
 
+@pytest.mark.parametrize("ruinous", [False, True], ids=["", "one ruins the outputs alone"])
 @pytest.mark.parametrize("uneven", [False, True])
 @pytest.mark.parametrize("joint", [0.005, 0.05])
-def test_units_that_err_by_nothing_together_are_not_tried_one_by_one(joint: float, uneven: bool) -> None:
-    """In 16 bits the first four of eight units err; the others by ``joint`` together, in integers all by 1 together."""
+def test_units_that_err_by_nothing_together_are_not_tried_one_by_one(joint: float, uneven: bool, ruinous: bool) -> None:
+    """In 16 bits the first four of eight units err; the others by ``joint`` together, in integers all by 1 together.
+
+    A unit that ruins the outputs in integers sets no scale for what counts as nothing.
+    """
     atoms = [Atom(nodes=frozenset({n}), op_type="ADD", position=i, sensitivity=1.0) for i, n in enumerate("abcdefgh")]
     asked: list[str] = []
     heard: list[Event] = []
@@ -315,6 +319,7 @@ def test_units_that_err_by_nothing_together_are_not_tried_one_by_one(joint: floa
         tried = wide or frozenset("abcdefgh") - parsed.denylisted_nodes
         error = sum((0.1 if n in "abcd" else joint / 4) if wide else (0.2 if n in "abcd" else 0.05) for n in tried)
         asked.extend(["".join(sorted(tried))] if wide else [])
+        error = 1e3 if ruinous and not wide and "a" in tried else error
         future.set_result([0.0, 2.0 * error] if uneven else [error, error])
         return future
 

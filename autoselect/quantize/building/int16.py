@@ -34,7 +34,7 @@ _LARGEST = 2.0**46
 """Of a bias; LiteRT's kernels scale sums of up to 47 bits."""
 
 _HEADROOM = 2.0
-"""Of an input's range; it costs no open case anything (``docs/16-bit.md``)."""
+"""Factor by which the range of a model's input is widened (``docs/16-bit.md``)."""
 
 _RELU_VERSION = 3
 """Of a RELU on 16-bit integers (``lite/tools/versioning/op_version.cc``)."""
@@ -116,8 +116,8 @@ def _range_zeros(model: fb.Model) -> None:
 def _give_headroom(model: fb.Model) -> None:
     """Widen the ranges of the model's inputs: other samples leave those that calibrated, and 16 bits have steps enough.
 
-    Not of an input that may be what an output was the step before, of one shape and about one range: each step would
-    round such a state anew, and what feedback reaches was calibrated.
+    An input keeps its range if an output may be fed back into it as the state of the next step. A wider range has
+    coarser steps, each step of time would round the state to them again, and calibration has seen the state's range.
     """
     graph = model.subgraphs[0]
     outputs = [graph.tensors[i] for i in graph.outputs]
@@ -128,7 +128,10 @@ def _give_headroom(model: fb.Model) -> None:
 
 
 def _may_become(output: fb.Tensor, shape: fb.Indices | None, given: tuple[float, float]) -> bool:
-    """Whether an output may be fed into an input of this shape, whose values reach no further than twice its own."""
+    """Whether a caller may feed this output back into an input of this shape and range.
+
+    The shapes must be equal, and the input's range must reach at most twice as far from 0 as the output's.
+    """
     own = range_of(output)
     is_like = fb.indices(output.shape) == fb.indices(shape)
     return is_like and own is not None and max(map(abs, given)) <= 2.0 * max(map(abs, own))

@@ -49,7 +49,7 @@ _ALL_KNOWN: Mapping[str, Unknown] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """A member that a user may prefer to the recommended one: it is surer, or costs less.
+    """A member that a user may prefer to the recommended one: its bound keeps the limit, or its penalty is lower.
 
     Attributes:
         id: The member's.
@@ -94,8 +94,8 @@ class Confidence:
         expected: What its drop is expected to be on other samples, in the metric's units.
         chance_to_break: How likely its drop is more than the allowed one; NaN if nobody knows.
         surer: The certified member of least penalty; None if there is none, or the recommended one is certified.
-        cheaper: The member of least penalty that is expected to keep the limit; None if that is the recommended one, or
-            nobody knows how sure that is.
+        cheaper: The member of least penalty that is expected to keep the limit. None if its penalty is not lower by a
+            step of the front, or if the recommended member has no bound of its own samples.
         unknown: Why the bound is NaN; None if it is not.
         not_resampled: Why it could not be measured how much hangs on the samples; empty if it was, or was not tried.
     """
@@ -236,11 +236,11 @@ def with_guessed_bounds(records: Sequence[TrialRecord], measured: Sequence[Trial
 
 
 def standings_of(front: Sequence[TrialRecord], link: Link | None) -> list[Standing]:
-    """The front as the rule of the recommendation looks at it.
+    """One standing for each member of the front, with the drop and the bound that are expected on other samples.
 
     Args:
-        front: With :func:`with_bounds`.
-        link: Of the search, see :func:`link_of`.
+        front: The members, their bounds filled in by :func:`with_bounds`.
+        link: How drops follow closeness in this search, see :func:`link_of`; None if that is not known.
     """
     scores = scores_of(front)
     expected = expected_drops(scores, link)

@@ -41,15 +41,15 @@ _RUINOUS = (
 _RUIN = 1e3
 """Error power over signal power of outputs that are not there: more than any that are."""
 _WITHIN = 0.5
-"""A probe ends when the error is known within this share of it: what it is there for may be off by a factor of three.
-"""
+"""A probe ends once twice the standard error of its mean error is below this share of that mean. Units are only ranked
+by their errors, which need not be closer than that."""
 _WORTH_A_GROUP = 4
 """Fewer units are tried alone at once."""
 _NOTHING = 0.01
-"""A group in another state may make this share of the error that all units together make in integers: no choice of
-units then depends on which of the group makes it."""
+"""Largest error of a group in another state that is not looked into, as a share of the sum of what units err alone in
+integers. Below it no choice of units depends on which unit of the group makes the error."""
 _SURE = 2.0
-"""Standard errors over samples by which it must be less."""
+"""Standard errors over samples that are added to a group's mean error before it is compared with that limit."""
 _NOTHING_TOGETHER = (
     "{} units were tried in the state {} together and not one by one: their error is less than a hundredth of what all "
     "units make in integers."
@@ -115,7 +115,8 @@ def probed(
     count = sum(map(len, (in_integers, *further.values())))
     listener(StageStarted(stage="probes", total=count))
     prober.take("", in_integers, running)
-    least = _NOTHING * sum(alone.get("", 0.0) for alone in prober.found.values())
+    own = (alone.get("", 0.0) for alone in prober.found.values())
+    least = _NOTHING * sum(error for error in own if error < 1.0)  # What ruins the outputs alone is no scale.
     for state, groups in further.items():
         prober.try_further(state, groups, least)
     told = [text.format(len(why), count, why[0].rstrip(".")) for text, why in prober.reasons.items() if why]
@@ -169,7 +170,15 @@ class Prober:
             self._note(state, group, alone)
 
     def try_further(self, state: str, groups: Sequence[_Group], least: float) -> None:
-        """Try groups in another state, those that err most in integers first, until the rest errs less together."""
+        """Probe groups in another state, those that err most in integers first, until the rest errs too little.
+
+        Each round probes the worse half of the groups; fewer than four are probed one by one.
+
+        Args:
+            state: The other state.
+            groups: Of atoms that are probed together.
+            least: The rest is not probed further once its error is at most this, beyond doubt.
+        """
         groups = sorted(groups, key=lambda group: -sum(map(self._known, group)))
         while groups:
             rest = list(chain.from_iterable(groups))
