@@ -13,6 +13,7 @@ import numpy as np
 
 from autoselect.domain.tensors import TensorSpec, in_source_order
 from autoselect.errors import ScoreError
+from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
 Outputs = dict[str, np.ndarray]
@@ -53,6 +54,7 @@ class Runner:
         *,
         num_threads: int = 1,
         preserve_all_tensors: bool = False,
+        readable: Collection[int] = (),
         delegates: bool | None = None,
         stands_for: bytes | None = None,
     ) -> None:
@@ -62,6 +64,8 @@ class Runner:
             content: Bytes of a TFLite file.
             num_threads: Threads of the interpreter.
             preserve_all_tensors: Keep intermediate tensors readable (slower).
+            readable: Intermediate tensors that are kept readable, by index: the model runs with them as outputs, so
+                that delegates may compute them.
             delegates: Let LiteRT hand ops to XNNPACK, as it does by default. Tensors inside of what a delegate took are
                 not readable, so None means no delegates where all tensors are to be preserved.
             stands_for: The file whose ops errors name; None for this one.
@@ -74,11 +78,12 @@ class Runner:
         self.inputs, self.outputs = interface.inputs, interface.outputs
         self._interface, self._is_fresh = interface, True
         delegates = not preserve_all_tensors if delegates is None else delegates
+        content = _with_outputs(content, readable) if readable else content
         self._named = stands_for or (content if delegates else None)
         self._open = partial(interpreter_of, content, num_threads, preserve=preserve_all_tensors, delegates=delegates)
         self._interpreter = self._opened()
         self._feeds = list(zip(self.inputs, self._interpreter.get_input_details(), strict=True))
-        details = dict(zip(self.outputs, self._interpreter.get_output_details(), strict=True))
+        details = dict(zip(self.outputs, self._interpreter.get_output_details(), strict=not readable))
         self._fetches = [(spec, details[spec]) for spec in in_source_order(self.outputs)]
 
     def _opened(self) -> Any:
@@ -147,7 +152,7 @@ class Runner:
     def watch(
         self, samples: Iterable[Mapping[str, np.ndarray]], tensors: Collection[int]
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Run samples one by one, and give the values of tensors after each; needs ``preserve_all_tensors``.
+        """Run samples one by one, and give the values of tensors after each; they must be readable.
 
         What holds none is passed over: the outputs of a WHILE that nobody reads, tensors without elements.
         """
@@ -171,8 +176,22 @@ class Runner:
             self._interpreter.reset_all_variables()
 
     def tensor(self, index: int) -> np.ndarray:
-        """Value of a tensor after a run; needs ``preserve_all_tensors``."""
+        """Value of a tensor after a run; it must be readable."""
         return np.asarray(self._interpreter.get_tensor(index))
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """Shape of a tensor after a run; it must be readable."""
+        view: np.ndarray = self._interpreter.tensor(index)()
+        return view.shape
+
+
+def _with_outputs(content: bytes, tensors: Collection[int]) -> bytes:
+    """A model that also gives those tensors as outputs, after its own, that ops of its main subgraph write."""
+    model = fb.parse(content)
+    graph = model.subgraphs[0]
+    outputs, written = fb.indices(graph.outputs), fb.computed(graph) - {*fb.indices(graph.inputs)}
+    graph.outputs = np.array([*outputs, *sorted(written & {*tensors} - {*outputs})], np.int32)
+    return fb.serialise(model)
 
 
 def failing_op(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> tuple[int, str] | None:

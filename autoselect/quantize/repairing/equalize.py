@@ -179,7 +179,7 @@ def channel_peaks(
     found: dict[int, np.ndarray] = {}
     if not (chosen := sorted(tensors)):
         return found
-    for index, value in Runner(content, preserve_all_tensors=True).watch(samples, chosen):
+    for index, value in Runner(content, readable=chosen).watch(samples, chosen):
         peak = value.reshape(-1, value.shape[-1]).max(axis=0).astype(np.float64)
         found[index] = np.maximum(found[index], peak) if index in found else peak
     return found

@@ -54,7 +54,7 @@ def measure_means(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -
     ops = model.subgraphs[0].operators
     chosen = {i: op for i, op in enumerate(ops) if is_weighted(model, op)}
     inputs = {i: int(op.inputs[WEIGHTED[fb.op_type(model, op)].activation]) for i, op in chosen.items()}
-    runner = Runner(content, preserve_all_tensors=True)
+    runner = Runner(content, readable={*inputs.values(), *(int(op.outputs[0]) for op in chosen.values())})
     means = mean_tensors(runner, samples, set(inputs.values()))
     return {
         i: taps_of(model, op, means[inputs[i]])
@@ -65,7 +65,7 @@ def measure_means(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -
 
 def has_shapes(model: fb.Model, runner: Runner, tensors: Iterable[int]) -> bool:
     """Whether tensors came out in the shapes that the file gives them; it may leave some to the runtime."""
-    return all(runner.tensor(i).shape == fb.shape_of(model.subgraphs[0].tensors[i]) for i in tensors)
+    return all(runner.shape(i) == fb.shape_of(model.subgraphs[0].tensors[i]) for i in tensors)
 
 
 def mean_tensors(

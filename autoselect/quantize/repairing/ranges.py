@@ -146,7 +146,7 @@ def measure(
     chosen = [index for index in _activations(fb.parse(content)) if among is None or index in among]
     histograms = {index: Histogram() for index in chosen}
     if histograms:
-        for index, value in Runner(content, preserve_all_tensors=True).watch(samples, histograms):
+        for index, value in Runner(content, readable=histograms).watch(samples, histograms):
             histograms[index].add(value)
     known = {i: h for i, h in histograms.items() if h.is_finite and h.low <= h.high}
     return {name: {i: method(h) for i, h in known.items()} for name, method in METHODS.items()}
@@ -163,7 +163,7 @@ def extremes(content: bytes, samples: Iterable[Mapping[str, np.ndarray]], tensor
     found: dict[int, Range] = {}
     if not (chosen := sorted(tensors)):
         return found
-    for index, value in Runner(content, preserve_all_tensors=True).watch(samples, chosen):
+    for index, value in Runner(content, readable=chosen).watch(samples, chosen):
         low, high = found.get(index, (np.inf, -np.inf))
         found[index] = (float(np.minimum(low, value.min())), float(np.maximum(high, value.max())))
     return found

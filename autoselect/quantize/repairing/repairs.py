@@ -57,11 +57,16 @@ class RepairKit:
     """What the repairs of one calibrated model need; without samples only a recipe without repairs can be built.
 
     It also remembers what all builders of the model share.
+
+    Attributes:
+        keep: Keeps what takes long to measure.
+        moments: Of layers' inputs, by what they were measured for; whoever measures them bounds what they take.
     """
 
     def __init__(self, calibrated: CalibratedModel, samples: Samples | None = None, keep: Keep = keep_nothing) -> None:
         """Keep the calibrated model, and where its samples are."""
         self._plain, self._all_samples, self.keep = calibrated, samples, keep
+        self.moments: dict[Hashable, Any] = {}
         self._remembered: OrderedDict[Hashable, Any] = OrderedDict()
         # Each is made once for all recipes that ask for the same.
         self._calibrated, self._parsed = cache(self._make_calibrated), cache(self._parse)

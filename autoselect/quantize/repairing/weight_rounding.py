@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -224,7 +225,7 @@ def _rounded(
         except SkipError as reason:
             return str(reason)
 
-    known: dict[tuple[int, Repairs], _Measured] = kit.remember("moments", dict)
+    known: dict[tuple[int, Repairs], _Measured] = kit.moments
     found: dict[int, _Outcome] = {}
     for repairs in ((), ("equalization",)):
         keys = {index: (index, repairs) for index in layers if (index in equalized) == bool(repairs)}
@@ -232,9 +233,9 @@ def _rounded(
         new = {index: layers[index] for index, key in keys.items() if key not in known}
         if not new:
             continue
-        runner = Runner(kit.calibrated(repairs).content, preserve_all_tensors=True)
+        content, model = kit.calibrated(repairs).content, kit.float_model(repairs)
         for batch in _batches(new):
-            measured = _measure(runner, kit.float_model(repairs), {i: layers[i] for i in batch}, kit.samples)
+            measured = _measure(content, model, {i: layers[i] for i in batch}, kit.samples)
             for index in batch:
                 moments = measured.pop(index)
                 found[index] = outcome(index, moments)
@@ -256,19 +257,21 @@ def _batches(layers: Mapping[int, _Layer]) -> Iterator[list[int]]:
 
 
 def _measure(
-    runner: Runner,
+    content: bytes,
     model: fb.Model,
     layers: Mapping[int, _Layer],
     samples: Callable[[], Iterable[Mapping[str, np.ndarray]]],
 ) -> dict[int, _Measured]:
-    """Second moments of the inputs of layers, in one run over the samples."""
+    """Second moments of the inputs of layers, in one run over the samples of a model in bytes and parsed."""
     found = {index: (Moments(), Moments()) for index in layers}
     operators = model.subgraphs[0].operators
+    tensors = {index: (layer.activation, int(operators[index].outputs[0])) for index, layer in layers.items()}
+    runner = Runner(content, readable={*chain.from_iterable(tensors.values())})
     for number, sample in enumerate(samples()):
         runner(sample)
         part = int(number % JUDGED_EVERY == JUDGED_EVERY - 1)
         for index, layer in layers.items():
-            if has_shapes(model, runner, (layer.activation, int(operators[index].outputs[0]))):
+            if has_shapes(model, runner, tensors[index]):
                 found[index][part].add(_inputs(model, operators[index], layer, runner.tensor(layer.activation)))
     return found
 

@@ -212,13 +212,14 @@ class Finish:
 
         The third are warnings, which the listener has been told.
         """
+        chosen = recommended.sha256 if recommended else ""
         members, curing = _named(front), cured.start_cures(self.case, self.settings, pool)
         known = {r.sha256 for r in references if r.name in ("float", "fiq")}
         unknown = {sha: name for sha, name in members.items() if sha not in known}
         warnings = list(warn_of_unrepeated(self.case, unknown, pool, listener, have_run=True))
         heldout, failures = rescoring.score_heldout(
             [*(r.sha256 for r in references), *members],
-            recommended.sha256 if recommended else "",
+            chosen,
             self.case,
             self.objectives[0].direction,
             pool,
@@ -231,7 +232,7 @@ class Finish:
         failures += verdict.far_from_float(recommended)
         for message in failures:
             listener(Warned(message=message))
-        kernels, unlike = confirmed_on_kernels(self.case.files.root, members, pool, listener)
+        kernels, unlike = confirmed_on_kernels(self.case.files.root, members, chosen, pool, listener)
         return heldout, kernels, warnings + failures + unlike
 
     def _hidden(self, recommended: Scores | None, pool: Workers | None, listener: Listener) -> list[str]:

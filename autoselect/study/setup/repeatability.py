@@ -84,14 +84,14 @@ def _inside(name: str) -> str:
 
 
 def confirmed_on_kernels(
-    root: Path, names: Mapping[str, str], pool: Workers, listener: Listener
+    root: Path, names: Mapping[str, str], chosen: str, pool: Workers, listener: Listener
 ) -> tuple[dict[str, divergence.OnKernels], list[str]]:
-    """Run models as they are shipped where they were scored otherwise.
+    """Run models as they are shipped where they were scored otherwise, the chosen one on more samples than others.
 
     Returns:
         By hash what was seen of each that was scored otherwise, and a warning of each whose scores may be others.
     """
-    running = {sha256: pool.submit(divergence.on_kernels, root, sha256) for sha256 in names}
+    running = {sha256: pool.submit(divergence.on_kernels, root, sha256, sha256 == chosen) for sha256 in names}
     found, messages = {}, []
     for sha256, future in running.items():
         try:
