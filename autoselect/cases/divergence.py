@@ -23,6 +23,10 @@ Run = Callable[[Mapping[str, np.ndarray]], Outputs]
 
 _FEWEST = 4
 """Samples that tell how sure a mean is."""
+_SURE = 3.0
+"""Standard errors beyond which a mean over so few samples is without doubt."""
+_NO_ERROR = 1e-12
+"""A share of error below which a sample counts as right."""
 _CLOSENESS_SAMPLES = 32
 _FEWEST_ON_KERNELS = 4
 _MACS_ON_KERNELS = 3_000_000_000
@@ -59,18 +63,84 @@ class Looked:
         shares: Power of the outputs' error over power of the float model's outputs, a ratio for each sample; samples
             for which the float model gives nothing but zeros are left out.
         size_bytes: Size of the candidate's file.
+        is_whole: False if it ran on some of the samples only, which showed that it is not worth its price.
     """
 
     shares: list[float]
     size_bytes: int
+    is_whole: bool = True
 
 
-def look_at_each(root: Path, recipes: Sequence[str], samples: str, rows: Sequence[int]) -> list[Looked]:
+def log_prices(looked: Sequence[Looked]) -> np.ndarray:
+    """What several candidates cost together on each sample, in logarithms, shape (n_samples,); less is better.
+
+    It is the share of error, a ratio of powers, times the square of the file's size in bytes. So what doubles a file
+    must at least halve the amplitude of the error, as models must to be recommended.
+    """
+    size = 2.0 * float(np.mean([math.log(one.size_bytes) for one in looked]))
+    return np.asarray(np.mean([np.log(np.maximum(one.shares, _NO_ERROR)) for one in looked], axis=0) + size)
+
+
+def look_at_each(
+    root: Path,
+    recipes: Sequence[str],
+    samples: str,
+    rows: Sequence[int],
+    instead_of: tuple[Sequence[Sequence[float]], Sequence[int], float] | None = None,
+) -> list[Looked]:
     """Build and run several recipes; one result each, in their order.
 
     Recipes that are alike share a worker: it makes once what they have in common, such as the whole builds.
+
+    Args:
+        root: The case.
+        recipes: In JSON.
+        samples: A folder.
+        rows: Of its samples.
+        instead_of: Shares of error on all rows and file sizes of other candidates, one for each recipe, and the share
+            of their price that these must fall below; once it is beyond doubt that they do not, they run no further.
+            None lets all run on all rows.
     """
-    return [_look(root, recipe, samples, rows) for recipe in recipes]
+    case, expected = open_case(root), float_outputs(root, samples, tuple(rows))
+    contents = [case.builder.build(Recipe.from_json(recipe)).content for recipe in recipes]
+    runners, groups = [Runner(wide_kernels.quick(content)) for content in contents], groups_of(expected)
+    found = np.full((len(recipes), len(rows)), np.nan)
+    done = list[int]()
+    for places in _looks(len(rows)) if instead_of else [range(len(rows))]:
+        for place in places:
+            [sample] = samples_of(case, samples, [rows[place]])
+            found[:, place] = [_noise_to_signal(run(sample), expected[place], groups) for run in runners]
+        done = sorted([*done, *places])
+        looked = [
+            Looked(
+                shares=shares[np.isfinite(shares)].tolist(), size_bytes=len(content), is_whole=len(done) == len(rows)
+            )
+            for shares, content in zip(found[:, done], contents, strict=True)
+        ]
+        if instead_of and len(done) < len(rows) and _is_hopeless(looked, done, *instead_of):
+            break
+    return looked
+
+
+def _looks(count: int) -> list[Sequence[int]]:
+    """So many places in turns: every fourth, then every second, then all that are left."""
+    return [range(0, count, 4), range(2, count, 4), range(1, count, 2)]
+
+
+def _is_hopeless(
+    looked: Sequence[Looked], done: Sequence[int], shares: Sequence[Sequence[float]], sizes: Sequence[int], worth: float
+) -> bool:
+    """Whether candidates cost more than a share of the price of others beyond doubt, on the rows that are done.
+
+    Not where a sample counts for none: then nobody knows which figures belong together.
+    """
+    if len(done) < _FEWEST or any(len(one.shares) < len(done) for one in looked):
+        return False
+    others = [
+        Looked(shares=[row[place] for place in done], size_bytes=size) for row, size in zip(shares, sizes, strict=True)
+    ]
+    excess = log_prices(looked) - log_prices(others) - math.log(worth)
+    return bool(excess.mean() > _SURE * excess.std(ddof=1) / math.sqrt(len(excess)))
 
 
 def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int], within: float = 0.0) -> list[float]:

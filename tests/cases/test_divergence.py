@@ -108,3 +108,32 @@ def test_a_probe_ends_when_its_mean_is_known(powers: list[float], within: float,
         lambda _: {"y": np.array([1.0 + math.sqrt(next(left))])}, [{}] * 8, [{"y": np.array([1.0])}] * 8, within
     )
     assert found == pytest.approx(powers[:count])
+
+
+@pytest.mark.parametrize(("others", "runs"), [(0.5, 4), (1.05, 16), (2.0, 16)], ids=["far worse", "near", "better"])
+def test_what_is_not_worth_its_price_beyond_doubt_runs_no_further(
+    monkeypatch: pytest.MonkeyPatch, others: float, runs: int
+) -> None:
+    """Float outputs are 1, those of the candidate are off by a tenth, a little more or less by sample."""
+    errors = 0.1 + 0.002 * np.cos(np.arange(16.0))
+    ran: list[int] = []
+
+    class Candidate:
+        def __init__(self, _content: bytes) -> None:
+            pass
+
+        def __call__(self, row: int) -> dict[str, np.ndarray]:
+            ran.append(row)
+            return {"y": np.array([1.0 + errors[row]])}
+
+    built = SimpleNamespace(build=lambda recipe: SimpleNamespace(content=b"12345678"))
+    store = SimpleNamespace(inputs=lambda row: row)
+    monkeypatch.setattr(divergence, "Runner", Candidate)
+    monkeypatch.setattr(wide_kernels, "quick", lambda content: content)
+    monkeypatch.setattr(divergence, "open_case", lambda _: SimpleNamespace(builder=built, samples=lambda _: store))
+    monkeypatch.setattr(divergence, "float_outputs", lambda root, samples, rows: [{"y": np.ones(1)}] * len(rows))
+    rivals = ([(others * errors**2).tolist()], [8], 0.95)
+    [looked] = divergence.look_at_each(Path(), [Recipe().to_json()], "evaluation", range(16), rivals)
+    assert sorted(ran) == list(range(0, 16, 16 // runs))
+    assert looked.shares == pytest.approx(errors[:: 16 // runs] ** 2)
+    assert looked.is_whole == (runs == 16)

@@ -74,7 +74,7 @@ class Pool:
                 if isinstance(score, Exception)
                 else SimpleNamespace(value=score, sqnr_db=self.closeness.get(key, math.nan))
             )
-        recipes, samples, rows = arguments
+        recipes, samples, rows, _ = arguments
         self.rows.append((samples, list(rows)))
         parsed = list(map(Recipe.from_json, recipes))
         found = [self.shares(one.denylisted_nodes, one.repairs, bool(one.int16_nodes)) for one in parsed]

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from autoselect.cases import build_jobs, evidence_jobs, score_jobs
-from autoselect.cases.divergence import Looked, look_at_each, spread_rows
+from autoselect.cases.divergence import Looked, log_prices, look_at_each, spread_rows
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
@@ -66,9 +66,6 @@ _LEFT_OUT_NEAR_FLOAT = 0.75
 """The same by SQNR, for candidates near float: where several nodes each ruin the answer alone, all models with many
 integer nodes are wrong, and nothing can be seen on them."""
 
-_NOTHING = 1e-12
-"""A share of error below which a sample counts as right."""
-
 
 class _StandIn(NamedTuple):
     """A model on which repairs are judged: the nodes that are not in 8 bits, and those of them in 16."""
@@ -104,26 +101,37 @@ class _Trier:
     whole: _StandIn
     allowed_drop: float
     scores: dict[Repairs, list[_Score]] = field(default_factory=dict)
-    known: dict[Repairs, float] = field(default_factory=dict)
+    known: dict[Repairs, Sequence[Looked]] = field(default_factory=dict)
 
-    def prices(self, candidates: Sequence[Repairs]) -> list[float]:
-        """The price of each choice of repairs, less is better; infinite if a model of it could not be measured.
+    def price(self, repairs: Repairs) -> float:
+        """The price of a choice of repairs, see :meth:`prices`, on all samples."""
+        return self.prices([repairs])[0]
 
-        It is the share of error, a ratio of powers, times the square of the file's size in bytes. So repairs that
-        double a file must at least halve the amplitude of the error, as models must to be recommended. It is the
-        geometric mean over samples, as the search's SQNR in dB, and over the models that stand for candidates: a bad
-        one weighs less than in an arithmetic mean.
+    def prices(self, candidates: Sequence[Repairs], instead_of: Repairs | None = None) -> list[float]:
+        """The price of each choice of repairs, see :func:`log_prices`, less is better.
+
+        It is the geometric mean over samples, as the search's SQNR in dB, and over the models that stand for
+        candidates: a bad one weighs less than in an arithmetic mean. It is infinite if a model could not be measured,
+        or soon showed that it is not worth the price of what it is tried instead of.
         """
         samples, rows = _few_samples(self.case)
-        common = Recipe(fallback="float", per_channel=self.settings.per_channel)
+        common, others = Recipe(fallback="float", per_channel=self.settings.per_channel), self._others(instead_of, rows)
         futures = {
-            repairs: self._submit_for_each(look_at_each, self._recipes(common, repairs), samples, rows)
+            repairs: self._submit_for_each(look_at_each, self._recipes(common, repairs), samples, rows, others)
             for repairs in candidates
             if repairs not in self.known
         }
-        looked = self._finished(futures)
-        self.known.update({repairs: _price(looked.get(repairs, ())) for repairs in futures})
-        return [self.known[repairs] for repairs in candidates]
+        replies = self._finished(futures)
+        looked = {repairs: replies.get(repairs, ()) for repairs in futures}
+        self.known.update({repairs: found for repairs, found in looked.items() if all(one.is_whole for one in found)})
+        return [_price(looked[one] if one in looked else self.known[one]) for one in candidates]
+
+    def _others(self, repairs: Repairs | None, rows: Sequence[int]) -> list[Any] | None:
+        """Shares of error and sizes of the models with repairs, and what others must be worth; None if unknown."""
+        looked = () if repairs is None else self.known.get(repairs, ())
+        if not looked or any(len(one.shares) < len(rows) for one in looked):
+            return None
+        return [[one.shares for one in looked], [one.size_bytes for one in looked], _WORTH]
 
     def harms_none(self, repairs: Repairs, instead_of: Repairs) -> bool:
         """Whether scores on all search samples are no worse than with other repairs, as far as that can be told.
@@ -144,6 +152,10 @@ class _Trier:
                 return False
             lost += fall
         return lost <= self._gain(repairs, instead_of)
+
+    def is_harmless(self, repairs: Repairs, instead_of: Repairs) -> bool:
+        """Whether no score is worse, and outputs are as near to float."""
+        return self.harms_none(repairs, instead_of) and self.keeps_near(repairs, instead_of)
 
     def keeps_near(self, repairs: Repairs, instead_of: Repairs) -> bool:
         """Whether outputs come no further from float on all search samples, where that is known."""
@@ -214,10 +226,9 @@ class _Trier:
 
 def _price(looked: Sequence[Looked]) -> float:
     """See :meth:`_Trier.prices`."""
-    if not looked or not all(one.shares for one in looked):
+    if not looked or not all(one.shares and one.is_whole for one in looked):
         return math.inf
-    power = fmean(fmean(math.log(max(share, _NOTHING)) for share in one.shares) for one in looked)
-    return math.exp(power + 2.0 * fmean(math.log(one.size_bytes) for one in looked))
+    return math.exp(float(log_prices(looked).mean()))
 
 
 def with_repairs(
@@ -236,9 +247,9 @@ def with_repairs(
     and the union of these, which is ``repairs``. Three models stand for candidates of 8 bits: the all-integer one, that
     without the half of the nodes with the largest rmse/scale, and one with only the quarter of the nodes with the best
     SQNR in integers. The all-16-bit model stands for those of 16. Each step keeps the alternative that lowers the
-    divergence of their outputs most on a few search samples, by more than it enlarges the files, does not raise it on
-    all of them, and harms no score there: outputs may come nearer to float where the decision does not depend on them.
-    Other ranges are first judged by the scores alone.
+    divergence of their outputs most on a few search samples, by more than it enlarges the files. All that is kept must
+    not raise it on all search samples, and harm no score there: outputs may come nearer to float where the decision
+    does not depend on them. If it does, each step is asked the same. Other ranges are first judged by the scores alone.
 
     Args:
         case: What is searched.
@@ -313,20 +324,28 @@ def seconds_expected(case: Case, settings: SearchSettings, pool: Workers, space:
 
 
 def _that_help(trier: _Trier, steps: Sequence[Sequence[Repairs]], listener: Listener) -> Repairs:
-    """The repairs that the steps keep."""
+    """The repairs that the steps keep: by their prices, if all together harm nothing; else each must harm nothing."""
+    chosen = _kept_by(trier, steps, lambda _repairs, _instead_of: True, lambda: listener(StepFinished(stage="repairs")))
+    return chosen if not chosen or trier.is_harmless(chosen, ()) else _kept_by(trier, steps, trier.is_harmless)
+
+
+def _kept_by(
+    trier: _Trier,
+    steps: Sequence[Sequence[Repairs]],
+    is_harmless: Callable[[Repairs, Repairs], bool],
+    done: Callable[[], None] = lambda: None,
+) -> Repairs:
+    """The repairs that the steps keep, given which may come instead of others; says when each step is done."""
     chosen: Repairs = ()
-    [least] = trier.prices([chosen])
+    least = trier.price(chosen)
     for step in steps:
         candidates = list(dict.fromkeys(tuple(sorted({*chosen, *names})) for names in step))
-        found = zip(trier.prices(candidates), candidates, strict=True)
+        found = zip(trier.prices(candidates, chosen), candidates, strict=True)
         better = sorted(pair for pair in found if pair[0] < _WORTH * least)
-        harmless = (
-            repairs for _, repairs in better if trier.harms_none(repairs, chosen) and trier.keeps_near(repairs, chosen)
-        )
         raising = trier.raising_most(candidates, chosen) if step is _RANGES else None
-        chosen = raising or next(harmless, chosen)
-        [least] = trier.prices([chosen])
-        listener(StepFinished(stage="repairs"))
+        chosen = raising or next((repairs for _, repairs in better if is_harmless(repairs, chosen)), chosen)
+        least = trier.price(chosen)
+        done()
     return chosen
 
 
