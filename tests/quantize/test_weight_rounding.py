@@ -157,7 +157,7 @@ def test_memory_is_bounded_and_what_does_not_fit_is_named(monkeypatch: pytest.Mo
         return counted(*arguments)
 
     monkeypatch.setattr(weight_rounding, "_measure", measure)
-    monkeypatch.setattr(weight_rounding, "TOGETHER_BYTES", 2 * 8 * 108**2)
+    monkeypatch.setattr(weight_rounding, "TOGETHER_BYTES", 2 * 4 * 108**2)
     built = fresh_builder(prepared).build(Recipe(repairs=(NAME,)))
     assert built.content == at_once.content
     assert len(batches) > 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.linalg.blas import dsyrk
+from scipy.linalg.blas import ssyrk
 
 DAMPING = 0.01
 """Share of the mean diagonal that is added to the diagonal of the second moments; from the paper, section 3.3."""
@@ -23,16 +23,21 @@ MOST_STEPS = 2
 """How far from the nearest level a weight may come. Without a bound an input that is small on the samples would take
 up the errors of larger ones in weights far from its own."""
 
-_TOP = 127
+TOP = 127
+"""The highest level of a weight, whose negative is the lowest."""
 
 
 @dataclass(slots=True)
 class Moments:
     """Sums over positions of the inputs of groups of output channels, and of products of two inputs.
 
+    Products are in float32, as the inputs, and about the mean of the first positions: so they keep their digits where
+    inputs differ little from their mean.
+
     Attributes:
         count: Of the positions.
-        total: Shape (groups, inputs); not finite where an input was not, and then nothing else is to be read.
+        total: Shape (groups, inputs), float64; not finite where an input was not, and then nothing else is to be read.
+        origin: About which products are, shape (groups, inputs); shape () before there are any.
         products: Shape (groups, inputs, inputs), of one group only the lower triangle; of all positions but ``rows``,
             and shape () where these are all.
         rows: Positions that are not in ``products`` yet, each of shape (groups, positions, inputs).
@@ -40,11 +45,12 @@ class Moments:
 
     count: int = 0
     total: np.ndarray = field(default_factory=lambda: np.zeros(()))
+    origin: np.ndarray = field(default_factory=lambda: np.zeros(()))
     products: np.ndarray = field(default_factory=lambda: np.zeros(()))
     rows: list[np.ndarray] = field(default_factory=list)
 
     def add(self, inputs: np.ndarray) -> None:
-        """Add positions, shape (groups, positions, inputs)."""
+        """Add positions, shape (groups, positions, inputs), float32."""
         self.count += inputs.shape[1]
         with np.errstate(invalid="ignore"):
             self.total = self.total + inputs.sum(axis=1, dtype=np.float64)
@@ -56,14 +62,16 @@ class Moments:
     def _multiply(self) -> None:
         """Take the rows into the products."""
         if self.is_finite and self.rows:
-            inputs = np.concatenate(self.rows, axis=1, dtype=np.float64)
+            inputs = np.concatenate(self.rows, axis=1)
             groups, _, size = inputs.shape
             if not self.products.ndim:
-                self.products = np.zeros((groups, size, size))
+                self.products = np.zeros((groups, size, size), np.float32)
+                self.origin = self.mean.astype(np.float32)
+            inputs -= self.origin[:, None]
             if groups > 1:
                 self.products += inputs.swapaxes(1, 2) @ inputs
             else:
-                self.products = dsyrk(1.0, inputs[0].T, beta=1.0, c=self.products[0].T, overwrite_c=True).T[None]
+                self.products = ssyrk(1.0, inputs[0].T, beta=1.0, c=self.products[0].T, overwrite_c=True).T[None]
         self.rows.clear()
 
     @property
@@ -82,13 +90,14 @@ class Moments:
         return np.asarray(self.total / self.count)
 
     def about(self, centre: np.ndarray) -> np.ndarray:
-        """Second moments about a point of shape (groups, inputs), shape (groups, inputs, inputs)."""
+        """Second moments about a point of shape (groups, inputs), shape (groups, inputs, inputs), float32."""
         self._multiply()
-        found: np.ndarray = self.products / self.count
+        found: np.ndarray = self.products / np.float32(self.count)
         if len(found) == 1:
             _mirror(found[0])
-        if centre.any():
-            crossed = (self.mean - centre / 2.0)[:, :, None] * centre[:, None, :]
+        away, mean = centre - self.origin, self.mean - self.origin
+        if away.any():
+            crossed = ((mean - away / 2.0)[:, :, None] * away[:, None, :]).astype(np.float32)
             found -= crossed
             found -= crossed.swapaxes(1, 2)
         return found
@@ -103,7 +112,7 @@ class Moments:
         if not self.products.ndim:
             outputs = (errors @ (rows - centre[:, None]).swapaxes(1, 2) for rows in self.rows)
             return float(sum(np.sum(values**2) for values in outputs)) / self.count
-        return float(np.sum((errors @ self.about(centre)) * errors))
+        return float(np.sum((errors @ self.about(centre)) * errors, dtype=np.float64))
 
 
 def _mirror(matrix: np.ndarray) -> None:
@@ -127,13 +136,16 @@ def compensated(steps: np.ndarray, nearest: np.ndarray, moments: np.ndarray) -> 
         moments: Second moments of the inputs, shape (groups, inputs, inputs).
 
     Returns:
-        Levels in -127..127, no more than ``MOST_STEPS`` from the nearest, float64 in the shape of ``steps``.
+        Levels in -127..127, no more than ``MOST_STEPS`` from the nearest, in the shape and type of ``steps``.
+
+    Raises:
+        numpy.linalg.LinAlgError: If the moments are none, as far as their digits tell.
     """
     # The largest is the last, which is rounded first: a row of the factor is what its error does to those before it.
     order = np.argsort(-np.diagonal(moments, axis1=1, axis2=2), axis=1, kind="stable")[:, ::-1]
     along = order[:, None, :]
     work, near = (np.take_along_axis(values, along, axis=2) for values in (steps, nearest))
-    low, high = np.clip(near - MOST_STEPS, -_TOP, _TOP), np.clip(near + MOST_STEPS, -_TOP, _TOP)
+    low, high = np.clip(near - MOST_STEPS, -TOP, TOP), np.clip(near + MOST_STEPS, -TOP, TOP)
     factors, change = _factors(moments, order), np.zeros_like(work)
     power = np.diagonal(factors, axis1=1, axis2=2)[:, None, :]
     for end in range(work.shape[2], 0, -_BLOCK):

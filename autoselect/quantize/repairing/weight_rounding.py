@@ -18,7 +18,7 @@ from autoselect.domain.repair_sets import Repairs
 from autoselect.quantize.repairing.built import Built
 from autoselect.quantize.repairing.input_means import geometry_of, has_shapes
 from autoselect.quantize.repairing.repairs import RepairKit
-from autoselect.quantize.repairing.second_order import Moments, compensated
+from autoselect.quantize.repairing.second_order import TOP, Moments, compensated
 from autoselect.quantize.repairing.weighted_ops import SkipError, known_scales, quantized_ops, weights_of
 from autoselect.quantize.repairing.windows import dense_windows, windows
 from autoselect.tflite import editing
@@ -33,12 +33,12 @@ MOST_POSITIONS = 1024
 JUDGED_EVERY = 5
 """One in so many samples is kept apart, for the rounding to be judged on."""
 
-MOST_BYTES = 3 * 2**27
+MOST_BYTES = 3 * 2**26
 """What the second moments of an op may take; one that takes more, with above 5,016 inputs, keeps its levels."""
 
 TOGETHER_BYTES = 2**30
 """What the second moments that are measured at a time may take, since each time runs the whole model on all samples.
-Those of ResNet-50 take three runs; with MOST_BYTES here they took seven. So much is kept for other sets of repairs."""
+Those of ResNet-50 take two runs. So much is kept for other sets of repairs."""
 
 MOST_WORK = 2**22
 """Multiplications for each weight: the square of the inputs of an op by its output channels, since the second moments
@@ -56,7 +56,6 @@ class _Layer:
         shape: Of its weights.
         groups: Count of groups.
         values: Float weights, in ``shape``.
-        levels: Those of the built model, in ``shape``.
         scales: Of each weight; may be broadcast to ``shape``.
     """
 
@@ -65,13 +64,12 @@ class _Layer:
     shape: tuple[int, ...]
     groups: int
     values: np.ndarray
-    levels: np.ndarray
     scales: np.ndarray
 
     @property
     def moment_bytes(self) -> int:
-        """What its moments take: two matrices a group, in float64."""
-        return 2 * 8 * self.groups * self._inputs**2
+        """What its moments take: two matrices a group, in float32."""
+        return 2 * 4 * self.groups * self._inputs**2
 
     @property
     def work(self) -> int:
@@ -161,7 +159,6 @@ def _layer(built: Built, op: fb.Operator, float_model: fb.Model, index: int, use
         shape=values.shape,
         groups=groups,
         values=values,
-        levels=fb.constant_values(built.model, tensor),
         scales=fb.along(known_scales(tensor), fb.parameters(tensor).quantizedDimension, values.ndim),
     )
     if layer.moment_bytes > MOST_BYTES:
@@ -302,9 +299,13 @@ def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_correcte
     if not (fitted.is_finite and judged.is_finite):
         raise SkipError("an input of it is not a finite number")
     centre = fitted.mean if is_corrected else np.zeros_like(fitted.mean)
-    scales = layer.grouped(np.broadcast_to(layer.scales, layer.shape))
-    steps, nearest = layer.grouped(layer.values) / scales, layer.grouped(layer.levels).astype(np.float64)
-    levels = compensated(steps, nearest, fitted.about(centre))
+    scales = layer.grouped(np.broadcast_to(layer.scales, layer.shape)).astype(np.float32)
+    steps = layer.grouped(layer.values).astype(np.float32) / scales
+    nearest = np.rint(steps).clip(-TOP, TOP)
+    try:
+        levels = compensated(steps, nearest, fitted.about(centre))
+    except np.linalg.LinAlgError as exc:
+        raise SkipError("its inputs hardly differ from their mean") from exc
     after, before = (judged.output_error((values - steps) * scales, centre) for values in (levels, nearest))
     if after >= before:
         raise SkipError("the nearest levels are as good on the samples that it is judged on")
@@ -314,7 +315,7 @@ def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_correcte
 def _file_name(built: Built, index: int, layer: _Layer, is_equalized: bool) -> str:
     """Where the outcome of a layer is kept: a name for all that it follows from, beside the model and its samples."""
     found = hashlib.sha256(f"{index} {is_equalized} {_is_corrected(built)}".encode())
-    for part in (layer.levels, layer.scales):
+    for part in (layer.values, layer.scales):
         found.update(part.tobytes())
     return f"rounded_{found.hexdigest()[:12]}.npy"
 
