@@ -132,14 +132,18 @@ def _is_hopeless(
 ) -> bool:
     """Whether candidates cost more than a share of the price of others beyond doubt, on the rows that are done.
 
-    Not where a sample counts for none: then nobody knows which figures belong together.
+    Samples with equal outputs say nothing of others, on which repairs may act. Where a sample counts for none, nobody
+    knows which figures belong together.
     """
-    if len(done) < _FEWEST or any(len(one.shares) < len(done) for one in looked):
+    if any(len(one.shares) < len(done) for one in looked):
         return False
     others = [
         Looked(shares=[row[place] for place in done], size_bytes=size) for row, size in zip(shares, sizes, strict=True)
     ]
-    excess = log_prices(looked) - log_prices(others) - math.log(worth)
+    apart = log_prices(looked) - log_prices(others)
+    if np.count_nonzero(np.abs(apart) > _NO_ERROR) < _FEWEST:
+        return False
+    excess = apart - math.log(worth)
     return bool(excess.mean() > _SURE * excess.std(ddof=1) / math.sqrt(len(excess)))
 
 

@@ -110,9 +110,12 @@ def test_a_probe_ends_when_its_mean_is_known(powers: list[float], within: float,
     assert found == pytest.approx(powers[:count])
 
 
-@pytest.mark.parametrize(("others", "runs"), [(0.5, 4), (1.05, 16), (2.0, 16)], ids=["far worse", "near", "better"])
+RIVALS = {"far worse": (0.5, 0.05, 4), "near": (1.05, 0.05, 16), "better": (2.0, 0.05, 16), "equal": (1.0, 0.0, 16)}
+
+
+@pytest.mark.parametrize(("others", "apart", "runs"), RIVALS.values(), ids=RIVALS)
 def test_what_is_not_worth_its_price_beyond_doubt_runs_no_further(
-    monkeypatch: pytest.MonkeyPatch, others: float, runs: int
+    monkeypatch: pytest.MonkeyPatch, others: float, apart: float, runs: int
 ) -> None:
     """Float outputs are 1, those of the candidate are off by a tenth, a little more or less by sample."""
     errors = 0.1 + 0.002 * np.cos(np.arange(16.0))
@@ -132,7 +135,7 @@ def test_what_is_not_worth_its_price_beyond_doubt_runs_no_further(
     monkeypatch.setattr(wide_kernels, "quick", lambda content: content)
     monkeypatch.setattr(divergence, "open_case", lambda _: SimpleNamespace(builder=built, samples=lambda _: store))
     monkeypatch.setattr(divergence, "float_outputs", lambda root, samples, rows: [{"y": np.ones(1)}] * len(rows))
-    rivals = ([(others * (1.0 + 0.05 * np.resize([1, 1, 1, 1, -1, -1, -1, -1], 16)) * errors**2).tolist()], [8], 0.95)
+    rivals = ([(others * (1.0 + apart * np.resize([1, 1, 1, 1, -1, -1, -1, -1], 16)) * errors**2).tolist()], [8], 0.95)
     [looked] = divergence.look_at_each(Path(), [Recipe().to_json()], "evaluation", range(16), rivals)
     assert sorted(ran) == list(range(0, 16, 16 // runs))
     assert looked.shares == pytest.approx(errors[:: 16 // runs] ** 2)

@@ -87,7 +87,9 @@ def test_who_is_far_from_its_own_kernels_is_named() -> None:
     }
     pool: Any = Pool(answers)
     told: list[Event] = []
-    found, messages = confirmed_on_kernels(Path("case"), {sha: f"Member {sha}" for sha in answers}, pool, told.append)
+    found, messages = confirmed_on_kernels(
+        Path("case"), {sha: f"Member {sha}" for sha in answers}, "", pool, told.append
+    )
     assert found == {"near": answers["near"], "far": answers["far"]}
     assert [message.split()[1] for message in messages] == ["far", "dead"]
     assert "30 dB from float's, not 35 dB" in messages[0]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -222,7 +223,7 @@ def _rounded(
         except SkipError as reason:
             return str(reason)
 
-    known: dict[tuple[int, Repairs], _Measured] = kit.moments
+    known: dict[Any, _Measured] = kit.moments
     found: dict[int, _Outcome] = {}
     for repairs in ((), ("equalization",)):
         keys = {index: (index, repairs) for index in layers if (index in equalized) == bool(repairs)}
