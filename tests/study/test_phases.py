@@ -23,9 +23,9 @@ from autoselect.tflite.runner import Runner
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cluster"))
 from at_once import AtOnce
 
-MOST = {"builds": 97, "inferences": 2145, "files": 116, "rounded layers": 22}
+MOST = {"builds": 97, "inferences": 2145, "files": 127, "rounded layers": 22}
 """Before the first proposal, a twentieth above what was counted: which repairs help may be chance. A change that costs
-more is to say why."""
+more is to say why. Files are also those that give intermediate tensors, which run on delegates."""
 
 
 def test_what_comes_before_the_first_proposal_costs_no_more_than_it_did(

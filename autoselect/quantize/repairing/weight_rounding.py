@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.domain.repair_sets import Repairs
 from autoselect.quantize.repairing.built import Built
 from autoselect.quantize.repairing.input_means import geometry_of, has_shapes
 from autoselect.quantize.repairing.repairs import RepairKit
