@@ -36,6 +36,7 @@ from autoselect.sources.wishes import Wishes
 from autoselect.tflite import comparing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 _COMPARED_SAMPLES = 16
 """On which the normalised model is compared with the float model."""
@@ -63,7 +64,7 @@ def prepare(
     normalised, told, notes = _normalised(content, store, exact_rewrites=exact_rewrites and not is_given)
     if files.integer_model.exists():
         normalised, calibrated_model = _with_given(content, normalised, files.integer_model.read_bytes())
-        told = (*told, *calibration.clipped_inputs(calibrated_model.content, _first(store, _COMPARED_SAMPLES)))
+        told = (*told, *calibration.clipped_inputs(calibrated_model.file.model, _first(store, _COMPARED_SAMPLES)))
     elif quantizer == "litert":
         samples = (store.inputs(i) for i in range(len(store)))
         made = litert.integer_models(content, samples, per_channel=per_channel)
@@ -106,7 +107,7 @@ def prepare(
 
 def _calibrated(normalised: normalise.Normalised, store: SampleStore) -> CalibratedModel:
     samples = (list(store.inputs(i).values()) for i in range(len(store)))
-    return calibration.calibrated_model(normalised.content, samples, normalised.node_names)
+    return calibration.calibrated_model(normalised.file, samples, normalised.node_names)
 
 
 def _with_given(
@@ -126,14 +127,14 @@ def _with_given(
     integer = taken(integer)
     forms = []
     for form in (normalised, normalise.as_it_is(content)):
-        model = fb.parse(form.content)
+        model = form.file.copied()
         key = names.canonicalise(model, form.node_names)
         forms.append((adoption.matched(integer, model, key), form, model, key))
     _, form, model, key = max(forms, key=lambda row: row[0])  # The first of equals.
     adopted, places = adoption.adopt(integer, model, key)
-    covered = calibration.with_found_ranges(model, adoption.ranges(adopted, model, places))
+    covered = TfliteFile(model=calibration.with_found_ranges(model, adoption.ranges(adopted, model, places)))
     wide = None if int16 is None else taken(int16)
-    return form, CalibratedModel(content=covered, names=key, integer=integer, int16=wide)
+    return form, CalibratedModel(file=covered, names=key, integer=integer, int16=wide)
 
 
 def _normalised(

@@ -15,6 +15,7 @@ from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.runs.files import write_bytes, write_json
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.tflite_file import TfliteFile
 
 PREPARED_FORMAT = 25
 """Raised whenever what is written here, or how it is made, changes, so that no older cache entry is read."""
@@ -73,7 +74,7 @@ def load_prepared(folder: Path) -> Prepared:
     return Prepared(
         normalised=(folder / "normalised.tflite").read_bytes(),
         calibrated=CalibratedModel(
-            content=(folder / "calibrated.tflite").read_bytes(),
+            file=TfliteFile((folder / "calibrated.tflite").read_bytes()),
             names=names.NameMap(**{field: _as_tuple(rows) for field, rows in raw.items()}),
             integer=given,
             int16=int16,

@@ -11,8 +11,8 @@ from autoselect.diagnosis.moments import OUTLIER_DEVIATIONS, Distances, Moments
 from autoselect.domain.findings import ActivationStatistics, InputStatistics
 from autoselect.domain.layers import Node
 from autoselect.domain.tensors import TensorSpec
-from autoselect.quantize.repairing.ranges import range_of
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.ranges import range_of
 from autoselect.tflite.runner import Runner
 
 _STEPS = 255

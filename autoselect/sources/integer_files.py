@@ -69,7 +69,8 @@ def settled(content: bytes, float_model: fb.Model) -> bytes:
     graph, float_graph = model.subgraphs[0], float_model.subgraphs[0]
     pairs = zip(map(int, graph.inputs), map(int, float_graph.inputs), strict=True)
     fixed = {index: fb.shape_of(float_graph.tensors[twin]) for index, twin in pairs}
-    return shapes.settled_shapes(shapes.with_input_shapes(model, fixed))
+    shapes.resize_inputs(model, fixed)
+    return shapes.settled_shapes(model)
 
 
 def _kinds(ops: tuple[Op, ...]) -> str:

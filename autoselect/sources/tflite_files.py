@@ -10,8 +10,8 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.errors import ModelError
 from autoselect.sources import composites, custom_ops, halves, shapes, signatures, sparse, variables
 from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 
 _STABLEHLO_CONSTANTS = b"keep_stablehlo_constant"
 """Metadata of files that litert-torch wrote. TensorFlow's quantizer then does not know weights as constants, and every
@@ -193,13 +193,15 @@ def _settled(model: fb.Model, wishes: Wishes) -> tuple[bytes | None, list[str]]:
     if shapes.is_settled(model):
         return (fb.serialise(model) if shapes.drop_signatures(model) else None), []
     is_stale = not shapes.has_free_sizes(model)
-    before = fb.serialise(model)
+    before = editing.copied(model)
     fixed = {int(index): sizes[one.key] for index, one in zip(model.subgraphs[0].inputs, inputs, strict=True)}
-    settled = shapes.settled_if_equal(shapes.with_input_shapes(model, fixed))
+    shapes.resize_inputs(model, fixed)
+    settled = shapes.settled_if_equal(model)
     if settled is not None:
         return settled, [_STALE] if is_stale else []
     free = [index for index, one in zip(fixed, inputs, strict=True) if one.sizes[:1] == (None,)]
-    return shapes.with_input_shapes(fb.parse(before), fixed, free_batch=free), [_LEFT_FREE] if free else []
+    shapes.resize_inputs(before, fixed, free_batch=free)
+    return fb.serialise(before), [_LEFT_FREE] if free else []
 
 
 _STALE = "Shapes in the file did not fit its ops: they were replaced by the shapes that the model has when it runs."

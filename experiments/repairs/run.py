@@ -32,6 +32,7 @@ from autoselect.sources import loading
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 REPAIRS: dict[str, tuple[str, ...]] = {
     "fiq": (),
@@ -136,7 +137,7 @@ def measure(case: Case, known: set[str], repairs: Mapping[str, tuple[str, ...]] 
     normalised = normalise(content)
     model = fb.parse(converter.calibrate(normalised.content, calibration))
     name_map = names.canonicalise(model, normalised.node_names)
-    prepared = CalibratedModel(content=fb.serialise(model), names=name_map)
+    prepared = CalibratedModel(file=TfliteFile(model=model), names=name_map)
     nodes = find_nodes(make_wholes(RepairKit(prepared), Recipe(per_channel=case.per_channel)))
     keys = [spec.key for spec in reader.input_specs(model)]
     fed = [dict(zip(keys, sample, strict=True)) for sample in calibration]

@@ -63,7 +63,7 @@ def prepare(content: bytes, samples: Sequence[Mapping[str, np.ndarray]]) -> Prep
     fed = list(representative_samples(list(samples), reader.input_specs(fb.parse(content))))
     normalised, told = _normalised(content, fed)
     rows = (list(sample.values()) for sample in fed)
-    calibrated = calibration.calibrated_model(normalised.content, rows, normalised.node_names)
+    calibrated = calibration.calibrated_model(normalised.file, rows, normalised.node_names)
     kit = RepairKit(calibrated, lambda: fed)
     nodes = find_nodes(make_wholes(kit, Recipe()))
     return Prepared(

@@ -30,6 +30,7 @@ from autoselect.sources.wishes import NO_WISHES
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 tensorflow = zoo.tensorflow_integer
 
@@ -224,7 +225,7 @@ def given(content: bytes, integer: bytes) -> tuple[CalibratedModel, Wholes]:
     model = fb.parse(normalised.content)
     key = names.canonicalise(model, normalised.node_names)
     calibrated = CalibratedModel(
-        content=fb.serialise(model), names=key, integer=settled(adoption.ordered(integer, model, key), model)
+        file=TfliteFile(model=model), names=key, integer=settled(adoption.ordered(integer, model, key), model)
     )
     return calibrated, make_wholes(RepairKit(calibrated), Recipe())
 

@@ -29,7 +29,7 @@ def free_batch(call: Callable[..., Any], *shape: int) -> bytes:
 
 def fixed_batch(call: Callable[..., Any], *shape: int) -> bytes:
     """The same, whose batch was fixed to 1 afterwards, as a source is made ready. Its shape arithmetic is there."""
-    return settled_shapes(free_batch(call, *shape))
+    return settled_shapes(fb.parse(free_batch(call, *shape)))
 
 
 def op_types(content: bytes) -> Counter[str]:

@@ -12,7 +12,7 @@ import zoo
 
 from autoselect.domain.graph import IN_INTEGERS, OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize.repairing.masked_softmax import with_near_masks
+from autoselect.quantize.preparing.masked_softmax import with_near_masks
 from autoselect.tflite.runner import Runner
 
 HIDDEN = np.triu(np.ones((6, 6), dtype=bool), 1)
@@ -146,4 +146,4 @@ def test_what_hid_nothing_in_the_samples_hides_others(mask: Callable[[Any, Any],
 
 def test_a_model_without_masks_is_the_same() -> None:
     for prepared in (attention(unmasked), zoo.cnn().prepared):
-        assert with_near_masks(prepared.calibrated.content) is prepared.calibrated.content
+        assert with_near_masks(prepared.calibrated.file) is prepared.calibrated.file

@@ -13,8 +13,8 @@ from autoselect.domain.recipe import Recipe
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.wholes import integer_model, whole_builds
 from autoselect.quantize.preparing import converter
-from autoselect.quantize.repairing import ranges
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import ranges
 from autoselect.tflite.runner import Runner
 
 WEIGHTS = zoo.weights(8, 6)

@@ -12,9 +12,9 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.graph import HELPER
 from autoselect.quantize.names import NameMap
-from autoselect.quantize.repairing.ranges import range_of
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.ranges import range_of
 
 _HARD_SWISH_END = 6.0
 """HARD_SWISH is ``x * relu6(x + 3) / 6`` (Howard et al., Searching for MobileNetV3, arXiv:1905.02244)."""

@@ -15,11 +15,11 @@ from autoselect.errors import BuildError
 from autoselect.quantize import names
 from autoselect.quantize.building.compositions import compose
 from autoselect.quantize.repairing.built import Built
-from autoselect.quantize.repairing.ranges import LEAST_REACH, range_of, set_range
 from autoselect.quantize.repairing.weighted_ops import bias_of, quantized_ops
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED
+from autoselect.tflite.ranges import LEAST_REACH, range_of, set_range
 
 _COMPARING = {"EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "NOT_EQUAL"}
 _SPOILT = (
@@ -66,14 +66,13 @@ def _spoilt(model: fb.Model) -> list[fb.Operator]:
     ]
 
 
-def made_ready(content: bytes, key: names.NameMap) -> bytes:
-    """A calibrated model as the quantizer can take it.
+def make_ready(model: fb.Model, key: names.NameMap) -> None:
+    """Bring a calibrated model into a form that the quantizer can take, in place.
 
     Ops without a 16-bit form are composed of others. Ops share no constant, since it quantizes a shared bias anew for
     each op that has it. Ops that it would spoil are of a type that it leaves in float: they are COS then, other
     subgraphs are gone, and the model is not there to be run.
     """
-    model = fb.parse(content)
     compose(model, key)
     _part_constants(model)
     _range_pads(model)
@@ -82,7 +81,6 @@ def made_ready(content: bytes, key: names.NameMap) -> bytes:
     _give_headroom(model)
     if _spoilt(model):
         _leave_alone(model)
-    return fb.serialise(model)
 
 
 def _range_pads(model: fb.Model) -> None:
@@ -137,13 +135,12 @@ def _may_become(output: fb.Tensor, shape: fb.Indices | None, given: tuple[float,
     return is_like and own is not None and max(map(abs, given)) <= 2.0 * max(map(abs, own))
 
 
-def finished(content: bytes) -> bytes:
-    """A 16-bit build that LiteRT takes, its weights without ranges: then they are the integer build's, where equal.
+def finish(model: fb.Model) -> None:
+    """Have LiteRT take a 16-bit build, in place; its weights without ranges are the integer build's, where equal.
 
     The quantizer leaves the constants of pads in float, which LiteRT refuses, and gives a constant of zeros the
     scale 0, at which an ADD or a SUB ends the process.
     """
-    model = fb.parse(content)
     graph = model.subgraphs[0]
     for op in graph.operators:
         if fb.op_type(model, op) == "PADV2" and graph.tensors[op.outputs[0]].type == schema.TensorType.INT16:
@@ -157,7 +154,6 @@ def finished(content: bytes) -> bytes:
     for tensor in graph.tensors:
         if fb.scales(tensor):
             fb.parameters(tensor).min = fb.parameters(tensor).max = None
-    return fb.serialise(model)
 
 
 def _quantize_pad(model: fb.Model, op: fb.Operator) -> None:

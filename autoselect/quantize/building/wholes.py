@@ -19,12 +19,14 @@ from autoselect.errors import BuildError
 from autoselect.quantize import names
 from autoselect.quantize.building import int16, passes
 from autoselect.quantize.preparing import adoption, converter
+from autoselect.quantize.preparing.masked_softmax import with_near_masks
 from autoselect.quantize.preparing.stand_ins import stood_in_for, with_stand_ins, without_stand_ins
 from autoselect.quantize.repairing import ranges
 from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.tflite_file import TfliteFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +142,14 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
 
     def made() -> bytes:
         places, plain = stood_in_for(kit.float_model(recipe.repairs)), Recipe(per_channel=recipe.per_channel)
-        built = converter.quantize(with_stand_ins(calibrated.content, places), denylisted=(), recipe=plain)
-        return _with_own_outputs(without_stand_ins(built, places), calibrated.names)
+        source = with_near_masks(with_stand_ins(calibrated.file, places))
+        built = converter.quantize(source.content, denylisted=(), recipe=plain)
+        if not places and len(reader.read_interface(built).outputs) == len(calibrated.names.outputs):
+            return built
+        model = fb.parse(built)
+        without_stand_ins(model, places)
+        names.hide_unused_outputs(model, calibrated.names)
+        return fb.serialise(model)
 
     return kit.keep(_file_name("integer", recipe), made)
 
@@ -167,9 +175,13 @@ def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
         raise BuildError("another quantizer made the integer model, and none with 16-bit activations")
 
     def made() -> bytes:
-        content = int16.made_ready(calibrated.content, calibrated.names)
-        content = converter.quantize_to_int16(content, per_channel=recipe.per_channel)
-        return _with_own_outputs(int16.finished(content), calibrated.names)
+        ready = calibrated.file.copied()
+        int16.make_ready(ready, calibrated.names)
+        source = with_near_masks(TfliteFile(model=ready))
+        model = fb.parse(converter.quantize_to_int16(source.content, per_channel=recipe.per_channel))
+        int16.finish(model)
+        names.hide_unused_outputs(model, calibrated.names)
+        return fb.serialise(model)
 
     return kit.keep(_file_name("int16", recipe), made)
 
@@ -189,15 +201,6 @@ def runnable_int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
 def _file_name(kind: str, recipe: Recipe) -> str:
     marks = f"{recipe.per_channel} {' '.join(before_quantizing(recipe.repairs))}"
     return f"{kind}_{hashlib.sha256(marks.encode()).hexdigest()[:12]}.tflite"
-
-
-def _with_own_outputs(content: bytes, key: names.NameMap) -> bytes:
-    """The model without outputs that were exposed while the quantizer worked."""
-    if len(reader.read_interface(content).outputs) == len(key.outputs):
-        return content
-    model = fb.parse(content)
-    names.hide_unused_outputs(model, key)
-    return fb.serialise(model)
 
 
 def _twins(built: fb.Model, float_model: fb.Model) -> dict[int, int]:

@@ -20,6 +20,7 @@ from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter
+from autoselect.quantize.preparing.masked_softmax import with_near_masks
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import flatbuffer as fb
 
@@ -90,7 +91,7 @@ def plan(
     if not recipe.repairs and calibrated.integer is None:
         denied = left_out(recipe, nodes).nodes
         debug = converter.quantize(
-            calibrated.content,
+            with_near_masks(calibrated.file).content,
             denylisted=[names.canonical_name(i) for i in sorted(denied)],
             recipe=recipe,
             verify="model" if whole_model else "layer",

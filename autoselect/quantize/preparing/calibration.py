@@ -19,10 +19,11 @@ from autoselect.errors import DataError, PreparationError, ScoreError
 from autoselect.quantize import names
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter, usable_ranges
-from autoselect.quantize.repairing.masked_softmax import masked_scores
-from autoselect.quantize.repairing.ranges import Range, extremes, range_of
+from autoselect.quantize.preparing.masked_softmax import masked_scores
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.ranges import Range, extremes, range_of
+from autoselect.tflite.tflite_file import TfliteFile
 
 _STEPS = 255
 """Of a range in 8 bits."""
@@ -31,12 +32,12 @@ _MOST_CLIPPED = 0.05
 
 
 def calibrated_model(
-    content: bytes, samples: Iterable[Sequence[np.ndarray]], node_names: Sequence[str] = ()
+    source: TfliteFile, samples: Iterable[Sequence[np.ndarray]], node_names: Sequence[str] = ()
 ) -> CalibratedModel:
     """Record the range of every activation, under canonical names, as the quantizer and LiteRT can use them.
 
     Args:
-        content: Bytes of a float TFLite file.
+        source: A float model.
         samples: For each sample the inputs, in the model's order and shapes.
         node_names: Names for the nodes, see :func:`autoselect.quantize.names.canonicalise`.
 
@@ -44,34 +45,35 @@ def calibrated_model(
         PreparationError: If the model or the data are refused.
         BuildError: If the quantizer refuses the model.
     """
-    model = fb.parse(calibrate(content, samples))
+    model = calibrate(source, samples)
     key = names.canonicalise(model, node_names)
-    return CalibratedModel(content=usable_ranges.mended(model), names=key)
+    return CalibratedModel(file=usable_ranges.mended(model), names=key)
 
 
-def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
+def calibrate(source: TfliteFile, samples: Iterable[Sequence[np.ndarray]]) -> fb.Model:
     """Record the range of every activation.
 
     Args:
-        content: Bytes of a float TFLite file.
+        source: A float model.
         samples: For each sample the inputs, in the model's order and shapes.
 
     Returns:
-        Bytes of the calibrated model.
+        The calibrated model.
 
     Raises:
         PreparationError: If the model or the data are refused.
     """
-    model = fb.parse(content)
-    if has_control_flow(model):
-        return with_found_ranges(model, found_ranges(content, samples))
-    outputs, scores = model.subgraphs[0].outputs, masked_scores(model)
+    if has_control_flow(source.model):
+        found = found_ranges(source, samples)
+        return with_found_ranges(source.copied(), found)
+    scores = masked_scores(source.model)
     if not scores:
-        return converter.calibrate(content, samples)
-    model.subgraphs[0].outputs = np.array([*outputs, *scores], np.int32)
+        return fb.parse(converter.calibrate(source.content, samples))
+    model = source.copied()
+    model.subgraphs[0].outputs = np.array([*model.subgraphs[0].outputs, *scores], np.int32)
     calibrated = fb.parse(converter.calibrate(fb.serialise(model), samples))
-    calibrated.subgraphs[0].outputs = outputs
-    return fb.serialise(calibrated)
+    calibrated.subgraphs[0].outputs = calibrated.subgraphs[0].outputs[: -len(scores)]
+    return calibrated
 
 
 def has_control_flow(model: fb.Model) -> bool:
@@ -79,32 +81,30 @@ def has_control_flow(model: fb.Model) -> bool:
     return any(fb.op_type(model, op) in fb.CONTROL_FLOW for op in model.subgraphs[0].operators)
 
 
-def found_ranges(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> dict[int, Range]:
+def found_ranges(source: TfliteFile, samples: Iterable[Sequence[np.ndarray]]) -> dict[int, Range]:
     """Smallest and largest value of the float activations of the main subgraph, by tensor index.
 
     Raises:
         PreparationError: If LiteRT refuses the model or the data.
     """
-    model = fb.parse(content)
-    graph, keys = model.subgraphs[0], [spec.key for spec in reader.input_specs(model)]
+    graph, keys = source.model.subgraphs[0], [spec.key for spec in reader.input_specs(source.model)]
     activations = [i for i in fb.computed(graph) if graph.tensors[i].type == schema.TensorType.FLOAT32]
     try:
-        return extremes(content, (dict(zip(keys, sample, strict=True)) for sample in samples), activations)
+        return extremes(source.content, (dict(zip(keys, sample, strict=True)) for sample in samples), activations)
     except DataError:  # of the samples
         raise
     except (ScoreError, ValueError, RuntimeError) as exc:
         raise PreparationError(f"Calibrating the model failed. {exc}") from exc
 
 
-def clipped_inputs(content: bytes, samples: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
+def clipped_inputs(model: fb.Model, samples: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
     """What to say of inputs whose samples a given integer model does not hold: they are often prepared otherwise.
 
     Args:
-        content: Bytes of the float model with the ranges of the integer model.
+        model: The float model with the ranges of the integer model.
         samples: Inputs by key, in the model's order.
     """
-    graph = fb.parse(content).subgraphs[0]
-    told = []
+    graph, told = model.subgraphs[0], []
     for name, tensor in zip(samples[0], (graph.tensors[i] for i in graph.inputs), strict=True):
         held = range_of(tensor)
         if held is None or tensor.type != schema.TensorType.FLOAT32:
@@ -120,11 +120,11 @@ def clipped_inputs(content: bytes, samples: Sequence[Mapping[str, np.ndarray]]) 
     return told
 
 
-def with_found_ranges(model: fb.Model, ranges: Mapping[int, Range]) -> bytes:
-    """Bytes of a model that is calibrated with these ranges, by index of the main subgraph's tensors."""
+def with_found_ranges(model: fb.Model, ranges: Mapping[int, Range]) -> fb.Model:
+    """The model, calibrated in place with these ranges, by index of the main subgraph's tensors."""
     for index, (low, high) in ranges.items():
         parameters = schema.QuantizationParametersT()
         parameters.min = np.array([low], dtype=np.float32)
         parameters.max = np.array([high], dtype=np.float32)
         model.subgraphs[0].tensors[index].quantization = parameters
-    return fb.serialise(model)
+    return model

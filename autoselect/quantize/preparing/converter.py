@@ -16,7 +16,6 @@ import numpy as np
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, DataError, ModelError, PreparationError, first_line, sentence
-from autoselect.quantize.repairing.masked_softmax import with_near_masks
 
 CHECK_VALUES = "Check that the samples have values that it takes: token ids below the size of its table, for example."
 """What to do where the float model itself fails on a sample."""
@@ -64,7 +63,7 @@ def quantize(calibrated: bytes, *, denylisted: Sequence[str], recipe: Recipe, ve
     """Quantize a calibrated model, leaving out the ops whose canonical names are in ``denylisted``.
 
     Args:
-        calibrated: Bytes of the calibrated model.
+        calibrated: Bytes of the calibrated model, with near masks.
         denylisted: Canonical names.
         recipe: For its granularity and the types of inputs and outputs.
         verify: Make a debug model, which compares integer with float outputs: ``layer`` on the same inputs, node by
@@ -80,7 +79,7 @@ def quantize(calibrated: bytes, *, denylisted: Sequence[str], recipe: Recipe, ve
     try:
         return bytes(
             convert.mlir_quantize(
-                with_near_masks(calibrated),
+                calibrated,
                 disable_per_channel=not recipe.per_channel,
                 input_data_type=io_type,
                 output_data_type=io_type,
@@ -100,7 +99,7 @@ def quantize_to_int16(calibrated: bytes, *, per_channel: bool) -> bytes:
     TensorFlow's older quantizer: what the newer one makes of ``inference_type=int16`` LiteRT refuses.
 
     Args:
-        calibrated: Bytes of the calibrated model.
+        calibrated: Bytes of the calibrated model, with near masks.
         per_channel: Whether weights have a scale for each output channel.
 
     Raises:
@@ -110,7 +109,7 @@ def quantize_to_int16(calibrated: bytes, *, per_channel: bool) -> bytes:
 
     in_float, wide, bias = (np.dtype(kind).num for kind in (np.float32, np.int16, np.int64))
     try:
-        quantizer = calibrator.Calibrator(with_near_masks(calibrated))._calibrator
+        quantizer = calibrator.Calibrator(calibrated)._calibrator
         return bytes(quantizer.QuantizeModel(in_float, in_float, True, wide, bias, not per_channel, False))
     except (ValueError, RuntimeError) as exc:
         raise BuildError(f"TensorFlow's 16-bit quantizer refuses the model: {first_line(exc)}") from exc

@@ -32,7 +32,8 @@ _PLAIN = frozenset({"bool", "float32", "float64", "int8", "int16", "int32", "int
 def folded(content: bytes) -> bytes:
     """Bytes of a model without the ops that :func:`fold` removes; the same bytes where there are none."""
     model = fb.parse(content)
-    if len(fold(model)) == len(fb.parse(content).subgraphs[0].operators):
+    count = len(model.subgraphs[0].operators)
+    if len(fold(model)) == count:
         return content
     editing.drop_unused_tensors(model)
     editing.tidy(model)

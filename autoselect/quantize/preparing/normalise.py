@@ -23,6 +23,7 @@ from autoselect.quantize.preparing.fixed_shapes import fold
 from autoselect.quantize.preparing.respelling import respell
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.tflite_file import TfliteFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,30 +31,35 @@ class Normalised:
     """A normalised float model.
 
     Attributes:
-        content: Bytes of the model.
+        file: The model.
         node_names: For each op the name that the op of the model before has which writes the same.
         folded: Names of the ops before that have no twin.
         respelled: For each op before that is written as another type its own type and the other.
     """
 
-    content: bytes
+    file: TfliteFile
     node_names: tuple[str, ...]
     folded: tuple[str, ...]
     respelled: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def content(self) -> bytes:
+        """Bytes of the model."""
+        return self.file.content
 
 
 def as_it_is(content: bytes, *, exact_rewrites: bool = False) -> Normalised:
     """The model without any change, but what constants and fixed shapes tell is folded where that is wanted."""
     model = fb.parse(content)
-    nodes = names.canonicalise(editing.copied(model)).nodes
+    nodes = names.node_names(model)
     left = fold(model) if exact_rewrites else range(len(nodes))
     if len(left) == len(nodes):
-        return Normalised(content=content, node_names=nodes, folded=())
+        return Normalised(file=TfliteFile(content), node_names=nodes, folded=())
     editing.drop_unused_tensors(model)
     editing.tidy(model)
     gone = sorted({*range(len(nodes))} - {*left})
     return Normalised(
-        content=fb.serialise(model),
+        file=TfliteFile(model=model),
         node_names=tuple(nodes[place] for place in left),
         folded=tuple(nodes[place] for place in gone),
     )
@@ -78,7 +84,7 @@ def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
     _forget_ranges(source)
     respelled = respell(source)
     dilated = dilate(source) if exact_rewrites else []
-    nodes = names.canonicalise(editing.copied(source)).nodes
+    nodes = names.node_names(source)
     left = fold(source) if exact_rewrites else range(len(nodes))
     types = [fb.op_type(source, op) for op in source.subgraphs[0].operators]
     key = names.canonicalise(source, [nodes[place] for place in left])
@@ -96,7 +102,7 @@ def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
     editing.tidy(model)
     _keep_signatures(model, source)
     return Normalised(
-        content=fb.serialise(model),
+        file=TfliteFile(model=model),
         node_names=_node_names(found, key.nodes),
         folded=(*dilated, *(name for place, name in enumerate(nodes) if place not in twins)),
         respelled=tuple(respelled),

@@ -12,28 +12,25 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.quantize import names
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.tflite_file import TfliteFile
 
 STANDS_IN = {"ELU": "GELU"}
 """What is quantized in the place of an op type: one that computes each value from one alone, and has no parameters."""
 
 
-def with_stand_ins(content: bytes, places: Collection[int]) -> bytes:
+def with_stand_ins(calibrated: TfliteFile, places: Collection[int]) -> TfliteFile:
     """A calibrated model under canonical names, to be quantized and not to be run; the same where nothing stands in."""
     if not places:
-        return content
-    model = fb.parse(content)
+        return calibrated
+    model = calibrated.copied()
     _swap(model, places, STANDS_IN)
-    return fb.serialise(model)
+    return TfliteFile(model=model)
 
 
-def without_stand_ins(built: bytes, places: Collection[int]) -> bytes:
-    """What the quantizer made of :func:`with_stand_ins`, with the ops of the calibrated model again."""
-    if not places:
-        return built
-    model = fb.parse(built)
+def without_stand_ins(model: fb.Model, places: Collection[int]) -> None:
+    """Give what the quantizer made of :func:`with_stand_ins` the ops of the calibrated model again, in place."""
     twins = [place for index, at in names.op_places(model).items() if index in places for place in at]
     _swap(model, twins, {stand_in: op_type for op_type, stand_in in STANDS_IN.items()})
-    return fb.serialise(model)
 
 
 def stood_in_for(model: fb.Model) -> frozenset[int]:

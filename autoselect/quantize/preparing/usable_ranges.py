@@ -18,10 +18,11 @@ import numpy as np
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize import names
 from autoselect.quantize.preparing import converter
-from autoselect.quantize.repairing import ranges
-from autoselect.quantize.repairing.masked_softmax import far_ranges
+from autoselect.quantize.preparing.masked_softmax import far_ranges, with_near_masks
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import ranges
 from autoselect.tflite.operands import WEIGHTED
+from autoselect.tflite.tflite_file import TfliteFile
 
 _NO_END = 2.0**100
 """A range up to there says as much as one up to infinity: even its smallest step is beyond all other values."""
@@ -33,13 +34,13 @@ _MOST_ROUNDS = 4
 """What is widened may hand its scale on to ops that are then too fine themselves."""
 
 
-def mended(model: fb.Model) -> bytes:
-    """Bytes of a calibrated model, under canonical names, with ranges that can be used.
+def mended(model: fb.Model) -> TfliteFile:
+    """A calibrated model, under canonical names, with ranges that can be used; changed in place.
 
     Raises:
         BuildError: If the quantizer refuses the model.
     """
-    hidden = far_ranges(model)
+    hidden = far_ranges(TfliteFile(model=model))
     for index, tensor in enumerate(model.subgraphs[0].tensors):
         if max(map(abs, _range_of(tensor)), default=0.0) < _NO_END:  # False for what is not a number.
             continue
@@ -48,16 +49,15 @@ def mended(model: fb.Model) -> bytes:
         else:
             tensor.quantization = None
     _range_zeros(model)
-    content = fb.serialise(model)
     if not any(_span(model, op) <= _LEAST_SPAN for op in _weighted(model)):
-        return content
+        return TfliteFile(model=model)
     for _ in range(_MOST_ROUNDS):
-        built = fb.parse(converter.quantize(content, denylisted=(), recipe=Recipe()))
-        chosen = _widened(model, built)
+        content = with_near_masks(TfliteFile(model=model)).content
+        chosen = _widened(model, fb.parse(converter.quantize(content, denylisted=(), recipe=Recipe())))
         if not chosen:
             break
-        content = ranges.with_ranges(content, chosen)
-    return content
+        ranges.give_ranges(model, chosen)
+    return TfliteFile(model=model)
 
 
 def _range_zeros(model: fb.Model) -> None:

@@ -13,9 +13,9 @@ from copy import copy
 
 import numpy as np
 
-from autoselect.quantize.repairing import ranges
-from autoselect.tflite import editing
+from autoselect.tflite import editing, ranges
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.tflite_file import TfliteFile
 
 _BELOW = 10.0
 """What lies so far below all scores weighs less than e^-10 of them."""
@@ -30,17 +30,21 @@ _MADE_OF = {**_OPERANDS, **dict.fromkeys(_MOVING, (0,)), **dict.fromkeys(("MAXIM
 """Operands that the values of a mask come from."""
 
 
-def with_near_masks(calibrated: bytes) -> bytes:
-    """A calibrated model in which masks are no further below scores than a SOFTMAX can tell."""
-    model = fb.parse(calibrated)
-    return fb.serialise(model) if _Masks(model).shorten() else calibrated
-
-
-def far_ranges(model: fb.Model) -> set[int]:
-    """The tensors of a calibrated model that begin nearer in what the quantizer sees."""
-    near = editing.copied(model)
+def with_near_masks(calibrated: TfliteFile) -> TfliteFile:
+    """A calibrated model in which masks are no further below scores than a SOFTMAX can tell; itself without masks."""
+    if not _Masks(calibrated.model).masking():
+        return calibrated
+    near = calibrated.copied()
     _Masks(near).shorten()
-    pairs = enumerate(zip(model.subgraphs[0].tensors, near.subgraphs[0].tensors, strict=False))
+    return TfliteFile(model=near)
+
+
+def far_ranges(calibrated: TfliteFile) -> set[int]:
+    """The tensors of a calibrated model that begin nearer in what the quantizer sees."""
+    near = with_near_masks(calibrated)
+    if near is calibrated:
+        return set()
+    pairs = enumerate(zip(calibrated.model.subgraphs[0].tensors, near.model.subgraphs[0].tensors, strict=False))
     return {i for i, (ours, theirs) in pairs if ranges.range_of(ours) != ranges.range_of(theirs)}
 
 
@@ -63,10 +67,13 @@ class _Masks:
                 self._readers[index].append(op)
         self._lowest: dict[int, dict[int, float]] = defaultdict(dict)  # By tensor and reader: where it may begin.
 
-    def shorten(self) -> bool:
-        """Shorten all masks; whether there are any."""
-        masking = [(op, hidden, found) for op, hidden in self.before_softmax() if (found := self._hiding(op))]
-        for op, hidden, (at, least, lowest) in masking:
+    def masking(self) -> list[tuple[fb.Operator, list[int], tuple[int, float, float]]]:
+        """The ops that mask, with what :meth:`before_softmax` and :meth:`_hiding` say of each."""
+        return [(op, hidden, found) for op, hidden in self.before_softmax() if (found := self._hiding(op))]
+
+    def shorten(self) -> None:
+        """Shorten all masks."""
+        for op, hidden, (at, least, lowest) in self.masking():
             for tensor in (self._graph.tensors[index] for index in hidden):
                 if ranges.range_of(tensor) is not None:
                     fb.parameters(tensor).min = np.array([least], dtype=np.float32)
@@ -78,7 +85,6 @@ class _Masks:
                 self._ask(op, at, end)
         for index in {int(i) for i in self._graph.inputs}:
             self._raised(index)
-        return bool(masking)
 
     def before_softmax(self) -> list[tuple[fb.Operator, list[int]]]:
         """The ops that may mask, each with the tensors from its output to the SOFTMAX that alone reads them."""
