@@ -182,7 +182,7 @@ def test_every_op_is_within_reach_and_all_float_is_the_float_model(
 
 def test_all_integer_is_what_the_quantizer_makes(prepared: zoo.Prepared) -> None:
     for base in (Recipe(), Recipe(per_channel=False)):
-        model = fb.parse(converter.quantize(prepared.calibrated.content, denylisted=(), recipe=base))
+        model = converter.quantize(prepared.calibrated.file, denylisted=(), recipe=base).taken()
         names.hide_unused_outputs(model, prepared.calibrated.names)
         whole = Runner(fb.serialise(model))
         found = Runner(prepared.builder.build(base).content)

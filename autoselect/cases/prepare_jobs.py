@@ -34,7 +34,6 @@ from autoselect.scoring import evaluate
 from autoselect.sources import integer_files, loading
 from autoselect.sources.wishes import Wishes
 from autoselect.tflite import comparing
-from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 from autoselect.tflite.tflite_file import TfliteFile
 
@@ -87,7 +86,7 @@ def prepare(
         nodes,
         wholes,
         float_model=normalised.content,
-        integer_model=integer_model(kit, recipe),
+        integer_model=integer_model(kit, recipe).content,
         samples=_first(store, proof.PROOF_SAMPLES),
         per_channel=per_channel,
         is_given=calibrated_model.integer is not None,
@@ -95,7 +94,7 @@ def prepare(
     write_prepared(
         out,
         Prepared(
-            normalised=normalised.content,
+            normalised=normalised.file,
             calibrated=calibrated_model,
             layers=table,
             folded=normalised.folded,
@@ -118,23 +117,24 @@ def _with_given(
     Raises:
         ModelError: If the integer model was not made from the float model.
     """
-    source = fb.parse(content)
+    source = TfliteFile(content).taken()
     own_names = names.canonicalise(source)
 
-    def taken(given: bytes) -> bytes:
-        return integer_files.settled(adoption.ordered(given, source, own_names), source)
+    def settled(given: bytes) -> TfliteFile:
+        return integer_files.settled(adoption.ordered(TfliteFile(given), source, own_names), source)
 
-    integer = taken(integer)
+    taken = settled(integer)
     forms = []
     for form in (normalised, normalise.as_it_is(content)):
         model = form.file.copied()
         key = names.canonicalise(model, form.node_names)
-        forms.append((adoption.matched(integer, model, key), form, model, key))
+        forms.append((adoption.matched(taken.copied(), model, key), form, model, key))
     _, form, model, key = max(forms, key=lambda row: row[0])  # The first of equals.
-    adopted, places = adoption.adopt(integer, model, key)
+    adopted = taken.copied()
+    places = adoption.adopt(adopted, model, key)
     covered = TfliteFile(model=calibration.with_found_ranges(model, adoption.ranges(adopted, model, places)))
-    wide = None if int16 is None else taken(int16)
-    return form, CalibratedModel(file=covered, names=key, integer=integer, int16=wide)
+    wide = None if int16 is None else settled(int16).content
+    return form, CalibratedModel(file=covered, names=key, integer=taken.content, int16=wide)
 
 
 def _normalised(

@@ -50,8 +50,19 @@ class TfliteFile:
         """
         return reader.read_graph(self.model)
 
+    def taken(self) -> fb.Model:
+        """The objects to be changed, for who alone holds the file: it would parse its bytes anew.
+
+        Raises:
+            ModelError: As :attr:`model`.
+        """
+        if self._content is None:
+            return self.copied()
+        model, self._model = self.model, None
+        return model
+
     def copied(self) -> fb.Model:
-        """The objects to be changed; the data of buffers is shared.
+        """The objects to be changed, where others hold the file; the data of buffers is shared.
 
         Raises:
             ModelError: As :attr:`model`.

@@ -135,7 +135,7 @@ def measure(case: Case, known: set[str], repairs: Mapping[str, tuple[str, ...]] 
     content = loading.float_model(case.model).content
     calibration = list(case.calibration())
     normalised = normalise(content)
-    model = fb.parse(converter.calibrate(normalised.content, calibration))
+    model = converter.calibrate(normalised.file, calibration).taken()
     name_map = names.canonicalise(model, normalised.node_names)
     prepared = CalibratedModel(file=TfliteFile(model=model), names=name_map)
     nodes = find_nodes(make_wholes(RepairKit(prepared), Recipe(per_channel=case.per_channel)))

@@ -123,7 +123,7 @@ def _op_types(nodes: Sequence[Node]) -> list[str]:
 def quantizers(prepared: Prepared, denied: Sequence[Node], base: Recipe) -> Reference:
     """Build with TensorFlow's quantizer alone."""
     denylisted = [names.canonical_name(node.index) for node in denied]
-    model = fb.parse(converter.quantize(prepared.calibrated.content, denylisted=denylisted, recipe=base))
+    model = converter.quantize(prepared.calibrated.file, denylisted=denylisted, recipe=base).taken()
     names.hide_unused_outputs(model, prepared.calibrated.names)
     graph, places = reader.read_graph(model), names.op_places(model)
 

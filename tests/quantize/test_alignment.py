@@ -224,9 +224,8 @@ def given(content: bytes, integer: bytes) -> tuple[CalibratedModel, Wholes]:
     normalised = normalise.normalise(content)
     model = fb.parse(normalised.content)
     key = names.canonicalise(model, normalised.node_names)
-    calibrated = CalibratedModel(
-        file=TfliteFile(model=model), names=key, integer=settled(adoption.ordered(integer, model, key), model)
-    )
+    taken = settled(adoption.ordered(TfliteFile(integer), model, key), model)
+    calibrated = CalibratedModel(file=TfliteFile(model=model), names=key, integer=taken.content)
     return calibrated, make_wholes(RepairKit(calibrated), Recipe())
 
 
@@ -302,8 +301,8 @@ def test_outputs_without_names_are_matched_by_what_computes_them(source: Callabl
     integer = unnamed(tensorflow(source()))
     model = fb.parse(source().float_model)
     key = names.canonicalise(model)
-    assert adoption.ordered(integer, model, key) == integer
-    found = fb.parse(adoption.ordered(with_outputs_swapped(integer), model, key))
+    assert adoption.ordered(TfliteFile(integer), model, key).content == integer
+    found = adoption.ordered(TfliteFile(with_outputs_swapped(integer)), model, key).model
     assert list(found.subgraphs[0].outputs) == list(fb.parse(integer).subgraphs[0].outputs)
 
 

@@ -77,7 +77,7 @@ def branch_ops(content: bytes, index: int) -> Counter[tuple[str, str]]:
 
 def test_the_ranges_are_the_calibrators() -> None:
     """But for the last bit: the two builds of the kernels round differently."""
-    theirs = ranges(converter.calibrate(chain(), samples()))
+    theirs = ranges(converter.calibrate(TfliteFile(chain()), samples()).content)
     ours = calibration.with_found_ranges(fb.parse(chain()), calibration.found_ranges(TfliteFile(chain()), samples()))
     assert len(theirs) == 4
     assert ranges(fb.serialise(ours)).keys() == theirs.keys()
@@ -87,7 +87,7 @@ def test_the_ranges_are_the_calibrators() -> None:
 
 def test_a_model_without_control_flow_goes_to_the_calibrator() -> None:
     assert fb.serialise(calibration.calibrate(TfliteFile(chain()), samples())) == fb.serialise(
-        fb.parse(converter.calibrate(chain(), samples()))
+        converter.calibrate(TfliteFile(chain()), samples()).model
     )
 
 
@@ -104,7 +104,8 @@ def test_all_but_the_branches_is_quantized(make: Callable[[], bytes], op_type: s
     name_map = names.canonicalise(calibrated)
     denied = [names.canonical_name(at) for at in range(len(calibrated.subgraphs[0].operators))]
     whole, nothing = (
-        converter.quantize(fb.serialise(calibrated), denylisted=chosen, recipe=Recipe()) for chosen in ((), denied)
+        converter.quantize(TfliteFile(model=calibrated), denylisted=chosen, recipe=Recipe()).content
+        for chosen in ((), denied)
     )
     graph = reader.read_graph(fb.parse(whole))
     assert {op.op_type for op in graph.ops if op.kind.value == "integer"} == outside

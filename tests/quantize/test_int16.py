@@ -255,7 +255,7 @@ def test_what_lacks_a_range_is_not_composed() -> None:
 
 def test_litert_has_no_16_bit_kernel_of_squared_difference() -> None:
     """Else it need not be composed."""
-    whole = converter.quantize_to_int16(branches().calibrated.content, per_channel=True)
+    whole = converter.quantize_to_int16(branches().calibrated.file, per_channel=True).content
     with pytest.raises(Exception, match="SQUARED_DIFFERENCE"):
         run(whole, branches())
 
@@ -317,7 +317,7 @@ def test_what_the_quantizer_refuses_is_float_in_the_build_that_proves_the_rest(
     make: Callable[[], zoo.Prepared],
 ) -> None:
     assert remarks(make()) == ()
-    whole = runnable_int16_model(make().kit, Recipe())
+    whole = runnable_int16_model(make().kit, Recipe()).content
     types = [fb.op_type(fb.parse(whole), op) for op in fb.parse(whole).subgraphs[0].operators]
     assert "COS" not in types
     assert set(types) >= {node.op_type for node in make().nodes}

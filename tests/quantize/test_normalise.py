@@ -320,7 +320,7 @@ def test_the_integer_model_is_compared_with_a_candidate_of_its_own_interface(dty
 
 def remarks(prepared: zoo.Prepared, float_model: bytes, integer_model: bytes | None = None) -> tuple[str, ...]:
     wholes = make_wholes(prepared.kit, Recipe())
-    plain = converter.quantize(prepared.calibrated.content, denylisted=(), recipe=Recipe())
+    plain = converter.quantize(prepared.calibrated.file, denylisted=(), recipe=Recipe()).content
     return proof.remarks(
         prepared.builder,
         prepared.nodes,

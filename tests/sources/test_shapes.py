@@ -37,7 +37,7 @@ def assert_quantizable(content: bytes) -> None:
     samples = nets.samples_of(content, 4)
     model = calibration.calibrate(TfliteFile(content), [list(sample.values()) for sample in samples])
     names.canonicalise(model)
-    built = converter.quantize(fb.serialise(model), denylisted=(), recipe=Recipe())
+    built = converter.quantize(TfliteFile(model=model), denylisted=(), recipe=Recipe()).content
     [found], [expected] = Runner(built)(samples[0]).values(), Runner(content)(samples[0]).values()
     assert found == pytest.approx(expected, abs=0.05 * float(np.ptp(expected)) + 0.01)
 

@@ -184,15 +184,14 @@ def _leave_alone(model: fb.Model) -> None:
     editing.tidy(model)
 
 
-def with_left_ops(content: bytes, source: fb.Model) -> bytes:
-    """A 16-bit build, under canonical names, that can be run: what the quantizer was not given is float.
+def bring_left_ops(model: fb.Model, source: fb.Model) -> None:
+    """Have a 16-bit build, under canonical names, run: what the quantizer was not given is float in it, in place.
 
     The quantizer dequantizes what such an op reads, but for inputs of the model: it reads these in float, too.
 
     Raises:
         BuildError: If an op runs other subgraphs, which the build has no more.
     """
-    model = fb.parse(content)
     ops, twins = model.subgraphs[0].operators, source.subgraphs[0].operators
     if running := fb.CONTROL_FLOW & {fb.op_type(source, op) for op in twins}:
         raise BuildError(f"The {min(running)} runs other parts of the model, which have no 16-bit build")
@@ -203,7 +202,6 @@ def with_left_ops(content: bytes, source: fb.Model) -> bytes:
             model.operatorCodes.append(copy(source.operatorCodes[twins[index].opcodeIndex]))
             op.opcodeIndex = len(model.operatorCodes) - 1
             op.inputs = np.array([given.get(i, i) for i in map(int, op.inputs)], np.int32)
-    return fb.serialise(model)
 
 
 def _rounds_an_input(model: fb.Model, op: fb.Operator) -> bool:

@@ -109,8 +109,9 @@ def _int16(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int]]
     """The 16-bit model, and for each op of the float model the place of its twin."""
     float_model, given = kit.float_model(recipe.repairs), kit.calibrated(recipe.repairs).int16
     if given is not None:
-        return adoption.adopt(given, float_model, kit.names)
-    model = fb.parse(int16_model(kit, replace(recipe, per_channel=True)))
+        model = TfliteFile(given).taken()
+        return model, adoption.adopt(model, float_model, kit.names)
+    model = int16_model(kit, replace(recipe, per_channel=True)).taken()
     places = _twins(model, float_model)
     if not recipe.per_channel:
         int16.take_weights(model, places, *_integer(kit, recipe), float_model)
@@ -119,14 +120,13 @@ def _int16(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int]]
 
 def _integer(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int]]:
     """The all-integer model, and for each op of the float model the place of its twin."""
-    content, float_model = integer_model(kit, recipe), kit.float_model(recipe.repairs)
+    integer, float_model = integer_model(kit, recipe).taken(), kit.float_model(recipe.repairs)
     if kit.calibrated(recipe.repairs).integer is not None:
-        return adoption.adopt(content, float_model, kit.names)
-    integer = fb.parse(content)
+        return integer, adoption.adopt(integer, float_model, kit.names)
     return integer, _twins(integer, float_model)
 
 
-def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
+def integer_model(kit: RepairKit, recipe: Recipe) -> TfliteFile:
     """The all-integer model: the given one; else, under canonical names, what the quantizer makes once for all.
 
     Args:
@@ -138,23 +138,23 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
     """
     calibrated = kit.calibrated(recipe.repairs)
     if calibrated.integer is not None:
-        return calibrated.integer
+        return TfliteFile(calibrated.integer)
 
     def made() -> bytes:
         places, plain = stood_in_for(kit.float_model(recipe.repairs)), Recipe(per_channel=recipe.per_channel)
         source = with_near_masks(with_stand_ins(calibrated.file, places))
-        built = converter.quantize(source.content, denylisted=(), recipe=plain)
-        if not places and len(reader.read_interface(built).outputs) == len(calibrated.names.outputs):
-            return built
-        model = fb.parse(built)
+        built = converter.quantize(source, denylisted=(), recipe=plain)
+        if not places and len(reader.read_interface(built.content).outputs) == len(calibrated.names.outputs):
+            return built.content
+        model = built.taken()
         without_stand_ins(model, places)
         names.hide_unused_outputs(model, calibrated.names)
         return fb.serialise(model)
 
-    return kit.keep(_file_name("integer", recipe), made)
+    return TfliteFile(kit.keep(_file_name("integer", recipe), made))
 
 
-def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
+def int16_model(kit: RepairKit, recipe: Recipe) -> TfliteFile:
     """The model with 16-bit activations: the given one; else TensorFlow's, under canonical names, made once for all.
 
     With one scale for all weights of an op it refuses DEPTHWISE_CONV_2D. Ranges are those of calibration, whatever the
@@ -170,7 +170,7 @@ def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
     recipe = replace(recipe, repairs=tuple(r for r in recipe.repairs if split_repair(r)[0] not in ranges.METHODS))
     calibrated = kit.calibrated(recipe.repairs)
     if calibrated.int16 is not None:
-        return calibrated.int16
+        return TfliteFile(calibrated.int16)
     if calibrated.integer is not None:
         raise BuildError("another quantizer made the integer model, and none with 16-bit activations")
 
@@ -178,24 +178,26 @@ def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
         ready = calibrated.file.copied()
         int16.make_ready(ready, calibrated.names)
         source = with_near_masks(TfliteFile(model=ready))
-        model = fb.parse(converter.quantize_to_int16(source.content, per_channel=recipe.per_channel))
+        model = converter.quantize_to_int16(source, per_channel=recipe.per_channel).taken()
         int16.finish(model)
         names.hide_unused_outputs(model, calibrated.names)
         return fb.serialise(model)
 
-    return kit.keep(_file_name("int16", recipe), made)
+    return TfliteFile(kit.keep(_file_name("int16", recipe), made))
 
 
-def runnable_int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
+def runnable_int16_model(kit: RepairKit, recipe: Recipe) -> TfliteFile:
     """The same, to be run: ops that the quantizer refuses are float in it.
 
     Raises:
         BuildError: If the quantizer refuses the model, or an op that runs other parts of it.
     """
-    content = int16_model(kit, recipe)
+    found = int16_model(kit, recipe)
     if kit.calibrated(recipe.repairs).int16 is not None:
-        return content
-    return int16.with_left_ops(content, kit.float_model(recipe.repairs))
+        return found
+    model = found.taken()
+    int16.bring_left_ops(model, kit.float_model(recipe.repairs))
+    return TfliteFile(model=model)
 
 
 def _file_name(kind: str, recipe: Recipe) -> str:

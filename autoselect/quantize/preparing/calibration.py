@@ -68,10 +68,10 @@ def calibrate(source: TfliteFile, samples: Iterable[Sequence[np.ndarray]]) -> fb
         return with_found_ranges(source.copied(), found)
     scores = masked_scores(source.model)
     if not scores:
-        return fb.parse(converter.calibrate(source.content, samples))
+        return converter.calibrate(source, samples).taken()
     model = source.copied()
     model.subgraphs[0].outputs = np.array([*model.subgraphs[0].outputs, *scores], np.int32)
-    calibrated = fb.parse(converter.calibrate(fb.serialise(model), samples))
+    calibrated = converter.calibrate(TfliteFile(model=model), samples).taken()
     calibrated.subgraphs[0].outputs = calibrated.subgraphs[0].outputs[: -len(scores)]
     return calibrated
 

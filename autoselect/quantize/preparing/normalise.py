@@ -89,7 +89,7 @@ def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
     types = [fb.op_type(source, op) for op in source.subgraphs[0].operators]
     key = names.canonicalise(source, [nodes[place] for place in left])
     denylisted = [names.canonical_name(index) for index in range(len(types))]
-    model = fb.parse(converter.quantize(fb.serialise(source), denylisted=denylisted, recipe=Recipe()))
+    model = converter.quantize(TfliteFile(model=source), denylisted=denylisted, recipe=Recipe()).taken()
     names.hide_unused_outputs(model, key)
     found = [names.op_index(model, op) for op in model.subgraphs[0].operators]
     twins = {left[index] for index in found if index is not None and index < len(left)}

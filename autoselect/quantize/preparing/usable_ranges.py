@@ -52,8 +52,8 @@ def mended(model: fb.Model) -> TfliteFile:
     if not any(_span(model, op) <= _LEAST_SPAN for op in _weighted(model)):
         return TfliteFile(model=model)
     for _ in range(_MOST_ROUNDS):
-        content = with_near_masks(TfliteFile(model=model)).content
-        chosen = _widened(model, fb.parse(converter.quantize(content, denylisted=(), recipe=Recipe())))
+        source = with_near_masks(TfliteFile(model=model))
+        chosen = _widened(model, converter.quantize(source, denylisted=(), recipe=Recipe()).model)
         if not chosen:
             break
         ranges.give_ranges(model, chosen)
