@@ -19,7 +19,6 @@ from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Quantizer, Recipe
 from autoselect.errors import BuildError, ScoreError
-from autoselect.quantize import names
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.blueprint import Blueprint
 from autoselect.quantize.building.build import Builder
@@ -29,6 +28,7 @@ from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.diagnosing.statistics import layer_table
 from autoselect.quantize.preparing import adoption, calibration, litert, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.rewrites import names
 from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.scoring import evaluate
 from autoselect.sources import integer_files, loading

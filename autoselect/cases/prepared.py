@@ -9,8 +9,8 @@ from typing import Any
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable, table_from_rows
-from autoselect.quantize import names
 from autoselect.quantize.calibrated import CalibratedModel
+from autoselect.rewrites import names
 from autoselect.runs.files import write_bytes, write_json
 from autoselect.tflite.tflite_file import TfliteFile
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autoselect.quantize.names import NameMap
+from autoselect.rewrites.names import NameMap
 from autoselect.tflite.tflite_file import TfliteFile
 
 

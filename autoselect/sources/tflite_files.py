@@ -8,7 +8,9 @@ from graphlib import CycleError, TopologicalSorter
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError
-from autoselect.sources import composites, custom_ops, halves, shapes, signatures, sparse, variables
+from autoselect.rewrites import odd_forms, variables
+from autoselect.rewrites.subgraphs import reached_subgraphs
+from autoselect.sources import shapes, signatures
 from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
@@ -51,7 +53,7 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     _refuse_damaged(model, len(content))
     first, signed, notes = model.subgraphs[0], len(model.signatureDefs or []), list[str]()
     signatures.choose(model, wishes.signature)
-    if count := composites.inline(model):
+    if count := odd_forms.inline(model):
         notes.append(f"{count} STABLEHLO_COMPOSITE became the ops that the file says they stand for.")
     _refuse_quantized(model)
     _refuse_flex(model)
@@ -63,11 +65,11 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
         notes.append(f"Variables became constants, with the initial values in the file: {frozen}.")
     if states:
         notes.append(f"The model keeps a state in variables ({states}): each sample starts with the initial one.")
-    if count := sparse.densify(model):
+    if count := odd_forms.densify(model):
         notes.append(f"{count} sparse weights were made dense: the same values, with the zeros written out.")
-    if count := halves.widen(model):
+    if count := odd_forms.widen(model):
         notes.append(f"{count} float16 weights were widened to float32: the same values, in twice the bytes.")
-    if count := custom_ops.as_builtins(model):
+    if count := odd_forms.as_builtins(model):
         notes.append(f"{count} Convolution2DTransposeBias became TRANSPOSE_CONV: the same op by another name.")
     _refuse_empty(model)
     notes += _control_flow(model)
@@ -110,7 +112,7 @@ def _refuse_damaged(model: fb.Model, size: int) -> None:
     known = range(len(model.subgraphs))
     reached = [int(signature.subgraphIndex or 0) for signature in model.signatureDefs or []]
     runs = {
-        place: {index for op in graph.operators or [] for index in signatures.reached_subgraphs(op)}
+        place: {index for op in graph.operators or [] for index in reached_subgraphs(op)}
         for place, graph in enumerate(model.subgraphs)
     }
     if not all(index in known for index in [*reached, *(index for found in runs.values() for index in found)]):
@@ -177,7 +179,7 @@ def _refuse_empty(model: fb.Model) -> None:
 def _control_flow(model: fb.Model) -> list[str]:
     """What to say of ops that run other subgraphs."""
     graph = model.subgraphs[0]
-    running = (fb.op_type(model, op) for op in graph.operators if any(True for _ in signatures.reached_subgraphs(op)))
+    running = (fb.op_type(model, op) for op in graph.operators if any(True for _ in reached_subgraphs(op)))
     types = ", ".join(sorted({*running} - {"CALL_ONCE"}))  # Which is no branch: it sets variables before the first run.
     if not types:
         return []

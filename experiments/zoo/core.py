@@ -14,13 +14,13 @@ from autoselect.domain.graph import OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, ScoreError
-from autoselect.quantize import names
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.nodes import find_nodes
 from autoselect.quantize.building.wholes import make_wholes
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import calibration, converter, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.rewrites import names
 from autoselect.sources import loading
 from autoselect.sources.wishes import wishes_of
 from autoselect.tflite import comparing, editing, reader

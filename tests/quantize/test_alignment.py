@@ -15,7 +15,6 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import ModelError
-from autoselect.quantize import names
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.nodes import find_nodes
@@ -23,6 +22,7 @@ from autoselect.quantize.building.wholes import Wholes, make_wholes
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import adoption, alignment, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.rewrites import names
 from autoselect.sources.integer_files import settled
 from autoselect.sources.keras_models import from_keras
 from autoselect.sources.tflite_files import from_bytes

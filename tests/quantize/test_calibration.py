@@ -14,8 +14,8 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import ModelError, PreparationError
-from autoselect.quantize import names
 from autoselect.quantize.preparing import calibration, converter
+from autoselect.rewrites import names
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner

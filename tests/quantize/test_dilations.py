@@ -13,9 +13,9 @@ from zoo import tf
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import names
-from autoselect.quantize.preparing.dilations import dilate
 from autoselect.quantize.preparing.normalise import normalise
+from autoselect.rewrites import names
+from autoselect.rewrites.respelling import dilate
 from autoselect.sources.shapes import settled_shapes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader

@@ -13,9 +13,9 @@ from zoo import tf
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import names
-from autoselect.quantize.preparing.fixed_shapes import MOST_ELEMENTS, fold
 from autoselect.quantize.preparing.normalise import as_it_is, normalise
+from autoselect.rewrites import names
+from autoselect.rewrites.fixed_shapes import MOST_ELEMENTS, fold
 from autoselect.sources.shapes import settled_shapes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader

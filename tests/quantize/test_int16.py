@@ -21,7 +21,6 @@ from autoselect.domain.states import COMPOSED
 from autoselect.errors import BuildError
 from autoselect.quantize.building import int16, proof
 from autoselect.quantize.building.build import Builder
-from autoselect.quantize.building.compositions import compose
 from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.building.wholes import int16_model, runnable_int16_model
 from autoselect.quantize.calibrated import CalibratedModel
@@ -29,6 +28,7 @@ from autoselect.quantize.preparing import converter
 from autoselect.quantize.repairing import ranges
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.quantize.repairing.weighted_ops import WEIGHTED
+from autoselect.rewrites.for_16_bits import compose
 from autoselect.scoring.fragmentation import fragmentation
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target

@@ -12,7 +12,7 @@ import zoo
 
 from autoselect.domain.graph import IN_INTEGERS, OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize.preparing.masked_softmax import with_near_masks
+from autoselect.rewrites.for_quantizer import with_near_masks
 from autoselect.tflite.runner import Runner
 
 HIDDEN = np.triu(np.ones((6, 6), dtype=bool), 1)

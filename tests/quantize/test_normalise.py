@@ -15,11 +15,11 @@ from zoo import tf
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import names
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.wholes import make_wholes
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.preparing.normalise import normalise
+from autoselect.rewrites import names
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.comparing import difference

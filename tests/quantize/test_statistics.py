@@ -15,8 +15,8 @@ from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize.diagnosing.statistics import LayerMetrics, layer_table, measure, table
 from autoselect.quantize.diagnosing.verification import plan
-from autoselect.quantize.names import op_index_of
 from autoselect.quantize.preparing import converter
+from autoselect.rewrites.names import op_index_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 

@@ -14,8 +14,8 @@ import zoo
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import ModelError, UsageError
-from autoselect.quantize import names
 from autoselect.quantize.preparing import calibration, converter
+from autoselect.rewrites import names
 from autoselect.sources import loading, sample_sizes, shapes
 from autoselect.sources.tflite_files import FloatModel, free_inputs
 from autoselect.sources.wishes import NO_WISHES, FreeInput, FreeSizes, parse_shapes, sizes_of, wishes_of

@@ -16,14 +16,14 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe, split_repair
 from autoselect.errors import BuildError
-from autoselect.quantize import names
 from autoselect.quantize.building import int16, passes
 from autoselect.quantize.preparing import adoption, converter
-from autoselect.quantize.preparing.masked_softmax import with_near_masks
-from autoselect.quantize.preparing.stand_ins import stood_in_for, with_stand_ins, without_stand_ins
 from autoselect.quantize.repairing import ranges
 from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
+from autoselect.rewrites import names
+from autoselect.rewrites.for_16_bits import make_ready
+from autoselect.rewrites.for_quantizer import stood_in_for, with_near_masks, with_stand_ins, without_stand_ins
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.tflite_file import TfliteFile
@@ -176,7 +176,7 @@ def int16_model(kit: RepairKit, recipe: Recipe) -> TfliteFile:
 
     def made() -> bytes:
         ready = calibrated.file.copied()
-        int16.make_ready(ready, calibrated.names)
+        make_ready(ready, calibrated.names)
         source = with_near_masks(TfliteFile(model=ready))
         model = converter.quantize_to_int16(source, per_channel=recipe.per_channel).taken()
         int16.finish(model)

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import names
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter
-from autoselect.quantize.preparing.masked_softmax import with_near_masks
 from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.rewrites import names
+from autoselect.rewrites.for_quantizer import with_near_masks
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.tflite_file import TfliteFile
 

@@ -13,10 +13,9 @@ import numpy as np
 
 from autoselect.domain.tensors import free_name
 from autoselect.errors import ModelError
-from autoselect.quantize import names
 from autoselect.quantize.preparing.alignment import align, same_shape, similarity
-from autoselect.quantize.preparing.fused_forms import fuse_alike
-from autoselect.quantize.preparing.kept_dims import keep_dimensions
+from autoselect.rewrites import names
+from autoselect.rewrites.float_forms import fuse_alike, keep_dimensions
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.tflite_file import TfliteFile

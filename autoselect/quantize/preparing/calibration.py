@@ -16,10 +16,10 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import DataError, PreparationError, ScoreError
-from autoselect.quantize import names
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter, usable_ranges
-from autoselect.quantize.preparing.masked_softmax import masked_scores
+from autoselect.rewrites import names
+from autoselect.rewrites.for_quantizer import masked_scores
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.ranges import Range, extremes, range_of
@@ -39,7 +39,7 @@ def calibrated_model(
     Args:
         source: A float model.
         samples: For each sample the inputs, in the model's order and shapes.
-        node_names: Names for the nodes, see :func:`autoselect.quantize.names.canonicalise`.
+        node_names: Names for the nodes, see :func:`autoselect.rewrites.names.canonicalise`.
 
     Raises:
         PreparationError: If the model or the data are refused.

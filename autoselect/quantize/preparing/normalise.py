@@ -16,11 +16,10 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError
-from autoselect.quantize import names
 from autoselect.quantize.preparing import converter
-from autoselect.quantize.preparing.dilations import dilate
-from autoselect.quantize.preparing.fixed_shapes import fold
-from autoselect.quantize.preparing.respelling import respell
+from autoselect.rewrites import names
+from autoselect.rewrites.fixed_shapes import fold
+from autoselect.rewrites.respelling import dilate, respell
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.tflite_file import TfliteFile

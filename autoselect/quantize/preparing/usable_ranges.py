@@ -16,9 +16,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import names
 from autoselect.quantize.preparing import converter
-from autoselect.quantize.preparing.masked_softmax import far_ranges, with_near_masks
+from autoselect.rewrites import names
+from autoselect.rewrites.for_quantizer import far_ranges, with_near_masks
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import ranges
 from autoselect.tflite.operands import WEIGHTED

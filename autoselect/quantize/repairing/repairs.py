@@ -19,8 +19,8 @@ import numpy as np
 from autoselect.domain.recipe import node_ranges, split_repair
 from autoselect.errors import BuildError
 from autoselect.quantize.calibrated import CalibratedModel
-from autoselect.quantize.names import NameMap
 from autoselect.quantize.repairing import equalize, input_means, ranges
+from autoselect.rewrites.names import NameMap
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.ranges import Range, extremes, give_ranges
 from autoselect.tflite.tflite_file import TfliteFile

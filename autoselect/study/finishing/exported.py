@@ -12,8 +12,8 @@ from autoselect.exports.member_ops import member_ops
 from autoselect.exports.model_explorer import choices_data, names_in, statistics_data
 from autoselect.exports.plain_tensorflow import build_script
 from autoselect.quantize.building.left_out import left_out
-from autoselect.quantize.names import canonical_name
 from autoselect.quantize.repairing.repairs import before_quantizing
+from autoselect.rewrites.names import canonical_name
 from autoselect.runs.files import write_bytes, write_json, write_text
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import TrialRecord

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from autoselect.errors import ModelError
-from autoselect.sources import signatures
+from autoselect.rewrites import subgraphs
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
@@ -29,7 +29,7 @@ def freeze(model: fb.Model) -> tuple[int, int]:
     """
     if not any(fb.op_type(model, op) in _SETTING for graph in model.subgraphs for op in graph.operators or []):
         return 0, 0
-    signatures.make_main(model, 0)  # What it does not run changes nothing.
+    subgraphs.make_main(model, 0)  # What it does not run changes nothing.
     started = {i for graph in model.subgraphs for op in graph.operators or [] for i in _started_by(model, op)}
     starts, runs = ([g for i, g in enumerate(model.subgraphs) if (i in started) is wanted] for wanted in (True, False))
     try:
@@ -48,12 +48,12 @@ def freeze(model: fb.Model) -> tuple[int, int]:
             ops = [op for op in graph.operators or [] if id(op) not in settled and _handle(model, op) not in frozen]
             graph.operators = [op for op in ops if kept or not spent.issuperset(_started_by(model, op) or {-1})]
             editing.drop_unused_tensors(model, place)
-    signatures.make_main(model, 0)
+    subgraphs.make_main(model, 0)
     return len(frozen), len(kept)
 
 
 def _started_by(model: fb.Model, op: fb.Operator) -> Iterable[int]:
-    return signatures.reached_subgraphs(op) if fb.op_type(model, op) == "CALL_ONCE" else ()
+    return subgraphs.reached_subgraphs(op) if fb.op_type(model, op) == "CALL_ONCE" else ()
 
 
 def _uses(model: fb.Model, graphs: Iterable[fb.SubGraph]) -> Iterator[tuple[fb.SubGraph, _Key, fb.Operator]]:

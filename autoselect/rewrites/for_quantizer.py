@@ -1,18 +1,25 @@
-"""Masks before a SOFTMAX: the large negative numbers that attention hides positions with leave no levels for the rest.
+"""A calibrated model as TensorFlow's quantizer makes the most of it: with near masks, and with ops that stand in.
 
 Where a SELECT or an ADD puts -1e9 beside scores of -3 to 3, one of 256 steps is 4 million wide. The quantizer gives the
 scores themselves the same steps, and all positions weigh the same, even where the SELECT and the SOFTMAX are float. A
 mask of -inf, or of the least float number, leaves no steps at all. A SOFTMAX needs the mask to be below the scores, not
 far below: what the quantizer sees ends there. The float model keeps its masks.
+
+Some ops have an int8 kernel in LiteRT, and the quantizer knows no integer form of them: it quantizes others in their
+place. What stands for an op reads and writes integers of free scales as that does, so that the rest of the build is the
+same.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 
 import numpy as np
+from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.rewrites import names
 from autoselect.tflite import editing, ranges
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.tflite_file import TfliteFile
@@ -149,3 +156,35 @@ class _Masks:
         if (given := ranges.range_of(self._graph.tensors[index])) is not None:
             ranges.set_range(self._graph.tensors[index], max(given[0], lowest), min(given[1], -lowest))
         return lowest
+
+
+STANDS_IN = {"ELU": "GELU"}
+"""What is quantized in the place of an op type: one that computes each value from one alone, and has no parameters."""
+
+
+def with_stand_ins(calibrated: TfliteFile, places: Collection[int]) -> TfliteFile:
+    """A calibrated model under canonical names, to be quantized and not to be run; the same where nothing stands in."""
+    if not places:
+        return calibrated
+    model = calibrated.copied()
+    _swap(model, places, STANDS_IN)
+    return TfliteFile(model=model)
+
+
+def without_stand_ins(model: fb.Model, places: Collection[int]) -> None:
+    """Give what the quantizer made of :func:`with_stand_ins` the ops of the calibrated model again, in place."""
+    twins = [place for index, at in names.op_places(model).items() if index in places for place in at]
+    _swap(model, twins, {stand_in: op_type for op_type, stand_in in STANDS_IN.items()})
+
+
+def stood_in_for(model: fb.Model) -> frozenset[int]:
+    """Places of the main graph's ops that another one has to stand in for."""
+    return frozenset(i for i, op in enumerate(model.subgraphs[0].operators) if fb.op_type(model, op) in STANDS_IN)
+
+
+def _swap(model: fb.Model, places: Iterable[int], into: Mapping[str, str]) -> None:
+    """Give ops at some places another type, in place, where they are of a type that has one."""
+    for op in (model.subgraphs[0].operators[place] for place in places):
+        if (op_type := fb.op_type(model, op)) in into:
+            op.opcodeIndex = editing.add_code(model, into[op_type])
+            op.builtinOptionsType, op.builtinOptions = schema.BuiltinOptions.NONE, None
