@@ -15,7 +15,9 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.graph import HELPER
 from autoselect.rewrites import names
+from autoselect.rewrites.for_quantizer import NEAR_MASKS
 from autoselect.rewrites.names import NameMap
+from autoselect.rewrites.rewriting import GraphView, Rewrite, has_ops
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.ranges import LEAST_REACH, range_of, set_range
@@ -56,52 +58,38 @@ def _spoilt(model: fb.Model) -> list[fb.Operator]:
     ]
 
 
-def make_ready(model: fb.Model, key: names.NameMap) -> None:
-    """Bring a calibrated model into a form that the quantizer can take, in place.
-
-    Ops without a 16-bit form are composed of others. Ops share no constant, since it quantizes a shared bias anew for
-    each op that has it. Ops that it would spoil are of a type that it leaves in float: they are COS then, other
-    subgraphs are gone, and the model is not there to be run.
-    """
-    compose(model, key)
-    _part_constants(model)
-    _range_pads(model)
-    _near_limits(model)
-    _range_zeros(model)
-    _give_headroom(model)
-    if _spoilt(model):
-        _leave_alone(model)
-
-
-def _range_pads(model: fb.Model) -> None:
+def _range_pads(model: fb.Model) -> list[fb.Operator]:
     """Give what pads made infinite the range of what they pad; PyTorch pads so before a MAX_POOL_2D."""
     tensors = model.subgraphs[0].tensors
-    for op in model.subgraphs[0].operators:
-        if fb.op_type(model, op) == "PADV2" and range_of(tensors[op.outputs[0]]) is None:
-            tensors[op.outputs[0]].quantization = copy(tensors[op.inputs[0]].quantization)
+    pads = [op for op in GraphView(model).typed("PADV2") if range_of(tensors[op.outputs[0]]) is None]
+    for op in pads:
+        tensors[op.outputs[0]].quantization = copy(tensors[op.inputs[0]].quantization)
+    return pads
 
 
-def _near_limits(model: fb.Model) -> None:
+def _near_limits(model: fb.Model) -> list[fb.Tensor]:
     """Let the constants of MINIMUM and MAXIMUM end where the other operand does: beyond, their integers overflow."""
-    tensors = model.subgraphs[0].tensors
-    for op in model.subgraphs[0].operators:
-        op_type = fb.op_type(model, op)
-        for at in (0, 1) if op_type in ("MINIMUM", "MAXIMUM") else ():
-            limit, other = (tensors[int(op.inputs[i])] for i in (at, 1 - at))
+    view, limits = GraphView(model), list[fb.Tensor]()
+    for op in view.typed("MINIMUM", "MAXIMUM"):
+        for at in (0, 1):
+            limit, other = (view.tensor(int(op.inputs[i])) for i in (at, 1 - at))
             if fb.is_constant(model, limit) and (given := range_of(other)) is not None:
-                ends = {"MINIMUM": (None, given[1]), "MAXIMUM": (given[0], None)}[op_type]
+                ends = {"MINIMUM": (None, given[1]), "MAXIMUM": (given[0], None)}[view.type_of(op)]
                 limit.buffer = editing.add_buffer(model, np.clip(fb.constant_values(model, limit), *ends))
+                limits.append(limit)
+    return limits
 
 
-def _range_zeros(model: fb.Model) -> None:
+def _range_zeros(model: fb.Model) -> list[fb.Tensor]:
     """Give values that were always zero steps of the size of others': a bias in steps of theirs would overflow."""
-    for tensor in model.subgraphs[0].tensors:
-        given = range_of(tensor)
-        if given is not None and max(map(abs, given)) < LEAST_REACH:
-            set_range(tensor, -1.0, 1.0)
+    known = [(tensor, range_of(tensor)) for tensor in model.subgraphs[0].tensors]
+    zeros = [tensor for tensor, given in known if given is not None and max(map(abs, given)) < LEAST_REACH]
+    for tensor in zeros:
+        set_range(tensor, -1.0, 1.0)
+    return zeros
 
 
-def _give_headroom(model: fb.Model) -> None:
+def _give_headroom(model: fb.Model) -> list[fb.Tensor]:
     """Widen the ranges of the model's inputs: other samples leave those that calibrated, and 16 bits have steps enough.
 
     An input keeps its range if an output may be fed back into it as the state of the next step. A wider range has
@@ -109,10 +97,13 @@ def _give_headroom(model: fb.Model) -> None:
     """
     graph = model.subgraphs[0]
     outputs = [graph.tensors[i] for i in graph.outputs]
+    widened = []
     for tensor in (graph.tensors[i] for i in graph.inputs):
         given = range_of(tensor)
         if given is not None and not any(_may_become(output, tensor.shape, given) for output in outputs):
             set_range(tensor, *(_HEADROOM * end for end in given))
+            widened.append(tensor)
+    return widened
 
 
 def _may_become(output: fb.Tensor, shape: fb.Indices | None, given: tuple[float, float]) -> bool:
@@ -125,46 +116,56 @@ def _may_become(output: fb.Tensor, shape: fb.Indices | None, given: tuple[float,
     return is_like and own is not None and max(map(abs, given)) <= 2.0 * max(map(abs, own))
 
 
-def _part_constants(model: fb.Model) -> None:
+def _part_constants(model: fb.Model) -> list[fb.Tensor]:
     """Give each operand a tensor of its own, and each of these a buffer of its own."""
     names.unshare_operands(model)
-    taken: set[int] = set()
+    taken, parted = set[int](), list[fb.Tensor]()
     for tensor in model.subgraphs[0].tensors:
         if tensor.buffer in taken and fb.is_constant(model, tensor):
             model.buffers.append(copy(model.buffers[tensor.buffer]))
             tensor.buffer = len(model.buffers) - 1
+            parted.append(tensor)
         taken.add(tensor.buffer)
+    return parted
 
 
-def _leave_alone(model: fb.Model) -> None:
+def _leave_alone(model: fb.Model) -> list[fb.Operator]:
+    """Give ops that the quantizer would spoil a type that it leaves in float, and drop other subgraphs."""
     spoilt, left = _spoilt(model), editing.add_code(model, "COS")
     for op in spoilt:
         op.opcodeIndex, op.intermediates = left, None
     model.subgraphs, model.signatureDefs = model.subgraphs[:1], []
     editing.tidy(model)
+    return spoilt
 
 
 _HARD_SWISH_END = 6.0
 """HARD_SWISH is ``x * relu6(x + 3) / 6`` (Howard et al., Searching for MobileNetV3, arXiv:1905.02244)."""
 
 
-def compose(model: fb.Model, key: NameMap) -> None:
+def compose(model: fb.Model, key: NameMap) -> list[fb.Operator]:
     """Put compositions in the place of the main graph's ops that have one, in place.
 
     Args:
         model: A calibrated model. An op stays that lacks a range that its composition needs.
         key: To its names, which those of helpers begin with.
+
+    Returns:
+        The ops that are composed.
     """
     writer = _Writer(model)
-    before = len(model.subgraphs[0].tensors)
+    before, composed = len(model.subgraphs[0].tensors), list[fb.Operator]()
     for op, row in zip(model.subgraphs[0].operators, key.unique_outputs(), strict=True):
         write = _WRITERS.get(fb.op_type(model, op))
         writer.name = row[0] if row else ""
-        if write is None or not write(writer, op):
+        if write is not None and write(writer, op):
+            composed.append(op)
+        else:
             writer.ops.append(op)
     model.subgraphs[0].operators = writer.ops
     if len(model.subgraphs[0].tensors) > before:
         editing.tidy(model)
+    return composed
 
 
 class _Writer:
@@ -276,3 +277,25 @@ def _sum(writer: _Writer, op: fb.Operator) -> bool:
 
 
 _WRITERS = {"PRELU": _prelu, "SQUARED_DIFFERENCE": _squared_difference, "HARD_SWISH": _hard_swish, "SUM": _sum}
+
+
+def for_16_bits(key: NameMap) -> tuple[Rewrite, ...]:
+    """What happens to a calibrated model before TensorFlow's 16-bit quantizer has it, in this order.
+
+    Ops share no constant then, since it quantizes a shared bias anew for each op that has it. Ops that it would spoil
+    are of a type that it leaves in float: they are COS then, other subgraphs are gone, and the model is not there to be
+    run.
+
+    Args:
+        key: To the names of the model.
+    """
+    return (
+        Rewrite(name="ops composed of others", deed=lambda model: compose(model, key)),
+        Rewrite(name="constants parted", deed=_part_constants),
+        Rewrite(name="pads given a range", applies=has_ops("PADV2"), deed=_range_pads),
+        Rewrite(name="limits brought near", applies=has_ops("MINIMUM", "MAXIMUM"), deed=_near_limits),
+        Rewrite(name="zeros given a range", deed=_range_zeros),
+        Rewrite(name="inputs given headroom", deed=_give_headroom),
+        Rewrite(name="spoilt ops left alone", applies=lambda model: bool(_spoilt(model)), deed=_leave_alone),
+        NEAR_MASKS,
+    )

@@ -13,13 +13,14 @@ same.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.rewrites import names
+from autoselect.rewrites.rewriting import GraphView, Rewrite, rewritten
 from autoselect.tflite import editing, ranges
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.tflite_file import TfliteFile
@@ -37,18 +38,9 @@ _MADE_OF = {**_OPERANDS, **dict.fromkeys(_MOVING, (0,)), **dict.fromkeys(("MAXIM
 """Operands that the values of a mask come from."""
 
 
-def with_near_masks(calibrated: TfliteFile) -> TfliteFile:
-    """A calibrated model in which masks are no further below scores than a SOFTMAX can tell; itself without masks."""
-    if not _Masks(calibrated.model).masking():
-        return calibrated
-    near = calibrated.copied()
-    _Masks(near).shorten()
-    return TfliteFile(model=near)
-
-
 def far_ranges(calibrated: TfliteFile) -> set[int]:
     """The tensors of a calibrated model that begin nearer in what the quantizer sees."""
-    near = with_near_masks(calibrated)
+    near = rewritten(calibrated, (NEAR_MASKS,))
     if near is calibrated:
         return set()
     pairs = enumerate(zip(calibrated.model.subgraphs[0].tensors, near.model.subgraphs[0].tensors, strict=False))
@@ -67,20 +59,17 @@ class _Masks:
     """Finds and shortens the masks of one model, in place."""
 
     def __init__(self, model: fb.Model) -> None:
-        self._model, self._graph = model, model.subgraphs[0]
-        self._readers: dict[int, list[fb.Operator]] = defaultdict(list)
-        for op in self._graph.operators:
-            for index in {int(i) for i in op.inputs}:
-                self._readers[index].append(op)
+        self._model, self._graph, self._view = model, model.subgraphs[0], GraphView(model)
         self._lowest: dict[int, dict[int, float]] = defaultdict(dict)  # By tensor and reader: where it may begin.
 
     def masking(self) -> list[tuple[fb.Operator, list[int], tuple[int, float, float]]]:
         """The ops that mask, with what :meth:`before_softmax` and :meth:`_hiding` say of each."""
         return [(op, hidden, found) for op, hidden in self.before_softmax() if (found := self._hiding(op))]
 
-    def shorten(self) -> None:
-        """Shorten all masks."""
-        for op, hidden, (at, least, lowest) in self.masking():
+    def shorten(self) -> list[fb.Operator]:
+        """Shorten all masks; the ops that mask."""
+        masking = self.masking()
+        for op, hidden, (at, least, lowest) in masking:
             for tensor in (self._graph.tensors[index] for index in hidden):
                 if ranges.range_of(tensor) is not None:
                     fb.parameters(tensor).min = np.array([least], dtype=np.float32)
@@ -92,16 +81,17 @@ class _Masks:
                 self._ask(op, at, end)
         for index in {int(i) for i in self._graph.inputs}:
             self._raised(index)
+        return [op for op, _, _ in masking]
 
     def before_softmax(self) -> list[tuple[fb.Operator, list[int]]]:
         """The ops that may mask, each with the tensors from its output to the SOFTMAX that alone reads them."""
-        candidates = (op for op in self._graph.operators if fb.op_type(self._model, op) in _OPERANDS)
+        candidates = self._view.typed(*_OPERANDS)
         return [(op, hidden) for op in candidates if (hidden := self._hidden(int(op.outputs[0])))]
 
     def _hidden(self, index: int) -> list[int]:
-        readers = self._readers.get(index, ())
-        types = {fb.op_type(self._model, reader) for reader in readers}
-        if index in {int(i) for i in self._graph.outputs} or not types:
+        readers = self._view.readers(index)
+        types = {self._view.type_of(reader) for reader in readers}
+        if self._view.is_output(index) or not types:
             return []
         if types == {"SOFTMAX"}:
             return [index]
@@ -150,7 +140,7 @@ class _Masks:
     def _raised(self, index: int) -> float | None:
         """Where a value begins now, if all that read it asked for that."""
         asked = self._lowest.get(index, {})
-        if not asked or len(asked) < len(self._readers[index]) or index in {int(i) for i in self._graph.outputs}:
+        if not asked or len(asked) < len(self._view.readers(index)) or self._view.is_output(index):
             return None
         lowest = min(asked.values())
         if (given := ranges.range_of(self._graph.tensors[index])) is not None:
@@ -158,33 +148,41 @@ class _Masks:
         return lowest
 
 
+NEAR_MASKS = Rewrite(
+    name="masks brought near",
+    applies=lambda model: bool(_Masks(model).masking()),
+    deed=lambda model: _Masks(model).shorten(),
+)
+"""Masks are then no further below scores than a SOFTMAX can tell."""
+
 STANDS_IN = {"ELU": "GELU"}
 """What is quantized in the place of an op type: one that computes each value from one alone, and has no parameters."""
 
 
-def with_stand_ins(calibrated: TfliteFile, places: Collection[int]) -> TfliteFile:
-    """A calibrated model under canonical names, to be quantized and not to be run; the same where nothing stands in."""
-    if not places:
-        return calibrated
-    model = calibrated.copied()
-    _swap(model, places, STANDS_IN)
-    return TfliteFile(model=model)
+def stood_in_for(model: fb.Model) -> list[int]:
+    """Places of the main graph's ops that another one has to stand in for."""
+    return [i for i, op in enumerate(model.subgraphs[0].operators) if fb.op_type(model, op) in STANDS_IN]
 
 
 def without_stand_ins(model: fb.Model, places: Collection[int]) -> None:
-    """Give what the quantizer made of :func:`with_stand_ins` the ops of the calibrated model again, in place."""
+    """Give what the quantizer made of :data:`STAND_INS` the ops of the calibrated model again, in place."""
     twins = [place for index, at in names.op_places(model).items() if index in places for place in at]
     _swap(model, twins, {stand_in: op_type for op_type, stand_in in STANDS_IN.items()})
 
 
-def stood_in_for(model: fb.Model) -> frozenset[int]:
-    """Places of the main graph's ops that another one has to stand in for."""
-    return frozenset(i for i, op in enumerate(model.subgraphs[0].operators) if fb.op_type(model, op) in STANDS_IN)
-
-
-def _swap(model: fb.Model, places: Iterable[int], into: Mapping[str, str]) -> None:
+def _swap(model: fb.Model, places: Sequence[int], into: Mapping[str, str]) -> Sequence[int]:
     """Give ops at some places another type, in place, where they are of a type that has one."""
     for op in (model.subgraphs[0].operators[place] for place in places):
         if (op_type := fb.op_type(model, op)) in into:
             op.opcodeIndex = editing.add_code(model, into[op_type])
             op.builtinOptionsType, op.builtinOptions = schema.BuiltinOptions.NONE, None
+    return places
+
+
+STAND_INS = Rewrite(
+    name="ops stood in for",
+    applies=lambda model: bool(stood_in_for(model)),
+    deed=lambda model: _swap(model, stood_in_for(model), STANDS_IN),
+)
+
+FOR_QUANTIZER = (STAND_INS, NEAR_MASKS)

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from copy import copy
 from functools import partial
 from typing import Any
@@ -20,33 +21,36 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.domain.words import listed
 from autoselect.errors import ModelError
 from autoselect.rewrites import subgraphs
+from autoselect.rewrites.rewriting import Rewrite, has_ops
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
 _COMPOSITE = "STABLEHLO_COMPOSITE"
 
 
-def inline(model: fb.Model) -> int:
+def _inline(model: fb.Model) -> list[str]:
     """Put the ops in the place of the composites of the main graph, in place, also where one stands for others.
 
     Returns:
-        How many there were.
+        What their ops are called after.
 
     Raises:
         ModelError: If a composite is left: the file does not hold its ops, or it is inside a branch.
     """
-    graph, count, is_new = model.subgraphs[0], 0, True
+    graph, prefixes, is_new = model.subgraphs[0], list[str](), True
     while is_new:
         ops, is_new = [], False
         for op in graph.operators or []:
-            inlined = _inlined(model, op, f"composite{count}")
-            count, is_new = count + bool(inlined), is_new or bool(inlined)
+            prefix = f"composite{len(prefixes)}"
+            if inlined := _inlined(model, op, prefix):
+                prefixes.append(prefix)
+                is_new = True
             ops += inlined or [op]
         graph.operators = ops
-    if count:
+    if prefixes:
         subgraphs.make_main(model, 0)
     _refuse_what_is_left(model)
-    return count
+    return prefixes
 
 
 def _refuse_what_is_left(model: fb.Model) -> None:
@@ -90,7 +94,7 @@ _MOST_PADDING = 16
 """Places that blocks may have for each element of a tensor; they reach over its edges."""
 
 
-def densify(model: fb.Model) -> int:
+def _densify(model: fb.Model) -> list[str]:
     """Write every sparse constant in full, and drop the DENSIFY ops that did so at run time, in place.
 
     Who reads such an op's output then reads the same values, so the model's outputs stay the same, bit for bit. Only a
@@ -99,12 +103,12 @@ def densify(model: fb.Model) -> int:
     LiteRT's DENSIFY is not run for it: it believes what a file says of a sparse tensor, and a damaged file kills it.
 
     Returns:
-        How many tensors were made dense.
+        The tensors that were made dense.
 
     Raises:
         ModelError: If what a file says of a sparse tensor does not fit it.
     """
-    count = 0
+    names = list[str]()
     buffers: dict[bytes, int] = {}
     for place, graph in enumerate(model.subgraphs):
         found = [i for i, t in enumerate(graph.tensors or []) if t.sparsity is not None and fb.is_constant(model, t)]
@@ -115,12 +119,12 @@ def densify(model: fb.Model) -> int:
                 buffers[data] = editing.add_buffer(model, values)
             tensor.buffer, tensor.sparsity = buffers[data], None
         if found:
+            names += [fb.tensor_name(graph.tensors[index]) for index in found]
             editing.drop_copies(model, graph, found, lambda op: fb.op_type(model, op) == "DENSIFY")
             editing.drop_unused_tensors(model, place)
-        count += len(found)
-    if count:
+    if names:
         editing.tidy(model)
-    return count
+    return names
 
 
 def _dense_values(model: fb.Model, tensor: fb.Tensor) -> np.ndarray:
@@ -183,36 +187,36 @@ _WIDENING = ("DEQUANTIZE", "CAST")
 _FLOAT16, _FLOAT32 = schema.TensorType.FLOAT16, schema.TensorType.FLOAT32
 
 
-def widen(model: fb.Model) -> int:
+def _widen(model: fb.Model) -> list[str]:
     """Make every float16 constant float32, and drop the ops that did so at run time, in place; none may be sparse.
 
     Every float16 value has an equal float32 value, so the model's outputs stay the same, bit for bit.
 
     Returns:
-        How many tensors were widened.
+        The tensors that were widened.
 
     Raises:
         ModelError: If float16 values are more than constants.
     """
     widened: dict[int, int] = {}
-    count = 0
+    names = list[str]()
     for place, graph in enumerate(model.subgraphs):
         halves = {i for i, t in enumerate(graph.tensors) if t.type == _FLOAT16 and fb.is_constant(model, t)}
         for index in halves:
             _widen_tensor(model, graph.tensors[index], widened)
         if halves:
+            names += [fb.tensor_name(graph.tensors[index]) for index in halves]
             editing.drop_copies(model, graph, halves, partial(_is_widening, model, graph))
             editing.drop_unused_tensors(model, place)
-        count += len(halves)
         left = next((t for t in graph.tensors if t.type == _FLOAT16), None)
         if left is not None:
             raise ModelError(
                 f"The model computes in float16: tensor {fb.tensor_name(left)!r} is float16 and no constant. "
                 "Only weights may be float16, not inputs, outputs or values in between. Convert the model to float32."
             )
-    if count:
+    if names:
         editing.tidy(model)
-    return count
+    return names
 
 
 def _is_widening(model: fb.Model, graph: fb.SubGraph, op: fb.Operator) -> bool:
@@ -227,6 +231,7 @@ def _widen_tensor(model: fb.Model, tensor: fb.Tensor, widened: dict[int, int]) -
     tensor.buffer, tensor.type, tensor.quantization = widened[tensor.buffer], _FLOAT32, None
 
 
+_TRANSPOSE_CONV = "Convolution2DTransposeBias"
 _PADDINGS = {1: schema.Padding.SAME, 2: schema.Padding.VALID}
 """By the number that ``TfLitePadding`` has."""
 _WITH_BIAS = 3
@@ -236,11 +241,11 @@ _OPTIONS = 3
 """Padding and strides, as whole numbers of four bytes."""
 
 
-def as_builtins(model: fb.Model) -> int:
-    """Write such ops of the main graph anew, in place; with options that nobody writes they stay.
+def _as_builtins(model: fb.Model) -> list[fb.Operator]:
+    """Write custom ops that are builtin ones anew, in place; with options that nobody writes they stay.
 
     Returns:
-        How many there were.
+        These ops.
     """
     graph = model.subgraphs[0]
     found = [op for op in graph.operators or [] if _is_known(model, op)]
@@ -256,11 +261,11 @@ def as_builtins(model: fb.Model) -> int:
         model.operatorCodes[-1].version = _WITH_BIAS
     if found:
         editing.tidy(model)
-    return len(found)
+    return found
 
 
 def _is_known(model: fb.Model, op: fb.Operator) -> bool:
-    if fb.op_type(model, op) != "Convolution2DTransposeBias" or len(op.inputs) != len(_OPERANDS):
+    if fb.op_type(model, op) != _TRANSPOSE_CONV or len(op.inputs) != len(_OPERANDS):
         return False
     given, sizes = _options(op), fb.shape_of(model.subgraphs[0].tensors[op.outputs[0]])
     return len(given) == _OPTIONS and given[0] in _PADDINGS and min(sizes, default=0) > 0
@@ -275,3 +280,33 @@ def _sizes(model: fb.Model, op: fb.Operator) -> int:
     """A constant with the shape of an op's output."""
     output = model.subgraphs[0].tensors[op.outputs[0]]
     return editing.add_constant(model, f"{fb.tensor_name(output)}/sizes", np.array(fb.shape_of(output), np.int32))
+
+
+def _has_tensor(holds: Callable[[fb.Tensor], bool]) -> Callable[[fb.Model], bool]:
+    return lambda model: any(holds(tensor) for graph in model.subgraphs for tensor in graph.tensors or [])
+
+
+INLINED = Rewrite(
+    name="composites inlined",
+    applies=has_ops(_COMPOSITE),
+    deed=_inline,
+    note="{} STABLEHLO_COMPOSITE became the ops that the file says they stand for.",
+)
+DENSE = Rewrite(
+    name="sparse weights made dense",
+    applies=_has_tensor(lambda tensor: tensor.sparsity is not None),
+    deed=_densify,
+    note="{} sparse weights were made dense: the same values, with the zeros written out.",
+)
+WIDE = Rewrite(
+    name="float16 weights made float32",
+    applies=_has_tensor(lambda tensor: bool(tensor.type == _FLOAT16)),
+    deed=_widen,
+    note="{} float16 weights were widened to float32: the same values, in twice the bytes.",
+)
+BUILTIN = Rewrite(
+    name="custom ops made builtin ones",
+    applies=has_ops(_TRANSPOSE_CONV),
+    deed=_as_builtins,
+    note="{} Convolution2DTransposeBias became TRANSPOSE_CONV: the same op by another name.",
+)

@@ -9,7 +9,6 @@ sequence, or in 16 bits.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
@@ -17,11 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.rewrites.rewriting import GraphView, Rewrite, has_ops
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
 
-def respell(model: fb.Model) -> list[tuple[str, str]]:
+def _respell(model: fb.Model) -> list[tuple[str, str]]:
     """Write such ops of the main graph anew, in place.
 
     Returns:
@@ -139,57 +139,45 @@ def dilate(model: fb.Model) -> list[str]:
     Returns:
         What those of the ops wrote that are gone: the names of the tensors.
     """
-    graph = model.subgraphs[0]
-    ends = _Ends(model)
-    found = [one for op in list(graph.operators) if (one := _dilated(model, ends, op)) is not None]
+    view = GraphView(model)
+    found = [one for op in view.typed("CONV_2D") if (one := _dilated(view, op)) is not None]
     gone: list[str] = []
     for one in found:
-        gone += _rewrite(model, one)
+        gone += _rewrite(view, one)
     if found:
         editing.drop_unused_tensors(model)
     return gone
 
 
-class _Ends:
-    """Who writes and who alone reads the tensors of the main graph."""
-
-    def __init__(self, model: fb.Model) -> None:
-        graph = model.subgraphs[0]
-        self._writers = {i: op for op in graph.operators for i in fb.indices(op.outputs)}
-        times = Counter(i for op in graph.operators for i in fb.indices(op.inputs))
-        times.update(fb.indices(graph.outputs))
-        self._readers = {
-            i: op for op in graph.operators for i in fb.indices(op.inputs) if times[i] == 1 and i in self._writers
-        }
-
-    def before(self, op: fb.Operator) -> fb.Operator | None:
-        """Who writes what an op reads first, if nobody else reads that."""
-        source = int(op.inputs[0])
-        return self._writers.get(source) if self._readers.get(source) is op else None
-
-    def behind(self, op: fb.Operator) -> fb.Operator | None:
-        """Who alone reads what an op writes."""
-        reader = self._readers.get(int(op.outputs[0]))
-        return reader if reader is not None and int(reader.inputs[0]) == int(op.outputs[0]) else None
+def _before(view: GraphView, op: fb.Operator) -> fb.Operator | None:
+    """Who writes what an op reads first, if nobody else reads that."""
+    source = int(op.inputs[0])
+    return view.writer(source) if view.sole_reader(source) is op else None
 
 
-def _dilated(model: fb.Model, ends: _Ends, conv: fb.Operator) -> _Dilated | None:
+def _behind(view: GraphView, op: fb.Operator) -> fb.Operator | None:
+    """Who alone reads what an op writes, as its first operand."""
+    reader = view.sole_reader(int(op.outputs[0]))
+    return reader if reader is not None and int(reader.inputs[0]) == int(op.outputs[0]) else None
+
+
+def _dilated(view: GraphView, conv: fb.Operator) -> _Dilated | None:
     """What a convolution is a part of, if it can be written as a dilated one."""
-    if fb.op_type(model, conv) != "CONV_2D" or not _is_plain(conv):
+    if not _is_plain(conv):
         return None
     ops = [conv]
-    for step, add in ((ends.before, lambda op: ops.insert(0, op)), (ends.behind, ops.append)):
-        other = step(conv)
-        while other is not None and fb.op_type(model, other) in _UNIT_AXES:
+    for step, add in ((_before, lambda op: ops.insert(0, op)), (_behind, ops.append)):
+        other = step(view, conv)
+        while other is not None and view.type_of(other) in _UNIT_AXES:
             add(other)
-            other = step(other)
+            other = step(view, other)
         if other is None:
             return None
         add(other)
-    types = fb.op_type(model, ops[0]), fb.op_type(model, ops[-1])
-    if types != ("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND") or not _has_true_shapes(model, ops):
+    types = view.type_of(ops[0]), view.type_of(ops[-1])
+    if types != ("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND") or not _has_true_shapes(view.model, ops):
         return None
-    return _measured(model, tuple(ops), conv)
+    return _measured(view.model, tuple(ops), conv)
 
 
 def _is_plain(conv: fb.Operator) -> bool:
@@ -241,9 +229,9 @@ def _padding(kernel: np.ndarray, factors: np.ndarray, pads: np.ndarray) -> int |
     return int(schema.Padding.SAME) if np.array_equal(pads, same) else None
 
 
-def _rewrite(model: fb.Model, one: _Dilated) -> list[str]:
+def _rewrite(view: GraphView, one: _Dilated) -> list[str]:
     """Put the dilated convolution in the place of the ops; returns what those wrote that are gone."""
-    graph = model.subgraphs[0]
+    model = view.model
     source, result = int(one.ops[0].inputs[0]), int(one.ops[-1].outputs[0])
     written = [int(op.outputs[0]) for op in one.ops]
     conv = one.conv
@@ -256,11 +244,9 @@ def _rewrite(model: fb.Model, one: _Dilated) -> list[str]:
         tail, last = _without_unit(model, int(conv.outputs[0]), result, one.unit)
         new = [head, conv, tail]
     conv.inputs, conv.outputs = np.array([source, *conv.inputs[1:]], np.int32), np.array([last], np.int32)
-    place = next(i for i, op in enumerate(graph.operators) if op is one.ops[-1])
-    kept = [op for op in graph.operators[:place] if all(op is not other for other in one.ops)]
-    graph.operators = [*kept, *new, *graph.operators[place + 1 :]]
+    view.replace(one.ops, new)
     still = {int(op.outputs[0]) for op in new}
-    return [fb.tensor_name(graph.tensors[i]) for i in written if i not in still]
+    return [fb.tensor_name(view.tensor(i)) for i in written if i not in still]
 
 
 def _with_unit(model: fb.Model, source: int, unit: int) -> tuple[fb.Operator, int]:
@@ -285,3 +271,19 @@ def _reshape(model: fb.Model, source: int, result: int) -> fb.Operator:
     written = model.subgraphs[0].tensors[result]
     shape = editing.add_constant(model, f"{fb.tensor_name(written)}/shape", np.array(written.shape, np.int32))
     return editing.new_op(model, "RESHAPE", [source, shape], result)
+
+
+def _forget_ranges(model: fb.Model) -> list[fb.Tensor]:
+    """Drop ranges that a converter left in the file, in place: with some the quantizer quantizes what it was denied."""
+    tensors = [tensor for tensor in model.subgraphs[0].tensors if tensor.quantization is not None]
+    for tensor in tensors:
+        fb.parameters(tensor).min = fb.parameters(tensor).max = None
+    return tensors
+
+
+RESPELLED = Rewrite(name="ops respelled", applies=has_ops(*_WRITERS), deed=_respell)
+DILATED = Rewrite(name="convolutions dilated", applies=has_ops("SPACE_TO_BATCH_ND"), deed=dilate)
+
+NORMALISED_ALIKE = (Rewrite(name="ranges forgotten", deed=_forget_ranges), RESPELLED)
+NORMALISED = (*NORMALISED_ALIKE, DILATED)
+"""What happens to a float model before the quantizer folds and merges it; the former is all that it may need."""

@@ -8,16 +8,14 @@ from graphlib import CycleError, TopologicalSorter
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError
-from autoselect.rewrites import odd_forms, variables
+from autoselect.rewrites.rewriting import rewrite
 from autoselect.rewrites.subgraphs import reached_subgraphs
+from autoselect.rewrites.taken_in import TAKEN_IN
 from autoselect.sources import shapes, signatures
 from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 
-_STABLEHLO_CONSTANTS = b"keep_stablehlo_constant"
-"""Metadata of files that litert-torch wrote. TensorFlow's quantizer then does not know weights as constants, and every
-op that has some stays float."""
 _FLEX = "Flex"
 """How the names of TensorFlow's own ops begin."""
 _QUANTIZED_TYPES = (schema.TensorType.INT8, schema.TensorType.UINT8, schema.TensorType.INT16)
@@ -51,34 +49,19 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     """
     model = fb.parse(content)
     _refuse_damaged(model, len(content))
-    first, signed, notes = model.subgraphs[0], len(model.signatureDefs or []), list[str]()
+    first, signed = model.subgraphs[0], len(model.signatureDefs or [])
     signatures.choose(model, wishes.signature)
-    if count := odd_forms.inline(model):
-        notes.append(f"{count} STABLEHLO_COMPOSITE became the ops that the file says they stand for.")
     _refuse_quantized(model)
     _refuse_flex(model)
-    entries = model.metadata or []
-    kept = [entry for entry in entries if entry.name != _STABLEHLO_CONSTANTS]
-    model.metadata = kept or None
-    frozen, states = variables.freeze(model)
-    if frozen:
-        notes.append(f"Variables became constants, with the initial values in the file: {frozen}.")
-    if states:
-        notes.append(f"The model keeps a state in variables ({states}): each sample starts with the initial one.")
-    if count := odd_forms.densify(model):
-        notes.append(f"{count} sparse weights were made dense: the same values, with the zeros written out.")
-    if count := odd_forms.widen(model):
-        notes.append(f"{count} float16 weights were widened to float32: the same values, in twice the bytes.")
-    if count := odd_forms.as_builtins(model):
-        notes.append(f"{count} Convolution2DTransposeBias became TRANSPOSE_CONV: the same op by another name.")
+    done = rewrite(model, TAKEN_IN)
     _refuse_empty(model)
-    notes += _control_flow(model)
+    loops = _control_flow(model)
     settled, told = _settled(model, wishes)
-    is_changed = settled is not None or len(notes) > 0 or model.subgraphs[0] is not first
-    is_changed |= len(kept) < len(entries) or len(model.signatureDefs or []) < signed
+    is_changed = settled is not None or bool(done.found or loops) or model.subgraphs[0] is not first
+    is_changed |= len(model.signatureDefs or []) < signed
     return FloatModel(
         content=(settled or fb.serialise(model)) if is_changed else content,
-        notes=(*notes, *told),
+        notes=(*done.notes, *loops, *told),
     )
 
 

@@ -49,10 +49,10 @@ def test_pairs_are_scaled_where_nothing_between_can_tell(between: Callable[[Any]
     found = equalize.equalize(prepared.calibrated.file, prepared.fed)
     [first, second] = layers(prepared.calibrated.content)
     assert len(found.pairs) == (reason is None)
-    assert (found.content != prepared.calibrated.content) is (reason is None)
+    assert (found.file.content != prepared.calibrated.content) is (reason is None)
     assert (reason is None and first not in found.reasons) or str(reason) in found.reasons[first]
     assert "output of the model" in found.reasons[second]
-    assert_equal_outputs(prepared, found.content)
+    assert_equal_outputs(prepared, found.file.content)
 
 
 def layers(content: bytes) -> list[int]:
@@ -169,9 +169,9 @@ def test_channels_that_a_layer_does_not_use_are_left_alone() -> None:
     prepared = zoo.from_function(call, (1, 6, 6, 3)).prepared
     found = equalize.equalize(prepared.calibrated.file, prepared.fed)
     assert len(found.pairs) == 1
-    before, after = (weights_of_first(content) for content in (prepared.calibrated.content, found.content))
+    before, after = (weights_of_first(content) for content in (prepared.calibrated.content, found.file.content))
     assert [(before[i] == after[i]).all() for i in range(2, 7)] == [False, True, False, True, False]
-    assert_equal_outputs(prepared, found.content)
+    assert_equal_outputs(prepared, found.file.content)
 
 
 def weights_of_first(content: bytes) -> np.ndarray:
@@ -189,7 +189,7 @@ def test_a_single_differing_bit_leaves_the_model_as_it_was(monkeypatch: pytest.M
 
     monkeypatch.setattr(equalize, "_multiply", off)
     found = equalize.equalize(prepared.calibrated.file, prepared.fed)
-    assert (found.content, found.pairs) == (prepared.calibrated.content, ())
+    assert (found.file.content, found.pairs) == (prepared.calibrated.content, ())
     assert "other bits" in found.reasons[layers(prepared.calibrated.content)[0]]
 
 

@@ -22,8 +22,9 @@ from autoselect.quantize.repairing import ranges
 from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
 from autoselect.rewrites import names
-from autoselect.rewrites.for_16_bits import make_ready
-from autoselect.rewrites.for_quantizer import stood_in_for, with_near_masks, with_stand_ins, without_stand_ins
+from autoselect.rewrites.for_16_bits import for_16_bits
+from autoselect.rewrites.for_quantizer import FOR_QUANTIZER, stood_in_for, without_stand_ins
+from autoselect.rewrites.rewriting import rewritten
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.tflite_file import TfliteFile
@@ -142,7 +143,7 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> TfliteFile:
 
     def made() -> bytes:
         places, plain = stood_in_for(kit.float_model(recipe.repairs)), Recipe(per_channel=recipe.per_channel)
-        source = with_near_masks(with_stand_ins(calibrated.file, places))
+        source = rewritten(calibrated.file, FOR_QUANTIZER)
         built = converter.quantize(source, denylisted=(), recipe=plain)
         if not places and len(reader.read_interface(built.content).outputs) == len(calibrated.names.outputs):
             return built.content
@@ -175,9 +176,7 @@ def int16_model(kit: RepairKit, recipe: Recipe) -> TfliteFile:
         raise BuildError("another quantizer made the integer model, and none with 16-bit activations")
 
     def made() -> bytes:
-        ready = calibrated.file.copied()
-        make_ready(ready, calibrated.names)
-        source = with_near_masks(TfliteFile(model=ready))
+        source = rewritten(calibrated.file, for_16_bits(calibrated.names))
         model = converter.quantize_to_int16(source, per_channel=recipe.per_channel).taken()
         int16.finish(model)
         names.hide_unused_outputs(model, calibrated.names)

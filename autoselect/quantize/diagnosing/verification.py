@@ -21,7 +21,8 @@ from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.rewrites import names
-from autoselect.rewrites.for_quantizer import with_near_masks
+from autoselect.rewrites.for_quantizer import NEAR_MASKS
+from autoselect.rewrites.rewriting import rewritten
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.tflite_file import TfliteFile
 
@@ -92,7 +93,7 @@ def plan(
     if not recipe.repairs and calibrated.integer is None:
         denied = left_out(recipe, nodes).nodes
         debug = converter.quantize(
-            with_near_masks(calibrated.file),
+            rewritten(calibrated.file, (NEAR_MASKS,)),
             denylisted=[names.canonical_name(i) for i in sorted(denied)],
             recipe=recipe,
             verify="model" if whole_model else "layer",

@@ -19,7 +19,8 @@ from autoselect.errors import BuildError
 from autoselect.quantize.preparing import converter
 from autoselect.rewrites import names
 from autoselect.rewrites.fixed_shapes import fold
-from autoselect.rewrites.respelling import dilate, respell
+from autoselect.rewrites.respelling import DILATED, NORMALISED, NORMALISED_ALIKE, RESPELLED
+from autoselect.rewrites.rewriting import rewrite
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.tflite_file import TfliteFile
@@ -80,9 +81,7 @@ def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
         BuildError: If the quantizer refuses the model.
     """
     source = fb.parse(content)
-    _forget_ranges(source)
-    respelled = respell(source)
-    dilated = dilate(source) if exact_rewrites else []
+    done = rewrite(source, NORMALISED if exact_rewrites else NORMALISED_ALIKE)
     nodes = names.node_names(source)
     left = fold(source) if exact_rewrites else range(len(nodes))
     types = [fb.op_type(source, op) for op in source.subgraphs[0].operators]
@@ -103,16 +102,9 @@ def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
     return Normalised(
         file=TfliteFile(model=model),
         node_names=_node_names(found, key.nodes),
-        folded=(*dilated, *(name for place, name in enumerate(nodes) if place not in twins)),
-        respelled=tuple(respelled),
+        folded=(*done.found.get(DILATED.name, ()), *(name for place, name in enumerate(nodes) if place not in twins)),
+        respelled=tuple(done.found.get(RESPELLED.name, ())),
     )
-
-
-def _forget_ranges(model: fb.Model) -> None:
-    """Drop ranges that a converter left in the file, in place: with some the quantizer quantizes what it was denied."""
-    for tensor in model.subgraphs[0].tensors:
-        if tensor.quantization is not None:
-            tensor.quantization.min = tensor.quantization.max = None
 
 
 def _node_names(indices: Sequence[int | None], before: Sequence[str]) -> tuple[str, ...]:

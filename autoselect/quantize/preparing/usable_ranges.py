@@ -18,7 +18,8 @@ import numpy as np
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize.preparing import converter
 from autoselect.rewrites import names
-from autoselect.rewrites.for_quantizer import far_ranges, with_near_masks
+from autoselect.rewrites.for_quantizer import NEAR_MASKS, far_ranges
+from autoselect.rewrites.rewriting import Rewrite, rewrite, rewritten
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import ranges
 from autoselect.tflite.operands import WEIGHTED
@@ -40,19 +41,11 @@ def mended(model: fb.Model) -> TfliteFile:
     Raises:
         BuildError: If the quantizer refuses the model.
     """
-    hidden = far_ranges(TfliteFile(model=model))
-    for index, tensor in enumerate(model.subgraphs[0].tensors):
-        if max(map(abs, _range_of(tensor)), default=0.0) < _NO_END:  # False for what is not a number.
-            continue
-        if index in hidden and _range_of(tensor)[1] < _NO_END:
-            fb.parameters(tensor).min = np.array([-_NO_END / 2.0], dtype=np.float32)
-        else:
-            tensor.quantization = None
-    _range_zeros(model)
+    rewrite(model, CALIBRATED)
     if not any(_span(model, op) <= _LEAST_SPAN for op in _weighted(model)):
         return TfliteFile(model=model)
     for _ in range(_MOST_ROUNDS):
-        source = with_near_masks(TfliteFile(model=model))
+        source = rewritten(TfliteFile(model=model), (NEAR_MASKS,))
         chosen = _widened(model, converter.quantize(source, denylisted=(), recipe=Recipe()).model)
         if not chosen:
             break
@@ -60,15 +53,37 @@ def mended(model: fb.Model) -> TfliteFile:
     return TfliteFile(model=model)
 
 
-def _range_zeros(model: fb.Model) -> None:
+def _end_ranges(model: fb.Model) -> list[fb.Tensor]:
+    """Take ranges without an end from tensors, in place; a mask that the quantizer sees nearer gets one with an end."""
+    hidden, endless = far_ranges(TfliteFile(model=model)), list[fb.Tensor]()
+    for index, tensor in enumerate(model.subgraphs[0].tensors):
+        if max(map(abs, _range_of(tensor)), default=0.0) < _NO_END:  # False for what is not a number.
+            continue
+        endless.append(tensor)
+        if index in hidden and _range_of(tensor)[1] < _NO_END:
+            fb.parameters(tensor).min = np.array([-_NO_END / 2.0], dtype=np.float32)
+        else:
+            tensor.quantization = None
+    return endless
+
+
+def _range_zeros(model: fb.Model) -> list[fb.Tensor]:
     """Give what was always zero the range of what it is made of, in place."""
-    tensors = model.subgraphs[0].tensors
+    tensors, found = model.subgraphs[0].tensors, list[fb.Tensor]()
     for op in model.subgraphs[0].operators:
         zeros = [tensors[i] for i in op.outputs if (given := ranges.range_of(tensors[i])) and _reach(given) == 0.0]
         if zeros and fb.op_type(model, op) not in WEIGHTED:
             reach = max((_reach(_values(model, tensors[i])) for i in op.inputs if i >= 0), default=0.0)
             for tensor in zeros if reach else ():
                 ranges.set_range(tensor, -reach, reach)
+                found.append(tensor)
+    return found
+
+
+CALIBRATED = (
+    Rewrite(name="endless ranges taken", deed=_end_ranges),
+    Rewrite(name="zeros given a range", deed=_range_zeros),
+)
 
 
 def _reach(values: Iterable[float]) -> float:
