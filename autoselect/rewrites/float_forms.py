@@ -8,12 +8,12 @@ computed as the model runs.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.rewrites.rewriting import GraphView
 from autoselect.tflite import flatbuffer as fb
 
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
@@ -27,16 +27,17 @@ def fuse_alike(model: fb.Model, float_model: fb.Model) -> None:
         float_model: What it was made from.
     """
     shapes = {_ends(float_model, op) for op in float_model.subgraphs[0].operators}
-    for pad, convolution in _padded(model):
+    view = GraphView(model)
+    for pad, convolution in _padded(view):
         if _ends(model, convolution) not in shapes:
             convolution.inputs = np.array([pad.inputs[0], *convolution.inputs[1:]], dtype=np.int32)
             convolution.builtinOptions.padding = schema.Padding.SAME
-            _drop(model, [pad])
-    for reduction, reshape, helpers in _reduced(model):
+            view.replace([pad])
+    for reduction, reshape, helpers in _reduced(view):
         if _ends(model, reduction) not in shapes:
             reduction.outputs = reshape.outputs
             reduction.builtinOptions.keepDims = True
-            _drop(model, [reshape, *helpers])
+            view.replace([reshape, *helpers])
 
 
 def _ends(model: fb.Model, op: fb.Operator) -> tuple[object, ...]:
@@ -46,28 +47,18 @@ def _ends(model: fb.Model, op: fb.Operator) -> tuple[object, ...]:
     return fb.op_type(model, op), *(fb.shape_of(tensors[row[0]]) if row and row[0] >= 0 else None for row in rows)
 
 
-def _drop(model: fb.Model, gone: list[fb.Operator]) -> None:
-    model.subgraphs[0].operators = [op for op in model.subgraphs[0].operators if all(op is not one for one in gone)]
+def _is_read_outside(view: GraphView, op: fb.Operator) -> bool:
+    return any(view.is_output(index) for index in fb.indices(op.outputs))
 
 
-def _readers(model: fb.Model, tensor: int) -> list[fb.Operator]:
-    return [op for op in model.subgraphs[0].operators if tensor in fb.indices(op.inputs)]
-
-
-def _is_read_outside(model: fb.Model, op: fb.Operator) -> bool:
-    return not {*fb.indices(op.outputs)}.isdisjoint(fb.indices(model.subgraphs[0].outputs))
-
-
-def _padded(model: fb.Model) -> Iterator[tuple[fb.Operator, fb.Operator]]:
+def _padded(view: GraphView) -> Iterator[tuple[fb.Operator, fb.Operator]]:
     """Each PAD that does what SAME does, with the one convolution that reads it."""
-    tensors = model.subgraphs[0].tensors
-    for pad in model.subgraphs[0].operators:
-        if fb.op_type(model, pad) != "PAD" or _is_read_outside(model, pad):
+    model = view.model
+    for pad in view.typed("PAD"):
+        readers = view.readers(int(pad.outputs[0]))
+        if _is_read_outside(view, pad) or len(readers) != 1 or view.type_of(readers[0]) not in _CONVOLUTIONS:
             continue
-        readers = _readers(model, int(pad.outputs[0]))
-        if len(readers) != 1 or fb.op_type(model, readers[0]) not in _CONVOLUTIONS:
-            continue
-        source, amounts, result = (tensors[int(i)] for i in (*pad.inputs[:2], pad.outputs[0]))
+        source, amounts, result = (view.tensor(int(i)) for i in (*pad.inputs[:2], pad.outputs[0]))
         same_scale = (fb.scales(source), fb.zero_points_of(source)) == (fb.scales(result), fb.zero_points_of(result))
         if same_scale and fb.is_constant(model, amounts):
             wanted = _same_padding(model, readers[0], fb.shape_of(source))
@@ -90,32 +81,32 @@ def _same_padding(model: fb.Model, convolution: fb.Operator, shape: tuple[int, .
     return [[0, 0], *found, [0, 0]]
 
 
-def _reduced(model: fb.Model) -> Iterator[tuple[fb.Operator, fb.Operator, list[fb.Operator]]]:
+def _reduced(view: GraphView) -> Iterator[tuple[fb.Operator, fb.Operator, list[fb.Operator]]]:
     """Each reduction whose dropped axes a RESHAPE puts back, with the RESHAPE and the ops that compute its shape."""
-    tensors = model.subgraphs[0].tensors
-    for op in model.subgraphs[0].operators:
-        if getattr(op.builtinOptions, "keepDims", None) is not False or _is_read_outside(model, op):
+    model = view.model
+    for op in list(view.graph.operators):
+        if getattr(op.builtinOptions, "keepDims", None) is not False or _is_read_outside(view, op):
             continue
-        readers = _readers(model, int(op.outputs[0]))
-        behind = [one for one in readers if fb.op_type(model, one) == "RESHAPE"]
-        source, axes = (tensors[int(i)] for i in op.inputs[:2])
+        readers = view.readers(int(op.outputs[0]))
+        behind = [one for one in readers if view.type_of(one) == "RESHAPE"]
+        source, axes = (view.tensor(int(i)) for i in op.inputs[:2])
         if len(behind) != 1 or not fb.is_constant(model, axes):
             continue
         shape = list(fb.shape_of(source))
         for axis in fb.constant_values(model, axes).ravel():
             shape[int(axis)] = 1
-        helpers = [one for reader in readers if reader is not behind[0] for one in _ahead(model, reader, behind[0])]
-        if fb.shape_of(tensors[int(behind[0].outputs[0])]) == tuple(shape) and not any(
-            _is_read_outside(model, one) or fb.scales(tensors[int(one.outputs[0])]) for one in helpers
+        helpers = [one for reader in readers if reader is not behind[0] for one in _ahead(view, reader, behind[0])]
+        if view.shape(int(behind[0].outputs[0])) == tuple(shape) and not any(
+            _is_read_outside(view, one) or fb.scales(view.tensor(int(one.outputs[0]))) for one in helpers
         ):
             yield op, behind[0], helpers
 
 
-def _ahead(model: fb.Model, op: fb.Operator, end: fb.Operator) -> list[fb.Operator]:
+def _ahead(view: GraphView, op: fb.Operator, end: fb.Operator) -> list[fb.Operator]:
     """An op and all that reads what it leads to, up to some end; each once, however many ways lead to it."""
     found = [op]
     for one in found:  # Grows on the way.
-        readers = (reader for tensor in fb.indices(one.outputs) for reader in _readers(model, tensor))
+        readers = (reader for tensor in fb.indices(one.outputs) for reader in view.readers(tensor))
         found += [r for r in readers if r is not end and all(r is not known for known in found)]
     return found
 
@@ -127,34 +118,23 @@ def keep_dimensions(model: fb.Model, float_model: fb.Model) -> None:
         model: An integer model with true shapes.
         float_model: What it was made from.
     """
-    if not any(getattr(op.builtinOptions, "keepNumDims", False) for op in _layers(float_model)):
+    layers = GraphView(float_model).typed("FULLY_CONNECTED")
+    if not any(getattr(op.builtinOptions, "keepNumDims", False) for op in layers):
         return
-    graph = model.subgraphs[0]
-    writers = {int(t): op for op in graph.operators for t in op.outputs}
-    readers = Counter(int(t) for op in graph.operators for t in op.inputs) + Counter(map(int, graph.outputs))
-    behind = {int(op.inputs[0]): op for op in graph.operators if _reshapes(model, op)}
-    gone = []
-    for op in _layers(model):
-        before, after = writers.get(int(op.inputs[0])), behind.get(int(op.outputs[0]))
-        if before is None or after is None or not _reshapes(model, before) or readers[int(op.outputs[0])] != 1:
+    view, gone = GraphView(model), list[fb.Operator]()
+    for op in view.typed("FULLY_CONNECTED"):
+        before, after = view.writer(int(op.inputs[0])), view.sole_reader(int(op.outputs[0]))
+        if before is None or after is None or not view.type_of(before) == view.type_of(after) == "RESHAPE":
             continue
-        if id(before) in gone:  # What it reads is no longer written.
+        # The shape that the RESHAPE behind takes is no layer's output, and what one that is gone wrote is not written.
+        if int(after.inputs[0]) != int(op.outputs[0]) or any(before is one for one in gone):
             continue
-        source, result = (graph.tensors[int(i)] for i in (before.inputs[0], after.outputs[0]))
-        shape, wanted = fb.shape_of(source), fb.shape_of(result)
-        layer_ends = [graph.tensors[int(row[0])] for row in (op.inputs, op.outputs)]
-        if (*shape[:-1], fb.shape_of(layer_ends[1])[-1]) != wanted or shape[-1] != fb.shape_of(layer_ends[0])[-1]:
+        shape, wanted = view.shape(int(before.inputs[0])), view.shape(int(after.outputs[0]))
+        read, written = (view.shape(int(row[0])) for row in (op.inputs, op.outputs))
+        if (*shape[:-1], written[-1]) != wanted or shape[-1] != read[-1]:
             continue
         op.inputs = np.array([before.inputs[0], *op.inputs[1:]], dtype=np.int32)
         op.outputs = np.array(after.outputs, dtype=np.int32)
         op.builtinOptions.keepNumDims = True
-        gone.append(id(after))
-    graph.operators = [op for op in graph.operators if id(op) not in gone]
-
-
-def _layers(model: fb.Model) -> list[fb.Operator]:
-    return [op for op in model.subgraphs[0].operators if fb.op_type(model, op) == "FULLY_CONNECTED"]
-
-
-def _reshapes(model: fb.Model, op: fb.Operator) -> bool:
-    return fb.op_type(model, op) == "RESHAPE"
+        gone.append(after)
+    view.replace(gone)

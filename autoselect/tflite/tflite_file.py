@@ -23,6 +23,9 @@ class TfliteFile:
     def __hash__(self) -> int:
         return hash(self.content)
 
+    def __reduce__(self) -> tuple[type[TfliteFile], tuple[bytes]]:
+        return TfliteFile, (self.content,)
+
     @property
     def content(self) -> bytes:
         """The bytes; serialised where only objects were given."""
