@@ -19,7 +19,6 @@ from autoselect.sources.loading import is_converted
 from autoselect.sources.wishes import NO_WISHES, Shapes, Wishes, wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
-from autoselect.tflite.tflite_file import TfliteFile
 
 _RECURRENT = ("UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_LSTM")
 
@@ -36,9 +35,9 @@ def look(model: Source, *, signature: str | None = None, shapes: Shapes | None =
         ModelError: If it cannot be read, or is quantized already.
     """
     content = float_content(model, wishes_of(signature, shapes))
-    file = TfliteFile(content)
-    inputs, outputs = reader.input_specs(file.model), in_source_order(reader.output_specs(file.model))
-    ops = Counter(op.op_type for op in file.graph.ops)
+    parsed = fb.parse(content)
+    inputs, outputs = reader.input_specs(parsed), in_source_order(reader.output_specs(parsed))
+    ops = Counter(op.op_type for op in reader.read_graph(parsed).ops)
     metric, why = _metric(inputs, outputs)
     return {
         "model": describe(model),
