@@ -17,10 +17,10 @@ import autoselect
 from autoselect.api import searching
 from autoselect.data.representative import representative_samples
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import names
 from autoselect.quantize.building import proof
 from autoselect.quantize.preparing import converter
 from autoselect.report.run import load_run
+from autoselect.rewrites import names
 from autoselect.sources import loading
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -182,7 +182,7 @@ def test_every_op_is_within_reach_and_all_float_is_the_float_model(
 
 def test_all_integer_is_what_the_quantizer_makes(prepared: zoo.Prepared) -> None:
     for base in (Recipe(), Recipe(per_channel=False)):
-        model = fb.parse(converter.quantize(prepared.calibrated.content, denylisted=(), recipe=base))
+        model = converter.quantize(prepared.calibrated.file, denylisted=(), recipe=base).taken()
         names.hide_unused_outputs(model, prepared.calibrated.names)
         whole = Runner(fb.serialise(model))
         found = Runner(prepared.builder.build(base).content)

@@ -128,7 +128,7 @@ def prepare(
 ) -> Prepared:
     samples = random_samples(content) if samples is None else samples
     normalised = normalised_by(content)
-    calibrated = calibration.calibrated_model(normalised.content, samples, normalised.node_names)
+    calibrated = calibration.calibrated_model(normalised.file, samples, normalised.node_names)
     wholes = make_wholes(RepairKit(calibrated), Recipe())
     return Prepared(calibrated=calibrated, nodes=find_nodes(wholes), samples=samples)
 

@@ -25,8 +25,7 @@ from autoselect.runs.files import refuse_existing, write_bytes
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import island_table, on_target, refusal
 from autoselect.sources.loading import is_converted
-from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
+from autoselect.tflite.tflite_file import TfliteFile
 
 TARGETS_HELP = "Choose targets such as qualcomm-sm8750, with a comma between two."
 _COMPILED = (DISPATCH_OP, NPU_OP)
@@ -126,7 +125,7 @@ def read_on(content: bytes, target: Target, name: str) -> tuple[Graph, str | Non
     try:
         return read_for(content, target, UNKEPT), None
     except TargetRefusal as exc:
-        graph = reader.read_graph(fb.parse(content))
+        graph = TfliteFile(content).graph
         reasons = dict.fromkeys(range(len(graph.ops)), str(exc))
         return with_answers(graph, *[reasons] * len(target.asked)), str(exc)
     except TrialError as exc:
@@ -249,7 +248,7 @@ def _read(model: str | Path | bytes) -> tuple[str, bytes]:
         )
     content = file_content(model)
     try:
-        ops = [op.op_type for op in reader.read_graph(fb.parse(content)).ops]
+        ops = [op.op_type for op in TfliteFile(content).graph.ops]
     except ModelError as exc:
         raise ModelError(f"{name}: {exc}") from exc
     if made := [op for op in ops if op in _COMPILED]:
@@ -271,7 +270,7 @@ def _made(content: bytes, chip: Target, compiler: ChipCompiler, path: Path, time
     """Compile, write and tell."""
     found = compiler.partition(content, timeout_seconds=timeout)
     compiled, written = compiler.compiled(content, timeout_seconds=timeout)
-    graph = reader.read_graph(fb.parse(content))
+    graph = TfliteFile(content).graph
     write_bytes(path, written)
     return CompiledModel(
         target=chip.name,

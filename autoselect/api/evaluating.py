@@ -31,6 +31,7 @@ from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.tflite_file import TfliteFile
 
 ModelFile = str | Path | bytes
 """A finished ``.tflite``, as path or bytes."""
@@ -327,7 +328,7 @@ def _bench(models: Sequence[ModelFile], contents: Sequence[bytes], reference: Mo
             if reference is not None:
                 source = reference if isinstance(reference, bytes) else Path(reference)
                 loaded = calibrate.load_reference(source, files, pool, beside=reader.input_specs(parsed[0]))
-                parsed.insert(0, fb.parse(loaded.content))
+                parsed.insert(0, TfliteFile(loaded.content).model)
                 warnings, float_content = loaded.notes, loaded.content
             yield _Bench(files=files, pool=pool, parsed=tuple(parsed), warnings=warnings, reference=float_content)
 
@@ -350,7 +351,7 @@ def unique_names(paths: Sequence[str], *, taken: Sequence[str] = ()) -> tuple[st
 
 def _parsed(model: ModelFile, content: bytes) -> fb.Model:
     try:
-        return fb.parse(content)
+        return TfliteFile(content).model
     except ModelError as exc:
         raise ModelError(f"{_name(model)}: {exc}") from exc
 

@@ -34,8 +34,8 @@ from autoselect.runs.run import Run, load_run
 from autoselect.scoring.target_file import read_target
 from autoselect.sources.loading import is_converted
 from autoselect.sources.wishes import Feedback, Shapes, Wishes, wishes_of
-from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.analysis import analyse
+from autoselect.tflite.tflite_file import TfliteFile
 
 
 @explained
@@ -325,8 +325,7 @@ def _inspect_one(model: str | Path | bytes, target: Target, wishes: Wishes) -> I
     name = LIVE if isinstance(model, bytes) else str(model)
     content = file_content(model, wishes)
     try:
-        parsed = fb.parse(content)
-        found = analyse(parsed, len(content))
+        found = analyse(TfliteFile(content))
     except ModelError as exc:
         raise ModelError(f"{name}: {exc}") from exc
     placed = on_target_of(content, target, name)

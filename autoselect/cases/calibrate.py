@@ -28,6 +28,7 @@ from autoselect.sources.tflite_files import FloatModel
 from autoselect.sources.wishes import NO_WISHES, FreeSizes, Wishes, wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.tflite_file import TfliteFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +222,7 @@ def _submit_prepare(
 
 
 def _why_calibration_died(content: bytes, how: str) -> str:
-    graph = reader.read_graph(fb.parse(content))
+    graph = TfliteFile(content).graph
     loops = [op for op in graph.ops if op.op_type in fb.CONTROL_FLOW]
     if not loops:
         return f"Calibrating the model failed. {how}"

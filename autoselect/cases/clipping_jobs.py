@@ -12,11 +12,11 @@ import numpy as np
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.units import MOVERS
 from autoselect.isolation.worker import kept
-from autoselect.quantize.repairing.ranges import Range, range_of
 from autoselect.runs.files import write_bytes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.operands import FIXED_SCALE_OPS
+from autoselect.tflite.ranges import Range, range_of
 from autoselect.tflite.runner import Runner
 
 _FAR = 0.05
@@ -41,7 +41,7 @@ def clipped_values(root: Path) -> list[str]:
     outputs nothing is known of these, and nothing at all before an evaluator has run the float model.
     """
     case = open_case(root)
-    held_inputs, held_outputs = _held(fb.parse(case.prepared.calibrated.content))
+    held_inputs, held_outputs = _held(case.prepared.calibrated.file.model)
     if case.scoring.evaluator is None:
         where, inputs, outputs = "search samples", _ends(case, held_inputs, case.part("search").inputs), _outputs(root)
     elif (path := case.files.evaluator_ends).exists():
@@ -90,14 +90,14 @@ def clipped_nodes(root: Path) -> list[str]:
     furthest = np.max(shares, axis=0) if shares else np.zeros(1)
     if furthest.max() <= _FAR:
         return []
-    model = fb.parse(case.prepared.calibrated.content)
+    model = case.prepared.calibrated.file.model
     ops, tensors = reader.read_graph(model).ops, model.subgraphs[0].tensors
     count = max(_WATCHED_MACS // max(sum(op.macs for op in ops), 1), 1)
     chosen = np.argsort(-furthest, kind="stable")[:count].tolist()
     nodes = [node for node in case.prepared.layers.nodes if node.op_type not in FIXED_SCALE_OPS]
     watched = {output: node.name for node in nodes for output in ops[node.index].outputs}
     limits = {index: _with_zero(held) for index in watched if (held := range_of(tensors[index])) is not None}
-    runner, samples = Runner(case.prepared.calibrated.content, preserve_all_tensors=True), case.part("search")
+    runner, samples = Runner(case.prepared.calibrated.content, readable=limits), case.part("search")
     found = set()
     for index, values in runner.watch((samples.inputs(i) for i in chosen), limits):
         least, most = limits[index]
@@ -126,7 +126,7 @@ def _outputs(root: Path) -> _Judged:
     case = open_case(root)
     if (known := case.reference("search")) is None:
         return []
-    _, held = _held(fb.parse(case.prepared.calibrated.content))
+    _, held = _held(case.prepared.calibrated.file.model)
     return _ends(case, held, lambda number: known([number]))
 
 

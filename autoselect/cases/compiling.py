@@ -18,8 +18,7 @@ from autoselect.domain.targets import Compiled, Seen, Target, spilled_bytes
 from autoselect.domain.verdicts import Verdict, judge, moves_beside, views
 from autoselect.errors import CompilerRefusal, StorageError, TrialError
 from autoselect.runs.files import write_json
-from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
+from autoselect.tflite.tflite_file import TfliteFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +150,7 @@ def read_for(content: bytes, target: Target, how: Compiling | None) -> Graph:
         CompilerRefusal: If the compiler refuses the model as a whole.
         WorkerDied, JobFailed: If it hung, was killed or failed.
     """
-    graph = reader.read_graph(fb.parse(content))
+    graph = TfliteFile(content).graph
     if not target.asks_compiler:
         return graph
     return with_answers(graph, *(partition(content, chip, how or UNKEPT).left for chip in target.asked))

@@ -13,6 +13,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
 from autoselect.quantize.diagnosing.cures import Cure, Model, cures
 from autoselect.quantize.diagnosing.twins import error_parts
+from autoselect.tflite.tflite_file import TfliteFile
 
 MOST_SAMPLES = 8
 """On which the parts of errors are measured: powers over all values settle soon."""
@@ -33,8 +34,8 @@ def parts(
 ) -> dict[str, ErrorParts]:
     """What rounded weights and rounded activations do; see :func:`autoselect.quantize.diagnosing.twins.error_parts`."""
     case = open_case(root)
-    prepared = case.prepared
-    return error_parts(prepared.normalised, content, places, prepared.layers.nodes, samples_of(case, samples, rows))
+    prepared, built = case.prepared, TfliteFile(content)
+    return error_parts(prepared.normalised, built, places, prepared.layers.nodes, samples_of(case, samples, rows))
 
 
 def forms(

@@ -19,7 +19,6 @@ from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Quantizer, Recipe
 from autoselect.errors import BuildError, ScoreError
-from autoselect.quantize import names
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.blueprint import Blueprint
 from autoselect.quantize.building.build import Builder
@@ -29,13 +28,14 @@ from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.diagnosing.statistics import layer_table
 from autoselect.quantize.preparing import adoption, calibration, litert, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.rewrites import names
 from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.scoring import evaluate
 from autoselect.sources import integer_files, loading
 from autoselect.sources.wishes import Wishes
 from autoselect.tflite import comparing
-from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 _COMPARED_SAMPLES = 16
 """On which the normalised model is compared with the float model."""
@@ -63,7 +63,7 @@ def prepare(
     normalised, told, notes = _normalised(content, store, exact_rewrites=exact_rewrites and not is_given)
     if files.integer_model.exists():
         normalised, calibrated_model = _with_given(content, normalised, files.integer_model.read_bytes())
-        told = (*told, *calibration.clipped_inputs(calibrated_model.content, _first(store, _COMPARED_SAMPLES)))
+        told = (*told, *calibration.clipped_inputs(calibrated_model.file.model, _first(store, _COMPARED_SAMPLES)))
     elif quantizer == "litert":
         samples = (store.inputs(i) for i in range(len(store)))
         made = litert.integer_models(content, samples, per_channel=per_channel)
@@ -86,7 +86,7 @@ def prepare(
         nodes,
         wholes,
         float_model=normalised.content,
-        integer_model=integer_model(kit, recipe),
+        integer_model=integer_model(kit, recipe).content,
         samples=_first(store, proof.PROOF_SAMPLES),
         per_channel=per_channel,
         is_given=calibrated_model.integer is not None,
@@ -94,7 +94,7 @@ def prepare(
     write_prepared(
         out,
         Prepared(
-            normalised=normalised.content,
+            normalised=normalised.file,
             calibrated=calibrated_model,
             layers=table,
             folded=normalised.folded,
@@ -106,7 +106,7 @@ def prepare(
 
 def _calibrated(normalised: normalise.Normalised, store: SampleStore) -> CalibratedModel:
     samples = (list(store.inputs(i).values()) for i in range(len(store)))
-    return calibration.calibrated_model(normalised.content, samples, normalised.node_names)
+    return calibration.calibrated_model(normalised.file, samples, normalised.node_names)
 
 
 def _with_given(
@@ -117,23 +117,24 @@ def _with_given(
     Raises:
         ModelError: If the integer model was not made from the float model.
     """
-    source = fb.parse(content)
+    source = TfliteFile(content).taken()
     own_names = names.canonicalise(source)
 
-    def taken(given: bytes) -> bytes:
-        return integer_files.settled(adoption.ordered(given, source, own_names), source)
+    def settled(given: bytes) -> TfliteFile:
+        return integer_files.settled(adoption.ordered(TfliteFile(given), source, own_names), source)
 
-    integer = taken(integer)
+    taken = settled(integer)
     forms = []
     for form in (normalised, normalise.as_it_is(content)):
-        model = fb.parse(form.content)
+        model = form.file.copied()
         key = names.canonicalise(model, form.node_names)
-        forms.append((adoption.matched(integer, model, key), form, model, key))
+        forms.append((adoption.matched(taken.copied(), model, key), form, model, key))
     _, form, model, key = max(forms, key=lambda row: row[0])  # The first of equals.
-    adopted, places = adoption.adopt(integer, model, key)
-    covered = calibration.with_found_ranges(model, adoption.ranges(adopted, model, places))
-    wide = None if int16 is None else taken(int16)
-    return form, CalibratedModel(content=covered, names=key, integer=integer, int16=wide)
+    adopted = taken.copied()
+    places = adoption.adopt(adopted, model, key)
+    covered = TfliteFile(model=calibration.with_found_ranges(model, adoption.ranges(adopted, model, places)))
+    wide = None if int16 is None else settled(int16).content
+    return form, CalibratedModel(file=covered, names=key, integer=taken.content, int16=wide)
 
 
 def _normalised(

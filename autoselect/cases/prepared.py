@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable, table_from_rows
-from autoselect.quantize import names
 from autoselect.quantize.calibrated import CalibratedModel
+from autoselect.rewrites import names
 from autoselect.runs.files import write_bytes, write_json
-from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
+from autoselect.tflite.tflite_file import TfliteFile
 
 PREPARED_FORMAT = 25
 """Raised whenever what is written here, or how it is made, changes, so that no older cache entry is read."""
@@ -28,7 +26,7 @@ class Prepared:
     """What is known of a model before the first trial.
 
     Attributes:
-        normalised: Bytes of the float model whose ops are the nodes' ops: what candidates are built from.
+        normalised: The float model whose ops are the nodes' ops: what candidates are built from.
         calibrated: The same, calibrated and under canonical names; with the integer model where one is given.
         layers: The layer table.
         folded: Names of the user's model's ops that are no ops here any more.
@@ -36,17 +34,17 @@ class Prepared:
         notes: What is good to know of it and makes nothing worse, likewise.
     """
 
-    normalised: bytes
+    normalised: TfliteFile
     calibrated: CalibratedModel
     layers: LayerTable
     folded: tuple[str, ...]
     remarks: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
-    @cached_property
+    @property
     def graph(self) -> Graph:
         """The normalised model as a graph; its ops have the nodes' indices."""
-        return reader.read_graph(fb.parse(self.normalised))
+        return self.normalised.graph
 
 
 def write_prepared(folder: Path, prepared: Prepared) -> None:
@@ -55,7 +53,7 @@ def write_prepared(folder: Path, prepared: Prepared) -> None:
     Raises:
         StorageError: If a file cannot be written.
     """
-    write_bytes(folder / "normalised.tflite", prepared.normalised)
+    write_bytes(folder / "normalised.tflite", prepared.normalised.content)
     write_bytes(folder / "calibrated.tflite", prepared.calibrated.content)
     for name, given in ((_GIVEN, prepared.calibrated.integer), (_GIVEN_INT16, prepared.calibrated.int16)):
         if given is not None:
@@ -71,9 +69,9 @@ def load_prepared(folder: Path) -> Prepared:
     raw, remarks = _read(folder / "names.json"), _read(folder / "remarks.json")
     given, int16 = (path.read_bytes() if path.exists() else None for path in (folder / _GIVEN, folder / _GIVEN_INT16))
     return Prepared(
-        normalised=(folder / "normalised.tflite").read_bytes(),
+        normalised=TfliteFile((folder / "normalised.tflite").read_bytes()),
         calibrated=CalibratedModel(
-            content=(folder / "calibrated.tflite").read_bytes(),
+            file=TfliteFile((folder / "calibrated.tflite").read_bytes()),
             names=names.NameMap(**{field: _as_tuple(rows) for field, rows in raw.items()}),
             integer=given,
             int16=int16,

@@ -32,6 +32,7 @@ from autoselect.errors import CompilerRefusal, JobFailed, ModelError, UsageError
 from autoselect.isolation.tether import run_tethered
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.tflite_file import TfliteFile
 
 DISPATCH_OP = "DISPATCH_OP"
 """Name of the custom op that LiteRT makes of each piece of the chip's work."""
@@ -126,7 +127,7 @@ class PluginCompiler:
                     f"{self._name} made {pieces} pieces of a model of which it had said that it makes "
                     f"{len(found.pieces)}."
                 )
-        graph = with_answers(reader.read_graph(fb.parse(content)), found.left)
+        graph = with_answers(TfliteFile(content).graph, found.left)
         return _compiled(graph, self._target, found, moved), written
 
     @property

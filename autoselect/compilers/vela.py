@@ -25,8 +25,7 @@ from autoselect.domain.targets import Compiled, Target, Vela
 from autoselect.domain.verdicts import judge
 from autoselect.errors import CompilerRefusal, JobFailed, UsageError, WorkerDied
 from autoselect.isolation.tether import run_tethered
-from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
+from autoselect.tflite.tflite_file import TfliteFile
 
 NPU_OP = "ethos-u"
 """Name of the custom op that Vela makes of each piece of the NPU's work."""
@@ -62,9 +61,9 @@ class VelaCompiler:
 
     def partition(self, content: bytes, *, timeout_seconds: float) -> Partition:
         """See :meth:`.compiler.ChipCompiler.partition`. Vela gives no reasons."""
-        source = reader.read_graph(fb.parse(content))
+        source = TfliteFile(content).graph
         written, _ = self._written(content, timeout_seconds)
-        return _partition(source, reader.read_graph(fb.parse(written)))
+        return _partition(source, TfliteFile(written).graph)
 
     def compile(self, content: bytes, *, timeout_seconds: float) -> Compiled:
         """See :meth:`.compiler.ChipCompiler.compile`."""
@@ -73,7 +72,7 @@ class VelaCompiler:
     def compiled(self, content: bytes, *, timeout_seconds: float) -> tuple[Compiled, bytes]:
         """See :meth:`.compiler.ChipCompiler.compiled`."""
         written, summary = self._written(content, timeout_seconds)
-        return _compiled(reader.read_graph(fb.parse(written)), self._target, summary), written
+        return _compiled(TfliteFile(written).graph, self._target, summary), written
 
     def _written(self, content: bytes, timeout_seconds: float) -> tuple[bytes, dict[str, str]]:
         """The file that Vela wrote, and its summary."""

@@ -11,9 +11,10 @@ from autoselect.diagnosis.moments import OUTLIER_DEVIATIONS, Distances, Moments
 from autoselect.domain.findings import ActivationStatistics, InputStatistics
 from autoselect.domain.layers import Node
 from autoselect.domain.tensors import TensorSpec
-from autoselect.quantize.repairing.ranges import range_of
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.ranges import range_of
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 _STEPS = 255
 _CHANNELS_FROM_RANK = 3
@@ -22,7 +23,7 @@ _PIECE = 1 << 15
 
 
 def activation_statistics(
-    calibrated_content: bytes,
+    calibrated: TfliteFile,
     nodes: Sequence[Node],
     samples: Iterable[Mapping[str, np.ndarray]],
     limits: Mapping[str, tuple[float, float]],
@@ -36,7 +37,7 @@ def activation_statistics(
     The outputs of a node with several (a SPLIT's share one scale) count as one population.
 
     Args:
-        calibrated_content: The calibrated float model; its tensors hold the calibrated minimum and maximum.
+        calibrated: The calibrated float model; its tensors hold the calibrated minimum and maximum.
         nodes: ``node.index`` is the op's index in the float model.
         samples: Inputs by key, batch 1; each is run once, from a fresh state.
         limits: By node name, the lowest and highest value that the node's int8 output can hold. A value
@@ -46,10 +47,10 @@ def activation_statistics(
     Returns:
         By node name, in the order of ``nodes``; nodes without a float output or without values are left out.
     """
-    graph = fb.parse(calibrated_content).subgraphs[0]
+    graph = calibrated.model.subgraphs[0]
     observers = {n.name: o for n in nodes if (o := _Observer(graph, n, limits.get(n.name))).tensors}
     owners = {index: observer for observer in observers.values() for index in observer.tensors}
-    for index, values in Runner(calibrated_content, preserve_all_tensors=True).watch(samples, owners):
+    for index, values in Runner(calibrated.content, preserve_all_tensors=True).watch(samples, owners):
         owners[index].add(values)
     return {name: found for name, observer in observers.items() if (found := observer.statistics()) is not None}
 

@@ -40,6 +40,7 @@ from autoselect.quantize.diagnosing.statistics import NO_METRICS, LayerMetrics, 
 from autoselect.quantize.diagnosing.verification import Plan
 from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
+from autoselect.tflite.tflite_file import TfliteFile
 
 T = TypeVar("T")
 
@@ -256,7 +257,7 @@ def _measure(desk: _Desk, started: Started, prepared: Prepared, built: _Built) -
         layers=layers,
         graph=prepared.graph,
         kinds=diagnosed.kinds,
-        weights=weight_statistics(prepared.normalised, diagnosed.content, diagnosed.places, nodes),
+        weights=weight_statistics(prepared.normalised, TfliteFile(diagnosed.content), diagnosed.places, nodes),
         activations=result_of(describing),
         inputs=input_statistics((store.inputs(i) for i in desk.rows), started.inputs),
         calibration_samples=len(started.calibration),

@@ -111,8 +111,8 @@ def activations(
 ) -> dict[str, ActivationStatistics]:
     """Statistics of the float outputs; see :func:`autoselect.diagnosis.activations.activation_statistics`."""
     case = open_case(root)
-    content, nodes = case.prepared.calibrated.content, case.prepared.layers.nodes
-    return activation_statistics(content, nodes, samples_of(case, samples, rows), limits)
+    calibrated, nodes = case.prepared.calibrated.file, case.prepared.layers.nodes
+    return activation_statistics(calibrated, nodes, samples_of(case, samples, rows), limits)
 
 
 def groups(root: Path, content: bytes, samples: str, rows: Sequence[int]) -> list[GroupCloseness]:

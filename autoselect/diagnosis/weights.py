@@ -12,13 +12,14 @@ from autoselect.domain.layers import Node
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.operands import WEIGHTS
+from autoselect.tflite.tflite_file import TfliteFile
 
 _CHANNEL_AXIS = {"DEPTHWISE_CONV_2D": 3, "CONV_3D": 4}
 """Axis of the output channels where it is not 0; the rows of a table count as channels."""
 
 
 def weight_statistics(
-    float_content: bytes, built_content: bytes, places: Mapping[int, int], nodes: Sequence[Node]
+    float_file: TfliteFile, built_file: TfliteFile, places: Mapping[int, int], nodes: Sequence[Node]
 ) -> dict[str, WeightStatistics]:
     """Describe the weights of every node that has constant ones.
 
@@ -26,15 +27,15 @@ def weight_statistics(
     their scales, of which integer LSTMs have one a matrix.
 
     Args:
-        float_content: The float model.
-        built_content: The diagnosed model, all-integer, mixed or float.
+        float_file: The float model.
+        built_file: The diagnosed model, all-integer, mixed or float.
         places: Index of each float op in the built model; an op that is missing there has no scales.
         nodes: ``node.index`` is the op's index in the float model.
 
     Returns:
         By node name, in the order of ``nodes``.
     """
-    model, built = fb.parse(float_content), fb.parse(built_content)
+    model, built = float_file.model, built_file.model
     found = {}
     for node in nodes:
         op = model.subgraphs[0].operators[node.index]

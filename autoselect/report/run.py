@@ -13,8 +13,8 @@ from autoselect.domain.words import counted
 from autoselect.report.tables import frames
 from autoselect.report.tables.result_lines import cells, deciding_rows
 from autoselect.runs import run as tables
-from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.analysis import analyse
+from autoselect.tflite.tflite_file import TfliteFile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,11 +61,10 @@ class Run(tables.Run):
         return history_figure(self.trials, self.summary)
 
     def _described(self, path: Path) -> dict[str, Any]:
-        content = path.read_bytes()
         penalty = float(self.front.set_index("id").loc[path.stem, "penalty"])  # type: ignore[arg-type]
         return {
             "path": path.stem,
-            **analyse(fb.parse(content), len(content)),
+            **analyse(TfliteFile(path.read_bytes())),
             "fragmentation": {"penalty": penalty},
         }
 

@@ -10,6 +10,7 @@ from autoselect.errors import ModelError
 from autoselect.sources import shapes, signatures
 from autoselect.tflite import analysis, reader
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.tflite_file import TfliteFile
 
 _WEIGHT_DTYPES = frozenset({"int8", "uint8", "int4"})
 
@@ -39,8 +40,9 @@ def integer_model(source: str | Path | bytes, signature: str | None = None) -> I
     """
     try:
         content = source if isinstance(source, bytes) else fb.read_model_file(Path(source))
-        model = fb.parse(content)
-        analysis.analyse(model, len(content))  # Refuses a file whose ops and tensors do not fit together.
+        file = TfliteFile(content)
+        analysis.analyse(file)  # Refuses a file whose ops and tensors do not fit together.
+        model = file.model
         if len({int(entry.subgraphIndex or 0) for entry in model.signatureDefs or []}) > 1:
             signatures.choose(model, signature)
             content = fb.serialise(model)
@@ -55,7 +57,7 @@ def integer_model(source: str | Path | bytes, signature: str | None = None) -> I
     return IntegerModel(content=content, per_channel=_is_per_channel(model))
 
 
-def settled(content: bytes, float_model: fb.Model) -> bytes:
+def settled(file: TfliteFile, float_model: fb.Model) -> TfliteFile:
     """The integer model with true shapes for inputs of the float model's, in the same order.
 
     Runs native code where shapes are free or stale: call it in a worker.
@@ -63,13 +65,14 @@ def settled(content: bytes, float_model: fb.Model) -> bytes:
     Raises:
         ModelError: If LiteRT cannot run the model in these shapes.
     """
-    model = fb.parse(content)
-    if shapes.is_settled(model):
-        return content
+    if shapes.is_settled(file.model):
+        return file
+    model = file.copied()
     graph, float_graph = model.subgraphs[0], float_model.subgraphs[0]
     pairs = zip(map(int, graph.inputs), map(int, float_graph.inputs), strict=True)
     fixed = {index: fb.shape_of(float_graph.tensors[twin]) for index, twin in pairs}
-    return shapes.settled_shapes(shapes.with_input_shapes(model, fixed))
+    shapes.resize_inputs(model, fixed)
+    return TfliteFile(shapes.settled_shapes(model))
 
 
 def _kinds(ops: tuple[Op, ...]) -> str:

@@ -17,6 +17,7 @@ from autoselect.sources.shapes import Kernels, on_random_inputs
 from autoselect.sources.tflite_files import FloatModel
 from autoselect.sources.wishes import FreeSizes
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.tflite_file import TfliteFile
 
 LONGEST_UNROLLED = 256
 """Steps. Every step becomes 10 to 25 ops, and the quantizer's time grows with the square of their number."""
@@ -118,13 +119,13 @@ def _unrolled(layers: Sequence[Any]) -> Iterator[None]:
 
 
 def _has_loop(content: bytes) -> bool:
-    model = fb.parse(content)
+    model = TfliteFile(content).model
     return any(fb.op_type(model, op) in _LOOPS for op in model.subgraphs[0].operators)
 
 
 def _refuse_other_outputs(model: Any, content: bytes, names: str) -> None:
     """Compare the converted model with the live one, which goes on looping, on random inputs."""
-    parsed = fb.parse(content)
+    parsed = TfliteFile(content).model
     tensors = [parsed.subgraphs[0].tensors[i] for i in parsed.subgraphs[0].inputs]
     shapes = [fb.shape_of(tensor) for tensor in tensors]
     rows, answers = on_random_inputs(parsed, shapes, Kernels(content, shapes).run)

@@ -84,14 +84,14 @@ def _refused(shapes: Sequence[tuple[int, ...]], exc: Exception) -> ModelError:
     )
 
 
-def settled_shapes(content: bytes) -> bytes:
+def settled_shapes(model: fb.Model) -> bytes:
     """Write the shapes that tensors truly have, found by running the model.
 
     The model runs on two random samples with plain kernels: a tensor of the same shape in both becomes static, any
     other keeps its free sizes.
 
     Args:
-        content: Bytes of a TFLite file.
+        model: Changed in place.
 
     Returns:
         Bytes of the model, with equal outputs. Subgraphs of control flow stay as they are.
@@ -99,25 +99,26 @@ def settled_shapes(content: bytes) -> bytes:
     Raises:
         ModelError: If LiteRT cannot run the model in these shapes.
     """
-    return _settle(content)[0]
+    return _settle(model)[0]
 
 
-def settled_if_equal(content: bytes) -> bytes | None:
+def settled_if_equal(model: fb.Model) -> bytes | None:
     """Bytes of the model in the shapes that it truly has; None where its outputs would change by :func:`same_outputs`.
+
+    The model is changed in place.
 
     Raises:
         ModelError: If LiteRT cannot run the model in the shapes of its inputs.
     """
-    settled, inputs, outputs = _settle(content)
+    settled, inputs, outputs = _settle(model)
     return settled if same_outputs(settled, inputs, outputs) else None
 
 
-def _settle(content: bytes) -> tuple[bytes, list[list[np.ndarray]], list[list[np.ndarray]]]:
+def _settle(model: fb.Model) -> tuple[bytes, list[list[np.ndarray]], list[list[np.ndarray]]]:
     """The settled model, and on what inputs the original gave which outputs."""
-    model = fb.parse(content)
     graph = model.subgraphs[0]
     shapes = [fb.shape_of(graph.tensors[i]) for i in graph.inputs]
-    kernels = Kernels(content, shapes)
+    kernels = Kernels(fb.serialise(model), shapes)
     rows, told = on_random_inputs(model, shapes, lambda row: (kernels.run(row), kernels.shapes()))
     outputs, (first, second) = [one for one, _ in told], [found for _, found in told]
     for index, tensor in enumerate(graph.tensors):
@@ -168,10 +169,8 @@ def on_random_inputs(
     raise refusals[0]
 
 
-def with_input_shapes(
-    model: fb.Model, shapes: Mapping[int, tuple[int, ...]], *, free_batch: Collection[int] = ()
-) -> bytes:
-    """Bytes of a model whose inputs have other shapes; what lies behind them is stale until it is settled.
+def resize_inputs(model: fb.Model, shapes: Mapping[int, tuple[int, ...]], *, free_batch: Collection[int] = ()) -> None:
+    """Give the inputs of a model other shapes, in place; what lies behind them is stale until it is settled.
 
     Args:
         model: Changed in place.
@@ -182,7 +181,6 @@ def with_input_shapes(
         tensor = model.subgraphs[0].tensors[index]
         tensor.shape = np.array(shape, dtype=np.int32)
         tensor.shapeSignature = np.array([-1, *shape[1:]], dtype=np.int32) if index in free_batch else None
-    return fb.serialise(model)
 
 
 def has_free_sizes(model: fb.Model) -> bool:

@@ -8,14 +8,14 @@ from graphlib import CycleError, TopologicalSorter
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError
-from autoselect.sources import composites, custom_ops, halves, shapes, signatures, sparse, variables
+from autoselect.rewrites.rewriting import rewrite
+from autoselect.rewrites.subgraphs import reached_subgraphs
+from autoselect.rewrites.taken_in import TAKEN_IN
+from autoselect.sources import shapes, signatures
 from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 
-_STABLEHLO_CONSTANTS = b"keep_stablehlo_constant"
-"""Metadata of files that litert-torch wrote. TensorFlow's quantizer then does not know weights as constants, and every
-op that has some stays float."""
 _FLEX = "Flex"
 """How the names of TensorFlow's own ops begin."""
 _QUANTIZED_TYPES = (schema.TensorType.INT8, schema.TensorType.UINT8, schema.TensorType.INT16)
@@ -49,34 +49,19 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     """
     model = fb.parse(content)
     _refuse_damaged(model, len(content))
-    first, signed, notes = model.subgraphs[0], len(model.signatureDefs or []), list[str]()
+    first, signed = model.subgraphs[0], len(model.signatureDefs or [])
     signatures.choose(model, wishes.signature)
-    if count := composites.inline(model):
-        notes.append(f"{count} STABLEHLO_COMPOSITE became the ops that the file says they stand for.")
     _refuse_quantized(model)
     _refuse_flex(model)
-    entries = model.metadata or []
-    kept = [entry for entry in entries if entry.name != _STABLEHLO_CONSTANTS]
-    model.metadata = kept or None
-    frozen, states = variables.freeze(model)
-    if frozen:
-        notes.append(f"Variables became constants, with the initial values in the file: {frozen}.")
-    if states:
-        notes.append(f"The model keeps a state in variables ({states}): each sample starts with the initial one.")
-    if count := sparse.densify(model):
-        notes.append(f"{count} sparse weights were made dense: the same values, with the zeros written out.")
-    if count := halves.widen(model):
-        notes.append(f"{count} float16 weights were widened to float32: the same values, in twice the bytes.")
-    if count := custom_ops.as_builtins(model):
-        notes.append(f"{count} Convolution2DTransposeBias became TRANSPOSE_CONV: the same op by another name.")
+    done = rewrite(model, TAKEN_IN)
     _refuse_empty(model)
-    notes += _control_flow(model)
+    loops = _control_flow(model)
     settled, told = _settled(model, wishes)
-    is_changed = settled is not None or len(notes) > 0 or model.subgraphs[0] is not first
-    is_changed |= len(kept) < len(entries) or len(model.signatureDefs or []) < signed
+    is_changed = settled is not None or bool(done.found or loops) or model.subgraphs[0] is not first
+    is_changed |= len(model.signatureDefs or []) < signed
     return FloatModel(
         content=(settled or fb.serialise(model)) if is_changed else content,
-        notes=(*notes, *told),
+        notes=(*done.notes, *loops, *told),
     )
 
 
@@ -110,7 +95,7 @@ def _refuse_damaged(model: fb.Model, size: int) -> None:
     known = range(len(model.subgraphs))
     reached = [int(signature.subgraphIndex or 0) for signature in model.signatureDefs or []]
     runs = {
-        place: {index for op in graph.operators or [] for index in signatures.reached_subgraphs(op)}
+        place: {index for op in graph.operators or [] for index in reached_subgraphs(op)}
         for place, graph in enumerate(model.subgraphs)
     }
     if not all(index in known for index in [*reached, *(index for found in runs.values() for index in found)]):
@@ -177,7 +162,7 @@ def _refuse_empty(model: fb.Model) -> None:
 def _control_flow(model: fb.Model) -> list[str]:
     """What to say of ops that run other subgraphs."""
     graph = model.subgraphs[0]
-    running = (fb.op_type(model, op) for op in graph.operators if any(True for _ in signatures.reached_subgraphs(op)))
+    running = (fb.op_type(model, op) for op in graph.operators if any(True for _ in reached_subgraphs(op)))
     types = ", ".join(sorted({*running} - {"CALL_ONCE"}))  # Which is no branch: it sets variables before the first run.
     if not types:
         return []
@@ -193,13 +178,15 @@ def _settled(model: fb.Model, wishes: Wishes) -> tuple[bytes | None, list[str]]:
     if shapes.is_settled(model):
         return (fb.serialise(model) if shapes.drop_signatures(model) else None), []
     is_stale = not shapes.has_free_sizes(model)
-    before = fb.serialise(model)
+    before = editing.copied(model)
     fixed = {int(index): sizes[one.key] for index, one in zip(model.subgraphs[0].inputs, inputs, strict=True)}
-    settled = shapes.settled_if_equal(shapes.with_input_shapes(model, fixed))
+    shapes.resize_inputs(model, fixed)
+    settled = shapes.settled_if_equal(model)
     if settled is not None:
         return settled, [_STALE] if is_stale else []
     free = [index for index, one in zip(fixed, inputs, strict=True) if one.sizes[:1] == (None,)]
-    return shapes.with_input_shapes(fb.parse(before), fixed, free_batch=free), [_LEFT_FREE] if free else []
+    shapes.resize_inputs(before, fixed, free_batch=free)
+    return fb.serialise(before), [_LEFT_FREE] if free else []
 
 
 _STALE = "Shapes in the file did not fit its ops: they were replaced by the shapes that the model has when it runs."

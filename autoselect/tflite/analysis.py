@@ -12,16 +12,17 @@ from autoselect.domain.graph import Graph, Op, Tensor
 from autoselect.errors import ModelError
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.tflite_file import TfliteFile
 
 Analysis = dict[str, Any]
 """Plain values by name, see :func:`analyse`."""
 
 
-def analyse(model: fb.Model, size_bytes: int) -> Analysis:
-    """Analyse a parsed model.
+def analyse(file: TfliteFile) -> Analysis:
+    """Analyse a model.
 
     Returns:
-        * ``size_bytes``, as given.
+        * ``size_bytes``, of the file.
         * ``sizes``: the file in four parts, which add up to its size exactly; a buffer that several tensors share
           counts once. ``weights_bytes``: data of the buffers that a tensor points at, the constants;
           ``metadata_bytes``: of those that only metadata point at; ``unused_bytes``: of those that nothing points at;
@@ -50,10 +51,10 @@ def analyse(model: fb.Model, size_bytes: int) -> Analysis:
         * ``metadata``: ``name``, ``buffer``, ``size_bytes``.
 
     Raises:
-        ModelError: If ops, tensors and buffers do not fit together.
+        ModelError: If it is no TFLite file, or its ops, tensors and buffers do not fit together.
     """
     try:
-        return _analyse(model, size_bytes)
+        return _analyse(file.model, len(file.content))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as exc:
         raise _damaged(f"{type(exc).__name__}: {exc}") from exc
 

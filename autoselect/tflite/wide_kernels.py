@@ -8,9 +8,10 @@ from __future__ import annotations
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.tflite import editing, reader
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED
+from autoselect.tflite.tflite_file import TfliteFile
 
 _SLOW = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"})
 """Op types with slow 16-bit kernels."""
@@ -26,11 +27,11 @@ def slow_macs(content: bytes) -> int:
     Raises:
         ModelError: If the bytes are no whole TFLite file, as far as they are read.
     """
-    return _slow_macs(fb.parse(content)) if fb.has_type(content, schema.TensorType.INT16) else 0
+    return _slow_macs(TfliteFile(content)) if fb.has_type(content, schema.TensorType.INT16) else 0
 
 
-def _slow_macs(model: fb.Model) -> int:
-    graph = reader.read_graph(model)
+def _slow_macs(file: TfliteFile) -> int:
+    graph = file.graph
     wide = [op for op in graph.ops if op.op_type in _SLOW and graph.tensors[op.inputs[-1]].dtype == "int16"]
     return sum(op.macs for op in wide)
 
@@ -43,8 +44,8 @@ def quick(content: bytes) -> bytes:
     """
     if not fb.has_type(content, schema.TensorType.INT16):
         return content
-    model = fb.parse(content)
-    return _stand_in(model) if _slow_macs(model) >= WORTH_IT else content
+    file = TfliteFile(content)
+    return _stand_in(file.taken()) if _slow_macs(file) >= WORTH_IT else content
 
 
 def stand_in(content: bytes) -> bytes:
@@ -56,7 +57,7 @@ def stand_in(content: bytes) -> bytes:
     Returns:
         The bytes of a file with the same interface. What it takes in memory and time is not that of the model.
     """
-    return _stand_in(fb.parse(content))
+    return _stand_in(TfliteFile(content).taken())
 
 
 def _stand_in(model: fb.Model) -> bytes:

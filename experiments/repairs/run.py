@@ -20,7 +20,6 @@ import numpy as np
 
 from autoselect.domain.graph import Graph, OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import names
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.nodes import find_nodes
 from autoselect.quantize.building.wholes import make_wholes
@@ -28,10 +27,12 @@ from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.preparing.normalise import normalise
 from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.rewrites import names
 from autoselect.sources import loading
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 REPAIRS: dict[str, tuple[str, ...]] = {
     "fiq": (),
@@ -134,9 +135,9 @@ def measure(case: Case, known: set[str], repairs: Mapping[str, tuple[str, ...]] 
     content = loading.float_model(case.model).content
     calibration = list(case.calibration())
     normalised = normalise(content)
-    model = fb.parse(converter.calibrate(normalised.content, calibration))
+    model = converter.calibrate(normalised.file, calibration).taken()
     name_map = names.canonicalise(model, normalised.node_names)
-    prepared = CalibratedModel(content=fb.serialise(model), names=name_map)
+    prepared = CalibratedModel(file=TfliteFile(model=model), names=name_map)
     nodes = find_nodes(make_wholes(RepairKit(prepared), Recipe(per_channel=case.per_channel)))
     keys = [spec.key for spec in reader.input_specs(model)]
     fed = [dict(zip(keys, sample, strict=True)) for sample in calibration]

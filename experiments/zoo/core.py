@@ -14,13 +14,13 @@ from autoselect.domain.graph import OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, ScoreError
-from autoselect.quantize import names
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.nodes import find_nodes
 from autoselect.quantize.building.wholes import make_wholes
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import calibration, converter, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.rewrites import names
 from autoselect.sources import loading
 from autoselect.sources.wishes import wishes_of
 from autoselect.tflite import comparing, editing, reader
@@ -63,7 +63,7 @@ def prepare(content: bytes, samples: Sequence[Mapping[str, np.ndarray]]) -> Prep
     fed = list(representative_samples(list(samples), reader.input_specs(fb.parse(content))))
     normalised, told = _normalised(content, fed)
     rows = (list(sample.values()) for sample in fed)
-    calibrated = calibration.calibrated_model(normalised.content, rows, normalised.node_names)
+    calibrated = calibration.calibrated_model(normalised.file, rows, normalised.node_names)
     kit = RepairKit(calibrated, lambda: fed)
     nodes = find_nodes(make_wholes(kit, Recipe()))
     return Prepared(
@@ -123,7 +123,7 @@ def _op_types(nodes: Sequence[Node]) -> list[str]:
 def quantizers(prepared: Prepared, denied: Sequence[Node], base: Recipe) -> Reference:
     """Build with TensorFlow's quantizer alone."""
     denylisted = [names.canonical_name(node.index) for node in denied]
-    model = fb.parse(converter.quantize(prepared.calibrated.content, denylisted=denylisted, recipe=base))
+    model = converter.quantize(prepared.calibrated.file, denylisted=denylisted, recipe=base).taken()
     names.hide_unused_outputs(model, prepared.calibrated.names)
     graph, places = reader.read_graph(model), names.op_places(model)
 

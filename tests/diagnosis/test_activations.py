@@ -77,7 +77,7 @@ def by_op_type(
     names = {n.op_type: n.name for n in prepared.nodes}
     by_name = {names[op_type]: limit for op_type, limit in (limits or {}).items()}
     samples = ({"x0": x[None].astype(np.float32)} for x in inputs)
-    found = activation_statistics(prepared.calibrated.content, prepared.nodes, samples, by_name)
+    found = activation_statistics(prepared.calibrated.file, prepared.nodes, samples, by_name)
     return {op_type: found[name] for op_type, name in names.items() if name in found}
 
 

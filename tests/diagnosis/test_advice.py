@@ -24,6 +24,7 @@ from autoselect.quantize.diagnosing.statistics import layer_table
 from autoselect.scoring.target_file import read_target
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.tflite_file import TfliteFile
 
 Arrays = Sequence[np.ndarray]
 
@@ -44,8 +45,8 @@ def diagnosed(
         layers=layers,
         graph=reader.read_graph(model),
         kinds={index: built.graph.ops[at].kind.value for index, at in places.items()},
-        weights=weight_statistics(prepared.calibrated.content, built.content, places, prepared.nodes),
-        activations=activation_statistics(prepared.calibrated.content, prepared.nodes, samples, limits(layers)),
+        weights=weight_statistics(prepared.calibrated.file, TfliteFile(built.content), places, prepared.nodes),
+        activations=activation_statistics(prepared.calibrated.file, prepared.nodes, samples, limits(layers)),
         inputs=input_statistics(samples, specs),
         calibration_samples=len(prepared.samples),
         debug_samples=len(samples),

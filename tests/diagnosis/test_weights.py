@@ -15,6 +15,7 @@ from autoselect.domain.findings import WeightStatistics
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.tflite_file import TfliteFile
 
 CONV, DEPTHWISE, UP = zoo.weights(3, 3, 2, 4), zoo.weights(3, 3, 2, 2, seed=1), zoo.weights(3, 3, 5, 2, seed=2)
 VOLUME, DENSE, TABLE = zoo.weights(2, 2, 1, 2, 3, seed=3), zoo.weights(32, 40, seed=4), zoo.weights(6, 7, seed=5)
@@ -57,7 +58,7 @@ def statistics(prepared: zoo.Prepared, recipe: Recipe) -> dict[str, tuple[str, W
     built = prepared.builder.build(recipe)
     places = built.places
     nodes = every_op(prepared)
-    found = weight_statistics(prepared.calibrated.content, built.content, places, nodes)
+    found = weight_statistics(prepared.calibrated.file, TfliteFile(built.content), places, nodes)
     types = {n.name: n.op_type for n in nodes}
     return {types[name]: (name, figures) for name, figures in found.items()}
 
@@ -113,7 +114,7 @@ def test_a_node_left_out_has_the_scales_of_what_it_became(fallback: Any, scales:
 def test_an_op_that_the_diagnosed_model_does_not_have_has_no_scales() -> None:
     prepared = every_layer()
     content = prepared.calibrated.content
-    found = weight_statistics(content, content, {}, prepared.nodes)
+    found = weight_statistics(TfliteFile(content), TfliteFile(content), {}, prepared.nodes)
     assert found
     assert all(figures.scales == figures.zero_points == () for figures in found.values())
 
@@ -145,8 +146,8 @@ def odd_weights() -> dict[int, WeightStatistics]:
     outlier[0, 0] = 100.0
     equal = np.full((40, 4), 0.3, dtype=np.float32)
     prepared = zoo.from_function(lambda x: (tf.matmul(x, equal), tf.matmul(x, outlier)), (1, 40)).prepared
-    content = prepared.calibrated.content
-    return {len(w.minima): w for w in weight_statistics(content, content, {}, prepared.nodes).values()}
+    file = prepared.calibrated.file
+    return {len(w.minima): w for w in weight_statistics(file, file, {}, prepared.nodes).values()}
 
 
 def test_equal_weights_have_no_kurtosis_and_no_outliers(odd_weights: dict[int, WeightStatistics]) -> None:

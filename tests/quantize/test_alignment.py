@@ -15,7 +15,6 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import ModelError
-from autoselect.quantize import names
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.nodes import find_nodes
@@ -23,6 +22,7 @@ from autoselect.quantize.building.wholes import Wholes, make_wholes
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import adoption, alignment, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.rewrites import names
 from autoselect.sources.integer_files import settled
 from autoselect.sources.keras_models import from_keras
 from autoselect.sources.tflite_files import from_bytes
@@ -30,6 +30,7 @@ from autoselect.sources.wishes import NO_WISHES
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 tensorflow = zoo.tensorflow_integer
 
@@ -223,9 +224,8 @@ def given(content: bytes, integer: bytes) -> tuple[CalibratedModel, Wholes]:
     normalised = normalise.normalise(content)
     model = fb.parse(normalised.content)
     key = names.canonicalise(model, normalised.node_names)
-    calibrated = CalibratedModel(
-        content=fb.serialise(model), names=key, integer=settled(adoption.ordered(integer, model, key), model)
-    )
+    taken = settled(adoption.ordered(TfliteFile(integer), model, key), model)
+    calibrated = CalibratedModel(file=TfliteFile(model=model), names=key, integer=taken.content)
     return calibrated, make_wholes(RepairKit(calibrated), Recipe())
 
 
@@ -301,8 +301,8 @@ def test_outputs_without_names_are_matched_by_what_computes_them(source: Callabl
     integer = unnamed(tensorflow(source()))
     model = fb.parse(source().float_model)
     key = names.canonicalise(model)
-    assert adoption.ordered(integer, model, key) == integer
-    found = fb.parse(adoption.ordered(with_outputs_swapped(integer), model, key))
+    assert adoption.ordered(TfliteFile(integer), model, key).content == integer
+    found = adoption.ordered(TfliteFile(with_outputs_swapped(integer)), model, key).model
     assert list(found.subgraphs[0].outputs) == list(fb.parse(integer).subgraphs[0].outputs)
 
 

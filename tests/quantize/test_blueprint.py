@@ -24,6 +24,7 @@ from autoselect.scoring.fragmentation import PenaltyWeights, fragmentation
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 # Incommensurable, so that no difference cancels another.
 WEIGHTS = PenaltyWeights(float_macs=1.0, float_ops=0.51, crossings=0.73, crossing_bytes=0.37, segments=0.23)
@@ -142,7 +143,7 @@ def empty_lists() -> zoo.Prepared:
     prepared = zoo.prepare(zoo.cnn().float_model, normalised_by=normalise.as_it_is)
     model = fb.parse(prepared.calibrated.content)
     model.signatureDefs, model.metadata = [], []
-    return replace(prepared, calibrated=replace(prepared.calibrated, content=fb.serialise(model)))
+    return replace(prepared, calibrated=replace(prepared.calibrated, file=TfliteFile(model=model)))
 
 
 def drawn_recipes(count: int, trials: int, seed: int) -> list[list[int]]:

@@ -22,6 +22,7 @@ from autoselect.quantize.preparing import converter
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 
 @functools.cache
@@ -278,7 +279,7 @@ def test_a_model_that_the_quantizer_refuses() -> None:
     model = fb.parse(zoo.cnn().prepared.calibrated.content)
     model.subgraphs[0].operators[0].inputs = np.zeros(0, np.int32)
     with pytest.raises(BuildError, match="refuses"):
-        converter.quantize(fb.serialise(model), denylisted=(), recipe=Recipe())
+        converter.quantize(TfliteFile(model=model), denylisted=(), recipe=Recipe())
 
 
 def _last_of(parts: int) -> Callable[[Any], Any]:

@@ -14,11 +14,12 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import ModelError, PreparationError
-from autoselect.quantize import names
 from autoselect.quantize.preparing import calibration, converter
+from autoselect.rewrites import names
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 
 def convert(call: Callable[[Any], Any], *shape: int) -> bytes:
@@ -76,16 +77,18 @@ def branch_ops(content: bytes, index: int) -> Counter[tuple[str, str]]:
 
 def test_the_ranges_are_the_calibrators() -> None:
     """But for the last bit: the two builds of the kernels round differently."""
-    theirs = ranges(converter.calibrate(chain(), samples()))
-    ours = calibration.with_found_ranges(fb.parse(chain()), calibration.found_ranges(chain(), samples()))
+    theirs = ranges(converter.calibrate(TfliteFile(chain()), samples()).content)
+    ours = calibration.with_found_ranges(fb.parse(chain()), calibration.found_ranges(TfliteFile(chain()), samples()))
     assert len(theirs) == 4
-    assert ranges(ours).keys() == theirs.keys()
-    for name, (low, high) in ranges(ours).items():
+    assert ranges(fb.serialise(ours)).keys() == theirs.keys()
+    for name, (low, high) in ranges(fb.serialise(ours)).items():
         assert (low, high) == pytest.approx(theirs[name], rel=1e-5), name
 
 
 def test_a_model_without_control_flow_goes_to_the_calibrator() -> None:
-    assert calibration.calibrate(chain(), samples()) == converter.calibrate(chain(), samples())
+    assert fb.serialise(calibration.calibrate(TfliteFile(chain()), samples())) == fb.serialise(
+        converter.calibrate(TfliteFile(chain()), samples()).model
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,11 +100,12 @@ def test_a_model_without_control_flow_goes_to_the_calibrator() -> None:
 )
 def test_all_but_the_branches_is_quantized(make: Callable[[], bytes], op_type: str, outside: set[str]) -> None:
     content = make()
-    calibrated = fb.parse(calibration.calibrate(content, samples()))
+    calibrated = calibration.calibrate(TfliteFile(content), samples())
     name_map = names.canonicalise(calibrated)
     denied = [names.canonical_name(at) for at in range(len(calibrated.subgraphs[0].operators))]
     whole, nothing = (
-        converter.quantize(fb.serialise(calibrated), denylisted=chosen, recipe=Recipe()) for chosen in ((), denied)
+        converter.quantize(TfliteFile(model=calibrated), denylisted=chosen, recipe=Recipe()).content
+        for chosen in ((), denied)
     )
     graph = reader.read_graph(fb.parse(whole))
     assert {op.op_type for op in graph.ops if op.kind.value == "integer"} == outside
@@ -119,7 +123,7 @@ def test_all_but_the_branches_is_quantized(make: Callable[[], bytes], op_type: s
 
 def test_a_wrong_sample_is_refused() -> None:
     with pytest.raises(PreparationError, match="Calibrating the model failed"):
-        calibration.calibrate(looping(), [[np.zeros((1, 3), np.float32)]])
+        calibration.calibrate(TfliteFile(looping()), [[np.zeros((1, 3), np.float32)]])
 
 
 def test_custom_ops_without_a_kernel_are_named() -> None:
@@ -127,7 +131,7 @@ def test_custom_ops_without_a_kernel_are_named() -> None:
     code = model.operatorCodes[model.subgraphs[0].operators[0].opcodeIndex]
     code.builtinCode, code.customCode = schema.BuiltinOperator.CUSTOM, b"NoSuchOp"
     with pytest.raises(ModelError, match="custom ops that TensorFlow's calibrator does not know: NoSuchOp"):
-        calibration.calibrate(fb.serialise(model), samples())
+        calibration.calibrate(TfliteFile(model=model), samples())
 
 
 def test_a_sample_that_the_model_does_not_take_is_blamed() -> None:
@@ -135,4 +139,4 @@ def test_a_sample_that_the_model_does_not_take_is_blamed() -> None:
 
     content = zoo.from_function(lambda x: tf.gather(zoo.weights(4, 3), tf.cast(x, tf.int32)), [1, 2]).float_model
     with pytest.raises(PreparationError, match=r"fails on a calibration sample: .*out of bounds.* Check that"):
-        calibration.calibrate(content, [[np.full((1, 2), 9.0, np.float32)]])
+        calibration.calibrate(TfliteFile(content), [[np.full((1, 2), 9.0, np.float32)]])

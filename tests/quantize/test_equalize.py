@@ -46,13 +46,13 @@ BETWEEN = {
 @pytest.mark.parametrize(("between", "reason"), BETWEEN.values(), ids=BETWEEN)
 def test_pairs_are_scaled_where_nothing_between_can_tell(between: Callable[[Any], Any], reason: str | None) -> None:
     prepared = two_layers(between)
-    found = equalize.equalize(prepared.calibrated.content, prepared.fed)
+    found = equalize.equalize(prepared.calibrated.file, prepared.fed)
     [first, second] = layers(prepared.calibrated.content)
     assert len(found.pairs) == (reason is None)
-    assert (found.content != prepared.calibrated.content) is (reason is None)
+    assert (found.file.content != prepared.calibrated.content) is (reason is None)
     assert (reason is None and first not in found.reasons) or str(reason) in found.reasons[first]
     assert "output of the model" in found.reasons[second]
-    assert_equal_outputs(prepared, found.content)
+    assert_equal_outputs(prepared, found.file.content)
 
 
 def layers(content: bytes) -> list[int]:
@@ -84,7 +84,7 @@ def test_slopes_of_either_sign_are_met_below_zero() -> None:
 
 def test_the_weights_of_both_layers_range_alike_afterwards() -> None:
     prepared = two_layers(tf().nn.relu)
-    model = fb.parse(equalize.equalize(prepared.calibrated.content, prepared.fed).content)
+    model = equalize.equalize(prepared.calibrated.file, prepared.fed).file.copied()
     first, second = (
         fb.constant_values(model, model.subgraphs[0].tensors[op.inputs[1]]) for op in model.subgraphs[0].operators
     )
@@ -102,7 +102,7 @@ def test_a_clip_that_some_channels_reach_leaves_those_alone() -> None:
     )
     [peak] = peaks.values()
     assert (peak >= 6.0).any()
-    after = fb.parse(equalize.equalize(prepared.calibrated.content, prepared.fed).content)
+    after = equalize.equalize(prepared.calibrated.file, prepared.fed).file.copied()
     weights = [
         fb.constant_values(m, m.subgraphs[0].tensors[m.subgraphs[0].operators[0].inputs[1]]) for m in (before, after)
     ]
@@ -146,7 +146,7 @@ def test_only_what_lies_between_layers_is_measured_again(
     """What other tensors hold is known from the plain model, and the same."""
     prepared = two_layers(between)
     kit = RepairKit(prepared.calibrated, prepared.fed)
-    expected = ranges.measure(kit.calibrated(("equalization",)).content, prepared.fed())
+    expected = ranges.measure(kit.calibrated(("equalization",)).file, prepared.fed())
     plain = kit._ranges(False)
     added: list[ranges.Histogram] = []
     add = ranges.Histogram.add
@@ -167,11 +167,11 @@ def test_channels_that_a_layer_does_not_use_are_left_alone() -> None:
         return tf().nn.conv2d(tf().nn.conv2d(x, first, 1, "SAME") + 1.0, second, 1, "SAME")
 
     prepared = zoo.from_function(call, (1, 6, 6, 3)).prepared
-    found = equalize.equalize(prepared.calibrated.content, prepared.fed)
+    found = equalize.equalize(prepared.calibrated.file, prepared.fed)
     assert len(found.pairs) == 1
-    before, after = (weights_of_first(content) for content in (prepared.calibrated.content, found.content))
+    before, after = (weights_of_first(content) for content in (prepared.calibrated.content, found.file.content))
     assert [(before[i] == after[i]).all() for i in range(2, 7)] == [False, True, False, True, False]
-    assert_equal_outputs(prepared, found.content)
+    assert_equal_outputs(prepared, found.file.content)
 
 
 def weights_of_first(content: bytes) -> np.ndarray:
@@ -188,8 +188,8 @@ def test_a_single_differing_bit_leaves_the_model_as_it_was(monkeypatch: pytest.M
         real(model, tensor, np.nextafter(scales, np.float32(np.inf)), axis)
 
     monkeypatch.setattr(equalize, "_multiply", off)
-    found = equalize.equalize(prepared.calibrated.content, prepared.fed)
-    assert (found.content, found.pairs) == (prepared.calibrated.content, ())
+    found = equalize.equalize(prepared.calibrated.file, prepared.fed)
+    assert (found.file.content, found.pairs) == (prepared.calibrated.content, ())
     assert "other bits" in found.reasons[layers(prepared.calibrated.content)[0]]
 
 

@@ -19,6 +19,7 @@ from autoselect.quantize.preparing import converter, litert
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.tflite_file import TfliteFile
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors")  # litert-quantizer's own
 
@@ -77,8 +78,8 @@ def test_both_quantizers_see_the_same_ranges() -> None:
     source = zoo.cnn()
     samples = list(source.prepared.samples)
     made = litert.integer_models(source.float_model, ({"x0": sample[0]} for sample in samples), per_channel=True)
-    calibrated = converter.calibrate(source.float_model, samples)
-    theirs, ours = scales(converter.quantize(calibrated, denylisted=[], recipe=Recipe())), scales(made.int8)
+    calibrated = converter.calibrate(TfliteFile(source.float_model), samples)
+    theirs, ours = scales(converter.quantize(calibrated, denylisted=[], recipe=Recipe()).content), scales(made.int8)
     del theirs[b"Conv2D_11"]  # The ADD works in place, so that TensorFlow's calibrator reads the sum there.
     common = theirs.keys() & ours.keys()
     assert common == {b"Relu;add;Conv2D;add/y1", b"depthwise1", b"add_1", b"MaxPool2d", b"Reshape", b"MatMul2"}

@@ -19,9 +19,8 @@ from autoselect.domain.graph import IN_INTEGERS, OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import COMPOSED
 from autoselect.errors import BuildError
-from autoselect.quantize.building import int16, proof
+from autoselect.quantize.building import proof
 from autoselect.quantize.building.build import Builder
-from autoselect.quantize.building.compositions import compose
 from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.building.wholes import int16_model, runnable_int16_model
 from autoselect.quantize.calibrated import CalibratedModel
@@ -29,6 +28,8 @@ from autoselect.quantize.preparing import converter
 from autoselect.quantize.repairing import ranges
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.quantize.repairing.weighted_ops import WEIGHTED
+from autoselect.rewrites import for_16_bits
+from autoselect.rewrites.for_16_bits import compose
 from autoselect.scoring.fragmentation import fragmentation
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target
@@ -255,7 +256,7 @@ def test_what_lacks_a_range_is_not_composed() -> None:
 
 def test_litert_has_no_16_bit_kernel_of_squared_difference() -> None:
     """Else it need not be composed."""
-    whole = converter.quantize_to_int16(branches().calibrated.content, per_channel=True)
+    whole = converter.quantize_to_int16(branches().calibrated.file, per_channel=True).content
     with pytest.raises(Exception, match="SQUARED_DIFFERENCE"):
         run(whole, branches())
 
@@ -317,7 +318,7 @@ def test_what_the_quantizer_refuses_is_float_in_the_build_that_proves_the_rest(
     make: Callable[[], zoo.Prepared],
 ) -> None:
     assert remarks(make()) == ()
-    whole = runnable_int16_model(make().kit, Recipe())
+    whole = runnable_int16_model(make().kit, Recipe()).content
     types = [fb.op_type(fb.parse(whole), op) for op in fb.parse(whole).subgraphs[0].operators]
     assert "COS" not in types
     assert set(types) >= {node.op_type for node in make().nodes}
@@ -333,7 +334,7 @@ def test_a_build_to_compare_with_that_cannot_run_takes_no_16_bits_away(monkeypat
 def test_all_of_16_bits_is_tensorflows_own_build_bit_for_bit_but_for_headroom(
     make: Callable[[], zoo.Source], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(int16, "_HEADROOM", 1.0)
+    monkeypatch.setattr(for_16_bits, "_HEADROOM", 1.0)
     source = make()
     prepared = zoo.prepare(source.float_model)
     assert remarks(prepared) == ()
@@ -366,7 +367,7 @@ def test_inputs_have_headroom_unless_they_may_be_fed_by_an_output(
 ) -> None:
     source, scales = zoo.from_function(call, (1, 4)), []
     for headroom in (1.0, 2.0):
-        monkeypatch.setattr(int16, "_HEADROOM", headroom)
+        monkeypatch.setattr(for_16_bits, "_HEADROOM", headroom)
         built = zoo.prepare(source.float_model).builder.build(Recipe(int16_nodes=frozenset({"*"})))
         graph = fb.parse(built.content).subgraphs[0]
         (quantized,) = (op.outputs[0] for op in graph.operators if list(op.inputs) == list(graph.inputs))

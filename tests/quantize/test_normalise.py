@@ -15,11 +15,11 @@ from zoo import tf
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import names
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.wholes import make_wholes
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.preparing.normalise import normalise
+from autoselect.rewrites import names
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.comparing import difference
@@ -320,7 +320,7 @@ def test_the_integer_model_is_compared_with_a_candidate_of_its_own_interface(dty
 
 def remarks(prepared: zoo.Prepared, float_model: bytes, integer_model: bytes | None = None) -> tuple[str, ...]:
     wholes = make_wholes(prepared.kit, Recipe())
-    plain = converter.quantize(prepared.calibrated.content, denylisted=(), recipe=Recipe())
+    plain = converter.quantize(prepared.calibrated.file, denylisted=(), recipe=Recipe()).content
     return proof.remarks(
         prepared.builder,
         prepared.nodes,

@@ -14,6 +14,7 @@ from autoselect.errors import RecipeError
 from autoselect.quantize.repairing import ranges, repairs
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.ranges import range_of
 
 
 def filled(*samples: np.ndarray) -> ranges.Histogram:
@@ -116,7 +117,7 @@ def test_ranges_are_of_all_samples_or_of_some_from_everywhere(
     kit = RepairKit(prepared.calibrated, samples)
     model, graph = kit.float_model(("ranges-observed",)), fb.parse(prepared.calibrated.content).subgraphs[0]
     ends = [value * (12 - 12 // expected) for value in one.values()]
-    held = [ranges.range_of(model.subgraphs[0].tensors[i]) for i in graph.inputs]
+    held = [range_of(model.subgraphs[0].tensors[i]) for i in graph.inputs]
     for value, (low, high) in zip(ends, (h for h in held if h), strict=True):
         np.testing.assert_allclose((low, high), (value.min(), value.max()), rtol=1e-6)
 

@@ -53,7 +53,7 @@ def loud(prepared: zoo.Prepared) -> list[dict[str, np.ndarray]]:
 @pytest.mark.parametrize("name", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "ADD", "SUB", "MUL", "RELU6"])
 def test_a_16_bit_relu6_of_calibrated_range_is_a_relu_with_the_same_bits(name: str, gain: float) -> None:
     prepared = clipped(name, gain)
-    before = int16_model(prepared.kit, Recipe())
+    before = int16_model(prepared.kit, Recipe()).content
     model = fb.parse(before)
     assert relu6s(model) == 1
     int16.unclip(model)
@@ -77,7 +77,7 @@ SCALES = [
 @pytest.mark.parametrize(("scale", "gone"), SCALES)
 def test_only_the_scale_tells_whether_it_clips(name: str, scale: float, gone: bool) -> None:
     prepared = clipped(name, 60.0)
-    model = fb.parse(int16_model(prepared.kit, Recipe()))
+    model = int16_model(prepared.kit, Recipe()).taken()
     graph = model.subgraphs[0]
     [op] = [op for op in graph.operators if _is_fused(op) or fb.op_type(model, op) == "RELU6"]
     fb.parameters(graph.tensors[op.outputs[0]]).scale = np.array([scale], np.float32)
@@ -128,7 +128,7 @@ def test_candidates_with_the_rewrite_are_forecast_and_have_the_bits_of_those_wit
     assert relu6s(whole.model) == 0 < relu6s(plain.model)
     built = prepared.builder.build(Recipe(int16_nodes=frozenset({"*"})))
     assert relu6s(fb.parse(built.content)) == 0
-    reference = int16_model(prepared.kit, Recipe())
+    reference = int16_model(prepared.kit, Recipe()).content
     assert difference(reference, built.content, loud(prepared), delegates=False) == 0.0
     versions = {fb.OP_TYPES[code.builtinCode]: code.version for code in fb.parse(built.content).operatorCodes}
     assert versions["RELU"] == 3

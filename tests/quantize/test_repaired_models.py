@@ -20,6 +20,7 @@ from autoselect.quantize.repairing import bias, input_means
 from autoselect.tflite import editing, operands
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 
 @functools.cache
@@ -277,8 +278,8 @@ def test_layers_whose_shapes_are_not_the_files_are_not_measured() -> None:
     prepared = two_layers("the same everywhere")
     model = fb.parse(prepared.calibrated.content)
     model.subgraphs[0].tensors[model.subgraphs[0].operators[-1].outputs[0]].shape = np.array([1, 1, 1, 8])
-    assert len(input_means.measure_means(prepared.calibrated.content, prepared.fed())) == 2
-    assert len(input_means.measure_means(fb.serialise(model), prepared.fed())) == 1
+    assert len(input_means.measure_means(prepared.calibrated.file, prepared.fed())) == 2
+    assert len(input_means.measure_means(TfliteFile(model=model), prepared.fed())) == 1
 
 
 BIASES = {"to the limit": (10, None), "beyond it": (11, "does not fit int32")}

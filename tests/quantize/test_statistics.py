@@ -15,8 +15,8 @@ from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize.diagnosing.statistics import LayerMetrics, layer_table, measure, table
 from autoselect.quantize.diagnosing.verification import plan
-from autoselect.quantize.names import op_index_of
 from autoselect.quantize.preparing import converter
+from autoselect.rewrites.names import op_index_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -41,9 +41,9 @@ def measured(prepared: zoo.Prepared, *, per_channel: bool = True) -> LayerTable:
 def debugger_rows(prepared: zoo.Prepared, *, per_channel: bool = True) -> dict[int, dict[str, float]]:
     """The debugger's figures of single-output nodes by node index, each sample from a fresh state."""
     debug = converter.quantize(
-        prepared.calibrated.content, denylisted=(), recipe=Recipe(per_channel=per_channel), verify="layer"
+        prepared.calibrated.file, denylisted=(), recipe=Recipe(per_channel=per_channel), verify="layer"
     )
-    runs = [_one_run(debug, sample) for sample in prepared.samples]
+    runs = [_one_run(debug.content, sample) for sample in prepared.samples]
     found = {}
     for index, first in runs[0].items():
         means = {m: float(np.mean([float(run[index][m]) for run in runs])) for m in METRICS}
@@ -129,7 +129,7 @@ def test_a_node_with_several_outputs_has_the_figures_of_its_worst(monkeypatch: p
     layers = measured(prepared)
     [(node, figures)] = [p for p in zip(layers.nodes, layers.statistics, strict=True) if p[0].op_type == "SPLIT"]
     assert figures is not None
-    debug = converter.quantize(prepared.calibrated.content, denylisted=(), recipe=Recipe(), verify="layer")
+    debug = converter.quantize(prepared.calibrated.file, denylisted=(), recipe=Recipe(), verify="layer").content
     rows = [r for name, r in _debugged(debug, prepared.samples).items() if f"op_{node.index:04d}_x" in name]
     assert len(rows) == 2
     worst = max(r["mean_squared_error"] ** 0.5 / r["scale"] for r in rows)

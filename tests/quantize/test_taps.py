@@ -7,7 +7,7 @@ import pytest
 from zoo import tf
 
 from autoselect.quantize.repairing import mean_outputs
-from autoselect.quantize.repairing.windows import dense_windows, spread_places, windows
+from autoselect.quantize.repairing.mean_outputs import dense_windows, spread_places, windows
 
 
 def image(channels: int, height: int = 9, width: int = 7) -> np.ndarray:

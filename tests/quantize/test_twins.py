@@ -13,13 +13,14 @@ from autoselect.domain.recipe import Recipe
 from autoselect.quantize.diagnosing.twins import error_parts
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 
 def measured(prepared: zoo.Prepared, recipe: Recipe) -> tuple[dict[str, ErrorParts], bytes, dict[int, int]]:
     built = prepared.builder.build(recipe)
     places = dict(built.places)
     # Without the first sample, which only calibrates.
-    found = error_parts(prepared.calibrated.content, built.content, places, prepared.nodes, prepared.fed()[1:])
+    found = error_parts(prepared.calibrated.file, TfliteFile(built.content), places, prepared.nodes, prepared.fed()[1:])
     return found, built.content, places
 
 
@@ -97,7 +98,7 @@ def test_a_constant_that_the_quantizer_puts_last_may_come_first(op_type: str) ->
     model = fb.parse(prepared.calibrated.content)
     [op] = [op for op in model.subgraphs[0].operators if fb.op_type(model, op) == op_type]
     op.inputs = np.array(op.inputs)[::-1].copy()
-    first = error_parts(fb.serialise(model), content, places, prepared.nodes, prepared.fed()[1:])
+    first = error_parts(TfliteFile(model=model), TfliteFile(content), places, prepared.nodes, prepared.fed()[1:])
     assert len(first) == len(last) == 2
     for name, parts in first.items():
         assert parts.activations == pytest.approx(last[name].activations)

@@ -13,9 +13,10 @@ from autoselect.domain.recipe import Recipe
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.wholes import integer_model, whole_builds
 from autoselect.quantize.preparing import converter
-from autoselect.quantize.repairing import ranges
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import ranges
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 WEIGHTS = zoo.weights(8, 6)
 
@@ -86,7 +87,7 @@ def test_without_an_end_there_is_no_range() -> None:
 
 def test_ranges_that_can_be_used_are_left_alone() -> None:
     content = zoo.cnn().float_model
-    plain = fb.parse(converter.calibrate(content, zoo.cnn().prepared.samples))
+    plain = converter.calibrate(TfliteFile(content), zoo.cnn().prepared.samples).taken()
     ours = fb.parse(zoo.cnn().prepared.calibrated.content)
     given = [sorted(filter(None, map(ranges.range_of, m.subgraphs[0].tensors))) for m in (plain, ours)]
     assert given[0] == given[1]
@@ -103,7 +104,7 @@ def test_an_all_integer_model_that_fails_is_told_and_the_others_go_on() -> None:
         prepared.nodes,
         whole_builds(prepared.kit, Recipe()),
         float_model=source.float_model,
-        integer_model=integer_model(prepared.kit, Recipe()),
+        integer_model=integer_model(prepared.kit, Recipe()).content,
         samples=prepared.fed(),
         per_channel=True,
     )

@@ -14,13 +14,14 @@ import zoo
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import ModelError, UsageError
-from autoselect.quantize import names
 from autoselect.quantize.preparing import calibration, converter
+from autoselect.rewrites import names
 from autoselect.sources import loading, sample_sizes, shapes
 from autoselect.sources.tflite_files import FloatModel, free_inputs
 from autoselect.sources.wishes import NO_WISHES, FreeInput, FreeSizes, parse_shapes, sizes_of, wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 
 def stale(content: bytes) -> bytes:
@@ -34,9 +35,9 @@ def stale(content: bytes) -> bytes:
 
 def assert_quantizable(content: bytes) -> None:
     samples = nets.samples_of(content, 4)
-    model = fb.parse(calibration.calibrate(content, [list(sample.values()) for sample in samples]))
+    model = calibration.calibrate(TfliteFile(content), [list(sample.values()) for sample in samples])
     names.canonicalise(model)
-    built = converter.quantize(fb.serialise(model), denylisted=(), recipe=Recipe())
+    built = converter.quantize(TfliteFile(model=model), denylisted=(), recipe=Recipe()).content
     [found], [expected] = Runner(built)(samples[0]).values(), Runner(content)(samples[0]).values()
     assert found == pytest.approx(expected, abs=0.05 * float(np.ptp(expected)) + 0.01)
 
@@ -102,7 +103,7 @@ def test_a_size_that_depends_on_values_stays_free() -> None:
     call = tf.function(lambda x: tf.boolean_mask(x, x > 0.0) * 2.0)
     function = call.get_concrete_function(tf.TensorSpec([8], tf.float32))
     content = bytes(tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module()).convert())
-    model = fb.parse(shapes.settled_shapes(content))
+    model = fb.parse(shapes.settled_shapes(fb.parse(content)))
     graph = model.subgraphs[0]
     assert graph.tensors[graph.inputs[0]].shapeSignature is None
     assert graph.tensors[graph.outputs[0]].shapeSignature.tolist() == [-1]
@@ -138,7 +139,7 @@ def other_weights(content: bytes) -> bytes:
 
 
 def test_same_outputs_tells_models_apart() -> None:
-    settled = shapes.settled_shapes(nets.converted("mixer"))
+    settled = shapes.settled_shapes(fb.parse(nets.converted("mixer")))
     kernels = shapes.Kernels(nets.converted("mixer"), [(1, 12, 8)])
     inputs, expected = shapes.on_random_inputs(fb.parse(settled), [(1, 12, 8)], kernels.run)
     assert shapes.same_outputs(settled, inputs, expected)

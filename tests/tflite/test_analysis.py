@@ -26,6 +26,7 @@ from autoselect.errors import ModelError
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.analysis import analyse
+from autoselect.tflite.tflite_file import TfliteFile
 
 
 @functools.cache
@@ -113,7 +114,7 @@ class Told(dict[str, Any]):
 
 
 def analysed(content: bytes) -> Any:
-    return told(analyse(fb.parse(content), len(content)))
+    return told(analyse(TfliteFile(content)))
 
 
 def told(value: Any) -> Any:

@@ -1,10 +1,16 @@
-"""Keeps book of what the parts of a blueprint take in a file, together and each by itself; knows no op."""
+"""Keeps book of what the parts of a blueprint take in a file, together and each by itself, and conversions too."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from functools import cache
 
-from autoselect.quantize.building.blueprint import Cost
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.errors import BuildError
+from autoselect.quantize.building.blueprint import Conversion, Cost
+from autoselect.tflite import editing
+from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import footprint as fp
 
 
@@ -34,3 +40,24 @@ class Book:
     def item_bytes(self) -> tuple[int, ...]:
         """Bytes of each item with a bit."""
         return tuple(size for _, size in self._bits.values())
+
+
+@cache
+def conversion_footprint(op_type: str) -> fp.Footprint:
+    """What one takes in a file, its tensors aside."""
+    shell: fb.Model = schema.ModelT()
+    shell.operatorCodes = [editing.conversion_code(op_type, [])]
+    return fp.op_footprint(shell, editing.conversion_op(0, 0, 0))
+
+
+def sorted_chain(chain: Iterable[Conversion], own: int) -> list[Conversion]:
+    """Each behind the one whose result it converts."""
+    left, made, found = list(chain), {own}, []
+    while left:
+        ready = [c for c in left if c.reads in made]
+        if not ready:
+            raise BuildError("The quantizer converts a tensor in a circle.")
+        found += ready
+        made |= {c.writes for c in ready}
+        left = [c for c in left if c not in ready]
+    return found

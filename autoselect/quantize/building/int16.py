@@ -12,29 +12,15 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import BuildError
-from autoselect.quantize import names
-from autoselect.quantize.building.compositions import compose
 from autoselect.quantize.repairing.built import Built
-from autoselect.quantize.repairing.ranges import LEAST_REACH, range_of, set_range
 from autoselect.quantize.repairing.weighted_ops import bias_of, quantized_ops
+from autoselect.rewrites import names
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED
 
-_COMPARING = {"EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "NOT_EQUAL"}
-_SPOILT = (
-    fb.CONTROL_FLOW | _COMPARING | {"UNIDIRECTIONAL_SEQUENCE_LSTM", "SCATTER_ND", "SELECT", "SQUARED_DIFFERENCE", "SUM"}
-)
-"""Op types that LiteRT 2.3 does not run in a 16-bit build: a fused LSTM loses its state there, other subgraphs have no
-ranges, and there is no kernel for a SCATTER_ND, nor for a SQUARED_DIFFERENCE that is not composed. Some do run: a
-SELECT copies integers of one scale to another, and a SUM that is not composed clips. What compares an input of the
-model reads 16-bit integers beside a float constant."""
-
 _LARGEST = 2.0**46
 """Of a bias; LiteRT's kernels scale sums of up to 47 bits."""
-
-_HEADROOM = 2.0
-"""Factor by which the range of a model's input is widened (``docs/16-bit.md``)."""
 
 _RELU_VERSION = 3
 """Of a RELU on 16-bit integers (``lite/tools/versioning/op_version.cc``)."""
@@ -43,107 +29,12 @@ _NO_FORM = "TensorFlow's 16-bit quantizer does not make it a 16-bit op; it stays
 _REFUSED = "TensorFlow's 16-bit quantizer, or LiteRT after it, refuses it; it stays int8"
 
 
-def _spoilt(model: fb.Model) -> list[fb.Operator]:
-    """Ops of the types above, those that compute from integers alone, and those at values without a range.
-
-    The quantizer wants a range of all that they read and write.
-    """
-    graph = model.subgraphs[0]
-    computed = fb.computed(graph)
-    floats = {i for i in computed if graph.tensors[i].type == schema.TensorType.FLOAT32}
-    endless = {i for i in floats if range_of(graph.tensors[i]) is None}
-
-    def reads_integers_alone(op: fb.Operator) -> bool:
-        types = {graph.tensors[t].type for t in map(int, op.inputs) if t in computed}
-        return bool(types) and schema.TensorType.FLOAT32 not in types
-
-    return [
-        op
-        for op in graph.operators
-        if fb.op_type(model, op) in _SPOILT
-        or reads_integers_alone(op)
-        or not endless.isdisjoint([*fb.indices(op.inputs), *fb.indices(op.outputs)])
-    ]
-
-
-def made_ready(content: bytes, key: names.NameMap) -> bytes:
-    """A calibrated model as the quantizer can take it.
-
-    Ops without a 16-bit form are composed of others. Ops share no constant, since it quantizes a shared bias anew for
-    each op that has it. Ops that it would spoil are of a type that it leaves in float: they are COS then, other
-    subgraphs are gone, and the model is not there to be run.
-    """
-    model = fb.parse(content)
-    compose(model, key)
-    _part_constants(model)
-    _range_pads(model)
-    _near_limits(model)
-    _range_zeros(model)
-    _give_headroom(model)
-    if _spoilt(model):
-        _leave_alone(model)
-    return fb.serialise(model)
-
-
-def _range_pads(model: fb.Model) -> None:
-    """Give what pads made infinite the range of what they pad; PyTorch pads so before a MAX_POOL_2D."""
-    tensors = model.subgraphs[0].tensors
-    for op in model.subgraphs[0].operators:
-        if fb.op_type(model, op) == "PADV2" and range_of(tensors[op.outputs[0]]) is None:
-            tensors[op.outputs[0]].quantization = copy(tensors[op.inputs[0]].quantization)
-
-
-def _near_limits(model: fb.Model) -> None:
-    """Let the constants of MINIMUM and MAXIMUM end where the other operand does: beyond, their integers overflow."""
-    tensors = model.subgraphs[0].tensors
-    for op in model.subgraphs[0].operators:
-        op_type = fb.op_type(model, op)
-        for at in (0, 1) if op_type in ("MINIMUM", "MAXIMUM") else ():
-            limit, other = (tensors[int(op.inputs[i])] for i in (at, 1 - at))
-            if fb.is_constant(model, limit) and (given := range_of(other)) is not None:
-                ends = {"MINIMUM": (None, given[1]), "MAXIMUM": (given[0], None)}[op_type]
-                limit.buffer = editing.add_buffer(model, np.clip(fb.constant_values(model, limit), *ends))
-
-
-def _range_zeros(model: fb.Model) -> None:
-    """Give values that were always zero steps of the size of others': a bias in steps of theirs would overflow."""
-    for tensor in model.subgraphs[0].tensors:
-        given = range_of(tensor)
-        if given is not None and max(map(abs, given)) < LEAST_REACH:
-            set_range(tensor, -1.0, 1.0)
-
-
-def _give_headroom(model: fb.Model) -> None:
-    """Widen the ranges of the model's inputs: other samples leave those that calibrated, and 16 bits have steps enough.
-
-    An input keeps its range if an output may be fed back into it as the state of the next step. A wider range has
-    coarser steps, each step of time would round the state to them again, and calibration has seen the state's range.
-    """
-    graph = model.subgraphs[0]
-    outputs = [graph.tensors[i] for i in graph.outputs]
-    for tensor in (graph.tensors[i] for i in graph.inputs):
-        given = range_of(tensor)
-        if given is not None and not any(_may_become(output, tensor.shape, given) for output in outputs):
-            set_range(tensor, *(_HEADROOM * end for end in given))
-
-
-def _may_become(output: fb.Tensor, shape: fb.Indices | None, given: tuple[float, float]) -> bool:
-    """Whether a caller may feed this output back into an input of this shape and range.
-
-    The shapes must be equal, and the input's range must reach at most twice as far from 0 as the output's.
-    """
-    own = range_of(output)
-    is_like = fb.indices(output.shape) == fb.indices(shape)
-    return is_like and own is not None and max(map(abs, given)) <= 2.0 * max(map(abs, own))
-
-
-def finished(content: bytes) -> bytes:
-    """A 16-bit build that LiteRT takes, its weights without ranges: then they are the integer build's, where equal.
+def finish(model: fb.Model) -> None:
+    """Have LiteRT take a 16-bit build, in place; its weights without ranges are the integer build's, where equal.
 
     The quantizer leaves the constants of pads in float, which LiteRT refuses, and gives a constant of zeros the
     scale 0, at which an ADD or a SUB ends the process.
     """
-    model = fb.parse(content)
     graph = model.subgraphs[0]
     for op in graph.operators:
         if fb.op_type(model, op) == "PADV2" and graph.tensors[op.outputs[0]].type == schema.TensorType.INT16:
@@ -157,7 +48,6 @@ def finished(content: bytes) -> bytes:
     for tensor in graph.tensors:
         if fb.scales(tensor):
             fb.parameters(tensor).min = fb.parameters(tensor).max = None
-    return fb.serialise(model)
 
 
 def _quantize_pad(model: fb.Model, op: fb.Operator) -> None:
@@ -169,34 +59,14 @@ def _quantize_pad(model: fb.Model, op: fb.Operator) -> None:
         _added(model, op, 2, whole, fb.parameters(written)).type = schema.TensorType.INT16
 
 
-def _part_constants(model: fb.Model) -> None:
-    """Give each operand a tensor of its own, and each of these a buffer of its own."""
-    names.unshare_operands(model)
-    taken: set[int] = set()
-    for tensor in model.subgraphs[0].tensors:
-        if tensor.buffer in taken and fb.is_constant(model, tensor):
-            model.buffers.append(copy(model.buffers[tensor.buffer]))
-            tensor.buffer = len(model.buffers) - 1
-        taken.add(tensor.buffer)
-
-
-def _leave_alone(model: fb.Model) -> None:
-    spoilt, left = _spoilt(model), editing.add_code(model, "COS")
-    for op in spoilt:
-        op.opcodeIndex, op.intermediates = left, None
-    model.subgraphs, model.signatureDefs = model.subgraphs[:1], []
-    editing.tidy(model)
-
-
-def with_left_ops(content: bytes, source: fb.Model) -> bytes:
-    """A 16-bit build, under canonical names, that can be run: what the quantizer was not given is float.
+def bring_left_ops(model: fb.Model, source: fb.Model) -> None:
+    """Have a 16-bit build, under canonical names, run: what the quantizer was not given is float in it, in place.
 
     The quantizer dequantizes what such an op reads, but for inputs of the model: it reads these in float, too.
 
     Raises:
         BuildError: If an op runs other subgraphs, which the build has no more.
     """
-    model = fb.parse(content)
     ops, twins = model.subgraphs[0].operators, source.subgraphs[0].operators
     if running := fb.CONTROL_FLOW & {fb.op_type(source, op) for op in twins}:
         raise BuildError(f"The {min(running)} runs other parts of the model, which have no 16-bit build")
@@ -207,7 +77,6 @@ def with_left_ops(content: bytes, source: fb.Model) -> bytes:
             model.operatorCodes.append(copy(source.operatorCodes[twins[index].opcodeIndex]))
             op.opcodeIndex = len(model.operatorCodes) - 1
             op.inputs = np.array([given.get(i, i) for i in map(int, op.inputs)], np.int32)
-    return fb.serialise(model)
 
 
 def _rounds_an_input(model: fb.Model, op: fb.Operator) -> bool:

@@ -16,8 +16,7 @@ from autoselect.domain.layers import Node
 from autoselect.domain.recipe import IoType
 from autoselect.errors import BuildError
 from autoselect.quantize.building.blueprint import Blueprint, Choice, Conversion, Cost, Part
-from autoselect.quantize.building.book import Book
-from autoselect.quantize.building.conversions import conversion_footprint, sorted_chain
+from autoselect.quantize.building.book import Book, conversion_footprint, sorted_chain
 from autoselect.quantize.building.int16 import why_not
 from autoselect.quantize.building.slots import Slots
 from autoselect.quantize.building.wholes import Wholes

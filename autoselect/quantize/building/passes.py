@@ -9,13 +9,13 @@ from collections.abc import Iterable
 
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.quantize import names
 from autoselect.quantize.building.dynamic_range import make_hybrid
 from autoselect.quantize.repairing.bias import correct_biases, correct_biases_in_sequence
 from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.quantize.repairing.weight_rounding import round_weights
 from autoselect.quantize.repairing.weight_scales import reround_weights
+from autoselect.rewrites import names
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 

@@ -83,7 +83,7 @@ def int16_remarks(
         return (f"No node can have 16-bit activations: {next(iter(blueprint.no_int16.values()))}.",)
     made = builder.build(replace(plain, denylisted_nodes=others, fallback="float", int16_nodes=chosen))
     try:
-        told = _apart(made.content, runnable_int16_model(kit, plain), samples)
+        told = _apart(made.content, runnable_int16_model(kit, plain).content, samples)
     except (BuildError, ScoreError) as exc:
         difference(made.content, made.content, samples)  # raises where the candidate itself cannot be run
         why = sentence(str(exc))

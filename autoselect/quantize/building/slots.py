@@ -16,8 +16,8 @@ from autoselect.domain.recipe import IoType
 from autoselect.domain.tensors import free_name
 from autoselect.quantize.building.int16 import is_wide
 from autoselect.quantize.building.wholes import Wholes, form_of
-from autoselect.quantize.names import NameMap
 from autoselect.quantize.repairing.built import Built
+from autoselect.rewrites.names import NameMap
 from autoselect.tflite import flatbuffer as fb
 
 _SIGNED_TO_UNSIGNED = 128

@@ -16,15 +16,18 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe, split_repair
 from autoselect.errors import BuildError
-from autoselect.quantize import names
 from autoselect.quantize.building import int16, passes
 from autoselect.quantize.preparing import adoption, converter
-from autoselect.quantize.preparing.stand_ins import stood_in_for, with_stand_ins, without_stand_ins
 from autoselect.quantize.repairing import ranges
 from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
+from autoselect.rewrites import names
+from autoselect.rewrites.for_16_bits import for_16_bits
+from autoselect.rewrites.for_quantizer import FOR_QUANTIZER, stood_in_for, without_stand_ins
+from autoselect.rewrites.rewriting import rewritten
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.tflite_file import TfliteFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +110,9 @@ def _int16(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int]]
     """The 16-bit model, and for each op of the float model the place of its twin."""
     float_model, given = kit.float_model(recipe.repairs), kit.calibrated(recipe.repairs).int16
     if given is not None:
-        return adoption.adopt(given, float_model, kit.names)
-    model = fb.parse(int16_model(kit, replace(recipe, per_channel=True)))
+        model = TfliteFile(given).taken()
+        return model, adoption.adopt(model, float_model, kit.names)
+    model = int16_model(kit, replace(recipe, per_channel=True)).taken()
     places = _twins(model, float_model)
     if not recipe.per_channel:
         int16.take_weights(model, places, *_integer(kit, recipe), float_model)
@@ -117,14 +121,13 @@ def _int16(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int]]
 
 def _integer(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int]]:
     """The all-integer model, and for each op of the float model the place of its twin."""
-    content, float_model = integer_model(kit, recipe), kit.float_model(recipe.repairs)
+    integer, float_model = integer_model(kit, recipe).taken(), kit.float_model(recipe.repairs)
     if kit.calibrated(recipe.repairs).integer is not None:
-        return adoption.adopt(content, float_model, kit.names)
-    integer = fb.parse(content)
+        return integer, adoption.adopt(integer, float_model, kit.names)
     return integer, _twins(integer, float_model)
 
 
-def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
+def integer_model(kit: RepairKit, recipe: Recipe) -> TfliteFile:
     """The all-integer model: the given one; else, under canonical names, what the quantizer makes once for all.
 
     Args:
@@ -136,17 +139,23 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> bytes:
     """
     calibrated = kit.calibrated(recipe.repairs)
     if calibrated.integer is not None:
-        return calibrated.integer
+        return TfliteFile(calibrated.integer)
 
     def made() -> bytes:
         places, plain = stood_in_for(kit.float_model(recipe.repairs)), Recipe(per_channel=recipe.per_channel)
-        built = converter.quantize(with_stand_ins(calibrated.content, places), denylisted=(), recipe=plain)
-        return _with_own_outputs(without_stand_ins(built, places), calibrated.names)
+        source = rewritten(calibrated.file, FOR_QUANTIZER)
+        built = converter.quantize(source, denylisted=(), recipe=plain)
+        if not places and len(reader.read_interface(built.content).outputs) == len(calibrated.names.outputs):
+            return built.content
+        model = built.taken()
+        without_stand_ins(model, places)
+        names.hide_unused_outputs(model, calibrated.names)
+        return fb.serialise(model)
 
-    return kit.keep(_file_name("integer", recipe), made)
+    return TfliteFile(kit.keep(_file_name("integer", recipe), made))
 
 
-def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
+def int16_model(kit: RepairKit, recipe: Recipe) -> TfliteFile:
     """The model with 16-bit activations: the given one; else TensorFlow's, under canonical names, made once for all.
 
     With one scale for all weights of an op it refuses DEPTHWISE_CONV_2D. Ranges are those of calibration, whatever the
@@ -162,42 +171,37 @@ def int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
     recipe = replace(recipe, repairs=tuple(r for r in recipe.repairs if split_repair(r)[0] not in ranges.METHODS))
     calibrated = kit.calibrated(recipe.repairs)
     if calibrated.int16 is not None:
-        return calibrated.int16
+        return TfliteFile(calibrated.int16)
     if calibrated.integer is not None:
         raise BuildError("another quantizer made the integer model, and none with 16-bit activations")
 
     def made() -> bytes:
-        content = int16.made_ready(calibrated.content, calibrated.names)
-        content = converter.quantize_to_int16(content, per_channel=recipe.per_channel)
-        return _with_own_outputs(int16.finished(content), calibrated.names)
+        source = rewritten(calibrated.file, for_16_bits(calibrated.names))
+        model = converter.quantize_to_int16(source, per_channel=recipe.per_channel).taken()
+        int16.finish(model)
+        names.hide_unused_outputs(model, calibrated.names)
+        return fb.serialise(model)
 
-    return kit.keep(_file_name("int16", recipe), made)
+    return TfliteFile(kit.keep(_file_name("int16", recipe), made))
 
 
-def runnable_int16_model(kit: RepairKit, recipe: Recipe) -> bytes:
+def runnable_int16_model(kit: RepairKit, recipe: Recipe) -> TfliteFile:
     """The same, to be run: ops that the quantizer refuses are float in it.
 
     Raises:
         BuildError: If the quantizer refuses the model, or an op that runs other parts of it.
     """
-    content = int16_model(kit, recipe)
+    found = int16_model(kit, recipe)
     if kit.calibrated(recipe.repairs).int16 is not None:
-        return content
-    return int16.with_left_ops(content, kit.float_model(recipe.repairs))
+        return found
+    model = found.taken()
+    int16.bring_left_ops(model, kit.float_model(recipe.repairs))
+    return TfliteFile(model=model)
 
 
 def _file_name(kind: str, recipe: Recipe) -> str:
     marks = f"{recipe.per_channel} {' '.join(before_quantizing(recipe.repairs))}"
     return f"{kind}_{hashlib.sha256(marks.encode()).hexdigest()[:12]}.tflite"
-
-
-def _with_own_outputs(content: bytes, key: names.NameMap) -> bytes:
-    """The model without outputs that were exposed while the quantizer worked."""
-    if len(reader.read_interface(content).outputs) == len(key.outputs):
-        return content
-    model = fb.parse(content)
-    names.hide_unused_outputs(model, key)
-    return fb.serialise(model)
 
 
 def _twins(built: fb.Model, float_model: fb.Model) -> dict[int, int]:

@@ -21,14 +21,15 @@ from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTS
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 _NARROWER = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
 """Shares of the range that are tried."""
 
 
 def error_parts(
-    float_content: bytes,
-    built_content: bytes,
+    float_file: TfliteFile,
+    built_file: TfliteFile,
     places: Mapping[int, int],
     nodes: Sequence[Node],
     samples: Iterable[Mapping[str, np.ndarray]],
@@ -36,8 +37,8 @@ def error_parts(
     """Measure the parts of every node's error.
 
     Args:
-        float_content: The float model.
-        built_content: A model that was built from it, with the scales and the levels of weights.
+        float_file: The float model.
+        built_file: A model that was built from it, with the scales and the levels of weights.
         places: Index of each float op in the built model.
         nodes: ``node.index`` is the op's index in the float model.
         samples: Inputs by key, float, batch 1; each is run once.
@@ -45,7 +46,7 @@ def error_parts(
     Returns:
         By node name. Nodes with a state of their own, and those of which nothing is rounded to 8 bits, are left out.
     """
-    twins = _Twins(fb.parse(float_content), fb.parse(built_content))
+    twins = _Twins(float_file.copied(), built_file.model)
     watched = {node.name: twins.add(node.index, places[node.index]) for node in nodes if node.index in places}
     watched = {name: found for name, found in watched.items() if found.weights or found.activations}
     runner = Runner(fb.serialise(twins.model), preserve_all_tensors=True)

@@ -15,13 +15,16 @@ from dataclasses import dataclass
 
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import names
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.rewrites import names
+from autoselect.rewrites.for_quantizer import NEAR_MASKS
+from autoselect.rewrites.rewriting import rewritten
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.tflite_file import TfliteFile
 
 _NUMERIC_VERIFY = "NumericVerify"
 
@@ -86,25 +89,25 @@ def plan(
         BuildError: If the quantizer refuses the recipe.
     """
     kit = RepairKit(calibrated) if kit is None else kit
-    debug, verified = b"", list[Place]()
+    debug, verified = None, list[Place]()
     if not recipe.repairs and calibrated.integer is None:
         denied = left_out(recipe, nodes).nodes
         debug = converter.quantize(
-            calibrated.content,
+            rewritten(calibrated.file, (NEAR_MASKS,)),
             denylisted=[names.canonical_name(i) for i in sorted(denied)],
             recipe=recipe,
             verify="model" if whole_model else "layer",
         )
-        verified = _verified_places(fb.parse(debug), [n for n in nodes if n.index not in denied])
+        verified = _verified_places(debug.model, [n for n in nodes if n.index not in denied])
     done = {place.node for place in verified}
     rest = [n for n in nodes if n.index not in done]
     built, compared = b"", []
     if rest:
         candidate = Builder(calibrated, tuple(nodes), kit).build(recipe)
         built = candidate.content
-        compared = _compared_places(kit.float_model(recipe.repairs), fb.parse(built), candidate.places, rest)
+        compared = _compared_places(kit.float_model(recipe.repairs), TfliteFile(built).model, candidate.places, rest)
     return Plan(
-        debug=debug if verified else b"",
+        debug=debug.content if debug is not None and verified else b"",
         verified=tuple(verified),
         float_model=kit.calibrated(recipe.repairs).content,
         built=built,

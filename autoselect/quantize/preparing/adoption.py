@@ -13,12 +13,12 @@ import numpy as np
 
 from autoselect.domain.tensors import free_name
 from autoselect.errors import ModelError
-from autoselect.quantize import names
 from autoselect.quantize.preparing.alignment import align, same_shape, similarity
-from autoselect.quantize.preparing.fused_forms import fuse_alike
-from autoselect.quantize.preparing.kept_dims import keep_dimensions
+from autoselect.rewrites import names
+from autoselect.rewrites.float_forms import fuse_alike, keep_dimensions
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.tflite_file import TfliteFile
 
 LEAST_SIMILARITY = 0.5
 """Of weights that belong together, cosine: rounding leaves .99 and more, quantization-aware training most of it, while
@@ -32,22 +32,23 @@ _REMEDY = (
 )
 
 
-def adopt(content: bytes, float_model: fb.Model, key: names.NameMap) -> tuple[fb.Model, Mapping[int, int]]:
-    """Read an integer model as the whole integer build of a float model.
+def adopt(model: fb.Model, float_model: fb.Model, key: names.NameMap) -> Mapping[int, int]:
+    """Make an integer model the whole integer build of a float model, in place.
+
+    It gets the float model's order of inputs and outputs and its shapes.
 
     Args:
-        content: Bytes of the integer model.
+        model: The integer model.
         float_model: Under canonical names.
         key: To its own names.
 
     Returns:
-        The model, with the float model's order of inputs and outputs and its shapes, and the place of the twin of each
-        op of the float model.
+        The place of the twin of each op of the float model.
 
     Raises:
         ModelError: If it was not made from this float model; says what does not match.
     """
-    model = _parsed(content, float_model)
+    _liken(model, float_model)
     _order_ends(model, float_model, key)
     found = align(model, float_model, key)
     if found.missing:
@@ -56,32 +57,32 @@ def adopt(content: bytes, float_model: fb.Model, key: names.NameMap) -> tuple[fb
     _check_shapes(model, float_model, key, "outputs")
     _check_weights(model, float_model, found.places)
     _take_shapes(model, float_model, key, found.places)
-    return model, found.places
+    return found.places
 
 
-def ordered(content: bytes, float_model: fb.Model, key: names.NameMap) -> bytes:
+def ordered(file: TfliteFile, float_model: fb.Model, key: names.NameMap) -> TfliteFile:
     """The integer model with its inputs and outputs in the float model's order.
 
     Raises:
         ModelError: If they do not match.
     """
-    model = fb.parse(content)
+    model, likened = file.copied(), file.copied()
     before = [list(map(int, row)) for row in (model.subgraphs[0].inputs, model.subgraphs[0].outputs)]
     _order_ends(model, float_model, key)
-    parsed = _parsed(content, float_model)
-    _order_ends(parsed, float_model, key)
-    _order_outputs(model, key, align(parsed, float_model, key).outputs)
+    _liken(likened, float_model)
+    _order_ends(likened, float_model, key)
+    _order_outputs(model, key, align(likened, float_model, key).outputs)
     after = [list(map(int, row)) for row in (model.subgraphs[0].inputs, model.subgraphs[0].outputs)]
-    return content if before == after else fb.serialise(model)
+    return file if before == after else TfliteFile(model=model)
 
 
-def matched(content: bytes, float_model: fb.Model, key: names.NameMap) -> int:
-    """Number of the float model's ops that an integer model has, less the ops that only that has.
+def matched(model: fb.Model, float_model: fb.Model, key: names.NameMap) -> int:
+    """Number of the float model's ops that an integer model has, less the ops that only that has; changes it in place.
 
     Raises:
         ModelError: If inputs or outputs do not match.
     """
-    model = _parsed(content, float_model)
+    _liken(model, float_model)
     _order_ends(model, float_model, key)
     found = align(model, float_model, key)
     _order_outputs(model, key, found.outputs)
@@ -108,15 +109,14 @@ def _twins(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) ->
     return [(int(t), int(twin)) for row in rows for t, twin in zip(*row, strict=False)]
 
 
-def _parsed(content: bytes, float_model: fb.Model) -> fb.Model:
-    model = fb.parse(content)
+def _liken(model: fb.Model, float_model: fb.Model) -> None:
+    """Write an integer model's ops as the float model has them, in place."""
     keep_dimensions(model, float_model)
     fuse_alike(model, float_model)
     names.unshare_operands(model)
     for op in model.subgraphs[0].operators:
         if op.intermediates is not None and not len(op.intermediates):
             op.intermediates = None  # An empty row, which takes bytes, says the same.
-    return model
 
 
 def _order_ends(model: fb.Model, float_model: fb.Model, key: names.NameMap) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoselect.domain.units import MOVERS
-from autoselect.quantize import names
+from autoselect.rewrites import names
 from autoselect.tflite import flatbuffer as fb
 
 _FEWEST_WEIGHTS = 8

@@ -16,21 +16,21 @@ import numpy as np
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, DataError, ModelError, PreparationError, first_line, sentence
-from autoselect.quantize.repairing.masked_softmax import with_near_masks
+from autoselect.tflite.tflite_file import TfliteFile
 
 CHECK_VALUES = "Check that the samples have values that it takes: token ids below the size of its table, for example."
 """What to do where the float model itself fails on a sample."""
 
 
-def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
+def calibrate(source: TfliteFile, samples: Iterable[Sequence[np.ndarray]]) -> TfliteFile:
     """Record the range of every activation.
 
     Args:
-        content: Bytes of a float TFLite file.
+        source: A float model.
         samples: For each sample the inputs, in the model's order and shapes.
 
     Returns:
-        Bytes of the calibrated model: the float model with minimum and maximum on its tensors, and the
+        The calibrated model: the float model with minimum and maximum on its tensors, and the
         intermediate tensors that fused recurrent ops need.
 
     Raises:
@@ -40,8 +40,8 @@ def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
     from tensorflow.lite.python.optimize import calibrator
 
     try:
-        prepared = calibrator.add_intermediate_tensors(content)
-        return bytes(calibrator.Calibrator(prepared).calibrate(lambda: (list(s) for s in samples)))
+        prepared = calibrator.add_intermediate_tensors(source.content)
+        return TfliteFile(bytes(calibrator.Calibrator(prepared).calibrate(lambda: (list(s) for s in samples))))
     except DataError:  # of the samples
         raise
     except (ValueError, RuntimeError) as exc:
@@ -60,11 +60,13 @@ def calibrate(content: bytes, samples: Iterable[Sequence[np.ndarray]]) -> bytes:
 Verify = Literal["layer", "model"]
 
 
-def quantize(calibrated: bytes, *, denylisted: Sequence[str], recipe: Recipe, verify: Verify | None = None) -> bytes:
+def quantize(
+    calibrated: TfliteFile, *, denylisted: Sequence[str], recipe: Recipe, verify: Verify | None = None
+) -> TfliteFile:
     """Quantize a calibrated model, leaving out the ops whose canonical names are in ``denylisted``.
 
     Args:
-        calibrated: Bytes of the calibrated model.
+        calibrated: The calibrated model, with near masks.
         denylisted: Canonical names.
         recipe: For its granularity and the types of inputs and outputs.
         verify: Make a debug model, which compares integer with float outputs: ``layer`` on the same inputs, node by
@@ -78,9 +80,9 @@ def quantize(calibrated: bytes, *, denylisted: Sequence[str], recipe: Recipe, ve
 
     io_type = {"float32": tf.float32, "int8": tf.int8, "uint8": tf.uint8}[recipe.io_type]
     try:
-        return bytes(
+        built = bytes(
             convert.mlir_quantize(
-                with_near_masks(calibrated),
+                calibrated.content,
                 disable_per_channel=not recipe.per_channel,
                 input_data_type=io_type,
                 output_data_type=io_type,
@@ -91,16 +93,17 @@ def quantize(calibrated: bytes, *, denylisted: Sequence[str], recipe: Recipe, ve
         )
     except (ValueError, RuntimeError, convert.ConverterError) as exc:
         raise BuildError(f"TensorFlow's quantizer refuses the recipe: {first_line(exc)}") from exc
+    return TfliteFile(built)
 
 
-def quantize_to_int16(calibrated: bytes, *, per_channel: bool) -> bytes:
+def quantize_to_int16(calibrated: TfliteFile, *, per_channel: bool) -> TfliteFile:
     """Quantize all of a calibrated model to 16-bit activations and int8 weights; what has no such form stays float.
 
     This is what ``TFLiteConverter`` does for ``EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8``, with
     TensorFlow's older quantizer: what the newer one makes of ``inference_type=int16`` LiteRT refuses.
 
     Args:
-        calibrated: Bytes of the calibrated model.
+        calibrated: The calibrated model, with near masks.
         per_channel: Whether weights have a scale for each output channel.
 
     Raises:
@@ -110,10 +113,11 @@ def quantize_to_int16(calibrated: bytes, *, per_channel: bool) -> bytes:
 
     in_float, wide, bias = (np.dtype(kind).num for kind in (np.float32, np.int16, np.int64))
     try:
-        quantizer = calibrator.Calibrator(with_near_masks(calibrated))._calibrator
-        return bytes(quantizer.QuantizeModel(in_float, in_float, True, wide, bias, not per_channel, False))
+        quantizer = calibrator.Calibrator(calibrated.content)._calibrator
+        built = bytes(quantizer.QuantizeModel(in_float, in_float, True, wide, bias, not per_channel, False))
     except (ValueError, RuntimeError) as exc:
         raise BuildError(f"TensorFlow's 16-bit quantizer refuses the model: {first_line(exc)}") from exc
+    return TfliteFile(built)
 
 
 def import_tensorflow() -> None:

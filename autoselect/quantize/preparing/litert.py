@@ -98,13 +98,12 @@ def integer_models(
 
 def _signature(model: fb.Model) -> fb.SignatureDef:
     """One for the main subgraph of a file that has none; the package runs no other files."""
-    ends = reader.read_interface(fb.serialise(model))
     graph = model.subgraphs[0]
     found: fb.SignatureDef = schema.SignatureDefT()
     found.signatureKey, found.subgraphIndex = _KEY.encode(), 0
     found.inputs, found.outputs = (
         [_entry(spec.key, int(index)) for spec, index in zip(specs, indices, strict=True)]
-        for specs, indices in ((ends.inputs, graph.inputs), (ends.outputs, graph.outputs))
+        for specs, indices in ((reader.input_specs(model), graph.inputs), (reader.output_specs(model), graph.outputs))
     )
     return found
 

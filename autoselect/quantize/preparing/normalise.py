@@ -16,13 +16,14 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError
-from autoselect.quantize import names
 from autoselect.quantize.preparing import converter
-from autoselect.quantize.preparing.dilations import dilate
-from autoselect.quantize.preparing.fixed_shapes import fold
-from autoselect.quantize.preparing.respelling import respell
+from autoselect.rewrites import names
+from autoselect.rewrites.fixed_shapes import fold
+from autoselect.rewrites.respelling import DILATED, NORMALISED, NORMALISED_ALIKE, RESPELLED
+from autoselect.rewrites.rewriting import rewrite
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.tflite_file import TfliteFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,30 +31,35 @@ class Normalised:
     """A normalised float model.
 
     Attributes:
-        content: Bytes of the model.
+        file: The model.
         node_names: For each op the name that the op of the model before has which writes the same.
         folded: Names of the ops before that have no twin.
         respelled: For each op before that is written as another type its own type and the other.
     """
 
-    content: bytes
+    file: TfliteFile
     node_names: tuple[str, ...]
     folded: tuple[str, ...]
     respelled: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def content(self) -> bytes:
+        """Bytes of the model."""
+        return self.file.content
 
 
 def as_it_is(content: bytes, *, exact_rewrites: bool = False) -> Normalised:
     """The model without any change, but what constants and fixed shapes tell is folded where that is wanted."""
     model = fb.parse(content)
-    nodes = names.canonicalise(editing.copied(model)).nodes
+    nodes = names.node_names(model)
     left = fold(model) if exact_rewrites else range(len(nodes))
     if len(left) == len(nodes):
-        return Normalised(content=content, node_names=nodes, folded=())
+        return Normalised(file=TfliteFile(content), node_names=nodes, folded=())
     editing.drop_unused_tensors(model)
     editing.tidy(model)
     gone = sorted({*range(len(nodes))} - {*left})
     return Normalised(
-        content=fb.serialise(model),
+        file=TfliteFile(model=model),
         node_names=tuple(nodes[place] for place in left),
         folded=tuple(nodes[place] for place in gone),
     )
@@ -75,15 +81,13 @@ def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
         BuildError: If the quantizer refuses the model.
     """
     source = fb.parse(content)
-    _forget_ranges(source)
-    respelled = respell(source)
-    dilated = dilate(source) if exact_rewrites else []
-    nodes = names.canonicalise(editing.copied(source)).nodes
+    done = rewrite(source, NORMALISED if exact_rewrites else NORMALISED_ALIKE)
+    nodes = names.node_names(source)
     left = fold(source) if exact_rewrites else range(len(nodes))
     types = [fb.op_type(source, op) for op in source.subgraphs[0].operators]
     key = names.canonicalise(source, [nodes[place] for place in left])
     denylisted = [names.canonical_name(index) for index in range(len(types))]
-    model = fb.parse(converter.quantize(fb.serialise(source), denylisted=denylisted, recipe=Recipe()))
+    model = converter.quantize(TfliteFile(model=source), denylisted=denylisted, recipe=Recipe()).taken()
     names.hide_unused_outputs(model, key)
     found = [names.op_index(model, op) for op in model.subgraphs[0].operators]
     twins = {left[index] for index in found if index is not None and index < len(left)}
@@ -96,18 +100,11 @@ def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
     editing.tidy(model)
     _keep_signatures(model, source)
     return Normalised(
-        content=fb.serialise(model),
+        file=TfliteFile(model=model),
         node_names=_node_names(found, key.nodes),
-        folded=(*dilated, *(name for place, name in enumerate(nodes) if place not in twins)),
-        respelled=tuple(respelled),
+        folded=(*done.found.get(DILATED.name, ()), *(name for place, name in enumerate(nodes) if place not in twins)),
+        respelled=tuple(done.found.get(RESPELLED.name, ())),
     )
-
-
-def _forget_ranges(model: fb.Model) -> None:
-    """Drop ranges that a converter left in the file, in place: with some the quantizer quantizes what it was denied."""
-    for tensor in model.subgraphs[0].tensors:
-        if tensor.quantization is not None:
-            tensor.quantization.min = tensor.quantization.max = None
 
 
 def _node_names(indices: Sequence[int | None], before: Sequence[str]) -> tuple[str, ...]:

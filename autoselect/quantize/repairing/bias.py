@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from autoselect.quantize import names
 from autoselect.quantize.repairing import weighted_ops
 from autoselect.quantize.repairing.built import Built, Shift
 from autoselect.quantize.repairing.input_means import Means, taps_of
 from autoselect.quantize.repairing.onward import Onward
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.quantize.repairing.weighted_ops import MEANS, SkipError, add, quantized_ops, weights_of
+from autoselect.rewrites import names
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED

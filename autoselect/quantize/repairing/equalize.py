@@ -18,6 +18,7 @@ from autoselect.quantize.repairing.weighted_ops import SkipError, bias_of, is_we
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 _SWEEPS = 20
 _CLIP = 6.0
@@ -52,12 +53,12 @@ class Equalized:
     """What became of a calibrated model.
 
     Attributes:
-        content: Bytes of the model; its ranges are those from before.
+        file: The model; its ranges are those from before.
         pairs: Those that were scaled.
         reasons: Why a layer was not scaled against the next one, by op index; of every layer that no pair begins with.
     """
 
-    content: bytes
+    file: TfliteFile
     pairs: tuple[Pair, ...]
     reasons: Mapping[int, str]
 
@@ -144,32 +145,32 @@ def _fits(model: fb.Model, first: fb.Operator, second: fb.Operator) -> bool:
     return bool(same and weights[-1] == channels)
 
 
-def equalize(content: bytes, samples: Callable[[], Iterable[Mapping[str, np.ndarray]]]) -> Equalized:
+def equalize(calibrated: TfliteFile, samples: Callable[[], Iterable[Mapping[str, np.ndarray]]]) -> Equalized:
     """Equalize every pair of a calibrated model.
 
     A RELU6 stays one. A channel in which it clips on the samples is left alone, and no other is scaled so far up that
     it would. Where an output of the scaled model differs in a single bit, the model stays as it was.
 
     Args:
-        content: Bytes of the calibrated model.
+        calibrated: The calibrated model.
         samples: Gives the inputs by key, anew at each call; the outputs are compared on them.
     """
-    model = fb.parse(content)
+    model = calibrated.copied()
     found, reasons = find_pairs(model)
-    peaks = channel_peaks(content, samples(), {i for pair in found for i in pair.clipped})
+    peaks = channel_peaks(calibrated.content, samples(), {i for pair in found for i in pair.clipped})
     scaled = _scale(model, found, peaks)
     reasons |= {pair.first: _EVEN for pair in found if pair not in scaled}
     if not scaled:
-        return Equalized(content=content, pairs=(), reasons=reasons)
-    after = fb.serialise(model)
-    if not _equal(content, after, samples()):
-        return unchanged(content, reasons, scaled, _OTHER_BITS)
-    return Equalized(content=after, pairs=tuple(scaled), reasons=reasons)
+        return Equalized(file=calibrated, pairs=(), reasons=reasons)
+    after = TfliteFile(model=model)
+    if not _equal(calibrated.content, after.content, samples()):
+        return unchanged(calibrated, reasons, scaled, _OTHER_BITS)
+    return Equalized(file=after, pairs=tuple(scaled), reasons=reasons)
 
 
-def unchanged(content: bytes, reasons: Mapping[int, str], pairs: Iterable[Pair], why: str) -> Equalized:
+def unchanged(calibrated: TfliteFile, reasons: Mapping[int, str], pairs: Iterable[Pair], why: str) -> Equalized:
     """The model as it was, because pairs could not be scaled after all."""
-    return Equalized(content=content, pairs=(), reasons={**reasons, **{pair.first: why for pair in pairs}})
+    return Equalized(file=calibrated, pairs=(), reasons={**reasons, **{pair.first: why for pair in pairs}})
 
 
 def channel_peaks(
@@ -199,9 +200,8 @@ def tensors_between(model: fb.Model, found: Iterable[Pair]) -> set[int]:
     return between
 
 
-def tensors_that_may_change(content: bytes) -> set[int]:
+def tensors_that_may_change(model: fb.Model) -> set[int]:
     """The tensors between layers that could be a pair: all others keep their values."""
-    model = fb.parse(content)
     return tensors_between(model, find_pairs(model)[0])
 
 

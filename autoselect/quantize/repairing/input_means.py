@@ -12,6 +12,7 @@ from autoselect.quantize.repairing.weighted_ops import is_weighted
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 Means = Mapping[int, np.ndarray]
 """For each weighted op of the float model, by index, the taps of its input, see :mod:`~.mean_outputs`."""
@@ -40,7 +41,7 @@ def geometry_of(model: fb.Model, op: fb.Operator) -> mean_outputs.Geometry:
     )
 
 
-def measure_means(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> dict[int, np.ndarray]:
+def measure_means(source: TfliteFile, samples: Iterable[Mapping[str, np.ndarray]]) -> dict[int, np.ndarray]:
     """Run a float model once over samples and take the taps of every weighted op of its main subgraph.
 
     Returns:
@@ -50,11 +51,11 @@ def measure_means(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -
     Raises:
         ScoreError: If the interpreter refuses the model.
     """
-    model = fb.parse(content)
+    model = source.model
     ops = model.subgraphs[0].operators
     chosen = {i: op for i, op in enumerate(ops) if is_weighted(model, op)}
     inputs = {i: int(op.inputs[WEIGHTED[fb.op_type(model, op)].activation]) for i, op in chosen.items()}
-    runner = Runner(content, readable={*inputs.values(), *(int(op.outputs[0]) for op in chosen.values())})
+    runner = Runner(source.content, readable={*inputs.values(), *(int(op.outputs[0]) for op in chosen.values())})
     means = mean_tensors(runner, samples, set(inputs.values()))
     return {
         i: taps_of(model, op, means[inputs[i]])

@@ -1,4 +1,4 @@
-"""The mean output of a weighted op as a linear function of its weights; knows arrays, no models.
+"""What the weights of an op are multiplied with, at some output positions or in the mean; knows arrays, no models.
 
 A convolution is linear in its weights, so the mean of its output over all samples and positions is the sum of each
 weight times the mean of all values that it is multiplied with: its *tap*. A weight at the edge of a kernel meets the
@@ -120,3 +120,42 @@ def dense_mean(weights: np.ndarray, taps: np.ndarray) -> np.ndarray:
         Float64 of shape (outputs,).
     """
     return np.asarray(weights.astype(np.float64) @ taps)
+
+
+_GOLDEN = (5.0**0.5 - 1.0) / 2.0
+
+
+def spread_places(count: int, most: int) -> np.ndarray:
+    """So many of ``count`` places at most, spread evenly and out of step with rows: multiples of the golden ratio."""
+    if count <= most:
+        return np.arange(count)
+    return np.unique((np.arange(most) * _GOLDEN % 1.0 * count).astype(np.int64))
+
+
+def dense_windows(values: np.ndarray, depth: int, most: int) -> np.ndarray:
+    """What a fully connected op reads: some of its rows, shape (positions, depth)."""
+    rows = values.reshape(-1, depth)
+    return np.asarray(rows[spread_places(len(rows), most)])
+
+
+def windows(values: np.ndarray, geometry: Geometry, most: int, *, transposed: bool = False) -> np.ndarray:
+    """What each place of a kernel meets, where the padding counts as zeros.
+
+    Args:
+        values: Input of a convolution, shape (batch, height, width, channels).
+        geometry: Of the kernel.
+        most: Output positions of a batch that are taken at most.
+        transposed: For a transposed convolution, which reads only some places of the kernel at a position.
+
+    Returns:
+        Shape (positions, places in the kernel, channels).
+    """
+    height, width = geometry.output
+    at = np.divmod(spread_places(height * width, most), width)
+    rows, columns = (
+        rows_met(at[axis], values.shape[1 + axis], geometry, axis, transposed=transposed).T for axis in (0, 1)
+    )
+    is_padding = (rows == values.shape[1])[:, :, None] | (columns == values.shape[2])[:, None, :]
+    met = values[:, rows[:, :, None] % values.shape[1], columns[:, None, :] % values.shape[2]]
+    met[:, is_padding] = 0.0
+    return np.asarray(met.reshape(-1, is_padding[0].size, values.shape[-1]))

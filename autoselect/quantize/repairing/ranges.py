@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.ranges import LEAST_REACH, Range, ranged
 from autoselect.tflite.runner import Runner
-
-Range = tuple[float, float]
+from autoselect.tflite.tflite_file import TfliteFile
 
 NOT_FINITE = "a value of its output is not a finite number"
 
@@ -28,8 +28,6 @@ _DECAY = 0.9
 """Weight of what was before in ``moving-average``, which begins with the first sample."""
 _TRIALS = 40
 """Clipping points that ``mse`` tries on either side."""
-LEAST_REACH = 2.0**-100
-"""Values below are as good as zeros, and a bin of theirs would be narrower than float32 can tell."""
 
 
 @dataclass(slots=True)
@@ -128,12 +126,12 @@ METHODS: dict[str, Callable[[Histogram], Range]] = {
 
 
 def measure(
-    content: bytes, samples: Iterable[Mapping[str, np.ndarray]], among: Collection[int] | None = None
+    calibrated: TfliteFile, samples: Iterable[Mapping[str, np.ndarray]], among: Collection[int] | None = None
 ) -> dict[str, dict[int, Range]]:
     """Choose the range of every activation by every method.
 
     Args:
-        content: Bytes of the calibrated model.
+        calibrated: The calibrated model.
         samples: Inputs by key.
         among: Only of these tensors.
 
@@ -143,30 +141,18 @@ def measure(
     Raises:
         ScoreError: If the interpreter refuses the model.
     """
-    chosen = [index for index in _activations(fb.parse(content)) if among is None or index in among]
+    chosen = [index for index in ranged(calibrated.model) if among is None or index in among]
     histograms = {index: Histogram() for index in chosen}
     if histograms:
-        for index, value in Runner(content, readable=histograms).watch(samples, histograms):
+        for index, value in Runner(calibrated.content, readable=histograms).watch(samples, histograms):
             histograms[index].add(value)
     known = {i: h for i, h in histograms.items() if h.is_finite and h.low <= h.high}
     return {name: {i: method(h) for i, h in known.items()} for name, method in METHODS.items()}
 
 
-def count_values(content: bytes) -> int:
+def count_values(model: fb.Model) -> int:
     """How many values all activations have for one sample."""
-    model = fb.parse(content)
-    return sum(math.prod(fb.shape_of(model.subgraphs[0].tensors[i])) for i in _activations(model))
-
-
-def extremes(content: bytes, samples: Iterable[Mapping[str, np.ndarray]], tensors: Iterable[int]) -> dict[int, Range]:
-    """Smallest and largest value of some tensors over samples; NaN where one is."""
-    found: dict[int, Range] = {}
-    if not (chosen := sorted(tensors)):
-        return found
-    for index, value in Runner(content, readable=chosen).watch(samples, chosen):
-        low, high = found.get(index, (np.inf, -np.inf))
-        found[index] = (float(np.minimum(low, value.min())), float(np.maximum(high, value.max())))
-    return found
+    return sum(math.prod(fb.shape_of(model.subgraphs[0].tensors[i])) for i in ranged(model))
 
 
 def without_range(model: fb.Model, chosen: Mapping[int, Range]) -> dict[int, str]:
@@ -176,41 +162,6 @@ def without_range(model: fb.Model, chosen: Mapping[int, Range]) -> dict[int, str
         model: The calibrated model.
         chosen: One of the results of :func:`measure`, by tensor index.
     """
-    left = set(_activations(model)) - set(chosen)
+    left = set(ranged(model)) - set(chosen)
     ops = enumerate(model.subgraphs[0].operators)
     return {at: NOT_FINITE for at, op in ops if left & {int(i) for i in op.outputs}}
-
-
-def _activations(model: fb.Model) -> list[int]:
-    """Tensors of the main subgraph that an op or a caller writes and calibration gave a range."""
-    graph = model.subgraphs[0]
-    return [i for i in sorted(fb.computed(graph)) if range_of(graph.tensors[i]) is not None]
-
-
-def range_of(tensor: fb.Tensor) -> Range | None:
-    """The range that calibration gave a tensor, if it gave it one."""
-    low, high = (getattr(tensor.quantization, name, None) for name in ("min", "max"))
-    if low is None or high is None or len(low) != 1 or len(high) != 1:
-        return None
-    return float(low[0]), float(high[0])
-
-
-def with_ranges(content: bytes, chosen: Mapping[int, Range]) -> bytes:
-    """A calibrated model with other ranges.
-
-    Args:
-        content: Bytes of the calibrated model.
-        chosen: By tensor index; what is not in it keeps its range, and so does what was always zero.
-    """
-    model = fb.parse(content)
-    for index, (low, high) in chosen.items():
-        if not low and not high:
-            continue
-        set_range(model.subgraphs[0].tensors[index], min(low, 0.0), max(high, 0.0))
-    return fb.serialise(model)
-
-
-def set_range(tensor: fb.Tensor, low: float, high: float) -> None:
-    """Give a tensor that has a range another, in place."""
-    quantization = fb.parameters(tensor)
-    quantization.min, quantization.max = np.array([low], np.float32), np.array([high], np.float32)

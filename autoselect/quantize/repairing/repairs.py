@@ -19,9 +19,11 @@ import numpy as np
 from autoselect.domain.recipe import node_ranges, split_repair
 from autoselect.errors import BuildError
 from autoselect.quantize.calibrated import CalibratedModel
-from autoselect.quantize.names import NameMap
 from autoselect.quantize.repairing import equalize, input_means, ranges
+from autoselect.rewrites.names import NameMap
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.ranges import Range, extremes, give_ranges
+from autoselect.tflite.tflite_file import TfliteFile
 
 MEASURED_SAMPLES = 50
 """Means are of the first so many calibration samples, and ranges of at least so many."""
@@ -69,7 +71,7 @@ class RepairKit:
         self.moments: dict[Hashable, Any] = {}
         self._remembered: OrderedDict[Hashable, Any] = OrderedDict()
         # Each is made once for all recipes that ask for the same.
-        self._calibrated, self._parsed = cache(self._make_calibrated), cache(self._parse)
+        self._calibrated = cache(self._make_calibrated)
         self._means, self._ranges = cache(self._read_means), cache(self._read_ranges)
 
     @property
@@ -95,9 +97,9 @@ class RepairKit:
         """
         return islice(self._calibration(), MEASURED_SAMPLES)
 
-    def _samples_for_ranges(self, content: bytes) -> Iterable[Mapping[str, np.ndarray]]:
+    def _samples_for_ranges(self, model: fb.Model) -> Iterable[Mapping[str, np.ndarray]]:
         """All calibration samples; of a large model so many as take no longer than others', from everywhere."""
-        most = max(MEASURED_SAMPLES, MEASURED_VALUES // max(ranges.count_values(content), 1))
+        most = max(MEASURED_SAMPLES, MEASURED_VALUES // max(ranges.count_values(model), 1))
         count = sum(1 for _ in self._calibration())
         return islice(self._calibration(), 0, None, max(1, -(-count // most)))
 
@@ -111,18 +113,15 @@ class RepairKit:
         return self._calibrated(before_quantizing(repairs))
 
     def _make_calibrated(self, repairs: tuple[str, ...]) -> CalibratedModel:
-        content = self._source("equalization" in repairs)
+        source = self._source("equalization" in repairs)
         chosen = self._chosen_ranges(repairs)
-        return replace(self._plain, content=ranges.with_ranges(content, chosen) if chosen else content)
+        return replace(self._plain, file=_with_ranges(source, chosen) if chosen else source)
 
     def float_model(self, repairs: Sequence[str] = ()) -> fb.Model:
         """The same parsed, once for all; not to be changed."""
-        return self._parsed(before_quantizing(repairs))
+        return self.calibrated(repairs).file.model
 
-    def _parse(self, repairs: tuple[str, ...]) -> fb.Model:
-        return fb.parse(self.calibrated(repairs).content)
-
-    def _chosen_ranges(self, repairs: Sequence[str]) -> dict[int, ranges.Range]:
+    def _chosen_ranges(self, repairs: Sequence[str]) -> dict[int, Range]:
         """By tensor index: those of the whole model, and instead of these those of single nodes.
 
         Raises:
@@ -150,17 +149,17 @@ class RepairKit:
         return self._means("equalization" in repairs)
 
     def _read_means(self, equalized: bool) -> input_means.Means:
-        content, name = self._source(equalized), f"{'equalized_' if equalized else ''}means.npz"
-        raw = self.keep(name, lambda: _packed(input_means.measure_means(content, self.samples())))
+        source, name = self._source(equalized), f"{'equalized_' if equalized else ''}means.npz"
+        raw = self.keep(name, lambda: _packed(input_means.measure_means(source, self.samples())))
         with np.load(io.BytesIO(raw)) as arrays:
             return {int(index): arrays[index] for index in arrays.files}
 
-    def _read_ranges(self, equalized: bool) -> dict[str, dict[int, ranges.Range]]:
-        content, name = self._source(equalized), f"{'equalized_' if equalized else ''}ranges.json"
+    def _read_ranges(self, equalized: bool) -> dict[str, dict[int, Range]]:
+        source, name = self._source(equalized), f"{'equalized_' if equalized else ''}ranges.json"
         # Equalization changes no value outside of pairs of layers.
-        among = equalize.tensors_that_may_change(self._plain.content) if equalized else None
+        among = equalize.tensors_that_may_change(self._plain.file.model) if equalized else None
         raw = self.keep(
-            name, lambda: json.dumps(ranges.measure(content, self._samples_for_ranges(content), among)).encode()
+            name, lambda: json.dumps(ranges.measure(source, self._samples_for_ranges(source.model), among)).encode()
         )
         plain = self._ranges(False) if equalized else {}
         return {
@@ -183,24 +182,30 @@ class RepairKit:
         names, meant = self._plain.names.nodes, node_ranges([name], self._owned)
         return {index: reason for index, reason in left.items() if names[index] in meant}
 
-    def _source(self, equalized: bool) -> bytes:
-        return self._equalized[0] if equalized else self._plain.content
+    def _source(self, equalized: bool) -> TfliteFile:
+        return self._equalized[0] if equalized else self._plain.file
 
     @cached_property
-    def _equalized(self) -> tuple[bytes, Mapping[int, str]]:
+    def _equalized(self) -> tuple[TfliteFile, Mapping[int, str]]:
         """The equalized model, and why layers of it are not."""
         made = cache(self._make_equalized)
-        content = self.keep("equalized.tflite", lambda: made().content)
+        content = self.keep("equalized.tflite", lambda: made().file.content)
         raw = self.keep("equalized.json", lambda: json.dumps(dict(made().reasons)).encode())
-        return content, {int(index): reason for index, reason in json.loads(raw).items()}
+        return TfliteFile(content), {int(index): reason for index, reason in json.loads(raw).items()}
 
     def _make_equalized(self) -> equalize.Equalized:
-        found = equalize.equalize(self._plain.content, self._calibration)
-        between = equalize.tensors_between(fb.parse(found.content), found.pairs)
-        chosen = ranges.extremes(found.content, self._calibration(), between)
+        found = equalize.equalize(self._plain.file, self._calibration)
+        between = equalize.tensors_between(found.file.model, found.pairs)
+        chosen = extremes(found.file.content, self._calibration(), between)
         if not np.isfinite(list(chosen.values())).all():
-            return equalize.unchanged(self._plain.content, found.reasons, found.pairs, ranges.NOT_FINITE)
-        return replace(found, content=ranges.with_ranges(found.content, chosen))
+            return equalize.unchanged(self._plain.file, found.reasons, found.pairs, ranges.NOT_FINITE)
+        return replace(found, file=_with_ranges(found.file, chosen))
+
+
+def _with_ranges(calibrated: TfliteFile, chosen: Mapping[int, Range]) -> TfliteFile:
+    model = calibrated.copied()
+    give_ranges(model, chosen)
+    return TfliteFile(model=model)
 
 
 def _packed(arrays: Mapping[int, np.ndarray]) -> bytes:

@@ -17,10 +17,10 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.quantize.repairing.built import Built
 from autoselect.quantize.repairing.input_means import geometry_of, has_shapes
+from autoselect.quantize.repairing.mean_outputs import dense_windows, windows
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.quantize.repairing.second_order import TOP, Moments, compensated
 from autoselect.quantize.repairing.weighted_ops import SkipError, known_scales, quantized_ops, weights_of
-from autoselect.quantize.repairing.windows import dense_windows, windows
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.quantize.names import NameMap
 from autoselect.quantize.repairing import mean_outputs
+from autoselect.rewrites.names import NameMap
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED, Operands

@@ -12,7 +12,7 @@ from autoselect.report.tables.chip_results import OnChip, chips_of
 from autoselect.report.tables.frames import front_rows, pick_order
 from autoselect.runs.run import Run
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
+from autoselect.tflite.tflite_file import TfliteFile
 
 Row = dict[str, Any]
 
@@ -31,7 +31,7 @@ def graphs(run: Run, places: Mapping[str, int]) -> list[Row]:
     found = []
     for row in sorted(picked, key=lambda row: pick_order(row.picks[0])):
         try:
-            graph = reader.read_graph(fb.parse(fb.read_model_file(run.directory / "front" / f"{row.label}.tflite")))
+            graph = TfliteFile(fb.read_model_file(run.directory / "front" / f"{row.label}.tflite")).graph
         except AutoselectError:
             continue
         made = [(chip.name, chip.models[row.label]) for chip in chips if row.label in chip.models]

@@ -21,7 +21,7 @@ from autoselect.report.tables.layer_rows import ERROR, Record, common_folder, cu
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.run import Run
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
+from autoselect.tflite.tflite_file import TfliteFile
 
 Row = dict[str, Any]
 
@@ -164,7 +164,7 @@ def _kinds(run: Run, trial: Record, nodes: Sequence[Row]) -> list[str]:
 
 def _kinds_built(path: Path) -> dict[str, str]:
     try:
-        graph = reader.read_graph(fb.parse(fb.read_model_file(path)))
+        graph = TfliteFile(fb.read_model_file(path)).graph
     except AutoselectError:
         return {}
     return {

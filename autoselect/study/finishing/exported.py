@@ -12,13 +12,13 @@ from autoselect.exports.member_ops import member_ops
 from autoselect.exports.model_explorer import choices_data, names_in, statistics_data
 from autoselect.exports.plain_tensorflow import build_script
 from autoselect.quantize.building.left_out import left_out
-from autoselect.quantize.names import canonical_name
 from autoselect.quantize.repairing.repairs import before_quantizing
+from autoselect.rewrites.names import canonical_name
 from autoselect.runs.files import write_bytes, write_json, write_text
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import TrialRecord
-from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.tflite_file import TfliteFile
 
 _STATISTICS = ("rmse_per_scale", "sqnr_db", "max_abs_error", "range")
 
@@ -90,6 +90,6 @@ def _aliases(folder: RunFolder, members: Iterable[str], names: Sequence[str]) ->
     for member in members:
         path = folder.front / f"{member}.tflite"
         if path.exists():
-            for name, other in names_in(reader.read_graph(fb.parse(path.read_bytes())), names).items():
+            for name, other in names_in(TfliteFile(path.read_bytes()).graph, names).items():
                 found.setdefault(name, set()).add(other)
     return {name: sorted(others - {name}) for name, others in found.items()}

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from autoselect.errors import ModelError
-from autoselect.sources import signatures
+from autoselect.rewrites import subgraphs
+from autoselect.rewrites.rewriting import Rewrite, has_ops
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
@@ -18,23 +19,20 @@ _Key = tuple[bytes, bytes]
 """What LiteRT knows a variable by, whichever subgraph it is in."""
 
 
-def freeze(model: fb.Model) -> tuple[int, int]:
+def _freeze(model: fb.Model) -> set[_Key]:
     """Write the initial values of variables that nothing changes where ops read them, and drop these ops, in place.
 
     Returns:
-        How many variables became constants, and how many the model changes as it runs, which stay.
+        The variables that became constants.
 
     Raises:
         ModelError: If a variable can neither become a constant nor stay.
     """
-    if not any(fb.op_type(model, op) in _SETTING for graph in model.subgraphs for op in graph.operators or []):
-        return 0, 0
-    signatures.make_main(model, 0)  # What it does not run changes nothing.
-    started = {i for graph in model.subgraphs for op in graph.operators or [] for i in _started_by(model, op)}
-    starts, runs = ([g for i, g in enumerate(model.subgraphs) if (i in started) is wanted] for wanted in (True, False))
+    subgraphs.make_main(model, 0)  # What it does not run changes nothing.
+    started, starts, runs = _parted(model)
     try:
         initial = {key: graph.tensors[op.inputs[1]] for graph, key, op in _uses(model, starts)}
-        kept = {key for _, key, op in _uses(model, runs) if fb.op_type(model, op) == "ASSIGN_VARIABLE"}
+        kept = _assigned(model, runs)
         reads = [(graph, key, op) for graph, key, op in _uses(model, runs) if key not in kept]
         for graph, key, op in reads:
             _read(model, graph, key, op, initial.get(key))
@@ -48,12 +46,24 @@ def freeze(model: fb.Model) -> tuple[int, int]:
             ops = [op for op in graph.operators or [] if id(op) not in settled and _handle(model, op) not in frozen]
             graph.operators = [op for op in ops if kept or not spent.issuperset(_started_by(model, op) or {-1})]
             editing.drop_unused_tensors(model, place)
-    signatures.make_main(model, 0)
-    return len(frozen), len(kept)
+    subgraphs.make_main(model, 0)
+    return frozen
+
+
+def _parted(model: fb.Model) -> tuple[set[int], list[fb.SubGraph], list[fb.SubGraph]]:
+    """The places of the subgraphs that run once, at the start; these subgraphs; and the others."""
+    started = {i for graph in model.subgraphs for op in graph.operators or [] for i in _started_by(model, op)}
+    parts = ([g for i, g in enumerate(model.subgraphs) if (i in started) is wanted] for wanted in (True, False))
+    starts, runs = parts
+    return started, starts, runs
+
+
+def _assigned(model: fb.Model, graphs: Iterable[fb.SubGraph]) -> set[_Key]:
+    return {key for _, key, op in _uses(model, graphs) if fb.op_type(model, op) == "ASSIGN_VARIABLE"}
 
 
 def _started_by(model: fb.Model, op: fb.Operator) -> Iterable[int]:
-    return signatures.reached_subgraphs(op) if fb.op_type(model, op) == "CALL_ONCE" else ()
+    return subgraphs.reached_subgraphs(op) if fb.op_type(model, op) == "CALL_ONCE" else ()
 
 
 def _uses(model: fb.Model, graphs: Iterable[fb.SubGraph]) -> Iterator[tuple[fb.SubGraph, _Key, fb.Operator]]:
@@ -84,3 +94,18 @@ def _read(model: fb.Model, graph: fb.SubGraph, key: _Key, op: fb.Operator, value
         )
     read = graph.tensors[op.outputs[0]]
     read.buffer, read.type, read.shape, read.shapeSignature = value.buffer, value.type, value.shape, None
+
+
+FROZEN = Rewrite(
+    name="variables made constants",
+    applies=has_ops(*_SETTING),
+    deed=_freeze,
+    note="Variables became constants, with the initial values in the file: {}.",
+)
+STATES = Rewrite(
+    name="states told",
+    applies=has_ops(*_SETTING),
+    deed=lambda model: _assigned(model, _parted(model)[2]),
+    note="The model keeps a state in variables ({}): each sample starts with the initial one.",
+)
+"""Changes nothing: a state stays."""

@@ -13,9 +13,9 @@ from zoo import tf
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import names
-from autoselect.quantize.preparing.fixed_shapes import MOST_ELEMENTS, fold, folded
 from autoselect.quantize.preparing.normalise import as_it_is, normalise
+from autoselect.rewrites import names
+from autoselect.rewrites.fixed_shapes import MOST_ELEMENTS, fold
 from autoselect.sources.shapes import settled_shapes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -29,7 +29,7 @@ def free_batch(call: Callable[..., Any], *shape: int) -> bytes:
 
 def fixed_batch(call: Callable[..., Any], *shape: int) -> bytes:
     """The same, whose batch was fixed to 1 afterwards, as a source is made ready. Its shape arithmetic is there."""
-    return settled_shapes(free_batch(call, *shape))
+    return settled_shapes(fb.parse(free_batch(call, *shape)))
 
 
 def op_types(content: bytes) -> Counter[str]:
@@ -82,7 +82,7 @@ def test_what_shapes_tell_is_folded(call: Callable[..., Any], shape: tuple[int, 
     content = fixed_batch(call, *shape)
     assert op_types(content).total() > sum(left.values())
     found, plain = normalise(content), normalise(content, exact_rewrites=False)
-    for one in (found.content, folded(content), as_it_is(content, exact_rewrites=True).content):
+    for one in (found.content, as_it_is(content, exact_rewrites=True).content):
         assert op_types(one) == left
         assert difference(content, one, samples(content), delegates=False) == 0.0
         assert reader.output_specs(fb.parse(one)) == reader.output_specs(fb.parse(content))
@@ -97,7 +97,7 @@ def test_what_is_folded_once_stays_as_it_is(
 ) -> None:
     once = normalise(fixed_batch(call, *shape))
     assert normalise(once.content).folded == ()
-    assert folded(once.content) == once.content
+    assert as_it_is(once.content, exact_rewrites=True).content == once.content
     assert op_types(normalise(once.content).content) == left
 
 
@@ -131,13 +131,13 @@ def test_what_differs_or_is_wanted_or_is_large_is_left(
 ) -> None:
     content = free_batch(call, *shape) if free else fixed_batch(call, *shape)
     assert left <= set(op_types(content))
-    assert left <= set(op_types(folded(content)))
-    assert not free or folded(content) == content
+    assert left <= set(op_types(as_it_is(content, exact_rewrites=True).content))
+    assert not free or as_it_is(content, exact_rewrites=True).content == content
 
 
 def test_the_size_of_what_is_chosen_as_the_model_runs_is_left() -> None:
     content = zoo.from_function(chosen, (1, 8)).float_model
-    assert {"WHERE", "SHAPE"} <= set(op_types(folded(content)))
+    assert {"WHERE", "SHAPE"} <= set(op_types(as_it_is(content, exact_rewrites=True).content))
     assert normalise(content).folded == normalise(content, exact_rewrites=False).folded
 
 
@@ -151,7 +151,7 @@ def test_it_says_where_the_ops_that_are_left_were() -> None:
 
 def test_a_model_without_shape_arithmetic_keeps_its_bytes() -> None:
     content = zoo.cnn().float_model
-    assert folded(content) == content
+    assert as_it_is(content, exact_rewrites=True).content == content
     assert normalise(content) == normalise(content, exact_rewrites=False)
     assert as_it_is(content, exact_rewrites=True) == as_it_is(content)
 

@@ -12,7 +12,8 @@ import zoo
 
 from autoselect.domain.graph import IN_INTEGERS, OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize.repairing.masked_softmax import with_near_masks
+from autoselect.rewrites.for_quantizer import FOR_QUANTIZER
+from autoselect.rewrites.rewriting import rewritten
 from autoselect.tflite.runner import Runner
 
 HIDDEN = np.triu(np.ones((6, 6), dtype=bool), 1)
@@ -146,4 +147,4 @@ def test_what_hid_nothing_in_the_samples_hides_others(mask: Callable[[Any, Any],
 
 def test_a_model_without_masks_is_the_same() -> None:
     for prepared in (attention(unmasked), zoo.cnn().prepared):
-        assert with_near_masks(prepared.calibrated.content) is prepared.calibrated.content
+        assert rewritten(prepared.calibrated.file, FOR_QUANTIZER) is prepared.calibrated.file

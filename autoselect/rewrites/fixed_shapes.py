@@ -29,16 +29,6 @@ _PLAIN = frozenset({"bool", "float32", "float64", "int8", "int16", "int32", "int
 """Types of values that a file holds as NumPy does."""
 
 
-def folded(content: bytes) -> bytes:
-    """Bytes of a model without the ops that :func:`fold` removes; the same bytes where there are none."""
-    model = fb.parse(content)
-    if len(fold(model)) == len(fb.parse(content).subgraphs[0].operators):
-        return content
-    editing.drop_unused_tensors(model)
-    editing.tidy(model)
-    return fb.serialise(model)
-
-
 def fold(model: fb.Model) -> list[int]:
     """Make what depends on constants and shapes alone a constant, in place, and remove what then is not needed.
 

@@ -84,7 +84,7 @@ def canonicalise(model: fb.Model, nodes: Sequence[str] = ()) -> NameMap:
     """
     graph = model.subgraphs[0]
     names = NameMap(
-        nodes=tuple(nodes) or _node_names(model),
+        nodes=tuple(nodes) or node_names(model),
         inputs=tuple(fb.tensor_name(graph.tensors[i]) for i in graph.inputs),
         outputs=tuple(fb.tensor_name(graph.tensors[i]) for i in graph.outputs),
         op_outputs=tuple(tuple(fb.tensor_name(graph.tensors[i]) for i in op.outputs) for op in graph.operators),
@@ -101,7 +101,8 @@ def canonicalise(model: fb.Model, nodes: Sequence[str] = ()) -> NameMap:
     return names
 
 
-def _node_names(model: fb.Model) -> tuple[str, ...]:
+def node_names(model: fb.Model) -> tuple[str, ...]:
+    """For each op of the main subgraph the name that it has as a node, see :func:`canonicalise`."""
     graph = model.subgraphs[0]
     first = [fb.tensor_name(graph.tensors[op.outputs[0]]) if len(op.outputs) else "" for op in graph.operators]
     times = Counter(first)

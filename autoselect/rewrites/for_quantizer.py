@@ -1,21 +1,29 @@
-"""Masks before a SOFTMAX: the large negative numbers that attention hides positions with leave no levels for the rest.
+"""A calibrated model as TensorFlow's quantizer makes the most of it: with near masks, and with ops that stand in.
 
 Where a SELECT or an ADD puts -1e9 beside scores of -3 to 3, one of 256 steps is 4 million wide. The quantizer gives the
 scores themselves the same steps, and all positions weigh the same, even where the SELECT and the SOFTMAX are float. A
 mask of -inf, or of the least float number, leaves no steps at all. A SOFTMAX needs the mask to be below the scores, not
 far below: what the quantizer sees ends there. The float model keeps its masks.
+
+Some ops have an int8 kernel in LiteRT, and the quantizer knows no integer form of them: it quantizes others in their
+place. What stands for an op reads and writes integers of free scales as that does, so that the rest of the build is the
+same.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 
 import numpy as np
+from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.quantize.repairing import ranges
-from autoselect.tflite import editing
+from autoselect.rewrites import names
+from autoselect.rewrites.rewriting import GraphView, Rewrite, rewritten
+from autoselect.tflite import editing, ranges
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.tflite_file import TfliteFile
 
 _BELOW = 10.0
 """What lies so far below all scores weighs less than e^-10 of them."""
@@ -30,17 +38,12 @@ _MADE_OF = {**_OPERANDS, **dict.fromkeys(_MOVING, (0,)), **dict.fromkeys(("MAXIM
 """Operands that the values of a mask come from."""
 
 
-def with_near_masks(calibrated: bytes) -> bytes:
-    """A calibrated model in which masks are no further below scores than a SOFTMAX can tell."""
-    model = fb.parse(calibrated)
-    return fb.serialise(model) if _Masks(model).shorten() else calibrated
-
-
-def far_ranges(model: fb.Model) -> set[int]:
+def far_ranges(calibrated: TfliteFile) -> set[int]:
     """The tensors of a calibrated model that begin nearer in what the quantizer sees."""
-    near = editing.copied(model)
-    _Masks(near).shorten()
-    pairs = enumerate(zip(model.subgraphs[0].tensors, near.subgraphs[0].tensors, strict=False))
+    near = rewritten(calibrated, (NEAR_MASKS,))
+    if near is calibrated:
+        return set()
+    pairs = enumerate(zip(calibrated.model.subgraphs[0].tensors, near.model.subgraphs[0].tensors, strict=False))
     return {i for i, (ours, theirs) in pairs if ranges.range_of(ours) != ranges.range_of(theirs)}
 
 
@@ -56,16 +59,16 @@ class _Masks:
     """Finds and shortens the masks of one model, in place."""
 
     def __init__(self, model: fb.Model) -> None:
-        self._model, self._graph = model, model.subgraphs[0]
-        self._readers: dict[int, list[fb.Operator]] = defaultdict(list)
-        for op in self._graph.operators:
-            for index in {int(i) for i in op.inputs}:
-                self._readers[index].append(op)
+        self._model, self._graph, self._view = model, model.subgraphs[0], GraphView(model)
         self._lowest: dict[int, dict[int, float]] = defaultdict(dict)  # By tensor and reader: where it may begin.
 
-    def shorten(self) -> bool:
-        """Shorten all masks; whether there are any."""
-        masking = [(op, hidden, found) for op, hidden in self.before_softmax() if (found := self._hiding(op))]
+    def masking(self) -> list[tuple[fb.Operator, list[int], tuple[int, float, float]]]:
+        """The ops that mask, with what :meth:`before_softmax` and :meth:`_hiding` say of each."""
+        return [(op, hidden, found) for op, hidden in self.before_softmax() if (found := self._hiding(op))]
+
+    def shorten(self) -> list[fb.Operator]:
+        """Shorten all masks; the ops that mask."""
+        masking = self.masking()
         for op, hidden, (at, least, lowest) in masking:
             for tensor in (self._graph.tensors[index] for index in hidden):
                 if ranges.range_of(tensor) is not None:
@@ -78,17 +81,17 @@ class _Masks:
                 self._ask(op, at, end)
         for index in {int(i) for i in self._graph.inputs}:
             self._raised(index)
-        return bool(masking)
+        return [op for op, _, _ in masking]
 
     def before_softmax(self) -> list[tuple[fb.Operator, list[int]]]:
         """The ops that may mask, each with the tensors from its output to the SOFTMAX that alone reads them."""
-        candidates = (op for op in self._graph.operators if fb.op_type(self._model, op) in _OPERANDS)
+        candidates = self._view.typed(*_OPERANDS)
         return [(op, hidden) for op in candidates if (hidden := self._hidden(int(op.outputs[0])))]
 
     def _hidden(self, index: int) -> list[int]:
-        readers = self._readers.get(index, ())
-        types = {fb.op_type(self._model, reader) for reader in readers}
-        if index in {int(i) for i in self._graph.outputs} or not types:
+        readers = self._view.readers(index)
+        types = {self._view.type_of(reader) for reader in readers}
+        if self._view.is_output(index) or not types:
             return []
         if types == {"SOFTMAX"}:
             return [index]
@@ -137,9 +140,49 @@ class _Masks:
     def _raised(self, index: int) -> float | None:
         """Where a value begins now, if all that read it asked for that."""
         asked = self._lowest.get(index, {})
-        if not asked or len(asked) < len(self._readers[index]) or index in {int(i) for i in self._graph.outputs}:
+        if not asked or len(asked) < len(self._view.readers(index)) or self._view.is_output(index):
             return None
         lowest = min(asked.values())
         if (given := ranges.range_of(self._graph.tensors[index])) is not None:
             ranges.set_range(self._graph.tensors[index], max(given[0], lowest), min(given[1], -lowest))
         return lowest
+
+
+NEAR_MASKS = Rewrite(
+    name="masks brought near",
+    applies=lambda model: bool(_Masks(model).masking()),
+    deed=lambda model: _Masks(model).shorten(),
+)
+"""Masks are then no further below scores than a SOFTMAX can tell."""
+
+STANDS_IN = {"ELU": "GELU"}
+"""What is quantized in the place of an op type: one that computes each value from one alone, and has no parameters."""
+
+
+def stood_in_for(model: fb.Model) -> list[int]:
+    """Places of the main graph's ops that another one has to stand in for."""
+    return [i for i, op in enumerate(model.subgraphs[0].operators) if fb.op_type(model, op) in STANDS_IN]
+
+
+def without_stand_ins(model: fb.Model, places: Collection[int]) -> None:
+    """Give what the quantizer made of :data:`STAND_INS` the ops of the calibrated model again, in place."""
+    twins = [place for index, at in names.op_places(model).items() if index in places for place in at]
+    _swap(model, twins, {stand_in: op_type for op_type, stand_in in STANDS_IN.items()})
+
+
+def _swap(model: fb.Model, places: Sequence[int], into: Mapping[str, str]) -> Sequence[int]:
+    """Give ops at some places another type, in place, where they are of a type that has one."""
+    for op in (model.subgraphs[0].operators[place] for place in places):
+        if (op_type := fb.op_type(model, op)) in into:
+            op.opcodeIndex = editing.add_code(model, into[op_type])
+            op.builtinOptionsType, op.builtinOptions = schema.BuiltinOptions.NONE, None
+    return places
+
+
+STAND_INS = Rewrite(
+    name="ops stood in for",
+    applies=lambda model: bool(stood_in_for(model)),
+    deed=lambda model: _swap(model, stood_in_for(model), STANDS_IN),
+)
+
+FOR_QUANTIZER = (STAND_INS, NEAR_MASKS)

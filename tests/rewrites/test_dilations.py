@@ -13,9 +13,9 @@ from zoo import tf
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize import names
-from autoselect.quantize.preparing.dilations import dilate
 from autoselect.quantize.preparing.normalise import normalise
+from autoselect.rewrites import names
+from autoselect.rewrites.respelling import dilate
 from autoselect.sources.shapes import settled_shapes
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -79,7 +79,7 @@ WRITTEN = [
 def test_such_a_convolution_is_a_dilated_one(
     call: Callable[[Any], Any], shape: tuple[int, ...], expected: dict[str, int]
 ) -> None:
-    content = settled_shapes(free(call, *shape))
+    content = settled_shapes(fb.parse(free(call, *shape)))
     source = fb.parse(content)
     assert {"SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"} <= set(types(source))
     model = fb.parse(content)
@@ -113,7 +113,7 @@ KEPT = [
 
 @pytest.mark.parametrize(("call", "shape"), KEPT)
 def test_what_is_not_one_stays(call: Callable[[Any], Any], shape: tuple[int, ...]) -> None:
-    content = settled_shapes(free(call, *shape))
+    content = settled_shapes(fb.parse(free(call, *shape)))
     model = fb.parse(content)
     assert dilate(model) == []
     assert types(model) == types(fb.parse(content))
@@ -133,7 +133,7 @@ def test_candidates_of_such_layers_have_them_in_every_form() -> None:
             x = moved((1, 3), (step,), ((step, step),))(x) + np.float32(place)
         return x
 
-    content = settled_shapes(free(call, 32, 8))
+    content = settled_shapes(fb.parse(free(call, 32, 8)))
     prepared = zoo.prepare(content)
     assert Counter(node.op_type for node in prepared.nodes)["CONV_2D"] == 2
     assert {"SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"}.isdisjoint(node.op_type for node in prepared.nodes)

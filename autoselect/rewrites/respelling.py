@@ -1,0 +1,289 @@
+"""Ops written as others that give the same, bit for bit, and that the quantizer, or compilers, make more of.
+
+The quantizer has no integer form of some ops. And a convolution between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND is the
+dilated convolution that it computes: so a dilated convolution of Keras comes out of the converter where the batch is
+free. Each output is the same sum in the same order. A DEPTHWISE_CONV_2D stays: LiteRT sums in another order if it is
+dilated. Accelerators run dilated convolutions, but not all of them move values to the batch, least of all those of a
+sequence, or in 16 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.rewrites.rewriting import GraphView, Rewrite, has_ops
+from autoselect.tflite import editing
+from autoselect.tflite import flatbuffer as fb
+
+
+def _respell(model: fb.Model) -> list[tuple[str, str]]:
+    """Write such ops of the main graph anew, in place.
+
+    Returns:
+        For each of these ops the type that it was, and the type of what computes the same now.
+    """
+    graph = model.subgraphs[0]
+    ops, found = [], []
+    for op in graph.operators:
+        written = _written_anew(model, op)
+        ops += written or [op]
+        if written:
+            found.append((fb.op_type(model, op), fb.op_type(model, written[0])))
+    graph.operators = ops
+    return found
+
+
+def _written_anew(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
+    write = _WRITERS.get(fb.op_type(model, op))
+    if write is None or model.subgraphs[0].tensors[op.inputs[0]].type != schema.TensorType.FLOAT32:
+        return []
+    return write(model, op)
+
+
+def _negated(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
+    """A product with -1, but a difference behind a dense layer.
+
+    The quantizer merges such a product into the weights of a dense layer before it. If others read that layer, too, it
+    is then there twice, the second time with weights of the other sign. From minus zero a zero of either sign is right.
+    """
+    graph, source = model.subgraphs[0], int(op.inputs[0])
+    name = fb.tensor_name(graph.tensors[source])
+    writers = (one for one in graph.operators if source in fb.indices(one.outputs))
+    if any(fb.op_type(model, one) == "FULLY_CONNECTED" for one in writers):
+        zero = editing.add_constant(model, f"{name}/minus_zero", np.array(-0.0, np.float32))
+        return [editing.new_op(model, "SUB", [zero, source], int(op.outputs[0]))]
+    return [_product(model, op, editing.add_constant(model, f"{name}/minus_one", np.array(-1.0, np.float32)))]
+
+
+def _squared(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
+    return [_product(model, op, int(op.inputs[0]))]
+
+
+def _product(model: fb.Model, op: fb.Operator, factor: int) -> fb.Operator:
+    return editing.new_op(model, "MUL", [int(op.inputs[0]), factor], int(op.outputs[0]))
+
+
+def _summed(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
+    """One after the other, as the kernel adds them."""
+    tensors, last = model.subgraphs[0].tensors, int(op.outputs[0])
+    total, *others = map(int, op.inputs)
+    found = []
+    for number, other in enumerate(others, 1):
+        result = last
+        if number < len(others):
+            tensors.append(copy(tensors[last]))
+            tensors[-1].name, result = f"{fb.tensor_name(tensors[last])}/sum{number}".encode(), len(tensors) - 1
+        found.append(editing.new_op(model, "ADD", [total, other], result))
+        total = result
+    return found
+
+
+def _parted(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
+    """Parts of several lengths, each cut out by itself; nothing where they are not known beforehand."""
+    tensors = model.subgraphs[0].tensors
+    source, axis, rank = int(op.inputs[0]), tensors[op.inputs[2]], len(fb.shape_of(tensors[op.inputs[0]]))
+    if not rank or not fb.is_constant(model, tensors[op.inputs[1]]) or not fb.is_constant(model, axis):
+        return []
+    at, start, found = int(fb.constant_values(model, axis)) % rank, 0, []
+    for output in map(int, op.outputs):
+        length, name = fb.shape_of(tensors[output])[at], fb.tensor_name(tensors[output])
+        begin, size = np.zeros(rank, np.int32), np.full(rank, -1, np.int32)
+        begin[at], size[at], start = start, length, start + length
+        ends = [editing.add_constant(model, f"{name}/{end}", row) for end, row in (("begin", begin), ("size", size))]
+        found.append(editing.new_op(model, "SLICE", [source, *ends], output))
+    return found
+
+
+_WRITERS: dict[str, Callable[[fb.Model, fb.Operator], list[fb.Operator]]] = {
+    "ADD_N": _summed,
+    "NEG": _negated,
+    "SPLIT_V": _parted,
+    "SQUARE": _squared,
+}
+
+
+_UNIT_AXES = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
+"""Op types that give a sequence a second axis of one step, and take it away again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dilated:
+    """A convolution with the ops around it.
+
+    Attributes:
+        ops: From the SPACE_TO_BATCH_ND to the BATCH_TO_SPACE_ND.
+        conv: The convolution among them.
+        factors: Of the dilation, for height and width.
+        padding: The one that the dilated convolution has.
+        unit: The axis, 1 or 2, that a sequence has not; None for images.
+    """
+
+    ops: tuple[fb.Operator, ...]
+    conv: fb.Operator
+    factors: tuple[int, int]
+    padding: int
+    unit: int | None
+
+
+def dilate(model: fb.Model) -> list[str]:
+    """Write such convolutions of the main graph as dilated ones, in place.
+
+    Args:
+        model: With true shapes. If a size of an op around a convolution is free, that stays.
+
+    Returns:
+        What those of the ops wrote that are gone: the names of the tensors.
+    """
+    view = GraphView(model)
+    found = [one for op in view.typed("CONV_2D") if (one := _dilated(view, op)) is not None]
+    gone: list[str] = []
+    for one in found:
+        gone += _rewrite(view, one)
+    if found:
+        editing.drop_unused_tensors(model)
+    return gone
+
+
+def _before(view: GraphView, op: fb.Operator) -> fb.Operator | None:
+    """Who writes what an op reads first, if nobody else reads that."""
+    source = int(op.inputs[0])
+    return view.writer(source) if view.sole_reader(source) is op else None
+
+
+def _behind(view: GraphView, op: fb.Operator) -> fb.Operator | None:
+    """Who alone reads what an op writes, as its first operand."""
+    reader = view.sole_reader(int(op.outputs[0]))
+    return reader if reader is not None and int(reader.inputs[0]) == int(op.outputs[0]) else None
+
+
+def _dilated(view: GraphView, conv: fb.Operator) -> _Dilated | None:
+    """What a convolution is a part of, if it can be written as a dilated one."""
+    if not _is_plain(conv):
+        return None
+    ops = [conv]
+    for step, add in ((_before, lambda op: ops.insert(0, op)), (_behind, ops.append)):
+        other = step(view, conv)
+        while other is not None and view.type_of(other) in _UNIT_AXES:
+            add(other)
+            other = step(view, other)
+        if other is None:
+            return None
+        add(other)
+    types = view.type_of(ops[0]), view.type_of(ops[-1])
+    if types != ("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND") or not _has_true_shapes(view.model, ops):
+        return None
+    return _measured(view.model, tuple(ops), conv)
+
+
+def _is_plain(conv: fb.Operator) -> bool:
+    options = conv.builtinOptions
+    ones = (options.strideH, options.strideW, options.dilationHFactor, options.dilationWFactor)
+    return ones == (1, 1, 1, 1) and options.padding == schema.Padding.VALID
+
+
+def _has_true_shapes(model: fb.Model, ops: list[fb.Operator]) -> bool:
+    """Whether no size is free, and the sizes by which the first and the last op move values are in the file."""
+    tensors = model.subgraphs[0].tensors
+    constants = [tensors[i] for op in (ops[0], ops[-1]) for i in fb.indices(op.inputs)[1:]]
+    moved = [tensors[i] for op in ops for i in (int(op.inputs[0]), int(op.outputs[0]))]
+    sizes = [size for tensor in moved for size in fb.indices(tensor.shapeSignature)]
+    return min(sizes, default=0) >= 0 and all(fb.is_constant(model, tensor) for tensor in constants)
+
+
+def _measured(model: fb.Model, ops: tuple[fb.Operator, ...], conv: fb.Operator) -> _Dilated | None:
+    tensors = model.subgraphs[0].tensors
+    (block, pads), (same_block, crops) = (
+        [fb.constant_values(model, tensors[i]) for i in fb.indices(op.inputs)[1:]] for op in (ops[0], ops[-1])
+    )
+    if block.tolist() != same_block.tolist() or (len(ops) > 3 and block.size != 1):
+        return None
+    kernel = fb.shape_of(tensors[conv.inputs[1]])[1:3]
+    read = fb.shape_of(tensors[conv.inputs[0]])
+    unit = None
+    if block.size == 1:
+        moved = fb.shape_of(tensors[ops[0].outputs[0]])
+        units = [axis for axis in (1, 2) if read == (*moved[:1], *np.insert(moved[1:], axis - 1, 1).tolist())]
+        if len(moved) != 3 or len(units) != 1 or kernel[units[0] - 1] != 1:
+            return None
+        unit = units[0]
+        block, pads, crops = (np.insert(row, unit - 1, v, axis=0) for row, v in ((block, 1), (pads, 0), (crops, 0)))
+    elif block.size != 2:
+        return None
+    padding = _padding(np.array(kernel), block, pads - crops)
+    if padding is None:
+        return None
+    return _Dilated(ops=ops, conv=conv, factors=(int(block[0]), int(block[1])), padding=padding, unit=unit)
+
+
+def _padding(kernel: np.ndarray, factors: np.ndarray, pads: np.ndarray) -> int | None:
+    """The padding that adds so many zeros at the ends of height and width; None if there is none."""
+    if not pads.any():
+        return int(schema.Padding.VALID)
+    total = factors * (kernel - 1)
+    same = np.stack([total // 2, total - total // 2], axis=1)
+    return int(schema.Padding.SAME) if np.array_equal(pads, same) else None
+
+
+def _rewrite(view: GraphView, one: _Dilated) -> list[str]:
+    """Put the dilated convolution in the place of the ops; returns what those wrote that are gone."""
+    model = view.model
+    source, result = int(one.ops[0].inputs[0]), int(one.ops[-1].outputs[0])
+    written = [int(op.outputs[0]) for op in one.ops]
+    conv = one.conv
+    conv.builtinOptions = copy(conv.builtinOptions)
+    conv.builtinOptions.dilationHFactor, conv.builtinOptions.dilationWFactor = one.factors
+    conv.builtinOptions.padding = one.padding
+    new, last = [conv], result
+    if one.unit is not None:
+        head, source = _with_unit(model, source, one.unit)
+        tail, last = _without_unit(model, int(conv.outputs[0]), result, one.unit)
+        new = [head, conv, tail]
+    conv.inputs, conv.outputs = np.array([source, *conv.inputs[1:]], np.int32), np.array([last], np.int32)
+    view.replace(one.ops, new)
+    still = {int(op.outputs[0]) for op in new}
+    return [fb.tensor_name(view.tensor(i)) for i in written if i not in still]
+
+
+def _with_unit(model: fb.Model, source: int, unit: int) -> tuple[fb.Operator, int]:
+    """An op that gives a sequence a further axis, and what it writes."""
+    tensors = model.subgraphs[0].tensors
+    wide = copy(tensors[source])
+    index = len(tensors)
+    wide.name = f"{fb.tensor_name(wide)}/unit_{index}".encode()
+    wide.shape = np.insert(fb.shape_of(wide), unit, 1).astype(np.int32)
+    tensors.append(wide)
+    return _reshape(model, source, index), index
+
+
+def _without_unit(model: fb.Model, wide: int, result: int, unit: int) -> tuple[fb.Operator, int]:
+    """An op that takes the axis away again, and what it reads."""
+    tensors = model.subgraphs[0].tensors
+    tensors[wide].shape = np.insert(fb.shape_of(tensors[result]), unit, 1).astype(np.int32)
+    return _reshape(model, wide, result), wide
+
+
+def _reshape(model: fb.Model, source: int, result: int) -> fb.Operator:
+    written = model.subgraphs[0].tensors[result]
+    shape = editing.add_constant(model, f"{fb.tensor_name(written)}/shape", np.array(written.shape, np.int32))
+    return editing.new_op(model, "RESHAPE", [source, shape], result)
+
+
+def _forget_ranges(model: fb.Model) -> list[fb.Tensor]:
+    """Drop ranges that a converter left in the file, in place: with some the quantizer quantizes what it was denied."""
+    tensors = [tensor for tensor in model.subgraphs[0].tensors if tensor.quantization is not None]
+    for tensor in tensors:
+        fb.parameters(tensor).min = fb.parameters(tensor).max = None
+    return tensors
+
+
+RESPELLED = Rewrite(name="ops respelled", applies=has_ops(*_WRITERS), deed=_respell)
+DILATED = Rewrite(name="convolutions dilated", applies=has_ops("SPACE_TO_BATCH_ND"), deed=dilate)
+
+NORMALISED_ALIKE = (Rewrite(name="ranges forgotten", deed=_forget_ranges), RESPELLED)
+NORMALISED = (*NORMALISED_ALIKE, DILATED)
+"""What happens to a float model before the quantizer folds and merges it; the former is all that it may need."""

@@ -1,0 +1,30 @@
+"""What happens to a model of the user's, in this order, before anything else looks at it."""
+
+from __future__ import annotations
+
+from autoselect.rewrites.odd_forms import BUILTIN, DENSE, INLINED, WIDE
+from autoselect.rewrites.rewriting import Rewrite
+from autoselect.rewrites.variables import FROZEN, STATES
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.schema_types import Metadata
+
+_STABLEHLO_CONSTANTS = b"keep_stablehlo_constant"
+"""Metadata of files that litert-torch wrote. TensorFlow's quantizer then does not know weights as constants, and every
+op that has some stays float."""
+
+
+def _forget_metadata(model: fb.Model) -> list[Metadata]:
+    entries = model.metadata or []
+    model.metadata = [entry for entry in entries if entry.name != _STABLEHLO_CONSTANTS] or None
+    return [entry for entry in entries if entry.name == _STABLEHLO_CONSTANTS]
+
+
+TAKEN_IN: tuple[Rewrite, ...] = (
+    INLINED,
+    Rewrite(name="metadata forgotten", deed=_forget_metadata),
+    FROZEN,
+    STATES,
+    DENSE,
+    WIDE,
+    BUILTIN,
+)
