@@ -18,6 +18,7 @@ import pytest
 from autoselect.isolation import pool as pool_module
 from autoselect.isolation.pool import Lease, WorkerPool, shared
 from autoselect.quantize.preparing import converter
+from autoselect.study.setup import repeatability
 
 if TYPE_CHECKING:
     import nursery
@@ -51,6 +52,18 @@ def cache(common: Path) -> Iterator[Path]:
         folder = common / "cache"
         patch.setenv("AUTOSELECT_CACHE_DIR", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_repeats() -> Iterator[None]:
+    """A search repeats outputs twice, not for the third of a second a model that hides rare differences from nobody.
+
+    Its own time was a third of that of the searches of the tests. How many repeats a time gives, and that many find
+    what is rare, is tested where they are made.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repeatability, "_SECONDS", 0.0)
+        yield
 
 
 @pytest.fixture(scope="session")
