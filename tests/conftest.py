@@ -28,6 +28,18 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each worker has its part of the slow tests first: what is left at the end is short, and no worker waits long.
+
+    xdist gives each worker a run of neighbours, and those that are done take over from the others' ends.
+    """
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    slow, quick = ([i for i in items if bool(i.get_closest_marker("slow")) is which] for which in (True, False))
+    ends = [len(quick) * n // workers for n in range(workers + 1)]
+    items[:] = [i for n in range(workers) for i in (*slow[n::workers], *quick[ends[n] : ends[n + 1]])]
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """Folder of real models and data."""
@@ -56,10 +68,10 @@ def cache(common: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def few_repeats() -> Iterator[None]:
-    """A search repeats outputs twice, not for the third of a second a model that hides rare differences from nobody.
+    """Searches run a model twice to see whether its outputs repeat, instead of for a third of a second.
 
-    Its own time was a third of that of the searches of the tests. How many repeats a time gives, and that many find
-    what is rare, is tested where they are made.
+    That was a third of a short search. How many runs a time allows, and that they find what is rare, have tests of
+    their own.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(repeatability, "_SECONDS", 0.0)
