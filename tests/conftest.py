@@ -18,6 +18,7 @@ import pytest
 from autoselect.isolation import pool as pool_module
 from autoselect.isolation.pool import Lease, WorkerPool, shared
 from autoselect.quantize.preparing import converter
+from autoselect.study.setup import repeatability
 
 if TYPE_CHECKING:
     import nursery
@@ -25,6 +26,18 @@ if TYPE_CHECKING:
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each worker has its part of the slow tests first: what is left at the end is short, and no worker waits long.
+
+    xdist gives each worker a run of neighbours, and those that are done take over from the others' ends.
+    """
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    slow, quick = ([i for i in items if bool(i.get_closest_marker("slow")) is which] for which in (True, False))
+    ends = [len(quick) * n // workers for n in range(workers + 1)]
+    items[:] = [i for n in range(workers) for i in (*slow[n::workers], *quick[ends[n] : ends[n + 1]])]
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +64,18 @@ def cache(common: Path) -> Iterator[Path]:
         folder = common / "cache"
         patch.setenv("AUTOSELECT_CACHE_DIR", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_repeats() -> Iterator[None]:
+    """Searches run a model twice to see whether its outputs repeat, instead of for a third of a second.
+
+    That was a third of a short search. How many runs a time allows, and that they find what is rare, have tests of
+    their own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repeatability, "_SECONDS", 0.0)
+        yield
 
 
 @pytest.fixture(scope="session")

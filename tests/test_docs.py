@@ -102,7 +102,7 @@ def test_commands_of_the_readme_and_of_guides_run(workspace: Path) -> None:
         if "phone-run" in written and not has_compiler:
             continue
         command = written.replace("--trials 100", "--trials 8").replace("--trials 200", "--trials 10")
-        command = command.replace("-o phone-run", "-o phone-run --trials 8")
+        command = command.replace("-o phone-run", "-o phone-run --trials 8 --emulation-samples 8")
         if "ID" in command:
             recipe = next((workspace / "autoselect-run" / "front").glob("*.recipe.json"))
             command = command.replace("ID.recipe.json", recipe.name)

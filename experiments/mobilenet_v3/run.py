@@ -113,29 +113,26 @@ def guided(model: Any, folder: Path) -> dict[str, Path]:
     import tensorflow as tf
     import train
 
-    def debugger(**denied: list[str]) -> Any:
-        converter = train.converter_of(model)
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        converter.representative_dataset = loaders.cifar_calibration
-        options = tf.lite.experimental.QuantizationDebugOptions(**denied)
-        return tf.lite.experimental.QuantizationDebugger(
-            converter=converter, debug_dataset=loaders.cifar_calibration, debug_options=options
-        )
-
     paths = {name: folder / f"guide_{i}.tflite" for i, name in enumerate(("all int8", *GUIDED))}
     if all(path.exists() for path in paths.values()):
         return paths
-    plain, path = debugger(), folder / "tensors.csv"
-    plain.run()
+    converter = train.converter_of(model)
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    converter.representative_dataset = loaders.cifar_calibration
+    debugger = tf.lite.experimental.QuantizationDebugger(converter=converter, debug_dataset=loaders.cifar_calibration)
+    debugger.run()
+    path = folder / "tensors.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
-        plain.layer_statistics_dump(file)
+        debugger.layer_statistics_dump(file)
     table = pd.read_csv(path)
     table["rmse/scale"] = np.sqrt(table["mean_squared_error"]) / table["scale"]
     table.to_csv(path, index=False, lineterminator="\n")
     nodes, ops = denylist(table), list(MEAN)
     denied = ({"denylisted_nodes": nodes}, {"denylisted_ops": ops}, {"denylisted_nodes": nodes, "denylisted_ops": ops})
-    for path, one in zip(paths.values(), (plain, *(debugger(**names) for names in denied)), strict=True):
-        path.write_bytes(one.get_nondebug_quantized_model())
+    for path, names in zip(paths.values(), ({}, *denied), strict=True):
+        # It quantizes anew what it converted and calibrated.
+        debugger.options = tf.lite.experimental.QuantizationDebugOptions(**names)
+        path.write_bytes(debugger.get_nondebug_quantized_model())
     return paths
 
 

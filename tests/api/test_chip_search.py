@@ -23,7 +23,10 @@ from autoselect.runs.cache import cache_directory
 from autoselect.scoring.target_file import read_target
 
 pytest.importorskip("onnxruntime_qnn")
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LiteRT's plugins are for Linux")
+pytestmark = [
+    pytest.mark.drawn,
+    pytest.mark.skipif(sys.platform != "linux", reason="LiteRT's plugins are for Linux"),
+]
 
 TARGET = "qualcomm-sm8750"
 

@@ -14,6 +14,8 @@ import autoselect
 from autoselect.domain.picks import PICK_NAMES
 from autoselect.errors import UsageError
 
+pytestmark = pytest.mark.drawn
+
 
 def losses_of(table: Any, columns: list[str]) -> np.ndarray:
     return np.column_stack([-table["accuracy"], *(table[column] for column in columns)]).astype(float)

@@ -12,10 +12,9 @@ EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 
 
 @pytest.fixture
-def loaders(real_data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]:
-    """The experiments' loaders, importable as ``loaders``, and a cache of the test's own."""
+def loaders(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The experiments' loaders, importable as ``loaders``."""
     monkeypatch.setenv("AUTOSELECT_REAL_DATA", str(real_data))
-    monkeypatch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.syspath_prepend(str(EXPERIMENTS / "real_models"))
     yield importlib.import_module("loaders")
     sys.modules.pop("loaders", None)
