@@ -15,12 +15,18 @@ from autoselect.study.proposing.costs import CostModel
 from autoselect.study.proposing.mask import Atoms, Mask
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
-from autoselect.study.proposing.proposers import Proposer, prefix, random_masks
+from autoselect.study.proposing.proposers import Listed, Proposer, by_sensitivity, prefixes, random_masks
 from autoselect.study.proposing.recommending import Recommending
 from autoselect.study.proposing.surrogate import Belief, Surrogate, learn
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 
 TRIALS = 40
+
+
+def prefix(problem: Problem, seed: int) -> Proposer:
+    return Listed(map(Mask, prefixes(by_sensitivity(problem))))
+
+
 RIVALS: dict[str, Callable[[Problem, int], Proposer]] = {"random": random_masks, "prefix": prefix}
 
 

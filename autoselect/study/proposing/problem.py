@@ -77,7 +77,6 @@ class Problem:
         atoms: In graph order.
         neighbours: For each atom the atoms that it reads from or writes to.
         pinned: Nodes that every candidate leaves out.
-        heuristic: The guide's choice of nodes.
         ladders: Rankings of atoms.
         clipped: Those of the atoms that are.
         states: What an atom that is left out may be; the first where a mask says no more. See ``domain.states``.
@@ -99,7 +98,6 @@ class Problem:
         forecast: Forecaster,
         *,
         pinned: frozenset[str] = frozenset(),
-        heuristic: frozenset[str] = frozenset(),
         ladders: Sequence[Sequence[int]] = (),
         states: Sequence[str] = STATES["drq"],
         repair_sets: Sequence[Repairs] = ((),),
@@ -112,7 +110,6 @@ class Problem:
         self.atoms = tuple(atoms)
         self.neighbours = tuple(neighbours)
         self.pinned = pinned
-        self.heuristic = heuristic
         self.ladders = tuple(tuple(ladder) for ladder in ladders)
         self.clipped: Atoms = sum(1 << i for i, atom in enumerate(self.atoms) if atom.is_clipped)
         self.states, self.repair_sets = tuple(states), tuple(repair_sets)

@@ -1,9 +1,8 @@
-"""Proposers: from what is scored to the next set of nodes to leave out; one interface for the guide's rule and ours."""
+"""Proposers: from what is scored to the next candidate; one interface for chance and for what learns."""
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -42,81 +41,6 @@ class Listed:
         """The next one that is not known."""
         known = {s.mask for s in seen} | set(pending)
         return next((mask for mask in self._masks if mask not in known), None)
-
-
-def prefix(problem: Problem, seed: int) -> Proposer:
-    """A fixed ranking, one more atom left out in each step: from all-integer to all left out, as SeQTO does."""
-    return Listed(filter(problem.accepts, map(Mask, prefixes(by_sensitivity(problem)))))
-
-
-def heuristic(problem: Problem, seed: int) -> Proposer:
-    """The Quantization Debugger guide: nodes above 0.7, and the first five; nothing more."""
-    return Listed(filter(problem.accepts, [Mask(), problem.mask_of(problem.heuristic)]))
-
-
-def exhaustive(problem: Problem, seed: int) -> Proposer:
-    """Every set of atoms in every state, smallest sets first."""
-    return Listed(filter(problem.accepts, all_masks(problem)))
-
-
-class Greedy:
-    """The loop of accuracy-aware tuners (NNCF, AIMET): leave out the next atom of a ranking and keep it if that helps.
-
-    Starting from all-integer, atoms are left out in the order of the ranking. A step that does not lower the loss is
-    taken back, and its atom goes to the end of the ranking, until a whole round has not helped.
-    """
-
-    def __init__(self, problem: Problem, seed: int) -> None:
-        """Rank by what each atom did alone in integers on few samples."""
-        self._ranking = by_sensitivity(problem)
-        self._kept = Mask()
-        self._tried: Mask | None = None
-        self._refused: list[int] = []
-        self._accepts = problem.accepts
-
-    def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
-        """One step further, or one back; a step waits for the one before, and meanwhile looks further ahead."""
-        known = {s.mask: s for s in seen}
-        taken = set(known) | set(pending)
-        while self._tried is None or self._tried in known:
-            if self._tried is not None:
-                self._settle(known)
-            self._tried = self._next()
-            if self._tried is None:
-                return None
-        if self._tried not in taken:
-            return self._tried
-        return self._ahead(taken)
-
-    def _settle(self, known: dict[Mask, Seen]) -> None:
-        assert self._tried is not None
-        before, after = known.get(self._kept), known[self._tried]
-        step = (self._tried.left_out ^ self._kept.left_out).bit_length() - 1
-        if before is None or _loss(after) < _loss(before):
-            self._kept = self._tried
-            self._ranking = [i for i in [*self._ranking, *self._refused] if not self._kept.left_out >> i & 1]
-            self._refused = []
-        elif step >= 0:
-            self._ranking = [i for i in self._ranking if i != step]
-            self._refused.append(step)
-        self._tried = None
-
-    def _next(self) -> Mask | None:
-        """The first step of the ranking that the target takes."""
-        return next(filter(self._accepts, (Mask(self._kept.left_out | 1 << i) for i in self._ranking)), None)
-
-    def _ahead(self, taken: set[Mask]) -> Mask | None:
-        """What would come next if the steps under way are kept."""
-        mask = self._kept
-        for i in self._ranking:
-            mask = Mask(mask.left_out | 1 << i)
-            if mask not in taken and self._accepts(mask):
-                return mask
-        return None
-
-
-def _loss(seen: Seen) -> float:
-    return math.inf if seen.loss is None else seen.loss
 
 
 def by_sensitivity(problem: Problem) -> list[int]:

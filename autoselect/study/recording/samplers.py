@@ -19,7 +19,7 @@ from autoselect.study.proposing.failures import Failures
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Reader, Seen, of_losses, with_divergences
 from autoselect.study.proposing.problem import Problem
-from autoselect.study.proposing.proposers import Greedy, Proposer, exhaustive, heuristic, prefix, random_masks
+from autoselect.study.proposing.proposers import Proposer, random_masks
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 from autoselect.study.recording.packing import Packing
 from autoselect.study.recording.trials import record_of
@@ -27,12 +27,8 @@ from autoselect.study.recording.trials import record_of
 PROPOSERS: dict[str, Callable[[Problem, int, int | None], Proposer]] = {
     "surrogate": SurrogateProposer,
     "random": lambda problem, seed, _: random_masks(problem, seed),
-    "prefix": lambda problem, seed, _: prefix(problem, seed),
-    "greedy": lambda problem, seed, _: Greedy(problem, seed),
-    "heuristic": lambda problem, seed, _: heuristic(problem, seed),
-    "exhaustive": lambda problem, seed, _: exhaustive(problem, seed),
 }
-"""The project's own proposers, by name."""
+"""The project's own proposers, by name; experiments add theirs."""
 
 _OPTUNAS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed),
@@ -56,7 +52,7 @@ def check_sampler(name: str) -> None:
     Raises:
         UsageError: If there is none.
     """
-    if name not in SAMPLERS:
+    if name not in {**PROPOSERS, **_OPTUNAS}:
         raise UsageError(f"There is no sampler {name!r}. Samplers: {', '.join(SAMPLERS)}.")
 
 

@@ -34,7 +34,6 @@ from autoselect.scoring.target_penalty import on_target, refusal
 from autoselect.study.proposing.atoms import atoms_of, neighbours_of
 from autoselect.study.proposing.mask import bits
 from autoselect.study.proposing.problem import Atom, Forecast, Forecaster, Problem
-from autoselect.study.setup.baselines import heuristic_nodes
 from autoselect.study.setup.probing import probed
 
 _UNSUITED = (
@@ -94,7 +93,6 @@ def make_problem(
             neighbours_of(case.graph, layers, atoms),
             forecaster(blueprints, layers, settings, target, space.not_int16),
             pinned=space.keep_float,
-            heuristic=heuristic_nodes(layers),
             ladders=_ladders(atoms, layers),
             states=settings.states,
             repair_sets=settings.repair_choices,
