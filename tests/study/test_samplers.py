@@ -125,7 +125,7 @@ def told(trials: Sequence[FrozenTrial], template: Recipe | None = None, problem:
     study = optuna.create_study(directions=THREE_LOSSES)
     study.add_trials(trials)
     recorder = Recorder()
-    assert ProposerSampler(recorder, problem, TOGGLES, template).prepare(study)
+    assert ProposerSampler(recorder, problem, TOGGLES, template).propose(study, Recipe())
     return recorder
 
 
