@@ -14,9 +14,9 @@ from autoselect.domain.objectives import Constraints
 from autoselect.domain.repair_sets import Repairs
 from autoselect.domain.search_space import BoundSpace, Cut, Toggle
 from autoselect.study.proposing import problem as problem_module
-from autoselect.study.proposing.atoms import atoms_of, neighbours_of
 from autoselect.study.proposing.mask import Atoms, Mask, bits
 from autoselect.study.proposing.problem import Atom, Forecast, Problem
+from autoselect.study.setup.problem import atoms_of, neighbours_of
 
 
 def problem_of(groups: list[str], links: list[tuple[int, int]], pinned: str = "") -> Problem:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
+import numpy as np
+
 from autoselect.cases import clipping_jobs, prepare_jobs
 from autoselect.cases.events import Listener, StageStarted
 from autoselect.cases.open_case import target_as_seen
@@ -31,7 +33,6 @@ from autoselect.quantize.building.blueprint import Blueprint
 from autoselect.scoring.fragmentation import Fragmentation
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
-from autoselect.study.proposing.atoms import atoms_of, neighbours_of
 from autoselect.study.proposing.mask import bits
 from autoselect.study.proposing.problem import Atom, Forecast, Forecaster, Problem
 from autoselect.study.setup.probing import probed
@@ -207,3 +208,54 @@ def _ladders(atoms: Sequence[Atom], layers: LayerTable) -> list[list[int]]:
         found.append(list(dict.fromkeys(ranked)))
     forward = list(range(len(atoms)))
     return [*found, forward, forward[::-1]]
+
+
+def atoms_of(space: BoundSpace, layers: LayerTable, sensitivities: Mapping[str, float]) -> tuple[Atom, ...]:
+    """The smallest steps that a search space allows: its toggles without those that others make up.
+
+    Args:
+        space: Of several alternatives the one with the most toggles counts; counts (cuts) give no atoms.
+        layers: For op types and positions.
+        sensitivities: By node name; an atom has the largest of its nodes.
+    """
+    groups = _smallest_groups(space)
+    places = {node.name: node for node in layers.nodes}
+    atoms = []
+    for group in groups:
+        members = sorted((places[name] for name in group), key=lambda node: node.index)
+        heaviest = max(members, key=lambda node: node.macs)
+        known = [sensitivities[name] for name in group if name in sensitivities]
+        atoms.append(
+            Atom(
+                nodes=group,
+                op_type=heaviest.op_type,
+                position=members[0].index,
+                sensitivity=max([v for v in known if np.isfinite(v)], default=0.0),
+            )
+        )
+    return tuple(sorted(atoms, key=lambda atom: (atom.position, sorted(atom.nodes))))
+
+
+def _smallest_groups(space: BoundSpace) -> list[frozenset[str]]:
+    choices = [space.of_alternative(name) for name, _ in space.alternatives] or [space.dimensions]
+    toggles = max(([d for d in c if isinstance(d, Toggle)] for c in choices), key=len)
+    found: list[frozenset[str]] = []
+    taken: set[str] = set()
+    for toggle in sorted(toggles, key=lambda t: (len(t.nodes), t.name)):
+        if toggle.nodes and not toggle.nodes <= taken:
+            found.append(toggle.nodes - taken)
+            taken |= toggle.nodes
+    return found
+
+
+def neighbours_of(graph: Graph, layers: LayerTable, atoms: Sequence[Atom]) -> tuple[frozenset[int], ...]:
+    """For each atom the atoms that it reads from or writes to, looking through ops that are no nodes."""
+    owner = {name: i for i, atom in enumerate(atoms) for name in atom.nodes}
+    atom_at = {node.index: owner[node.name] for node in layers.nodes if node.name in owner}
+    found: list[set[int]] = [set() for _ in atoms]
+    for index, before in enumerate(graph.nearest(atom_at)):
+        for here, other in ((atom_at[index], atom_at[i]) for i in before if index in atom_at):
+            if here != other:
+                found[here].add(other)
+                found[other].add(here)
+    return tuple(frozenset(s) for s in found)
