@@ -37,7 +37,7 @@ Baselines = Callable[[str], Proposer]
 
 @pytest.fixture
 def baselines(regret: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Baselines:
-    """The samplers to compare with by name, on three atoms whose ranking is 1, 0, 2."""
+    """The samplers to compare with by name, on three units whose ranking is 1, 0, 2."""
     monkeypatch.syspath_prepend(str(BENCHMARK.parents[1] / "tests" / "study"))
     problem = importlib.import_module("synthetic").chain_of([0.2, 0.5, 0.1])
     made = importlib.import_module("baseline_samplers").BASELINES
@@ -85,7 +85,7 @@ GREEDY = {
         (0,),
         [0b010, 0b001, 0b101, 0b111],
     ),
-    "a refused atom comes again after the next step that helps": (
+    "a refused unit comes again after the next step that helps": (
         {0: 1.0, 0b010: 0.5, 0b011: 0.6, 0b110: 0.4, 0b111: 0.5},
         (0,),
         [0b010, 0b011, 0b110, 0b111],
@@ -114,7 +114,7 @@ def test_greedy_looks_ahead_while_its_step_is_under_way(baselines: Baselines) ->
     assert greedy.propose(seen, []) == Mask(0b010)
     assert greedy.propose(seen, [Mask(0b010)]) == Mask(0b011)
     assert greedy.propose(seen, [Mask(0b010), Mask(0b011)]) == Mask(0b111)
-    # The step did not help: the next goes on from all-integer with the next atom.
+    # The step did not help: the next goes on from all-integer with the next unit.
     assert greedy.propose([*seen, scored(0b010, 0.95)], [Mask(0b011), Mask(0b111)]) == Mask(0b001)
 
 

@@ -98,17 +98,17 @@ def _with_bound(integer: Scores, root: Path, pool: Workers) -> Scores:
 
 
 def cheaper_than_integers(problem: Problem, steps: Mapping[str, float]) -> Mask | None:
-    """A candidate that has less of one of the run's costs than the one with all atoms in integers.
+    """A candidate that has less of one of the run's costs than the one with all units in integers.
 
     An op without an integer kernel cuts that one, and where its neighbours leave integers beside it there may be fewer
-    pieces. So each atom by itself is asked for, and each stretch of atoms that lies between those that are never in
+    pieces. So each unit by itself is asked for, and each stretch of units that lies between those that are never in
     integers, in each state.
 
     Returns:
         One that the target takes; None if there is none.
     """
-    integers, atoms = Mask(), range(len(problem.atoms))
-    never = sum(1 << i for i in atoms if problem.key(integers.put(1 << i, 0)) == problem.key(integers))
+    integers, units = Mask(), range(len(problem.units))
+    never = sum(1 << i for i in units if problem.key(integers.put(1 << i, 0)) == problem.key(integers))
     stretches = problem.islands(problem.everything & ~never)
     whole = [problem.in_state(stretch, place) for stretch in stretches for place in range(len(problem.states))]
     near = [mask for mask in (*mutation.single_flips(integers, problem), *whole) if problem.accepts(mask)]

@@ -18,7 +18,7 @@ from autoselect.study.recording.samplers import PROPOSERS
 
 
 def prefix(problem: Problem, seed: int, budget: int | None = None) -> Proposer:
-    """A fixed ranking, one more atom left out in each step: from all-integer to all left out, as SeQTO does."""
+    """A fixed ranking, one more unit left out in each step: from all-integer to all left out, as SeQTO does."""
     return Listed(filter(problem.accepts, map(Mask, prefixes(by_sensitivity(problem)))))
 
 
@@ -28,19 +28,19 @@ def heuristic(problem: Problem, seed: int, budget: int | None = None) -> Propose
 
 
 def exhaustive(problem: Problem, seed: int, budget: int | None = None) -> Proposer:
-    """Every set of atoms in every state, smallest sets first."""
+    """Every set of units in every state, smallest sets first."""
     return Listed(filter(problem.accepts, all_masks(problem)))
 
 
 class Greedy:
-    """The loop of accuracy-aware tuners (NNCF, AIMET): leave out the next atom of a ranking and keep it if that helps.
+    """The loop of accuracy-aware tuners (NNCF, AIMET): leave out the next unit of a ranking and keep it if that helps.
 
-    Starting from all-integer, atoms are left out in the order of the ranking. A step that does not lower the loss is
-    taken back, and its atom goes to the end of the ranking, until a whole round has not helped.
+    Starting from all-integer, units are left out in the order of the ranking. A step that does not lower the loss is
+    taken back, and its unit goes to the end of the ranking, until a whole round has not helped.
     """
 
     def __init__(self, problem: Problem, seed: int, budget: int | None = None) -> None:
-        """Rank by what each atom did alone in integers on few samples."""
+        """Rank by what each unit did alone in integers on few samples."""
         self._ranking = by_sensitivity(problem)
         self._kept = Mask()
         self._tried: Mask | None = None

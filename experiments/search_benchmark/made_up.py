@@ -57,7 +57,7 @@ def seen_of(sampler: str, truth: Synthetic, seed: int) -> list[Seen]:
     found: list[Seen] = []
 
     def objective(trial: optuna.Trial) -> tuple[float, float, float]:
-        bits = [trial.suggest_categorical(f"n{i}", [False, True]) for i in range(len(truth.problem.atoms))]
+        bits = [trial.suggest_categorical(f"n{i}", [False, True]) for i in range(len(truth.problem.units))]
         mask = Mask(sum(1 << i for i, on in enumerate(bits) if on))
         found.append(truth.seen(mask))
         return float(found[-1].loss or 0.0), found[-1].size_bytes, found[-1].penalty

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from synthetic import chain_of
 
-from autoselect.study.proposing.mask import Atoms, Mask
+from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import Listed, Proposer, all_masks, by_sensitivity, prefixes
@@ -31,11 +31,11 @@ FACTORIES: dict[str, Callable[[Problem, int], Proposer]] = {
 }
 
 
-def scored(left_out: Atoms, loss: float | None = 0.5) -> Seen:
+def scored(left_out: Units, loss: float | None = 0.5) -> Seen:
     return Seen(mask=Mask(left_out), loss=loss, log_divergence=0.0, share=1.0, size_bytes=100, penalty=1.0)
 
 
-def told(proposer: Proposer, losses: Mapping[Atoms, float | None], known: tuple[Atoms, ...] = ()) -> list[Atoms]:
+def told(proposer: Proposer, losses: Mapping[Units, float | None], known: tuple[Units, ...] = ()) -> list[Units]:
     """What it proposes one after the other until it ends, told the losses; others lose 0.5."""
     seen = [scored(left_out, losses.get(left_out, 0.5)) for left_out in known]
     found = []
@@ -59,13 +59,13 @@ SEQUENCES = {
     "prefix, some known": (prefix, THREE, (0b000, 0b011), [0b010, 0b111]),
     "exhaustive": (exhaustive, THREE, (), [0b000, 0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111]),
     "exhaustive, some known": (exhaustive, THREE, (0b000, 0b010, 0b111), [0b001, 0b100, 0b011, 0b101, 0b110]),
-    "exhaustive without atoms": (exhaustive, chain_of([]), (), [0]),
+    "exhaustive without units": (exhaustive, chain_of([]), (), [0]),
 }
 
 
 @pytest.mark.parametrize(("make", "problem", "known", "expected"), SEQUENCES.values(), ids=SEQUENCES)
 def test_sequences_by_hand(
-    make: Callable[[Problem, int], Proposer], problem: Problem, known: tuple[Atoms, ...], expected: list[Atoms]
+    make: Callable[[Problem, int], Proposer], problem: Problem, known: tuple[Units, ...], expected: list[Units]
 ) -> None:
     assert told(make(problem, 0), {}, known) == expected
 
@@ -79,7 +79,7 @@ def test_random_masks_follow_from_the_seed() -> None:
     assert min(sizes) < 5 < 15 < max(sizes)
 
 
-def told_some(proposer: Proposer, count: int) -> list[Atoms]:
+def told_some(proposer: Proposer, count: int) -> list[Units]:
     seen: list[Seen] = []
     for _ in range(count):
         mask = proposer.propose(seen, [])

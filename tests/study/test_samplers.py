@@ -15,7 +15,7 @@ from autoselect.domain.recipe import Fallback, Recipe
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Cut, Toggle
 from autoselect.errors import UsageError
 from autoselect.runs.records import Partial, Scores
-from autoselect.study.proposing.mask import Atoms, Mask
+from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import Listed, all_masks
@@ -85,7 +85,7 @@ def test_a_plain_study_is_filled_without_repeats(name: str, space: BoundSpace) -
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_sampler_drives_a_plain_study_past_its_end(name: str) -> None:
-    """Five atoms make 32 sets; where a proposer has no more, chance decides and the study goes on."""
+    """Five units make 32 sets; where a proposer has no more, chance decides and the study goes on."""
     found = driven(name, TOGGLES, 36)
     if name in ("surrogate", "random"):
         assert len(set(found[:32])) == 32
@@ -180,7 +180,7 @@ def partial(**changed: Any) -> dict[str, Any]:
     )
 
 
-def seen(left_out: Atoms, loss: float | None, divergence: float, size: float, penalty: float, **more: Any) -> Seen:
+def seen(left_out: Units, loss: float | None, divergence: float, size: float, penalty: float, **more: Any) -> Seen:
     shared: dict[str, Any] = {"share": 1.0} | more
     return Seen(mask=Mask(left_out), loss=loss, log_divergence=divergence, size_bytes=size, penalty=penalty, **shared)
 
@@ -308,7 +308,7 @@ def test_candidates_of_repairs_that_are_not_the_searchs_are_no_news(
     own: tuple[tuple[str, ...], ...], theirs: tuple[str, ...], masks: list[Mask]
 ) -> None:
     trial = trial_of("0", user_attrs=recipe_attributes("drq", "n0", repairs=theirs))
-    problem = Problem(FIVE.atoms, FIVE.neighbours, FIVE.forecast_of, repair_sets=own)
+    problem = Problem(FIVE.units, FIVE.neighbours, FIVE.forecast_of, repair_sets=own)
     recorder = told([trial], Recipe(repairs=own[0]), problem)
     assert [s.mask for s in recorder.seen] == masks
 
@@ -340,7 +340,7 @@ def test_a_mask_is_put_into_the_terms_of_the_space() -> None:
 def test_pinned_nodes_are_in_every_candidate() -> None:
     space = BoundSpace(dimensions=TOGGLES.dimensions[:3], keep_float=frozenset({"n4"}), keep_int=frozenset({"n3"}))
     problem = Problem(
-        FIVE.atoms[:3],
+        FIVE.units[:3],
         FIVE.neighbours[:3],
         lambda nodes, float_nodes, _repairs: FIVE.forecast(FIVE.mask_of(nodes)),
         pinned=frozenset({"n4"}),

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from autoselect.study.proposing.mask import Atoms, Mask
+from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.mutation import repaired
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
@@ -44,23 +44,23 @@ class Listed:
 
 
 def by_sensitivity(problem: Problem) -> list[int]:
-    """Atoms, most sensitive first; ties in graph order."""
-    return sorted(range(len(problem.atoms)), key=lambda i: (-problem.atoms[i].sensitivity, i))
+    """Units, most sensitive first; ties in graph order."""
+    return sorted(range(len(problem.units)), key=lambda i: (-problem.units[i].sensitivity, i))
 
 
-def prefixes(ranking: Sequence[int]) -> Iterator[Atoms]:
-    """The first 0, 1, 2, ... atoms of a ranking."""
-    atoms = 0
-    yield atoms
+def prefixes(ranking: Sequence[int]) -> Iterator[Units]:
+    """The first 0, 1, 2, ... units of a ranking."""
+    units = 0
+    yield units
     for i in ranking:
-        atoms |= 1 << i
-        yield atoms
+        units |= 1 << i
+        yield units
 
 
 def all_masks(problem: Problem) -> Iterator[Mask]:
-    """Every set of atoms in every state with every set of repairs, smallest sets first."""
-    for size in range(len(problem.atoms) + 1):
-        for chosen in itertools.combinations(range(len(problem.atoms)), size):
+    """Every set of units in every state with every set of repairs, smallest sets first."""
+    for size in range(len(problem.units) + 1):
+        for chosen in itertools.combinations(range(len(problem.units)), size):
             forms = ([place for place, form in enumerate(problem.forms) if form >> i & 1] for i in chosen)
             for places in itertools.product(*forms):
                 mask = Mask()
@@ -70,21 +70,21 @@ def all_masks(problem: Problem) -> Iterator[Mask]:
 
 
 def random_masks(problem: Problem, seed: int) -> Proposer:
-    """Masks of random density, each set of atoms once, until all were drawn; states and repairs by chance."""
+    """Masks of random density, each set of units once, until all were drawn; states and repairs by chance."""
     rng = np.random.default_rng(seed)
 
     def draws() -> Iterator[Mask]:
-        count = len(problem.atoms)
-        drawn: set[Atoms] = set()
+        count = len(problem.units)
+        drawn: set[Units] = set()
         while len(drawn) < 1 << count:
             chosen = np.flatnonzero(rng.random(count) < rng.random())
-            atoms = sum(1 << int(i) for i in chosen)
-            if atoms not in drawn:
-                drawn.add(atoms)
+            units = sum(1 << int(i) for i in chosen)
+            if units not in drawn:
+                drawn.add(units)
                 further = problem.forms[1:]
                 places = rng.integers(len(problem.states), size=count) if further else np.zeros(count)
                 yield Mask(
-                    atoms,
+                    units,
                     [form & sum(1 << int(i) for i in np.flatnonzero(places == p)) for p, form in enumerate(further, 1)],
                     problem.offered[int(rng.integers(len(problem.offered)))] if len(problem.offered) > 1 else 0,
                 )
