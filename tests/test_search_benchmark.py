@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pandas as pd
 import pytest
+
+from autoselect.errors import UsageError
+from autoselect.study.proposing.mask import Mask
+from autoselect.study.proposing.observations import Seen
+from autoselect.study.proposing.proposers import Proposer
+from autoselect.study.recording.samplers import check_sampler
 
 BENCHMARK = Path(__file__).resolve().parents[1] / "experiments" / "search_benchmark"
 
@@ -25,8 +32,94 @@ def regret(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("regret")
 
 
+Baselines = Callable[[str], Proposer]
+
+
+@pytest.fixture
+def baselines(regret: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Baselines:
+    """The samplers to compare with by name, on three units whose ranking is 1, 0, 2."""
+    monkeypatch.syspath_prepend(str(BENCHMARK.parents[1] / "tests" / "study"))
+    problem = importlib.import_module("synthetic").chain_of([0.2, 0.5, 0.1])
+    made = importlib.import_module("baseline_samplers").BASELINES
+    return lambda name: made[name](problem, 0, None)
+
+
+def scored(left_out: int, loss: float | None = 0.5) -> Seen:
+    return Seen(mask=Mask(left_out), loss=loss, log_divergence=0.0, share=1.0, size_bytes=100, penalty=1.0)
+
+
+def told(proposer: Proposer, losses: Mapping[int, float | None], known: tuple[int, ...] = ()) -> list[int]:
+    """What it proposes one after the other until it ends, told the losses; others lose 0.5."""
+    seen = [scored(left_out, losses.get(left_out, 0.5)) for left_out in known]
+    while (mask := proposer.propose(seen, [])) is not None:
+        seen.append(scored(mask.left_out, losses.get(mask.left_out, 0.5)))
+    return [s.mask.left_out for s in seen[len(known) :]]
+
+
+SEQUENCES = {
+    "prefix": ("prefix", (), [0b000, 0b010, 0b011, 0b111]),
+    "prefix, some known": ("prefix", (0b000, 0b011), [0b010, 0b111]),
+    "heuristic, known": ("heuristic", (0b000,), []),
+    "exhaustive": ("exhaustive", (), [0b000, 0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111]),
+}
+
+
+@pytest.mark.parametrize(("name", "known", "expected"), SEQUENCES.values(), ids=SEQUENCES)
+def test_sequences_by_hand(baselines: Baselines, name: str, known: tuple[int, ...], expected: list[int]) -> None:
+    assert told(baselines(name), {}, known) == expected
+
+
+def test_searches_know_the_samplers_to_compare_with_inside_of_the_benchmark_alone(regret: ModuleType) -> None:
+    module = importlib.import_module("baseline_samplers")
+    with module.known():
+        for name in module.BASELINES:
+            check_sampler(name)
+    with pytest.raises(UsageError, match="no sampler 'greedy'"):
+        check_sampler("greedy")
+
+
+GREEDY = {
+    "each step helps": ({0: 0.9, 0b010: 0.8, 0b011: 0.7, 0b111: 0.6}, (0,), [0b010, 0b011, 0b111]),
+    "the first step is taken back": (
+        {0: 0.5, 0b010: 0.6, 0b001: 0.4, 0b101: 0.3, 0b111: 0.2},
+        (0,),
+        [0b010, 0b001, 0b101, 0b111],
+    ),
+    "a refused unit comes again after the next step that helps": (
+        {0: 1.0, 0b010: 0.5, 0b011: 0.6, 0b110: 0.4, 0b111: 0.5},
+        (0,),
+        [0b010, 0b011, 0b110, 0b111],
+    ),
+    "a step that changes nothing is taken back": ({0: 0.5, 0b010: 0.5}, (0,), [0b010, 0b001, 0b100]),
+    "a dropped candidate is no help": ({0: 0.5, 0b010: None, 0b001: 0.4}, (0,), [0b010, 0b001, 0b101, 0b011]),
+    "no step helps": ({0: 0.1}, (0,), [0b010, 0b001, 0b100]),
+    "all prefixes are known": (
+        {0: 0.5, 0b010: 0.6, 0b011: 0.7, 0b111: 0.8, 0b001: 0.6, 0b100: 0.7},
+        (0, 0b010, 0b011, 0b111),
+        [0b001, 0b100],
+    ),
+}
+
+
+@pytest.mark.parametrize(("losses", "known", "expected"), GREEDY.values(), ids=GREEDY)
+def test_greedy_steps_by_hand(
+    baselines: Baselines, losses: dict[int, float | None], known: tuple[int, ...], expected: list[int]
+) -> None:
+    assert told(baselines("greedy"), losses, known) == expected
+
+
+def test_greedy_looks_ahead_while_its_step_is_under_way(baselines: Baselines) -> None:
+    greedy = baselines("greedy")
+    seen = [scored(0, 0.9)]
+    assert greedy.propose(seen, []) == Mask(0b010)
+    assert greedy.propose(seen, [Mask(0b010)]) == Mask(0b011)
+    assert greedy.propose(seen, [Mask(0b010), Mask(0b011)]) == Mask(0b111)
+    # The step did not help: the next goes on from all-integer with the next unit.
+    assert greedy.propose([*seen, scored(0b010, 0.95)], [Mask(0b011), Mask(0b111)]) == Mask(0b001)
+
+
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "words"),
     [
         ("tpe", {"sampler": "tpe", "repairs": False, "int16": False, "racing": True}),
         ("surrogate+full", {"sampler": "surrogate", "repairs": False, "int16": False, "racing": False}),
@@ -36,8 +129,8 @@ def regret(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         ),
     ],
 )
-def test_words_behind_a_sampler_are_settings(regret: ModuleType, name: str, told: dict[str, Any]) -> None:
-    assert importlib.import_module("bench").options_of(name) == told
+def test_words_behind_a_sampler_are_settings(regret: ModuleType, name: str, words: dict[str, Any]) -> None:
+    assert importlib.import_module("bench").options_of(name) == words
 
 
 def test_a_word_that_means_nothing_is_refused(regret: ModuleType) -> None:

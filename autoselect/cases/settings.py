@@ -24,7 +24,7 @@ from autoselect.domain.rule import BREAK_PRICE
 from autoselect.domain.runtimes import Runtime, read_runtime
 from autoselect.domain.states import states_of
 
-Sampler = Literal["surrogate", "tpe", "nsga2", "random", "prefix", "greedy", "heuristic", "exhaustive"]
+Sampler = Literal["surrogate", "tpe", "nsga2", "random"]
 """Names of the samplers."""
 
 _goal = partial(Option, panel=GOAL)

@@ -90,8 +90,11 @@ class BoundSpace:
         return {state: tuple(self._further(state, toggle) for toggle in toggles) for state in self.further}
 
     def _further(self, state: str, toggle: Toggle) -> Toggle:
-        barred = self.not_int16 | self.keep_float if state == SIXTEEN else frozenset()
-        return Toggle(name=f"{state}:{toggle.name}", nodes=toggle.nodes - barred)
+        return Toggle(name=f"{state}:{toggle.name}", nodes=toggle.nodes - self.barred(state))
+
+    def barred(self, state: str) -> frozenset[str]:
+        """Nodes that no candidate has in a further state."""
+        return self.not_int16 | self.keep_float if state == SIXTEEN else frozenset()
 
     def decode_further(self, values: Mapping[str, Value]) -> dict[str, frozenset[str]]:
         """Of the nodes that a setting leaves out those in each further state; of several states the first counts."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from autoselect.cases import evidence_jobs
 from autoselect.domain.picks import DEFAULT_DROPS
@@ -19,7 +21,9 @@ from autoselect.isolation.door import Workers
 from autoselect.runs.records import Scores
 from autoselect.study.finishing.certainty import expected_drops, link_of
 from autoselect.study.loop import Stop, never
-from autoselect.study.proposing.cheaper import cheaper_than_integers
+from autoselect.study.proposing import mutation
+from autoselect.study.proposing.costs import CostModel
+from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.recording.optuna_study import SearchStudy
 from autoselect.study.request import Request
@@ -91,3 +95,23 @@ def _with_bound(integer: Scores, root: Path, pool: Workers) -> Scores:
             if paired is not None:
                 return replace(integer, drop_noise=paired.error, drop_bound=paired.bound)
     return integer
+
+
+def cheaper_than_integers(problem: Problem, steps: Mapping[str, float]) -> Mask | None:
+    """A candidate that has less of one of the run's costs than the one with all units in integers.
+
+    An op without an integer kernel cuts that one, and where its neighbours leave integers beside it there may be fewer
+    pieces. So each unit by itself is asked for, and each stretch of units that lies between those that are never in
+    integers, in each state.
+
+    Returns:
+        One that the target takes; None if there is none.
+    """
+    integers, units = Mask(), range(len(problem.units))
+    never = sum(1 << i for i in units if problem.key(integers.put(1 << i, 0)) == problem.key(integers))
+    stretches = problem.islands(problem.everything & ~never)
+    whole = [problem.in_state(stretch, place) for stretch in stretches for place in range(len(problem.states))]
+    near = [mask for mask in (*mutation.single_flips(integers, problem), *whole) if problem.accepts(mask)]
+    costs = np.column_stack(CostModel(problem, []).expected([integers, *near]))
+    least = costs[0] - [steps.get(column, 0.0) for column in problem.costs]
+    return next((mask for mask, own in zip(near, costs[1:], strict=True) if np.any(own < least)), None)

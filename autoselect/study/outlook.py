@@ -20,7 +20,7 @@ from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.runs.folder import RunFolder
 from autoselect.study import references
-from autoselect.study.proposing.problem import Atom
+from autoselect.study.proposing.problem import Unit
 from autoselect.study.request import Request
 from autoselect.study.run import opened, warned
 from autoselect.study.setup.probing import Prober, probe_count
@@ -136,12 +136,12 @@ def _seconds_of_probe(units: Sequence[Sequence[str]], case: Case, settings: Sear
     """Seconds of one probe, that of the unit in the middle; the first also runs the float model."""
     prober = Prober(case=case, settings=settings, pool=pool, listener=ignore, found={})
     nodes = frozenset(units[len(units) // 2] if units else ())
-    atom = Atom(nodes=nodes, op_type="", position=0, sensitivity=0.0)
+    unit = Unit(nodes=nodes, op_type="", position=0, sensitivity=0.0)
     seconds = math.nan
     for _ in range(2):
         begun = time.perf_counter()
         with contextlib.suppress(TrialError):
-            result_of(prober.submitted("", [atom]))
+            result_of(prober.submitted("", [unit]))
         seconds = time.perf_counter() - begun
     return seconds
 

@@ -49,8 +49,7 @@ from autoselect.study.recording.optuna_study import SearchStudy
 from autoselect.study.recording.samplers import PROPOSERS, check_sampler, make_sampler
 from autoselect.study.request import Request
 from autoselect.study.setup.baselines import Baseline, baselines
-from autoselect.study.setup.binding import bind_case
-from autoselect.study.setup.preparing import prepared, search_pool
+from autoselect.study.setup.preparing import bind_case, prepared, search_pool
 from autoselect.study.setup.problem import make_problem
 from autoselect.study.setup.remembering import Remembering
 from autoselect.study.setup.repair_choice import refuse_unknown_nodes, with_repairs

@@ -37,12 +37,12 @@ def sensitivities(case: Case) -> Mapping[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     probed = probing.probed
 
-    def spied(atoms: Sequence[Any], *rest: Any) -> Any:
-        found[STATISTICS] = np.array([atom.sensitivity for atom in atoms])
+    def spied(units: Sequence[Any], *rest: Any) -> Any:
+        found[STATISTICS] = np.array([unit.sensitivity for unit in units])
         for size in (1, *SIZES):
-            with mock.patch.object(probing, "_MOST", -(-len(atoms) // size)):
-                tried, _ = probed(atoms, *rest[:-1])
-            found["alone" if size == 1 else f"{size} together"] = np.array([atom.sensitivity for atom in tried])
+            with mock.patch.object(probing, "_MOST", -(-len(units) // size)):
+                tried, _ = probed(units, *rest[:-1])
+            found["alone" if size == 1 else f"{size} together"] = np.array([unit.sensitivity for unit in tried])
         raise Found
 
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(problem, "probed", spied):

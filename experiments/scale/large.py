@@ -17,7 +17,6 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.trial import create_trial
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "study"))
@@ -36,7 +35,7 @@ from autoselect.study.proposing.proposers import random_masks
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 from autoselect.study.recording.optuna_study import SearchStudy
 from autoselect.study.recording.samplers import ProposerSampler
-from autoselect.study.recording.trials import attributes_of
+from autoselect.study.recording.trials import attributes_of, opening_attributes
 
 OBJECTIVES = (
     Objective(name="accuracy", direction="maximize"),
@@ -80,19 +79,17 @@ def opened(path: Path, truth: Synthetic, space: BoundSpace) -> SearchStudy:
 
 def added(study: SearchStudy, record: TrialRecord, space: BoundSpace) -> None:
     """Put a finished trial into the study as it would be after an ask and a tell."""
-    packing, scores = study._packing, record.scores
+    scores = record.scores
     assert scores is not None
     assert record.recipe is not None
-    parameters = packing.pack(
-        {d.name: d.name.split(":")[1] in record.recipe.denylisted_nodes for d in space.dimensions}
-    )
-    most = packing.bounds
-    choices: dict[str, BaseDistribution] = {
-        name: IntDistribution(0, most[name]) if name in most else CategoricalDistribution([False, True])
-        for name in parameters
-    }
+    parameters = study._parameters(record.recipe, space)
     values = [scores.metric, float(scores.size_bytes), scores.penalty]
-    trial = create_trial(params=parameters, distributions=choices, values=values, user_attrs=attributes_of(record))
+    trial = create_trial(
+        params={name: value for name, (value, _) in parameters.items()},
+        distributions={name: distribution for name, (_, distribution) in parameters.items()},
+        values=values,
+        user_attrs=opening_attributes(record.origin, record.recipe) | attributes_of(record),
+    )
     study._study.add_trial(trial)
 
 

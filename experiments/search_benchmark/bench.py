@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from baseline_samplers import BASELINES, known
 from cases import BenchmarkCase, chosen_cases
 
 import autoselect
@@ -25,7 +26,7 @@ from autoselect.cases.events import Event, StageStarted
 from autoselect.runs.files import write_json
 from autoselect.study.setup.probing import probe_samples
 
-SAMPLERS = ("surrogate", "random", "tpe", "nsga2", "prefix", "greedy", "heuristic", "exhaustive")
+SAMPLERS = ("surrogate", "random", "tpe", "nsga2", *BASELINES)
 FALLBACKS = ("drq", "float", "search")
 """Behind a sampler's name: in place of the case's fallback, as ``surrogate+search+repairs``."""
 REPAIRED, INT16, FULL = "repairs", "int16", "full"
@@ -95,18 +96,19 @@ def perform(task: Task) -> None:
     if task.folder.exists():
         shutil.rmtree(task.folder)
     start, probes = time.perf_counter(), Probes(task.case.samples)
-    run = autoselect.search(
-        task.case.model,
-        **task.case.sources,
-        metric=task.case.metric,
-        trials=task.trials,
-        seed=task.seed,
-        workers=task.workers,
-        early_exit=False,  # Samplers are compared, also where there is nothing to find.
-        output=task.folder,
-        listener=probes,
-        **dict(task.case.options) | options_of(task.sampler),
-    )
+    with known():
+        run = autoselect.search(
+            task.case.model,
+            **task.case.sources,
+            metric=task.case.metric,
+            trials=task.trials,
+            seed=task.seed,
+            workers=task.workers,
+            early_exit=False,  # Samplers are compared, also where there is nothing to find.
+            output=task.folder,
+            listener=probes,
+            **dict(task.case.options) | options_of(task.sampler),
+        )
     shutil.rmtree(task.folder / "front", ignore_errors=True)  # Model files of hundreds of runs would fill the disk.
     note = {
         "case": task.case.name,

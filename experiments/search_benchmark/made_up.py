@@ -17,6 +17,7 @@ import optuna
 import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "study"))
+from baseline_samplers import BASELINES
 from synthetic import Synthetic, synthetic, volume
 
 from autoselect.study.proposing.mask import Mask
@@ -51,12 +52,12 @@ GRAPHS = {
 
 def seen_of(sampler: str, truth: Synthetic, seed: int) -> list[Seen]:
     """What a sampler scores within the budget, in order."""
-    if sampler in PROPOSERS:
-        return truth.run(PROPOSERS[sampler](truth.problem, seed, MARKS[-1]), MARKS[-1])
+    if make := {**PROPOSERS, **BASELINES}.get(sampler):
+        return truth.run(make(truth.problem, seed, MARKS[-1]), MARKS[-1])
     found: list[Seen] = []
 
     def objective(trial: optuna.Trial) -> tuple[float, float, float]:
-        bits = [trial.suggest_categorical(f"n{i}", [False, True]) for i in range(len(truth.problem.atoms))]
+        bits = [trial.suggest_categorical(f"n{i}", [False, True]) for i in range(len(truth.problem.units))]
         mask = Mask(sum(1 << i for i, on in enumerate(bits) if on))
         found.append(truth.seen(mask))
         return float(found[-1].loss or 0.0), found[-1].size_bytes, found[-1].penalty

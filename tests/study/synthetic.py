@@ -1,4 +1,4 @@
-"""Searches whose truth is known: a chain of atoms, each with an error power of its own, and exact costs."""
+"""Searches whose truth is known: a chain of units, each with an error power of its own, and exact costs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autoselect.domain.rule import Rule
 from autoselect.domain.states import STATES
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
-from autoselect.study.proposing.problem import Atom, Forecast, Problem
+from autoselect.study.proposing.problem import Forecast, Problem, Unit
 from autoselect.study.proposing.proposers import Proposer
 
 CORNER = np.array([1.0, 450.0, 3.0])
@@ -28,7 +28,6 @@ def chain_of(
     sensitivities: Sequence[float],
     *,
     weights: Sequence[float] | None = None,
-    heuristic: frozenset[str] = frozenset(),
     hybrid: bool = False,
     mixed: bool = False,
     repair_sets: Sequence[Repairs] = ((),),
@@ -37,11 +36,11 @@ def chain_of(
     allowed_loss: float = math.inf,
     clipped: Collection[int] = (),
 ) -> Problem:
-    """Atoms ``n0``, ``n1``, … in a row; size 100 to 400 by weight, penalty 0 to 2.5 by count and islands.
+    """Units ``n0``, ``n1``, … in a row; size 100 to 400 by weight, penalty 0 to 2.5 by count and islands.
 
-    By the rule of the recommendation the float model has all atoms left out.
+    By the rule of the recommendation the float model has all units left out.
 
-    Atoms in ``idle`` are built the same whether they are left out or not.
+    Units in ``idle`` are built the same whether they are left out or not.
     """
     count = len(sensitivities)
     weight = np.ones(count) if weights is None else np.asarray(weights)
@@ -63,7 +62,7 @@ def chain_of(
     )
     return Problem(
         [
-            Atom(
+            Unit(
                 nodes=frozenset({f"n{i}"}),
                 op_type=("CONV_2D", "ADD", "MEAN")[i % 3],
                 position=i,
@@ -74,7 +73,6 @@ def chain_of(
         ],
         [frozenset(j for j in (i - 1, i + 1) if 0 <= j < count) for i in range(count)],
         forecast,
-        heuristic=heuristic,
         states=STATES["search" if mixed else "drq" if hybrid else "float"],
         repair_sets=repair_sets,
         constraints=constraints or Constraints(),
@@ -84,7 +82,7 @@ def chain_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synthetic:
-    """A problem with its truth: each atom adds its term to the divergence, a smaller one where it is left out."""
+    """A problem with its truth: each unit adds its term to the divergence, a smaller one where it is left out."""
 
     problem: Problem
     terms: np.ndarray
@@ -140,11 +138,11 @@ def synthetic(
     """Draw terms around exp(-5); the first ``redundant`` of a random order each ruin the model alone.
 
     Args:
-        count: Of atoms.
+        count: Of units.
         seed: Of the terms and of the errors of the priors.
         spread: Standard deviation of the terms' logs.
         prior_error: Standard deviation of the logs of the priors around the terms.
-        redundant: How many atoms have a term of about 2, far beyond all others.
+        redundant: How many units have a term of about 2, far beyond all others.
         hybrid: As in a problem.
         constraints: As in a problem.
         allowed_loss: By the rule of a problem.

@@ -14,16 +14,16 @@ from autoselect.domain.pareto import non_dominated
 from autoselect.domain.repair_sets import Repairs
 from autoselect.domain.states import STATES
 from autoselect.study.proposing.costs import CostModel
-from autoselect.study.proposing.mask import Atoms, Mask
+from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.observations import Seen
-from autoselect.study.proposing.problem import Atom, Forecast, Problem
+from autoselect.study.proposing.problem import Forecast, Problem, Unit
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 
 NODES = 8
 
 
 def problem_of(costs: tuple[str, ...]) -> Problem:
-    """Atoms in a row; each left out adds 10 bytes to 100, a point of penalty and, of every second, a segment."""
+    """Units in a row; each left out adds 10 bytes to 100, a point of penalty and, of every second, a segment."""
 
     def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], _repairs: Repairs) -> Forecast:
         out = sorted(int(name[1:]) for name in nodes)
@@ -31,7 +31,7 @@ def problem_of(costs: tuple[str, ...]) -> Problem:
         return Forecast(100 + 10 * len(out), float(len(out)), tuple(out), None, figures)
 
     return Problem(
-        [Atom(nodes=frozenset({f"n{i}"}), op_type="ADD", position=i, sensitivity=0.1 * (i + 1)) for i in range(NODES)],
+        [Unit(nodes=frozenset({f"n{i}"}), op_type="ADD", position=i, sensitivity=0.1 * (i + 1)) for i in range(NODES)],
         [frozenset(j for j in (i - 1, i + 1) if 0 <= j < NODES) for i in range(NODES)],
         forecast,
         states=STATES["float"],
@@ -40,7 +40,7 @@ def problem_of(costs: tuple[str, ...]) -> Problem:
     )
 
 
-def seen(problem: Problem, left_out: Atoms, **quantities: float) -> Seen:
+def seen(problem: Problem, left_out: Units, **quantities: float) -> Seen:
     mask = Mask(left_out)
     found = problem.forecast(mask)
     share = 1.0 - left_out.bit_count() / NODES
@@ -73,11 +73,11 @@ def test_one_measurement_stands_for_all() -> None:
     assert found.tolist() == [500.0, 500.0, 500.0]
 
 
-def test_sums_over_atoms_are_learned() -> None:
-    """Each atom that is left out takes its number in milliseconds more; 40 of 256 candidates are measured."""
+def test_sums_over_units_are_learned() -> None:
+    """Each unit that is left out takes its number in milliseconds more; 40 of 256 candidates are measured."""
     problem = problem_of(("latency_ms",))
 
-    def latency(left_out: Atoms) -> float:
+    def latency(left_out: Units) -> float:
         return 20.0 + sum(i + 1 for i in range(NODES) if left_out >> i & 1)
 
     rng = np.random.default_rng(0)
@@ -100,10 +100,10 @@ def test_measured_values_are_taken_as_they_are_and_none_falls_below_half_of_the_
 
 
 def test_what_a_compiler_adds_to_the_forecast_is_learned() -> None:
-    """A hundred for every candidate but those without the first atom."""
+    """A hundred for every candidate but those without the first unit."""
     problem = problem_of(("penalty",))
 
-    def compiled(left_out: Atoms) -> Seen:
+    def compiled(left_out: Units) -> Seen:
         plain, added = seen(problem, left_out), 100.0 * (left_out & 1)
         return replace(plain, penalty=plain.penalty + added, unforeseen=added)
 
@@ -122,7 +122,7 @@ OBJECTIVES = [("segments",), ("size_bytes", "segments"), ("size_bytes", "penalty
 
 @pytest.mark.parametrize("costs", OBJECTIVES, ids=["one", "two", "three, one of them measured"])
 def test_the_surrogate_finds_the_front_of_any_objectives(costs: tuple[str, ...]) -> None:
-    """Leaving out atoms of even number costs no segment, so a search by segments leaves out all of them."""
+    """Leaving out units of even number costs no segment, so a search by segments leaves out all of them."""
     problem = problem_of(costs)
     proposer, told = SurrogateProposer(problem, seed=0), []
     for _ in range(30):

@@ -18,7 +18,7 @@ from autoselect.domain.repair_sets import Repairs
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.scoring.paired import PairedDrop
 from autoselect.study.early_exit import stop_of
-from autoselect.study.proposing.problem import Atom, Forecast, Problem
+from autoselect.study.proposing.problem import Forecast, Problem, Unit
 from autoselect.study.request import Request
 
 
@@ -34,8 +34,8 @@ def chain(never: str, *, piece: float = 0.1, size: int = 0) -> Problem:
         pieces = sum(not is_float for is_float, _ in groupby(floats))
         return Forecast(300 + size * (sum(floats) - len(never)), sum(floats) + piece * pieces, tuple(floats))
 
-    atoms = [Atom(nodes=frozenset(name), op_type="ADD", position=i, sensitivity=0.1) for i, name in enumerate("abcdef")]
-    return Problem(atoms, [frozenset({i - 1, i + 1}) & frozenset(range(6)) for i in range(6)], forecast)
+    units = [Unit(nodes=frozenset(name), op_type="ADD", position=i, sensitivity=0.1) for i, name in enumerate("abcdef")]
+    return Problem(units, [frozenset({i - 1, i + 1}) & frozenset(range(6)) for i in range(6)], forecast)
 
 
 class Study:

@@ -17,14 +17,14 @@ from autoselect.domain.recipe import Recipe
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Scores, TrialRecord
 from autoselect.study.finishing.explain import ISLAND_COLUMNS, SENSITIVITY_COLUMNS, write_explanations
-from autoselect.study.proposing.mask import Atoms, Mask
+from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.stage_clock import StageClock, earlier_seconds
 
 PRIORS = [0.4, 0.01, 0.01, 0.2]
 
 
-def record(problem: Problem, left_out: Atoms, drop: float, repairs: tuple[str, ...] = ()) -> TrialRecord:
+def record(problem: Problem, left_out: Units, drop: float, repairs: tuple[str, ...] = ()) -> TrialRecord:
     """A scored candidate; its divergence is the sum of what it keeps in integers, and a little."""
     forecast = problem.forecast(Mask(left_out))
     divergence = 1e-3 + sum(p for i, p in enumerate(PRIORS) if not left_out >> i & 1)

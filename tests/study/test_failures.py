@@ -1,4 +1,4 @@
-"""What is learned of candidates that fail, on a chain of atoms."""
+"""What is learned of candidates that fail, on a chain of units."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def success(mask: Mask) -> Seen:
 
 
 def states(text: str) -> Mask:
-    """``i``, ``h`` and ``f`` for each atom: integers, hybrid and float."""
+    """``i``, ``h`` and ``f`` for each unit: integers, hybrid and float."""
     mask = Mask()
     for i, letter in enumerate(text):
         mask = mask if letter == "i" else mask.put(1 << i, "hf".index(letter))
@@ -74,7 +74,7 @@ def test_where_nothing_failed_all_is_likely_to_run() -> None:
     assert Failures(CHAIN, [success(states("ihii"))]).chances([states("iiii")]).tolist() == [1.0]
 
 
-def test_what_ran_with_a_part_of_an_atom_in_another_state_says_nothing_of_that_atom() -> None:
+def test_what_ran_with_a_part_of_an_unit_in_another_state_says_nothing_of_that_unit() -> None:
     failed, ran = [failure(CHAIN, states(text)) for text in ("ihii", "ihhh")], success(states("ihff"))
     of_whole, of_part = (
         Failures(CHAIN, [*failed, replace(ran, split=split)]).chances([states("ihih")]) for split in (0, 0b10)
@@ -82,9 +82,9 @@ def test_what_ran_with_a_part_of_an_atom_in_another_state_says_nothing_of_that_a
     assert of_part < of_whole
 
 
-def test_a_recipe_of_single_nodes_splits_the_atoms_that_it_names_in_part() -> None:
-    atoms = [replace(CHAIN.atoms[0], nodes=frozenset({"a", "b"})), *CHAIN.atoms[1:]]
-    problem = Problem(atoms, CHAIN.neighbours, CHAIN.forecast_of, states=CHAIN.states)
+def test_a_recipe_of_single_nodes_splits_the_units_that_it_names_in_part() -> None:
+    units = [replace(CHAIN.units[0], nodes=frozenset({"a", "b"})), *CHAIN.units[1:]]
+    problem = Problem(units, CHAIN.neighbours, CHAIN.forecast_of, states=CHAIN.states)
     for nodes, expected in (({"a"}, 1), ({"a", "b"}, 0), (set(), 0)):
         assert problem.split_by(frozenset(nodes)) == expected
         found = Reader(problem=problem).seen(
@@ -95,7 +95,7 @@ def test_a_recipe_of_single_nodes_splits_the_atoms_that_it_names_in_part() -> No
 
 
 NAMED = {
-    "the failing atom in its state": (["ihii"], [], "ifff iihf", "hhii fhii"),
+    "the failing unit in its state": (["ihii"], [], "ifff iihf", "hhii fhii"),
     "in each state by itself": (["ihii", "hhii"], [], "iiii hfff", "fhii"),
     "one that ran in that state, with its divisor in the state of then": (["ihii"], ["iihi"], "ihii ifif", "iihh ihhi"),
     "one that ran with that divisor, too": (["ihii"], ["ifii"], "", "ihii iiii"),
@@ -108,7 +108,7 @@ NAMED = {
 def test_where_the_failing_node_is_known_nothing_has_it_in_that_state_again(
     failed: Sequence[str], ran: Sequence[str], known: str, others: str
 ) -> None:
-    nodes = [name for place in (0, 2) for name in CHAIN.atoms[place].nodes]
+    nodes = [name for place in (0, 2) for name in CHAIN.units[place].nodes]
     seen = [*(failure(CHAIN, states(text), *nodes) for text in failed), *(success(states(text)) for text in ran)]
     found = Failures(CHAIN, seen)
     assert [text for text in (*known.split(), *others.split()) if found.is_known(states(text))] == known.split()
@@ -117,15 +117,15 @@ def test_where_the_failing_node_is_known_nothing_has_it_in_that_state_again(
 
 def test_a_failure_that_only_other_repairs_can_explain_is_known_of_these_alone() -> None:
     sets, repaired = ((), ("bias",)), Mask(repairs=1)
-    problem = Problem(CHAIN.atoms, CHAIN.neighbours, CHAIN.forecast_of, states=CHAIN.states, repair_sets=sets)
-    [node] = CHAIN.atoms[0].nodes
+    problem = Problem(CHAIN.units, CHAIN.neighbours, CHAIN.forecast_of, states=CHAIN.states, repair_sets=sets)
+    [node] = CHAIN.units[0].nodes
     failed = replace(failure(problem, Mask(), node), mask=repaired)
     found = Failures(problem, [success(Mask()), failed])
     assert [found.is_known(mask) for mask in (Mask(), repaired)] == [False, True]
 
 
-def test_nothing_is_known_of_an_atom_that_is_in_two_states_or_of_nodes_in_no_atom() -> None:
-    [node] = CHAIN.atoms[0].nodes
+def test_nothing_is_known_of_an_unit_that_is_in_two_states_or_of_nodes_in_no_unit() -> None:
+    [node] = CHAIN.units[0].nodes
     split = replace(failure(CHAIN, states("iiii"), node), split=1)
     for failed in (split, failure(CHAIN, states("iiii"), "pinned")):
         assert not Failures(CHAIN, [failed]).is_known(states("iiii"))
@@ -137,14 +137,14 @@ def test_a_search_tries_no_state_again_whose_node_failed() -> None:
     for _ in range(50):
         mask = proposer.propose(seen, [])
         assert mask is not None
-        [node] = made.problem.atoms[3].nodes
+        [node] = made.problem.units[3].nodes
         seen.append(made.seen(mask) if mask.left_out >> 3 & 1 else failure(made.problem, mask, node))
     assert sum(s.failed for s in seen) == 1
 
 
 @pytest.mark.parametrize(("seed", "apart"), [(1, 1), (2, 1), (1, 6), (3, 6)])
 def test_a_search_leaves_a_pair_that_fails_together(seed: int, apart: int) -> None:
-    """An atom in integers and another one in float: far from all that is good has it, but what looks best has."""
+    """A unit in integers and another one in float: far from all that is good has it, but what looks best has."""
     made: Synthetic = synthetic(24, seed)
     proposer, seen = SurrogateProposer(made.problem, seed, 50), list[Seen]()
     for _ in range(50):

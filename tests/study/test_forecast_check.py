@@ -14,21 +14,21 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.repair_sets import Repairs
 from autoselect.study.proposing.forecast_check import ForecastCheck, unlike_forecasts, warnings_of
 from autoselect.study.proposing.mask import Mask
-from autoselect.study.proposing.problem import Atom, Forecast, Problem
+from autoselect.study.proposing.problem import Forecast, Problem, Unit
 from autoselect.study.proposing.proposers import Seen
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 
 
 def problem_of(wrong: frozenset[str] | None) -> Problem:
     """Forecasts what FakePool builds, but for one set of nodes 5 bytes too many."""
-    atoms = [Atom(nodes=frozenset({n}), op_type="ADD", position=i, sensitivity=0.1) for i, n in enumerate(NODES)]
+    units = [Unit(nodes=frozenset({n}), op_type="ADD", position=i, sensitivity=0.1) for i, n in enumerate(NODES)]
 
     def forecast(nodes: frozenset[str], float_nodes: frozenset[str], _repairs: Repairs) -> Forecast:
         active = nodes - {"idle"}
         size_bytes = 100 + 10 * len(active) + 5 * (nodes == wrong)
         return Forecast(size_bytes, float(len(active)), (active, size_bytes))
 
-    return Problem(atoms, [frozenset()] * len(atoms), forecast)
+    return Problem(units, [frozenset()] * len(units), forecast)
 
 
 @pytest.fixture
@@ -74,9 +74,9 @@ KINDS = {
 
 @pytest.mark.parametrize(("kinds", "told"), KINDS.values(), ids=KINDS)
 def test_kinds_are_compared_node_by_node(kinds: dict[str, str], told: str) -> None:
-    atoms = [Atom(nodes=frozenset({n}), op_type="ADD", position=i, sensitivity=0.1) for i, n in enumerate("ab")]
+    units = [Unit(nodes=frozenset({n}), op_type="ADD", position=i, sensitivity=0.1) for i, n in enumerate("ab")]
     forecast = Forecast(100, 0.0, "key", kinds=("integer", "float"))
-    problem = Problem(atoms, [frozenset()] * 2, lambda nodes, float_nodes, _repairs: forecast, order="ab")
+    problem = Problem(units, [frozenset()] * 2, lambda nodes, float_nodes, _repairs: forecast, order="ab")
     recipe = Recipe(denylisted_nodes=frozenset("b"))
     assert ForecastCheck(problem, Recipe()).difference(recipe, reply(kinds)) == told
 
@@ -115,7 +115,7 @@ def seen(problem: Problem, mask: Mask) -> Seen:
 
 
 def test_what_was_built_otherwise_has_no_twins_any_more() -> None:
-    """The second atom is idle by the forecasts: each candidate seems to have a twin."""
+    """The second unit is idle by the forecasts: each candidate seems to have a twin."""
     problem = chain_of([0.5, 0.1], idle=frozenset({1}))
     proposer = SurrogateProposer(problem, seed=0)
     known = [seen(problem, mask) for mask in (Mask(0b00), Mask(0b01))]

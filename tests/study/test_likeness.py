@@ -8,11 +8,11 @@ from autoselect.study.proposing.hypervolume_gain import fit_link
 from autoselect.study.proposing.likeness import Likeness
 from autoselect.study.proposing.mask import Mask
 
-ATOMS = 12
-PROBLEM = chain_of([1.0] * ATOMS)
+UNITS = 12
+PROBLEM = chain_of([1.0] * UNITS)
 COUNT = 40
 CUT_OFF, LOST = 3, 0.2
-"""The atom whose integers cost so much of the metric on samples that hardly count for the divergence."""
+"""The unit whose integers cost so much of the metric on samples that hardly count for the divergence."""
 
 
 def likeness_of(losses: np.ndarray, masks: list[Mask], log_divergences: np.ndarray) -> Likeness:
@@ -21,11 +21,11 @@ def likeness_of(losses: np.ndarray, masks: list[Mask], log_divergences: np.ndarr
 
 def drawn(seed: int) -> tuple[np.random.Generator, list[Mask], np.ndarray]:
     rng = np.random.default_rng(seed)
-    return rng, [Mask(int(m)) for m in rng.integers(1 << ATOMS, size=COUNT)], rng.uniform(-8.0, -4.0, COUNT)
+    return rng, [Mask(int(m)) for m in rng.integers(1 << UNITS, size=COUNT)], rng.uniform(-8.0, -4.0, COUNT)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_loss_that_hangs_on_one_atom_is_expected_of_candidates_that_have_it_in_integers(seed: int) -> None:
+def test_a_loss_that_hangs_on_one_unit_is_expected_of_candidates_that_have_it_in_integers(seed: int) -> None:
     rng, masks, divergences = drawn(seed)
     lost = np.array([LOST * (not mask.left_out >> CUT_OFF & 1) for mask in masks])
     found = likeness_of(lost + rng.normal(0.0, 0.005, COUNT), masks, divergences)

@@ -24,8 +24,8 @@ from autoselect.isolation.door import busy_with
 from autoselect.runs.records import TrialRecord
 from autoselect.study.loop import SearchLoop, Stop, never
 from autoselect.study.proposing.forecast_check import ForecastCheck
-from autoselect.study.proposing.problem import Atom, Forecast, Problem
-from autoselect.study.proposing.proposers import exhaustive
+from autoselect.study.proposing.problem import Forecast, Problem, Unit
+from autoselect.study.proposing.proposers import Listed, all_masks
 from autoselect.study.recording.optuna_study import SearchStudy
 from autoselect.study.recording.samplers import ProposerSampler
 from autoselect.study.setup.baselines import Baseline
@@ -466,10 +466,10 @@ def test_no_trial_begins_when_it_is_late(path: Path) -> None:
 
 def test_a_sampler_with_nothing_left_ends_the_search(path: Path) -> None:
     space = BoundSpace(dimensions=SPACE.dimensions[:2])
-    atoms = [Atom(nodes=frozenset(n), op_type="ADD", position=i, sensitivity=1.0) for i, n in enumerate("ab")]
-    problem = Problem(atoms, [frozenset(), frozenset()], lambda nodes, float_nodes, _repairs: Forecast(1, 1.0, nodes))
+    units = [Unit(nodes=frozenset(n), op_type="ADD", position=i, sensitivity=1.0) for i, n in enumerate("ab")]
+    problem = Problem(units, [frozenset(), frozenset()], lambda nodes, float_nodes, _repairs: Forecast(1, 1.0, nodes))
     search = Search(path, space=space)
-    search.study._study.sampler = ProposerSampler(exhaustive(problem, 0), problem, space)
+    search.study.sample_by(ProposerSampler(Listed(all_masks(problem)), problem, space), ())
     records = search.run(30, BASELINES[:1])
     assert {active(r) for r in records} == {frozenset(), frozenset("a"), frozenset("b"), frozenset("ab")}
     assert len(records) == 4

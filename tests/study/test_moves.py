@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from synthetic import chain_of
 
 from autoselect.study.proposing import mutation
-from autoselect.study.proposing.mask import Atoms, Mask, bits
+from autoselect.study.proposing.mask import Mask, Units, bits
 
 SIX = chain_of([0.1] * 6)
 NONE = np.zeros((1, 6))
@@ -26,13 +26,13 @@ TERMS = {
 
 @pytest.mark.parametrize("terms", TERMS.values(), ids=TERMS)
 @given(parents=st.lists(MASKS, min_size=1, max_size=4), seed=SEEDS)
-def test_children_stay_within_the_atoms(terms: np.ndarray, parents: list[Mask], seed: int) -> None:
+def test_children_stay_within_the_units(terms: np.ndarray, parents: list[Mask], seed: int) -> None:
     found = mutation.child(parents, SIX, terms, NONE, np.random.default_rng(seed))
     assert found == Mask(found.left_out & SIX.everything)
 
 
 @given(parent=st.integers(0, 1).map(Mask), seed=SEEDS)
-def test_children_of_a_single_atom_are_one_of_two(parent: Mask, seed: int) -> None:
+def test_children_of_a_single_unit_are_one_of_two(parent: Mask, seed: int) -> None:
     found = mutation.child([parent], chain_of([0.1]), np.array([0.1]), np.zeros((1, 1)), np.random.default_rng(seed))
     assert found in (Mask(0), Mask(1))
 
@@ -48,7 +48,7 @@ def test_children_reach_far_and_repeat_with_the_seed(parent: Mask) -> None:
 
 
 def test_a_crossing_is_the_first_up_to_some_place_and_then_the_second() -> None:
-    """The first takes at least one atom, and all of them at most."""
+    """The first takes at least one unit, and all of them at most."""
     found = {
         mutation._crossed(Mask(0b111111), Mask(), SIX, np.random.default_rng(seed)).left_out for seed in range(100)
     }
@@ -56,7 +56,7 @@ def test_a_crossing_is_the_first_up_to_some_place_and_then_the_second() -> None:
 
 
 @given(MASKS)
-def test_single_flips_differ_in_one_atom(mask: Mask) -> None:
+def test_single_flips_differ_in_one_unit(mask: Mask) -> None:
     found = mutation.single_flips(mask, SIX)
     assert [bits(m.left_out ^ mask.left_out) for m in found] == [[i] for i in range(6)]
 
@@ -70,8 +70,8 @@ def test_without_islands_removes_one_island_each(mask: Mask) -> None:
     assert all(rest & ~mask.left_out == 0 for rest in rests)
 
 
-Move = Callable[..., Atoms]
-BY_HAND: dict[str, tuple[Move, Atoms, set[Atoms]]] = {
+Move = Callable[..., Units]
+BY_HAND: dict[str, tuple[Move, Units, set[Units]]] = {
     "grow: to either side": (mutation._grow, 0b000100, {0b000110, 0b001100}),
     "grow: from an end": (mutation._grow, 0b000001, {0b000011}),
     "grow: nothing to grow from": (mutation._grow, 0, {0}),
@@ -90,10 +90,10 @@ BY_HAND: dict[str, tuple[Move, Atoms, set[Atoms]]] = {
 }
 
 
-@pytest.mark.parametrize(("move", "atoms", "expected"), BY_HAND.values(), ids=BY_HAND)
-def test_moves_by_hand(move: Move, atoms: Atoms, expected: set[Atoms]) -> None:
+@pytest.mark.parametrize(("move", "units", "expected"), BY_HAND.values(), ids=BY_HAND)
+def test_moves_by_hand(move: Move, units: Units, expected: set[Units]) -> None:
     """Of a hundred seeds each outcome is met at least once, and no other."""
-    assert {move(atoms, SIX, np.full(6, 0.1), np.random.default_rng(seed)) for seed in range(100)} == expected
+    assert {move(units, SIX, np.full(6, 0.1), np.random.default_rng(seed)) for seed in range(100)} == expected
 
 
 def test_flips_by_rank_leave_out_what_harms_and_take_back_what_does_not() -> None:
@@ -122,7 +122,7 @@ def test_children_of_a_mixed_search_change_between_float_and_hybrid() -> None:
 
 def test_single_flips_of_a_mixed_search_by_hand() -> None:
     problem = chain_of([1.0] * 3, hybrid=True, mixed=True)
-    # The second and third atom are left out, the third in float.
+    # The second and third unit are left out, the third in float.
     found = mutation.single_flips(Mask(0b110, [0b100]), problem)
     expected = {(0b111, 0b100), (0b111, 0b101), (0b100, 0b100), (0b010, 0), (0b110, 0b110), (0b110, 0)}
     assert set(found) == {Mask(left_out, [in_float]) for left_out, in_float in expected}

@@ -11,13 +11,16 @@ from typing import Any
 import optuna
 import pytest
 from fakes import sha_of
+from synthetic import chain_of
 
 from autoselect.domain.objectives import Objective
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Cut, Toggle
 from autoselect.errors import RunFolderError
 from autoselect.runs.records import Scores, TrialRecord
-from autoselect.study.recording.optuna_study import Asked, SearchStudy, read_records
+from autoselect.study.recording.optuna_study import MOST_PARAMETERS, Asked, SearchStudy, read_records
+from autoselect.study.recording.samplers import make_sampler, suggested
+from autoselect.study.recording.trials import recipe_of
 from autoselect.study.setup.baselines import Baseline
 
 OBJECTIVES = (
@@ -91,8 +94,9 @@ def test_a_baseline_is_what_it_is_even_where_the_space_cannot_say_it(path: Path)
     outside = study.open_baseline(SPACE, Baseline(name="op_X", recipe=recipes[1]))
     assert [within.recipe, outside.recipe] == recipes
     assert (within.origin, outside.origin) == ("baseline:leading_2", "baseline:op_X")
-    assert SPACE.decode(within.trial.params) == frozenset("ab")
-    assert outside.trial.params == {}
+    kept = [trial.params for trial in study._study.trials]
+    assert SPACE.decode(kept[0]) == frozenset("ab")
+    assert kept[1] == {}
 
 
 def test_asked_nodes_are_those_of_the_parameters(path: Path) -> None:
@@ -101,6 +105,41 @@ def test_asked_nodes_are_those_of_the_parameters(path: Path) -> None:
         asked = study.ask(SPACE, Recipe(), origin="random")
         assert asked.recipe == Recipe(denylisted_nodes=SPACE.decode(asked.trial.params))
         assert asked.recipe.denylisted_nodes <= set("abc")
+
+
+def of_toggles(count: int) -> tuple[BoundSpace, optuna.samplers.BaseSampler]:
+    """A space of so many nodes, each of three states, and a sampler of it."""
+    named = tuple(Toggle(name=f"node:n{i}", nodes=frozenset({f"n{i}"})) for i in range(count))
+    space, problem = BoundSpace(dimensions=named, further=("float",)), chain_of([0.01] * count, mixed=True)
+    return space, make_sampler("random", seed=0, problem=problem, space=space, template=Recipe(), budget=9)
+
+
+@pytest.mark.parametrize(("count", "parameters"), [(MOST_PARAMETERS // 2, True), (MOST_PARAMETERS // 2 + 1, False)])
+def test_candidates_of_many_choices_are_kept_as_recipes_alone(path: Path, count: int, parameters: bool) -> None:
+    space, sampler = of_toggles(count)
+    study = SearchStudy(path, OBJECTIVES, sampler)
+    baseline = Baseline(name="one", recipe=Recipe(denylisted_nodes=frozenset({"n1"})))
+    asked = [study.open_baseline(space, baseline), *(study.ask(space, Recipe(), origin="random") for _ in range(3))]
+    assert len({one.recipe for one in asked}) == 4
+    for one, trial in zip(asked, study._study.trials, strict=True):
+        assert recipe_of(trial) == one.recipe
+        assert len(trial.params) == parameters * 2 * count
+        if parameters:
+            assert suggested(trial.params, space, Recipe(), ()) == one.recipe
+    assert [trial.params for trial in SearchStudy(path, OBJECTIVES)._study.trials] == [
+        trial.params for trial in study._study.trials
+    ]
+
+
+def test_a_baseline_is_not_asked_of_the_sampler(path: Path) -> None:
+    space, sampler = of_toggles(4)
+    one, other = (
+        SearchStudy(path, OBJECTIVES, sampler),
+        SearchStudy(path.with_name("other"), OBJECTIVES, of_toggles(4)[1]),
+    )
+    one.open_baseline(space, Baseline(name="fiq", recipe=Recipe()))
+    found = [study.ask(space, Recipe(), origin="random").recipe for study in (one, other)]
+    assert found[0] == found[1]
 
 
 def test_what_a_killed_process_left_is_closed(path: Path) -> None:

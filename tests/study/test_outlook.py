@@ -23,7 +23,7 @@ from autoselect.errors import BuildError, JobFailed, ScoreError
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
 from autoselect.study.proposing.mask import Mask, bits
-from autoselect.study.proposing.problem import NO_RULE, Atom, Problem
+from autoselect.study.proposing.problem import NO_RULE, Problem, Unit
 from autoselect.study.setup import problem as problem_module
 from autoselect.study.setup.probing import probe_count, probe_samples, probed
 from autoselect.study.setup.problem import forecaster, make_problem
@@ -37,7 +37,7 @@ def test_a_probe_takes_an_eighth_of_a_candidate_between_two_and_eight(search_sam
 
 
 class Probes:
-    """Answers for each atom what it does alone: error shares, or an error."""
+    """Answers for each unit what it does alone: error shares, or an error."""
 
     def __init__(self, answers: list[list[float] | Exception]) -> None:
         self._answers = iter(answers)
@@ -55,16 +55,16 @@ class Probes:
 def try_alone(
     answers: list[list[float] | Exception], count: int, statistics: Sequence[float] = (7.0,)
 ) -> tuple[list[float], tuple[str, ...]]:
-    """Sensitivities and remarks for atoms of whom the statistics say these in turns."""
+    """Sensitivities and remarks for units of whom the statistics say these in turns."""
     known = islice(cycle(statistics), count)
-    atoms = [Atom(nodes=frozenset({f"n{i}"}), op_type="ADD", position=i, sensitivity=s) for i, s in enumerate(known)]
+    units = [Unit(nodes=frozenset({f"n{i}"}), op_type="ADD", position=i, sensitivity=s) for i, s in enumerate(known)]
     layers = table(*((f"n{i}", "ADD", 0.3) for i in range(count)))
     case: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")), layers=layers, counts={"calibration": 3})
-    found, remarks = probed(atoms, case, make_settings(), Probes(answers), ignore)  # type: ignore[arg-type]
-    return [atom.sensitivity for atom in found], remarks
+    found, remarks = probed(units, case, make_settings(), Probes(answers), ignore)  # type: ignore[arg-type]
+    return [unit.sensitivity for unit in found], remarks
 
 
-def test_atoms_are_known_by_what_they_do_alone() -> None:
+def test_units_are_known_by_what_they_do_alone() -> None:
     assert try_alone([[0.1, 0.3], [0.5]], 2) == ([0.2, 0.5], ())
 
 
@@ -155,9 +155,9 @@ def test_planning_is_announced_before_it_is_waited_for(
     told: list[tuple[str, int | None]] = []
     planned_after = []
 
-    def planned(atoms: Sequence[Atom], *_: Any, **__: Any) -> Any:
+    def planned(units: Sequence[Unit], *_: Any, **__: Any) -> Any:
         planned_after.append([stage for stage, _ in told])
-        return SimpleNamespace(atoms=atoms, states=("hybrid",), noisy=(0b1,))
+        return SimpleNamespace(units=units, states=("hybrid",), noisy=(0b1,))
 
     def listen(event: Event) -> None:
         if isinstance(event, StageStarted):
@@ -189,14 +189,14 @@ def test_one_forecast_of_all_units_tells_what_one_of_each_alone_tells(net: Calla
     blueprint = prepared.builder.blueprint(Recipe(), int16=True)
     forecast = forecaster({(): blueprint}, layers, make_settings(fallback="search"), read_target())
     groups = [frozenset(names[:2]), *(frozenset({name}) for name in names[2:])]
-    atoms = [Atom(nodes=nodes, op_type="ADD", position=i, sensitivity=0.1) for i, nodes in enumerate(groups)]
+    units = [Unit(nodes=nodes, op_type="ADD", position=i, sensitivity=0.1) for i, nodes in enumerate(groups)]
     states = states_of("search", int16=True)
     at_once, each = (
-        Problem(atoms, [frozenset()] * len(atoms), forecast, states=states, order=order) for order in (names, ())
+        Problem(units, [frozenset()] * len(units), forecast, states=states, order=order) for order in (names, ())
     )
     assert at_once.forms == each.forms
     for place, state in enumerate(states):
-        alone = [Mask().put(1 << i, place) for i in range(len(atoms))]
+        alone = [Mask().put(1 << i, place) for i in range(len(units))]
         assert [at_once.put(Mask(), m.left_out, place) for m in alone] == [
             each.put(Mask(), m.left_out, place) for m in alone
         ]

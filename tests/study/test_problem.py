@@ -14,22 +14,22 @@ from autoselect.domain.objectives import Constraints
 from autoselect.domain.repair_sets import Repairs
 from autoselect.domain.search_space import BoundSpace, Cut, Toggle
 from autoselect.study.proposing import problem as problem_module
-from autoselect.study.proposing.atoms import atoms_of, neighbours_of
-from autoselect.study.proposing.mask import Atoms, Mask, bits
-from autoselect.study.proposing.problem import Atom, Forecast, Problem
+from autoselect.study.proposing.mask import Mask, Units, bits
+from autoselect.study.proposing.problem import Forecast, Problem, Unit
+from autoselect.study.setup.problem import neighbours_of, units_in
 
 
 def problem_of(groups: list[str], links: list[tuple[int, int]], pinned: str = "") -> Problem:
-    """Atoms of one-letter nodes; links join atoms."""
+    """Units of one-letter nodes; links join units."""
     neighbours: list[set[int]] = [set() for _ in groups]
     for i, j in links:
         neighbours[i].add(j)
         neighbours[j].add(i)
-    atoms = [
-        Atom(nodes=frozenset(letters), op_type="ADD", position=i, sensitivity=0.1) for i, letters in enumerate(groups)
+    units = [
+        Unit(nodes=frozenset(letters), op_type="ADD", position=i, sensitivity=0.1) for i, letters in enumerate(groups)
     ]
     return Problem(
-        atoms,
+        units,
         [frozenset(n) for n in neighbours],
         lambda nodes, _further, _repairs: Forecast(100 + len(nodes), float(len(nodes)), nodes),
         pinned=frozenset(pinned),
@@ -49,13 +49,13 @@ HALVES = {
     "half of two is no more than half": ("b", 0),
     "two of three": ("cd", 0b100),
     "one of three": ("e", 0),
-    "nodes of no atom": ("xyz", 0),
+    "nodes of no unit": ("xyz", 0),
     "all": ("abcdef", 0b111),
 }
 
 
 @pytest.mark.parametrize(("nodes", "left_out"), HALVES.values(), ids=HALVES)
-def test_an_atom_is_left_out_where_more_than_half_of_it_is(nodes: str, left_out: Atoms) -> None:
+def test_an_unit_is_left_out_where_more_than_half_of_it_is(nodes: str, left_out: Units) -> None:
     assert problem_of(["f", "ab", "cde"], []).mask_of(nodes) == Mask(left_out)
 
 
@@ -72,9 +72,9 @@ ISLANDS = {
 }
 
 
-@pytest.mark.parametrize(("atoms", "islands"), ISLANDS.values(), ids=ISLANDS)
-def test_islands_by_hand(atoms: Atoms, islands: list[Atoms]) -> None:
-    assert problem_of(list("abcde"), DIAMOND).islands(atoms) == islands
+@pytest.mark.parametrize(("units", "islands"), ISLANDS.values(), ids=ISLANDS)
+def test_islands_by_hand(units: Units, islands: list[Units]) -> None:
+    assert problem_of(list("abcde"), DIAMOND).islands(units) == islands
 
 
 def test_a_forecast_is_worked_out_once() -> None:
@@ -100,8 +100,8 @@ LIMITS = {
 
 
 @pytest.mark.parametrize(("constraints", "left_out", "kept"), LIMITS.values(), ids=LIMITS)
-def test_limits_of_size_and_penalty(constraints: Constraints, left_out: Atoms, kept: bool) -> None:
-    """All three atoms of a chain left out make 400 bytes; one makes one island of three atoms: 1/3 + 3/3."""
+def test_limits_of_size_and_penalty(constraints: Constraints, left_out: Units, kept: bool) -> None:
+    """All three units of a chain left out make 400 bytes; one makes one island of three units: 1/3 + 3/3."""
     assert chain_of([0.1] * 3, constraints=constraints).within_limits(Mask(left_out)) is kept
 
 
@@ -138,8 +138,8 @@ SPACES = {
 
 
 @pytest.mark.parametrize(("space", "groups"), SPACES.values(), ids=SPACES)
-def test_atoms_by_hand(space: BoundSpace, groups: str) -> None:
-    assert ["".join(sorted(atom.nodes)) for atom in atoms_of(space, LAYERS, ALL)] == groups.split()
+def test_units_by_hand(space: BoundSpace, groups: str) -> None:
+    assert ["".join(sorted(unit.nodes)) for unit in units_in(space, LAYERS, ALL)] == groups.split()
 
 
 def weighted(macs: Mapping[str, int]) -> LayerTable:
@@ -161,11 +161,11 @@ FIGURES = {
 
 
 @pytest.mark.parametrize(("group", "macs", "known", "expected"), FIGURES.values(), ids=FIGURES)
-def test_what_an_atom_is_by_hand(
+def test_what_an_unit_is_by_hand(
     group: str, macs: dict[str, int], known: dict[str, float], expected: tuple[str, int, float]
 ) -> None:
-    (atom,) = atoms_of(BoundSpace(dimensions=toggles(group)), weighted(macs), known)
-    assert (atom.op_type, atom.position, atom.sensitivity) == expected
+    (unit,) = units_in(BoundSpace(dimensions=toggles(group)), weighted(macs), known)
+    assert (unit.op_type, unit.position, unit.sensitivity) == expected
 
 
 def graph_of(*rows: tuple[tuple[int, ...], tuple[int, ...]]) -> Graph:
@@ -190,9 +190,9 @@ NEIGHBOURS = {
     "a chain": (CHAIN, {0: "a", 1: "b", 2: "c", 3: "d"}, "a b c d", ["b", "ac", "bd", "c"]),
     "through an op that is no node": (CHAIN, {0: "a", 2: "c", 3: "d"}, "a c d", ["c", "ad", "c"]),
     "through two": (CHAIN, {0: "a", 3: "d"}, "a d", ["d", "a"]),
-    "through a node of no atom": (CHAIN, {0: "a", 1: "b", 2: "c", 3: "d"}, "a c d", ["c", "ad", "c"]),
-    "nodes of one atom are no neighbours": (CHAIN, {0: "a", 1: "b", 2: "c", 3: "d"}, "ab cd", ["c", "a"]),
-    "an atom in two places": (CHAIN, {0: "a", 1: "b", 2: "c", 3: "d"}, "ac b d", ["bd", "a", "a"]),
+    "through a node of no unit": (CHAIN, {0: "a", 1: "b", 2: "c", 3: "d"}, "a c d", ["c", "ad", "c"]),
+    "nodes of one unit are no neighbours": (CHAIN, {0: "a", 1: "b", 2: "c", 3: "d"}, "ab cd", ["c", "a"]),
+    "a unit in two places": (CHAIN, {0: "a", 1: "b", 2: "c", 3: "d"}, "ac b d", ["bd", "a", "a"]),
     "a fork": (FORK, {0: "a", 1: "b", 2: "c", 3: "d"}, "a b c d", ["bc", "ad", "ad", "bc"]),
     "a fork behind an op that is no node": (FORK, {1: "b", 2: "c", 3: "d"}, "b c d", ["d", "d", "bc"]),
     "a join of an op that is no node": (FORK, {0: "a", 1: "b", 3: "d"}, "a b d", ["bd", "ad", "ab"]),
@@ -201,14 +201,14 @@ NEIGHBOURS = {
 
 @pytest.mark.parametrize(("graph", "names", "groups", "expected"), NEIGHBOURS.values(), ids=NEIGHBOURS)
 def test_neighbours_by_hand(graph: Graph, names: dict[int, str], groups: str, expected: list[str]) -> None:
-    """Expected neighbours are told by the first letter of their atom."""
+    """Expected neighbours are told by the first letter of their unit."""
     layers = LayerTable(
         nodes=tuple(Node(index=i, name=n, op_type="ADD") for i, n in names.items()),
         statistics=(None,) * len(names),
     )
-    atoms = [Atom(nodes=frozenset(g), op_type="ADD", position=i, sensitivity=0.0) for i, g in enumerate(groups.split())]
-    found = neighbours_of(graph, layers, atoms)
-    first = [min(atom.nodes) for atom in atoms]
+    units = [Unit(nodes=frozenset(g), op_type="ADD", position=i, sensitivity=0.0) for i, g in enumerate(groups.split())]
+    found = neighbours_of(graph, layers, units)
+    first = [min(unit.nodes) for unit in units]
     assert ["".join(sorted(first[j] for j in near)) for near in found] == expected
 
 
@@ -240,8 +240,8 @@ def test_forecasts_are_remembered_but_not_all_of_them(monkeypatch: pytest.Monkey
         asked.append(nodes)
         return Forecast(len(nodes), 0.0, nodes)
 
-    atoms = [Atom(nodes=frozenset({f"n{i}"}), op_type="ADD", position=i, sensitivity=0.1) for i in range(10)]
-    problem = Problem(atoms, [frozenset()] * 10, forecast)
+    units = [Unit(nodes=frozenset({f"n{i}"}), op_type="ADD", position=i, sensitivity=0.1) for i in range(10)]
+    problem = Problem(units, [frozenset()] * 10, forecast)
     first = [problem.forecast(Mask(i)) for i in range(200)]
     assert [problem.forecast(Mask(i)) for i in range(150, 200)] == first[150:]
     assert len(asked) == 200

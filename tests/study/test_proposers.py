@@ -6,28 +6,36 @@ from collections.abc import Callable, Mapping
 import pytest
 from synthetic import chain_of
 
-from autoselect.study.proposing.mask import Atoms, Mask
+from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
-from autoselect.study.proposing.proposers import Greedy, Proposer, by_sensitivity, exhaustive, heuristic, prefix
+from autoselect.study.proposing.proposers import Listed, Proposer, all_masks, by_sensitivity, prefixes
 from autoselect.study.proposing.proposers import random_masks as random_proposer
 
-THREE = chain_of([0.2, 0.5, 0.1], heuristic=frozenset({"n0", "n2"}))
+THREE = chain_of([0.2, 0.5, 0.1])
 FOUR = chain_of([0.1, 0.4, 0.4, 0.0])
+
+
+def prefix(problem: Problem, seed: int) -> Proposer:
+    return Listed(map(Mask, prefixes(by_sensitivity(problem))))
+
+
+def exhaustive(problem: Problem, seed: int) -> Proposer:
+    return Listed(all_masks(problem))
+
+
 FACTORIES: dict[str, Callable[[Problem, int], Proposer]] = {
     "prefix": prefix,
-    "heuristic": heuristic,
     "exhaustive": exhaustive,
     "random": random_proposer,
-    "greedy": Greedy,
 }
 
 
-def scored(left_out: Atoms, loss: float | None = 0.5) -> Seen:
+def scored(left_out: Units, loss: float | None = 0.5) -> Seen:
     return Seen(mask=Mask(left_out), loss=loss, log_divergence=0.0, share=1.0, size_bytes=100, penalty=1.0)
 
 
-def told(proposer: Proposer, losses: Mapping[Atoms, float | None], known: tuple[Atoms, ...] = ()) -> list[Atoms]:
+def told(proposer: Proposer, losses: Mapping[Units, float | None], known: tuple[Units, ...] = ()) -> list[Units]:
     """What it proposes one after the other until it ends, told the losses; others lose 0.5."""
     seen = [scored(left_out, losses.get(left_out, 0.5)) for left_out in known]
     found = []
@@ -49,61 +57,17 @@ SEQUENCES = {
     "prefix of three": (prefix, THREE, (), [0b000, 0b010, 0b011, 0b111]),
     "prefix of four": (prefix, FOUR, (), [0b0000, 0b0010, 0b0110, 0b0111, 0b1111]),
     "prefix, some known": (prefix, THREE, (0b000, 0b011), [0b010, 0b111]),
-    "heuristic": (heuristic, THREE, (), [0b000, 0b101]),
-    "heuristic, known": (heuristic, THREE, (0b101, 0b000), []),
-    "heuristic without a choice": (heuristic, FOUR, (), [0b0000]),
     "exhaustive": (exhaustive, THREE, (), [0b000, 0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111]),
     "exhaustive, some known": (exhaustive, THREE, (0b000, 0b010, 0b111), [0b001, 0b100, 0b011, 0b101, 0b110]),
-    "exhaustive without atoms": (exhaustive, chain_of([]), (), [0]),
+    "exhaustive without units": (exhaustive, chain_of([]), (), [0]),
 }
 
 
 @pytest.mark.parametrize(("make", "problem", "known", "expected"), SEQUENCES.values(), ids=SEQUENCES)
 def test_sequences_by_hand(
-    make: Callable[[Problem, int], Proposer], problem: Problem, known: tuple[Atoms, ...], expected: list[Atoms]
+    make: Callable[[Problem, int], Proposer], problem: Problem, known: tuple[Units, ...], expected: list[Units]
 ) -> None:
     assert told(make(problem, 0), {}, known) == expected
-
-
-GREEDY = {
-    "each step helps": ({0: 0.9, 0b010: 0.8, 0b011: 0.7, 0b111: 0.6}, (0,), [0b010, 0b011, 0b111]),
-    "the first step is taken back": (
-        {0: 0.5, 0b010: 0.6, 0b001: 0.4, 0b101: 0.3, 0b111: 0.2},
-        (0,),
-        [0b010, 0b001, 0b101, 0b111],
-    ),
-    "a refused atom comes again after the next step that helps": (
-        {0: 1.0, 0b010: 0.5, 0b011: 0.6, 0b110: 0.4, 0b111: 0.5},
-        (0,),
-        [0b010, 0b011, 0b110, 0b111],
-    ),
-    "a step that changes nothing is taken back": ({0: 0.5, 0b010: 0.5}, (0,), [0b010, 0b001, 0b100]),
-    "a dropped candidate is no help": ({0: 0.5, 0b010: None, 0b001: 0.4}, (0,), [0b010, 0b001, 0b101, 0b011]),
-    "no step helps": ({0: 0.1}, (0,), [0b010, 0b001, 0b100]),
-    "all prefixes are known": (
-        {0: 0.5, 0b010: 0.6, 0b011: 0.7, 0b111: 0.8, 0b001: 0.6, 0b100: 0.7},
-        (0, 0b010, 0b011, 0b111),
-        [0b001, 0b100],
-    ),
-}
-
-
-@pytest.mark.parametrize(("losses", "known", "expected"), GREEDY.values(), ids=GREEDY)
-def test_greedy_steps_by_hand(
-    losses: dict[Atoms, float | None], known: tuple[Atoms, ...], expected: list[Atoms]
-) -> None:
-    """The ranking of the three atoms is 1, 0, 2."""
-    assert told(Greedy(THREE, 0), losses, known) == expected
-
-
-def test_greedy_looks_ahead_while_its_step_is_under_way() -> None:
-    greedy = Greedy(THREE, 0)
-    seen = [scored(0, 0.9)]
-    assert greedy.propose(seen, []) == Mask(0b010)
-    assert greedy.propose(seen, [Mask(0b010)]) == Mask(0b011)
-    assert greedy.propose(seen, [Mask(0b010), Mask(0b011)]) == Mask(0b111)
-    # The step did not help: the next goes on from all-integer with the next atom.
-    assert greedy.propose([*seen, scored(0b010, 0.95)], [Mask(0b011), Mask(0b111)]) == Mask(0b001)
 
 
 def test_random_masks_follow_from_the_seed() -> None:
@@ -115,7 +79,7 @@ def test_random_masks_follow_from_the_seed() -> None:
     assert min(sizes) < 5 < 15 < max(sizes)
 
 
-def told_some(proposer: Proposer, count: int) -> list[Atoms]:
+def told_some(proposer: Proposer, count: int) -> list[Units]:
     seen: list[Seen] = []
     for _ in range(count):
         mask = proposer.propose(seen, [])

@@ -15,13 +15,13 @@ from autoselect.domain.recipe import Fallback, Recipe
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Cut, Toggle
 from autoselect.errors import UsageError
 from autoselect.runs.records import Partial, Scores
-from autoselect.study.proposing.mask import Atoms, Mask
+from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
-from autoselect.study.proposing.proposers import exhaustive
+from autoselect.study.proposing.proposers import Listed, all_masks
 from autoselect.study.recording.samplers import PROPOSERS, SAMPLERS, ProposerSampler, check_sampler, make_sampler
 
-FIVE = chain_of([0.3, 0.1, 0.02, 0.2, 0.05], heuristic=frozenset({"n0", "n3"}))
+FIVE = chain_of([0.3, 0.1, 0.02, 0.2, 0.05])
 NAMES = [f"n{i}" for i in range(5)]
 TOGGLES = BoundSpace(dimensions=tuple(Toggle(name=n, nodes=frozenset({n})) for n in NAMES))
 EITHER = BoundSpace(
@@ -77,7 +77,7 @@ def driven(name: str, space: BoundSpace, trials: int, seed: int = 0) -> list[fro
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
-@pytest.mark.parametrize("name", ["surrogate", "exhaustive", "random"])
+@pytest.mark.parametrize("name", ["surrogate", "random"])
 def test_a_plain_study_is_filled_without_repeats(name: str, space: BoundSpace) -> None:
     found = driven(name, space, 20)
     assert len(set(found)) == 20
@@ -85,26 +85,10 @@ def test_a_plain_study_is_filled_without_repeats(name: str, space: BoundSpace) -
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_sampler_drives_a_plain_study_past_its_end(name: str) -> None:
-    """Five atoms make 32 sets; where a proposer has no more, chance decides and the study goes on."""
+    """Five units make 32 sets; where a proposer has no more, chance decides and the study goes on."""
     found = driven(name, TOGGLES, 36)
-    if name in ("surrogate", "exhaustive", "random"):
+    if name in ("surrogate", "random"):
         assert len(set(found[:32])) == 32
-
-
-BY_HAND = {
-    "prefix": ["", "0", "03", "013", "0134", "01234"],
-    "heuristic": ["", "03"],
-    "exhaustive": ["", "0", "1", "2", "3", "4", "01", "02"],
-    "greedy": ["0", "03", "013", "0134", "01234"],
-}
-
-
-@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
-@pytest.mark.parametrize(("name", "expected"), BY_HAND.items(), ids=BY_HAND)
-def test_what_a_named_sampler_proposes_first(name: str, expected: list[str], space: BoundSpace) -> None:
-    """Each node that is left out lowers the loss, so greedy keeps every step."""
-    found = driven(name, space, len(expected))
-    assert [{f"n{i}" for i in names} for names in expected] == found
 
 
 def test_the_same_seed_gives_the_same_study() -> None:
@@ -141,7 +125,7 @@ def told(trials: Sequence[FrozenTrial], template: Recipe | None = None, problem:
     study = optuna.create_study(directions=THREE_LOSSES)
     study.add_trials(trials)
     recorder = Recorder()
-    assert ProposerSampler(recorder, problem, TOGGLES, template).prepare(study)
+    assert ProposerSampler(recorder, problem, TOGGLES, template).propose(study, Recipe())
     return recorder
 
 
@@ -196,7 +180,7 @@ def partial(**changed: Any) -> dict[str, Any]:
     )
 
 
-def seen(left_out: Atoms, loss: float | None, divergence: float, size: float, penalty: float, **more: Any) -> Seen:
+def seen(left_out: Units, loss: float | None, divergence: float, size: float, penalty: float, **more: Any) -> Seen:
     shared: dict[str, Any] = {"share": 1.0} | more
     return Seen(mask=Mask(left_out), loss=loss, log_divergence=divergence, size_bytes=size, penalty=penalty, **shared)
 
@@ -324,7 +308,7 @@ def test_candidates_of_repairs_that_are_not_the_searchs_are_no_news(
     own: tuple[tuple[str, ...], ...], theirs: tuple[str, ...], masks: list[Mask]
 ) -> None:
     trial = trial_of("0", user_attrs=recipe_attributes("drq", "n0", repairs=theirs))
-    problem = Problem(FIVE.atoms, FIVE.neighbours, FIVE.forecast_of, repair_sets=own)
+    problem = Problem(FIVE.units, FIVE.neighbours, FIVE.forecast_of, repair_sets=own)
     recorder = told([trial], Recipe(repairs=own[0]), problem)
     assert [s.mask for s in recorder.seen] == masks
 
@@ -356,12 +340,12 @@ def test_a_mask_is_put_into_the_terms_of_the_space() -> None:
 def test_pinned_nodes_are_in_every_candidate() -> None:
     space = BoundSpace(dimensions=TOGGLES.dimensions[:3], keep_float=frozenset({"n4"}), keep_int=frozenset({"n3"}))
     problem = Problem(
-        FIVE.atoms[:3],
+        FIVE.units[:3],
         FIVE.neighbours[:3],
         lambda nodes, float_nodes, _repairs: FIVE.forecast(FIVE.mask_of(nodes)),
         pinned=frozenset({"n4"}),
     )
-    sampler = ProposerSampler(exhaustive(problem, 0), problem, space)
+    sampler = ProposerSampler(Listed(all_masks(problem)), problem, space)
     study = optuna.create_study(directions=THREE_LOSSES, sampler=sampler)
     found = set()
     for _ in range(8):
@@ -374,7 +358,7 @@ def test_pinned_nodes_are_in_every_candidate() -> None:
 
 
 def test_a_parameter_that_is_none_of_the_spaces_is_left_to_chance() -> None:
-    sampler = make_sampler("exhaustive", seed=0, problem=FIVE, space=TOGGLES, template=Recipe(), budget=None)
+    sampler = make_sampler("surrogate", seed=0, problem=FIVE, space=TOGGLES, template=Recipe(), budget=None)
     study = optuna.create_study(directions=THREE_LOSSES, sampler=sampler)
     trial = study.ask()
     assert suggested(trial, TOGGLES) == frozenset()
@@ -384,17 +368,14 @@ def test_a_parameter_that_is_none_of_the_spaces_is_left_to_chance() -> None:
 def test_check_sampler_names_all() -> None:
     with pytest.raises(UsageError) as caught:
         check_sampler("annealing")
-    assert str(caught.value) == (
-        "There is no sampler 'annealing'. "
-        "Samplers: surrogate, random, prefix, greedy, heuristic, exhaustive, tpe, nsga2."
-    )
+    assert str(caught.value) == ("There is no sampler 'annealing'. Samplers: surrogate, random, tpe, nsga2.")
     for name in SAMPLERS:
         check_sampler(name)
 
 
 MADE = {
     "surrogate": (FIVE, ProposerSampler),
-    "heuristic": (FIVE, ProposerSampler),
+    "random": (FIVE, ProposerSampler),
     "tpe": (FIVE, optuna.samplers.TPESampler),
     "nsga2": (FIVE, optuna.samplers.NSGAIISampler),
 }

@@ -29,7 +29,7 @@ from autoselect.errors import WorkerDied
 from autoselect.study.proposing import mutation
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
-from autoselect.study.proposing.problem import NO_RULE, Atom, Forecast, Problem
+from autoselect.study.proposing.problem import NO_RULE, Forecast, Problem, Unit
 from autoselect.study.proposing.proposers import all_masks
 from autoselect.study.proposing.surrogate import Surrogate
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
@@ -60,12 +60,12 @@ def made_up(
         cut = sum(a != b for a, b in pairwise(kinds))
         return Forecast(sum(map(BYTES.__getitem__, kinds)), len(left_out) + 0.1 * cut, kinds, kinds=kinds)
 
-    atoms = [
-        Atom(nodes=frozenset({name}), op_type="ADD", position=i, sensitivity=0.1 * 0.5**i, noise=noise)
+    units = [
+        Unit(nodes=frozenset({name}), op_type="ADD", position=i, sensitivity=0.1 * 0.5**i, noise=noise)
         for i, name in enumerate(NAMES)
     ]
     near = [frozenset(j for j in (i - 1, i + 1) if 0 <= j < len(NAMES)) for i in range(len(NAMES))]
-    return Problem(atoms, near, forecast, states=states, order=NAMES)
+    return Problem(units, near, forecast, states=states, order=NAMES)
 
 
 FOUR = ("hybrid", "sixteen", "float")
@@ -137,7 +137,7 @@ def test_each_state_adds_its_own_noise() -> None:
 def test_a_balanced_mask_is_as_noisy_as_its_integer_units_and_no_more() -> None:
     """In integers units 1 to 9 make 0.0999, which leaves room for one hybrid unit; units 8 and 9 make 0.0006."""
     problem = made_up(FOUR, NOISE)
-    balanced = [problem.balanced(atoms, problem.noise, problem.sensitivities) for atoms in (0b1, 0b11111111)]
+    balanced = [problem.balanced(units, problem.noise, problem.sensitivities) for units in (0b1, 0b11111111)]
     assert balanced == [Mask(0b1), Mask(0b11111111).put(0b11111111, 1)]
 
 
@@ -277,7 +277,7 @@ def test_the_best_is_found_where_the_exact_state_comes_first() -> None:
 
 def test_units_are_tried_alone_in_each_state_that_errs() -> None:
     """Six answers: two in integers, then one unit in each of two states, for which recipes are noted."""
-    atoms = [Atom(nodes=frozenset({n}), op_type="ADD", position=i, sensitivity=7.0) for i, n in enumerate("ab")]
+    units = [Unit(nodes=frozenset({n}), op_type="ADD", position=i, sensitivity=7.0) for i, n in enumerate("ab")]
     answers, recipes = iter([[0.5], [0.25], [0.125], []]), []
 
     def submit(_job: Any, _root: Path, recipe: str, *_: Any, **__: Any) -> Future[list[float]]:
@@ -289,9 +289,9 @@ def test_units_are_tried_alone_in_each_state_that_errs() -> None:
     layers = table(("a", "ADD", 0.3), ("b", "ADD", 0.3))
     case: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")), layers=layers, counts={"calibration": 3})
     pool: Any = SimpleNamespace(submit=submit)
-    others = [(atoms[1], "hybrid"), (atoms[0], "hybrid")]
-    found, remarks = probed(atoms, case, make_settings(fallback="search"), pool, ignore, lambda: others)
-    assert [(atom.sensitivity, atom.noise) for atom in found] == [(0.5, {"hybrid": 0.125}), (0.25, {})]
+    others = [(units[1], "hybrid"), (units[0], "hybrid")]
+    found, remarks = probed(units, case, make_settings(fallback="search"), pool, ignore, lambda: others)
+    assert [(unit.sensitivity, unit.noise) for unit in found] == [(0.5, {"hybrid": 0.125}), (0.25, {})]
     assert [(r.denylisted_nodes, r.float_nodes, r.fallback) for r in recipes] == [
         (frozenset("b"), frozenset(), "float"),
         (frozenset("a"), frozenset(), "float"),
@@ -309,7 +309,7 @@ def test_units_that_err_by_nothing_together_are_not_tried_one_by_one(joint: floa
 
     A unit that ruins the outputs in integers sets no scale for what counts as nothing.
     """
-    atoms = [Atom(nodes=frozenset({n}), op_type="ADD", position=i, sensitivity=1.0) for i, n in enumerate("abcdefgh")]
+    units = [Unit(nodes=frozenset({n}), op_type="ADD", position=i, sensitivity=1.0) for i, n in enumerate("abcdefgh")]
     asked: list[str] = []
     heard: list[Event] = []
 
@@ -327,11 +327,11 @@ def test_units_that_err_by_nothing_together_are_not_tried_one_by_one(joint: floa
     case: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")), layers=layers, counts={"calibration": 3})
     pool: Any = SimpleNamespace(submit=submit)
     settings = make_settings(fallback="search", int16=True)
-    found, _ = probed(atoms, case, settings, pool, heard.append, lambda: [(atom, "int16") for atom in atoms])
+    found, _ = probed(units, case, settings, pool, heard.append, lambda: [(unit, "int16") for unit in units])
     is_nothing = joint < 0.01 and not uneven
     rest = ["efgh"] if is_nothing else ["efgh", "e", "f", "g", "h"]
     assert asked == ["abcdefgh", *"abcd", *rest]
-    assert [atom.noise["int16"] for atom in found] == pytest.approx([0.1] * 4 + [joint / 4] * 4)
+    assert [unit.noise["int16"] for unit in found] == pytest.approx([0.1] * 4 + [joint / 4] * 4)
     assert [event.total for event in heard if isinstance(event, StageStarted)] == [16]
     assert sum(isinstance(event, StepFinished) for event in heard) == 16
     assert [event.message.split(":")[0] for event in heard if isinstance(event, Noted)] == [

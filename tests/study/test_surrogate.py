@@ -7,16 +7,16 @@ import pytest
 from scipy.stats import spearmanr
 from synthetic import Synthetic, chain_of, synthetic
 
-from autoselect.study.proposing.mask import Atoms, Mask
+from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.surrogate import Surrogate
 
 
-def masks_of(count: int, atoms: int, seed: int) -> list[Mask]:
+def masks_of(count: int, units: int, seed: int) -> list[Mask]:
     """Distinct masks of random density."""
     rng = np.random.default_rng(seed)
     found: dict[Mask, None] = {}
     while len(found) < count:
-        chosen = np.flatnonzero(rng.random(atoms) < rng.random())
+        chosen = np.flatnonzero(rng.random(units) < rng.random())
         found.setdefault(Mask(sum(1 << int(i) for i in chosen)))
     return list(found)
 
@@ -65,8 +65,8 @@ def test_it_predicts_what_it_has_not_seen_better_than_the_priors(seed: int, hybr
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_learns_that_several_atoms_each_ruin_the_model(seed: int) -> None:
-    """Four atoms, each enough to ruin the model: all four must be left out, which a sum of effects cannot say."""
+def test_it_learns_that_several_units_each_ruin_the_model(seed: int) -> None:
+    """Four units, each enough to ruin the model: all four must be left out, which a sum of effects cannot say."""
     truth = synthetic(20, seed, redundant=4)
     ruinous = sum(1 << int(i) for i in np.flatnonzero(truth.terms == 2.0))
     # Each mask with the four, and with all but one of the four, left out.
@@ -109,7 +109,7 @@ def test_what_part_of_the_samples_said_counts_for_less() -> None:
 
 
 ODD = {
-    "one atom": ([0.1], [0, 1]),
+    "one unit": ([0.1], [0, 1]),
     "no sensitivity is known": ([0.0] * 4, [0, 3, 15]),
     "one candidate": ([0.1] * 3, [5]),
     "the same candidate twice": ([0.1] * 3, [0, 0, 7]),
@@ -118,7 +118,7 @@ ODD = {
 
 @pytest.mark.parametrize("hybrid", [False, True], ids=["float", "hybrid"])
 @pytest.mark.parametrize(("priors", "known"), ODD.values(), ids=ODD)
-def test_odd_problems_are_believed_all_the_same(priors: list[float], known: list[Atoms], hybrid: bool) -> None:
+def test_odd_problems_are_believed_all_the_same(priors: list[float], known: list[Units], hybrid: bool) -> None:
     """What was seen is believed; a candidate in which nothing is in integers may be far from any sum."""
     model = Surrogate(chain_of(priors, hybrid=hybrid))
     model.fit(list(map(Mask, known)), np.full(len(known), math.log(0.2)), np.zeros(len(known)))
@@ -152,8 +152,8 @@ def test_what_is_float_has_no_term_of_its_own() -> None:
     assert in_float < hybrid < integer
 
 
-def test_beside_the_cap_one_atom_of_many_changes_nothing() -> None:
-    """Ten atoms of which each gives three times what outputs can be wrong by."""
+def test_beside_the_cap_one_unit_of_many_changes_nothing() -> None:
+    """Ten units of which each gives three times what outputs can be wrong by."""
     problem = chain_of([0.75] * 10)
     known = list(map(Mask, [0, 1, 2, 4, 1023 & ~1, 1023 & ~3, 1023 & ~7]))
     surrogate = Surrogate(problem)

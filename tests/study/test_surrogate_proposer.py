@@ -12,20 +12,26 @@ from autoselect.domain.objectives import Constraints
 from autoselect.domain.rule import DETAIL
 from autoselect.study.proposing import problem as problem_module
 from autoselect.study.proposing.costs import CostModel
-from autoselect.study.proposing.mask import Atoms, Mask
+from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
-from autoselect.study.proposing.proposers import Proposer, prefix, random_masks
+from autoselect.study.proposing.proposers import Listed, Proposer, by_sensitivity, prefixes, random_masks
 from autoselect.study.proposing.recommending import Recommending
 from autoselect.study.proposing.surrogate import Belief, Surrogate, learn
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 
 TRIALS = 40
+
+
+def prefix(problem: Problem, seed: int) -> Proposer:
+    return Listed(map(Mask, prefixes(by_sensitivity(problem))))
+
+
 RIVALS: dict[str, Callable[[Problem, int], Proposer]] = {"random": random_masks, "prefix": prefix}
 
 
 def test_it_finds_more_than_random_and_more_than_the_prefixes() -> None:
-    """Errors that add up, and, for two of five seeds, three atoms of which each ruins the model."""
+    """Errors that add up, and, for two of five seeds, three units of which each ruins the model."""
     won = dict.fromkeys(RIVALS, 0)
     for seed, redundant in enumerate((0, 0, 0, 3, 3)):
         truth = synthetic(16, seed, redundant=redundant)
@@ -50,7 +56,7 @@ def test_what_keeps_the_allowed_loss_for_sure_is_found_early_where_it_is_little_
 
 
 class CutOff(Synthetic):
-    """Integers of the last five atoms ruin a few samples: that decides the metric, and does not show in divergences."""
+    """Integers of the last five units ruin a few samples: that decides the metric, and does not show in divergences."""
 
     last = sum(1 << i for i in range(19, 24))
 
@@ -61,7 +67,7 @@ class CutOff(Synthetic):
 
 @pytest.mark.parametrize("known", [False, True])
 def test_what_a_few_samples_suffer_is_found_though_it_does_not_show_in_the_divergence(known: bool) -> None:
-    """By what like candidates lose; and at once if it is known which atoms cut values off."""
+    """By what like candidates lose; and at once if it is known which units cut values off."""
     penalties = []
     for seed in range(3):
         plain = synthetic(24, seed, allowed_loss=0.1)
@@ -70,7 +76,7 @@ def test_what_a_few_samples_suffer_is_found_though_it_does_not_show_in_the_diver
         truth = CutOff(problem=problem, terms=plain.terms, left=plain.left)
         seen = truth.run(SurrogateProposer(problem, seed), 30)
         penalties.append(min((s.penalty for s in seen if s.bound <= 0.1), default=math.inf))
-    least, exact = (problem.forecast(Mask(atoms)).penalty for atoms in (CutOff.last, problem.everything))
+    least, exact = (problem.forecast(Mask(units)).penalty for units in (CutOff.last, problem.everything))
     assert np.mean(penalties) == pytest.approx(least) if known else np.mean(penalties) < 0.7 * exact
 
 
@@ -180,7 +186,7 @@ def test_nothing_known_or_under_way_is_proposed(budget: int | None, ahead: int) 
 
 
 def seen_of(problem: Problem, mask: Mask, loss: float | None = None, divergence: float | None = None) -> Seen:
-    out = mask.left_out.bit_count() / len(problem.atoms)
+    out = mask.left_out.bit_count() / len(problem.units)
     found = problem.forecast(mask)
     return Seen(
         mask=mask,
@@ -212,7 +218,7 @@ def test_a_small_problem_is_enumerated(priors: list[float], budget: int | None) 
 
 
 def test_of_what_is_built_alike_only_one_is_proposed() -> None:
-    """Two of five atoms change nothing: of 32 sets 8 are different once built."""
+    """Two of five units change nothing: of 32 sets 8 are different once built."""
     problem = chain_of([0.1, 0.2, 0.4, 0.3, 0.05], idle=frozenset({1, 2}))
     found = exhausted(problem)
     assert len({problem.forecast(mask).key for mask in found}) == len(found) == 8
@@ -263,14 +269,14 @@ def test_a_largest_drop_draws_the_search_to_what_keeps_it() -> None:
 
 
 OPENING = {
-    "eight atoms": ([0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1], [0x00, 0xFF, 0x03, 0x0F, 0x3F]),
+    "eight units": ([0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1], [0x00, 0xFF, 0x03, 0x0F, 0x3F]),
     "ranked the other way": ([0.1, 0.2, 0.3, 0.4], [0b0000, 0b1111, 0b1000, 0b1100, 0b1110]),
-    "one atom": ([0.1], [0, 1]),
+    "one unit": ([0.1], [0, 1]),
 }
 
 
 @pytest.mark.parametrize(("priors", "expected"), OPENING.values(), ids=OPENING)
-def test_the_opening_by_hand(priors: list[float], expected: list[Atoms]) -> None:
+def test_the_opening_by_hand(priors: list[float], expected: list[Units]) -> None:
     """All in integers, all hybrid, then the worst quarter, half and three quarters."""
     assert opening(priors, hybrid=True, count=len(expected)) == list(map(Mask, expected))
 

@@ -19,7 +19,7 @@ from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import TrialRecord
 from autoselect.study.proposing.hypervolume_gain import Link, fit_link
-from autoselect.study.proposing.mask import Atoms, Mask
+from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.observations import Reader, Seen
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.surrogate import Surrogate, learn
@@ -72,10 +72,10 @@ def write_explanations(
 
 def sensitivity_rows(problem: Problem, surrogate: Surrogate | None) -> Iterator[dict[str, object]]:
     """A row for each node that the search may move, in graph order of its units."""
-    terms = surrogate.terms.tolist() if surrogate is not None else [""] * len(problem.atoms)
-    for unit, (atom, term) in enumerate(zip(problem.atoms, terms, strict=True)):
-        for name in sorted(atom.nodes):
-            yield {"tensor_name": name, "unit": unit, "probe": atom.sensitivity, "estimate": term}
+    terms = surrogate.terms.tolist() if surrogate is not None else [""] * len(problem.units)
+    for place, (unit, term) in enumerate(zip(problem.units, terms, strict=True)):
+        for name in sorted(unit.nodes):
+            yield {"tensor_name": name, "unit": place, "probe": unit.sensitivity, "estimate": term}
 
 
 def island_rows(
@@ -123,7 +123,7 @@ class _Oracle:
 
 
 def _island_row(
-    problem: Problem, oracle: _Oracle | None, mask: Mask, island: Atoms, without: TrialRecord | None
+    problem: Problem, oracle: _Oracle | None, mask: Mask, island: Units, without: TrialRecord | None
 ) -> dict[str, object]:
     rest = mask.without(island)
     whole, less = problem.forecast(mask), problem.forecast(rest)

@@ -1,4 +1,4 @@
-"""What to try next: atoms, forecasts, proposers, the surrogate.
+"""What to try next: units, forecasts, proposers, the surrogate.
 
 It refuses to know files, workers and the loop.
 """

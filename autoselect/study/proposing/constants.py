@@ -10,7 +10,7 @@ from __future__ import annotations
 PRIOR_SD = 1.2
 """Deviation of the log of a term around its prior: probes on few samples are off by a factor of three now and then."""
 OTHER_SHARE = 0.1
-"""An atom's error power in another state is expected to be this share of that in integers, where nobody tried it."""
+"""A unit's error power in another state is expected to be this share of that in integers, where nobody tried it."""
 REPAIRED_SD = 0.7
 """Deviation of what another set of repairs does to the log of all terms of a state."""
 IN_SEQUENCE = -0.2
@@ -24,7 +24,7 @@ TWINS = 0.9
 NOISE_SD = 0.08
 """Deviation of log divergences that no term of the Gaussian process explains."""
 UNIT_SD = 0.10
-"""Deviation that each atom's term of the Gaussian process gives."""
+"""Deviation that each unit's term of the Gaussian process gives."""
 TYPE_SD = 0.10
 """Deviation that each op type's term gives."""
 PAIR_SD = 0.10
@@ -34,7 +34,7 @@ ALIKE_SD = 0.35
 SCALES = (0.5, 1.0, 2.0)
 """Factors of the four deviations above; the likeliest is taken."""
 LENGTHS = (0.1, 0.3)
-"""Share of the atoms that differ at which candidates are no longer alike; the likeliest is taken."""
+"""Share of the units that differ at which candidates are no longer alike; the likeliest is taken."""
 CAPPED = (0.5, 0.75, 0.9, 1.0)
 """Divergences may end a little above these quantiles of those seen, or nowhere."""
 LEAST_CAP = 0.5
@@ -78,7 +78,7 @@ CLIMBED = 2
 FLIPPED = 32
 """Neighbours that are weighed at each step of a climb, drawn at random where there are more."""
 LARGE = 256
-"""With so many atoms or more, half as many of all these: forecasting a proposal takes longer on larger graphs."""
+"""With so many units or more, half as many of all these: forecasting a proposal takes longer on larger graphs."""
 UNDONE = 64
 """Islands of the front, drawn at random, that are tried without at an ask on such a graph."""
 POOL = 1200
@@ -88,9 +88,9 @@ PARENTS = 40
 PART_NOISE = 0.1
 """Deviation of a log divergence that half of the samples gave; none where all were run."""
 ENUMERATED = 12
-"""With at most so many atoms all sets are proposals."""
+"""With at most so many units all sets are proposals."""
 OPENING = (0.25, 0.5, 0.75)
-"""Shares of the atoms, most sensitive first, that the first candidates leave out; and of what members of the front
+"""Shares of the units, most sensitive first, that the first candidates leave out; and of what members of the front
 leave out, noisiest first, that are tried in the last state."""
 UNDO_SHARE = 0.15
 """Share of the budget that is kept for taking back float islands of the front."""
@@ -114,10 +114,10 @@ REPAIRED_SHARE = 0.15
 RESTATED_SHARE = 0.5
 """Share of the children, where there are several states, in which something changes from one to another."""
 ISLAND_SHARE = 0.5
-"""Share of these in which a whole island changes rather than one atom."""
+"""Share of these in which a whole island changes rather than one unit."""
 
 # Costs that are measured (costs).
 RIDGE = 1.0
-"""Weight of the prior that an atom costs the same on either side, in measured candidates."""
+"""Weight of the prior that a unit costs the same on either side, in measured candidates."""
 LEAST_COST = 0.5
 """No candidate is believed to cost less than this share of the least cost that was measured."""

@@ -17,7 +17,7 @@ from autoselect.study.proposing.problem import Problem
 class CostModel:
     """Costs by column, of candidates that were built and of those that were not.
 
-    A measured column is taken for a sum of one term an atom and state around its mean, fitted by ridge regression:
+    A measured column is taken for a sum of one term a unit and state around its mean, fitted by ridge regression:
     latency and cycles are sums over ops. Before anything is measured it is 0 for all. So is what a compiler adds to
     forecast penalties, if candidates are compiled.
     """
@@ -53,7 +53,7 @@ class CostModel:
 
     def _by(self, fit: _Fit, masks: Sequence[Mask]) -> np.ndarray:
         mean, centre, terms, low = fit
-        inside = sides(masks, len(self._problem.atoms), len(self._problem.states))
+        inside = sides(masks, len(self._problem.units), len(self._problem.states))
         return np.asarray(np.maximum(mean + (inside - centre) @ terms, low))
 
     def _column(self, masks: Sequence[Mask], column: str) -> np.ndarray:
@@ -71,7 +71,7 @@ _Fit = tuple[float, np.ndarray, np.ndarray, float]
 
 def _fitted(known: Sequence[tuple[Mask, float]], problem: Problem, *, least: float) -> _Fit:
     """Fit a column to what was measured; no value below this share of the least measured one is believed."""
-    rows = sides([mask for mask, _ in known], len(problem.atoms), len(problem.states))
+    rows = sides([mask for mask, _ in known], len(problem.units), len(problem.states))
     if not known:
         return 0.0, np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), 0.0
     values = np.array([value for _, value in known])

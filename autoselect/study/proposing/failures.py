@@ -16,16 +16,16 @@ from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 
 _REPAIRS = -1
-"""Stands for a candidate's repairs among the places of atoms."""
+"""Stands for a candidate's repairs among the places of units."""
 
 Cause = tuple[tuple[int, int], ...]
-"""Places of atoms, each with that of its state: candidates that have all of these cannot be run."""
+"""Places of units, each with that of its state: candidates that have all of these cannot be run."""
 
 
 class Failures:
-    """Causes that are known, and pairs of facts, each of an atom and its state, that may be one.
+    """Causes that are known, and pairs of facts, each of a unit and its state, that may be one.
 
-    A known cause is the failing atom in its state. If a candidate ran with that, the state of the atom whose values it
+    A known cause is the failing unit in its state. If a candidate ran with that, the state of the unit whose values it
     fails at counts as well, and then the repairs. Everything in the exact state always runs: it is the float model.
 
     Of the other failed candidates each pair that they share and none that ran has may be why they failed. The more of
@@ -55,13 +55,13 @@ class Failures:
                 self._causes.append((kept[places], pairs / pairs.sum()))
 
     def _cause(self, failure: Seen, seen: Sequence[Seen]) -> Cause | None:
-        """The fewest facts of a failure that no candidate that ran has; None if each ran, or no atom is known."""
-        atoms = [i for i in failure.failing if not failure.split >> i & 1]
-        if not atoms:
+        """The fewest facts of a failure that no candidate that ran has; None if each ran, or no unit is known."""
+        units = [i for i in failure.failing if not failure.split >> i & 1]
+        if not units:
             return None
         exact = self._problem.in_state(self._problem.everything, self._problem.by_cost[-1])
         ran = [Seen(mask=exact, share=1.0), *(s for s in seen if not s.failed)]
-        facts = tuple((place, _fact(failure.mask, place)) for place in (*atoms, _REPAIRS))
+        facts = tuple((place, _fact(failure.mask, place)) for place in (*units, _REPAIRS))
         for count in range(1, len(facts) + 1):
             cause = facts[:count]
             if not any(_has(s.mask, cause) and not any(s.split >> i & 1 for i, _ in cause if i >= 0) for s in ran):
@@ -87,14 +87,14 @@ class Failures:
         return np.asarray(np.maximum(chances, 0.0))
 
     def _of_whole(self, seen: Sequence[Seen]) -> np.ndarray:
-        """The facts of what was seen, but none of an atom of which only a part is in its state."""
+        """The facts of what was seen, but none of a unit of which only a part is in its state."""
         facts = self._facts([s.mask for s in seen])
-        whole = 1.0 - indicator([s.split for s in seen], len(self._problem.atoms))
+        whole = 1.0 - indicator([s.split for s in seen], len(self._problem.units))
         return facts * np.tile(whole, facts.shape[1] // whole.shape[1])
 
     def _facts(self, masks: Sequence[Mask]) -> np.ndarray:
-        """Of each atom whether it is in each state, in those up to it, and in those beyond, integers first."""
-        count = len(self._problem.atoms)
+        """Of each unit whether it is in each state, in those up to it, and in those beyond, integers first."""
+        count = len(self._problem.units)
         inside = [1.0 - indicator([mask.left_out for mask in masks], count)]
         inside += [indicator([mask.within(place) for mask in masks], count) for place in self._problem.by_cost]
         up_to = np.cumsum(inside, axis=0)[:-1]

@@ -1,7 +1,7 @@
 """What candidates lose beyond what their closeness says, as far as candidates that are like them tell.
 
 Closeness is a mean over samples. What a few samples suffer, such as values beyond the calibrated ranges, may decide the
-metric and hardly show in it: then candidates of equal closeness lose more or less by which atoms are in integers.
+metric and hardly show in it: then candidates of equal closeness lose more or less by which units are in integers.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Likeness:
         return cross @ self._best.weights * spread, np.sqrt(np.maximum(1.0 - explained, 1.0 - self._best.share))
 
     def _sides(self, masks: Sequence[Mask]) -> np.ndarray:
-        return sides(masks, len(self._problem.atoms), len(self._problem.states))
+        return sides(masks, len(self._problem.units), len(self._problem.states))
 
     def _fit(self, left: np.ndarray, share: float, length: float) -> _Fit:
         system = share * _kernel(self._known, self._known, length)
@@ -84,6 +84,6 @@ class Likeness:
 
 
 def _kernel(a: np.ndarray, b: np.ndarray, length: float) -> np.ndarray:
-    """1 for equals, and less the more of their atoms are in other states."""
+    """1 for equals, and less the more of their units are in other states."""
     unlike = (a @ (1.0 - b).T + (1.0 - a) @ b.T) / max(a.shape[1], 1)
     return np.asarray(np.exp(-unlike / length))

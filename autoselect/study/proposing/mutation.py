@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autoselect.study.proposing import constants
-from autoselect.study.proposing.mask import Atoms, Mask, bits, indicator
+from autoselect.study.proposing.mask import Mask, Units, bits, indicator
 from autoselect.study.proposing.problem import Problem
 
 
@@ -19,32 +19,32 @@ def child(
     Args:
         parents: At least one mask.
         problem: Gives neighbours.
-        terms: Estimated divergence of each atom in integers, shape (n_atoms,).
-        noise: The same in each other state, shape (n_states, n_atoms).
+        terms: Estimated divergence of each unit in integers, shape (n_units,).
+        noise: The same in each other state, shape (n_states, n_units).
         rng: Source of chance.
     """
     parent = parents[int(rng.integers(len(parents)))]
     if len(parents) > 1 and rng.random() < constants.CROSSED_SHARE:
         parent = _crossed(parent, parents[int(rng.integers(len(parents)))], problem, rng)
-    atoms = parent.left_out
+    units = parent.left_out
     moves = (_flip_by_rank, _grow, _shrink, _drop_island, _close_gap, _flip_any, _swap)
     for _ in range(1 + int(rng.geometric(constants.LAST_MOVE))):
-        atoms = moves[int(rng.integers(len(moves)))](atoms, problem, terms, rng)
-    mask = Mask(atoms, parent.further, problem.without_sequence.get(parent.repairs, parent.repairs))
+        units = moves[int(rng.integers(len(moves)))](units, problem, terms, rng)
+    mask = Mask(units, parent.further, problem.without_sequence.get(parent.repairs, parent.repairs))
     if len(problem.offered) > 1 and rng.random() < constants.REPAIRED_SHARE:
         mask = mask._replace(repairs=problem.offered[int(rng.integers(len(problem.offered)))])
     if len(problem.states) == 1:
         return mask
-    mask = problem.put(mask, atoms & ~parent.left_out, int(rng.integers(len(problem.states))))
+    mask = problem.put(mask, units & ~parent.left_out, int(rng.integers(len(problem.states))))
     return _restated(mask, problem, noise, rng) if rng.random() < constants.RESTATED_SHARE else mask
 
 
 def single_flips(mask: Mask, problem: Problem) -> list[Mask]:
-    """All masks that differ in one atom's state."""
+    """All masks that differ in one unit's state."""
     found = []
-    for atom in (1 << i for i in range(len(problem.atoms))):
-        found += [mask.without(atom)] if mask.left_out & atom else []
-        found += [mask.put(atom, p) for p, form in enumerate(problem.forms) if form & ~mask.within(p) & atom]
+    for unit in (1 << i for i in range(len(problem.units))):
+        found += [mask.without(unit)] if mask.left_out & unit else []
+        found += [mask.put(unit, p) for p, form in enumerate(problem.forms) if form & ~mask.within(p) & unit]
     return found
 
 
@@ -78,81 +78,81 @@ def restated(mask: Mask, problem: Problem, noise: np.ndarray) -> list[Mask]:
 
 def _crossed(first: Mask, second: Mask, problem: Problem, rng: np.random.Generator) -> Mask:
     """The first up to some place of the graph, then the second."""
-    low = (1 << int(rng.integers(1, len(problem.atoms) + 1))) - 1
+    low = (1 << int(rng.integers(1, len(problem.units) + 1))) - 1
     mask = Mask((first.left_out & low) | (second.left_out & ~low), repairs=first.repairs)
     for place in range(1, len(problem.states)):
         mask = mask.put((first.within(place) & low) | (second.within(place) & ~low), place)
     return mask
 
 
-def _flip_by_rank(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
-    """Leave out an atom that harms, or take back one that does not."""
+def _flip_by_rank(units: Units, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Units:
+    """Leave out a unit that harms, or take back one that does not."""
     outside = rng.random() < 0.5
-    chosen = bits(problem.everything & ~atoms if outside else atoms)
+    chosen = bits(problem.everything & ~units if outside else units)
     if not chosen:
-        return atoms
+        return units
     harm = terms[chosen]
     weights = harm if outside else 1.0 / np.maximum(harm, 1e-12)
     weights = np.sqrt(np.maximum(weights, 1e-12))
-    return atoms ^ (1 << chosen[int(rng.choice(len(chosen), p=weights / weights.sum()))])
+    return units ^ (1 << chosen[int(rng.choice(len(chosen), p=weights / weights.sum()))])
 
 
-def _grow(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
-    """Leave out an atom at an island's edge."""
-    return atoms | _one_of(problem.around(atoms) & ~atoms, rng)
+def _grow(units: Units, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Units:
+    """Leave out a unit at an island's edge."""
+    return units | _one_of(problem.around(units) & ~units, rng)
 
 
-def _shrink(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
-    """Take back an atom at an island's edge."""
-    edge = sum(1 << i for i in bits(atoms) if any(not atoms >> j & 1 for j in problem.neighbours[i]))
-    return atoms & ~_one_of(edge, rng)
+def _shrink(units: Units, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Units:
+    """Take back a unit at an island's edge."""
+    edge = sum(1 << i for i in bits(units) if any(not units >> j & 1 for j in problem.neighbours[i]))
+    return units & ~_one_of(edge, rng)
 
 
-def _drop_island(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
-    islands = problem.islands(atoms)
-    return atoms & ~islands[int(rng.integers(len(islands)))] if islands else atoms
+def _drop_island(units: Units, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Units:
+    islands = problem.islands(units)
+    return units & ~islands[int(rng.integers(len(islands)))] if islands else units
 
 
-def _close_gap(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
-    """Leave out an integer atom between two that are left out."""
-    gaps = [i for i in bits(problem.around(atoms) & ~atoms) if sum(atoms >> j & 1 for j in problem.neighbours[i]) > 1]
-    return atoms | (1 << gaps[int(rng.integers(len(gaps)))]) if gaps else atoms
+def _close_gap(units: Units, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Units:
+    """Leave out an integer unit between two that are left out."""
+    gaps = [i for i in bits(problem.around(units) & ~units) if sum(units >> j & 1 for j in problem.neighbours[i]) > 1]
+    return units | (1 << gaps[int(rng.integers(len(gaps)))]) if gaps else units
 
 
-def _flip_any(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
-    return atoms ^ (1 << int(rng.integers(len(problem.atoms))))
+def _flip_any(units: Units, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Units:
+    return units ^ (1 << int(rng.integers(len(problem.units))))
 
 
-def _swap(atoms: Atoms, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Atoms:
-    """Leave out one atom instead of another."""
-    return atoms & ~_one_of(atoms, rng) | _one_of(problem.everything & ~atoms, rng)
+def _swap(units: Units, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Units:
+    """Leave out one unit instead of another."""
+    return units & ~_one_of(units, rng) | _one_of(problem.everything & ~units, rng)
 
 
 def _restated(mask: Mask, problem: Problem, noise: np.ndarray, rng: np.random.Generator) -> Mask:
-    """With an island or an atom that is left out in another state, or one that is noisy in a less noisy one."""
-    place, atoms = int(rng.integers(len(problem.states))), _island_or_atom(mask.left_out, problem, rng)
+    """With an island or a unit that is left out in another state, or one that is noisy in a less noisy one."""
+    place, units = int(rng.integers(len(problem.states))), _island_or_unit(mask.left_out, problem, rng)
     if rng.random() < 0.5:
         chosen = bits(mask.left_out & problem.forms[place] & ~mask.within(place))
         if not chosen:
             return mask
         own = sum(
-            noise[p, chosen] * indicator([mask.within(p)], len(problem.atoms))[0, chosen] for p in range(len(noise))
+            noise[p, chosen] * indicator([mask.within(p)], len(problem.units))[0, chosen] for p in range(len(noise))
         )
         gain = np.sqrt(np.maximum(own, 1e-12) / np.maximum(noise[place, chosen], 1e-12))
-        atoms = 1 << chosen[int(rng.choice(len(chosen), p=gain / gain.sum()))]
-    return problem.put(mask, atoms, place)
+        units = 1 << chosen[int(rng.choice(len(chosen), p=gain / gain.sum()))]
+    return problem.put(mask, units, place)
 
 
-def _island_or_atom(atoms: Atoms, problem: Problem, rng: np.random.Generator) -> Atoms:
+def _island_or_unit(units: Units, problem: Problem, rng: np.random.Generator) -> Units:
     """What changes together."""
-    islands = problem.islands(atoms)
+    islands = problem.islands(units)
     return (
         islands[int(rng.integers(len(islands)))]
         if islands and rng.random() < constants.ISLAND_SHARE
-        else _one_of(atoms, rng)
+        else _one_of(units, rng)
     )
 
 
-def _one_of(atoms: Atoms, rng: np.random.Generator) -> Atoms:
-    chosen = bits(atoms)
+def _one_of(units: Units, rng: np.random.Generator) -> Units:
+    chosen = bits(units)
     return 1 << chosen[int(rng.integers(len(chosen)))] if chosen else 0

@@ -13,7 +13,7 @@ from autoselect.domain.quantities import BY_COLUMN
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import further_of, left_out_of
 from autoselect.runs.records import Partial, Scores, TrialRecord
-from autoselect.study.proposing.mask import Atoms, Mask
+from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.problem import Problem
 
 _LOG_PER_DB = math.log(10.0) / 10.0
@@ -39,8 +39,8 @@ class Seen:
         noise: Standard error of the loss; NaN if unknown.
         bound: What the loss is at most on other samples, with a confidence of 95 %; NaN if unknown.
         elsewhere: Whether the divergence is of other samples than the loss, as with an evaluator.
-        split: The atoms of which only some nodes are as the mask says: a recipe may name single nodes.
-        failing: Places of the atoms because of which it could not be run, the failing one first, where that is known.
+        split: The units of which only some nodes are as the mask says: a recipe may name single nodes.
+        failing: Places of the units because of which it could not be run, the failing one first, where that is known.
     """
 
     mask: Mask
@@ -56,7 +56,7 @@ class Seen:
     noise: float = math.nan
     bound: float = math.nan
     elsewhere: bool = False
-    split: Atoms = 0
+    split: Units = 0
     failing: tuple[int, ...] = ()
 
     @property
@@ -89,7 +89,7 @@ class Reader:
         if recipe is None or not (record.scores or record.partial or record.error):
             return None
         if record.scores is None and record.partial is None:
-            split, failing = self._split(recipe), self.problem.atoms_of(record.error_nodes)
+            split, failing = self._split(recipe), self.problem.units_of(record.error_nodes)
             return Seen(mask=self.mask(recipe), share=0.0, feasible=False, split=split, failing=failing)
         if not self.is_ours(recipe):
             return None
@@ -105,10 +105,10 @@ class Reader:
         return list(zip([record for record, _ in known], with_divergences([seen for _, seen in known]), strict=True))
 
     def mask(self, recipe: Recipe) -> Mask:
-        """What a recipe leaves out, as far as atoms can express it."""
+        """What a recipe leaves out, as far as units can express it."""
         return self.problem.mask_of(left_out_of(recipe), further_of(recipe), recipe.repairs)
 
-    def _split(self, recipe: Recipe) -> Atoms:
+    def _split(self, recipe: Recipe) -> Units:
         return self.problem.split_by(left_out_of(recipe), *further_of(recipe).values())
 
     def is_ours(self, recipe: Recipe) -> bool:

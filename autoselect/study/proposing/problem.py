@@ -1,4 +1,4 @@
-"""What is known of a search before anything is scored: atoms, neighbours, exact size and penalty of any proposal.
+"""What is known of a search before anything is scored: units, neighbours, exact size and penalty of any proposal.
 
 Knows nothing of accuracy but the priors that the layer statistics and a few probes give.
 """
@@ -18,7 +18,7 @@ from autoselect.domain.repair_sets import Repairs, corrected_in_sequence
 from autoselect.domain.rule import Rule
 from autoselect.domain.states import APART, EXACT, STATES
 from autoselect.study.proposing import constants
-from autoselect.study.proposing.mask import Atoms, Mask, bits
+from autoselect.study.proposing.mask import Mask, Units, bits
 
 NO_LIMITS = Constraints()
 NO_RULE = Rule(allowed_drop=math.inf, float_penalty=1.0, float_size_bytes=1.0)
@@ -29,15 +29,15 @@ FORECASTS_KEPT = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Atom:
+class Unit:
     """Nodes that the search moves together, the smallest step that it can take.
 
     Attributes:
         nodes: Names of its nodes.
         op_type: Of the node with the most multiply-accumulates.
         position: Index of its first op in the graph.
-        sensitivity: Estimated error power over signal power of the model's outputs with only this atom in integers.
-        noise: The same with only this atom in another state and all others in float, where it is known.
+        sensitivity: Estimated error power over signal power of the model's outputs with only this unit in integers.
+        noise: The same with only this unit in another state and all others in float, where it is known.
         is_clipped: Whether integers of any width cut off values of a node of it on some samples.
     """
 
@@ -74,13 +74,12 @@ class Problem:
     """One search as a sampler sees it.
 
     Attributes:
-        atoms: In graph order.
-        neighbours: For each atom the atoms that it reads from or writes to.
+        units: In graph order.
+        neighbours: For each unit the units that it reads from or writes to.
         pinned: Nodes that every candidate leaves out.
-        heuristic: The guide's choice of nodes.
-        ladders: Rankings of atoms.
-        clipped: Those of the atoms that are.
-        states: What an atom that is left out may be; the first where a mask says no more. See ``domain.states``.
+        ladders: Rankings of units.
+        clipped: Those of the units that are.
+        states: What a unit that is left out may be; the first where a mask says no more. See ``domain.states``.
         repair_sets: What a candidate may have; the first where a mask says no more.
         in_sequence: Places of the sets that correct biases in sequence, by the place of the same without that: they
             take time, so they are for members of the front.
@@ -94,12 +93,11 @@ class Problem:
 
     def __init__(
         self,
-        atoms: Sequence[Atom],
+        units: Sequence[Unit],
         neighbours: Sequence[frozenset[int]],
         forecast: Forecaster,
         *,
         pinned: frozenset[str] = frozenset(),
-        heuristic: frozenset[str] = frozenset(),
         ladders: Sequence[Sequence[int]] = (),
         states: Sequence[str] = STATES["drq"],
         repair_sets: Sequence[Repairs] = ((),),
@@ -109,12 +107,11 @@ class Problem:
         order: Sequence[str] = (),
     ) -> None:
         """Keep what is known; a ``forecast`` is what :attr:`forecast_of` becomes."""
-        self.atoms = tuple(atoms)
+        self.units = tuple(units)
         self.neighbours = tuple(neighbours)
         self.pinned = pinned
-        self.heuristic = heuristic
         self.ladders = tuple(tuple(ladder) for ladder in ladders)
-        self.clipped: Atoms = sum(1 << i for i, atom in enumerate(self.atoms) if atom.is_clipped)
+        self.clipped: Units = sum(1 << i for i, unit in enumerate(self.units) if unit.is_clipped)
         self.states, self.repair_sets = tuple(states), tuple(repair_sets)
         self.in_sequence = {
             place: self.repair_sets.index(other)
@@ -129,9 +126,9 @@ class Problem:
         self._keys: dict[Mask, object] = {}
 
     @cached_property
-    def everything(self) -> Atoms:
-        """All atoms."""
-        return (1 << len(self.atoms)) - 1
+    def everything(self) -> Units:
+        """All units."""
+        return (1 << len(self.units)) - 1
 
     def nodes_of(self, mask: Mask) -> frozenset[str]:
         """The nodes that a mask leaves out, with the pinned ones."""
@@ -141,40 +138,40 @@ class Problem:
         """The nodes that a mask leaves out in each further state."""
         return {state: self._nodes(mask.within(place)) for place, state in enumerate(self.states) if place}
 
-    def out_of_integers(self, mask: Mask) -> Atoms:
-        """The atoms that are in integers of no width."""
+    def out_of_integers(self, mask: Mask) -> Units:
+        """The units that are in integers of no width."""
         return mask.left_out & ~sum(mask.within(place) for place, state in enumerate(self.states) if state in APART)
 
-    def _nodes(self, atoms: Atoms) -> frozenset[str]:
-        return frozenset().union(*(self.atoms[i].nodes for i in bits(atoms)))
+    def _nodes(self, units: Units) -> frozenset[str]:
+        return frozenset().union(*(self.units[i].nodes for i in bits(units)))
 
     def mask_of(
         self, nodes: Iterable[str], further: Mapping[str, Iterable[str]] = NOTHING_FURTHER, repairs: Repairs = ()
     ) -> Mask:
-        """The mask of atoms that are more than half left out, or in a state; exact for what atoms can express.
+        """The mask of units that are more than half left out, or in a state; exact for what units can express.
 
         Repairs that are none of the problem's sets are taken for the first.
         """
         place = self.repair_sets.index(repairs) if repairs in self.repair_sets else 0
-        mask = Mask(self._atoms(nodes), repairs=place)
+        mask = Mask(self._units(nodes), repairs=place)
         for place, state in enumerate(self.states[1:], start=1):
-            mask = self.put(mask, self._atoms(further.get(state, ())) & mask.left_out, place)
+            mask = self.put(mask, self._units(further.get(state, ())) & mask.left_out, place)
         return mask
 
-    def split_by(self, *sets: frozenset[str]) -> Atoms:
-        """The atoms that any of these sets of nodes holds only a part of; no mask can express that."""
+    def split_by(self, *sets: frozenset[str]) -> Units:
+        """The units that any of these sets of nodes holds only a part of; no mask can express that."""
         return sum(
-            1 << i for i, atom in enumerate(self.atoms) if any(0 < len(atom.nodes & s) < len(atom.nodes) for s in sets)
+            1 << i for i, unit in enumerate(self.units) if any(0 < len(unit.nodes & s) < len(unit.nodes) for s in sets)
         )
 
-    def atoms_of(self, nodes: Iterable[str]) -> tuple[int, ...]:
-        """The places of the atoms that nodes belong to, in the order of the nodes, once each."""
-        found = (i for name in nodes for i, atom in enumerate(self.atoms) if name in atom.nodes)
+    def units_of(self, nodes: Iterable[str]) -> tuple[int, ...]:
+        """The places of the units that nodes belong to, in the order of the nodes, once each."""
+        found = (i for name in nodes for i, unit in enumerate(self.units) if name in unit.nodes)
         return tuple(dict.fromkeys(found))
 
-    def _atoms(self, nodes: Iterable[str]) -> Atoms:
+    def _units(self, nodes: Iterable[str]) -> Units:
         chosen = frozenset(nodes)
-        return sum(1 << i for i, atom in enumerate(self.atoms) if 2 * len(atom.nodes & chosen) > len(atom.nodes))
+        return sum(1 << i for i, unit in enumerate(self.units) if 2 * len(unit.nodes & chosen) > len(unit.nodes))
 
     def forecast(self, mask: Mask) -> Forecast:
         """Exact size and penalty; those asked for last are remembered."""
@@ -207,90 +204,90 @@ class Problem:
         return max(violations["max_size"], violations["max_penalty"]) <= 0.0
 
     @cached_property
-    def forms(self) -> tuple[Atoms, ...]:
-        """The atoms that have a form of their own in each state; in the first all have.
+    def forms(self) -> tuple[Units, ...]:
+        """The units that have a form of their own in each state; in the first all have.
 
         An op without a hybrid kernel is float in both states, so that only the first counts.
         """
         return tuple(same[place] for place, same in enumerate(self._same))
 
     @cached_property
-    def _same(self) -> tuple[tuple[Atoms, ...], ...]:
-        """The atoms whose form is the same in two states, for each state and each up to it."""
+    def _same(self) -> tuple[tuple[Units, ...], ...]:
+        """The units whose form is the same in two states, for each state and each up to it."""
         found = [[0] * (place + 1) for place in range(len(self.states))]
-        for i in range(len(self.atoms)):
+        for i in range(len(self.units)):
             integer, *keys = self._becomes(i)
             for place, key in enumerate(keys):
                 first = keys.index(key)
                 found[place][first] |= (first == 0 or key != integer) << i
         return tuple(map(tuple, found))
 
-    def _becomes(self, atom: int) -> list[object]:
-        """What an atom becomes in integers and in each state; equal where its form is the same."""
+    def _becomes(self, unit: int) -> list[object]:
+        """What a unit becomes in integers and in each state; equal where its form is the same."""
         if self.order:
-            return [kinds[atom] for kinds in self._kinds]
+            return [kinds[unit] for kinds in self._kinds]
         if len(self.states) == 1:
-            return [None, atom]
-        alone = (Mask().put(1 << atom, place) for place in range(len(self.states)))
+            return [None, unit]
+        alone = (Mask().put(1 << unit, place) for place in range(len(self.states)))
         return [self.forecast(mask).key for mask in (Mask(), *alone)]
 
     @cached_property
     def _kinds(self) -> tuple[tuple[tuple[str, ...], ...], ...]:
-        """What becomes of each atom's nodes in integers, then in each state.
+        """What becomes of each unit's nodes in integers, then in each state.
 
-        It does not depend on other nodes, so one forecast with all atoms in a state tells of each.
+        It does not depend on other nodes, so one forecast with all units in a state tells of each.
         """
         places = {name: place for place, name in enumerate(self.order)}
-        rows = [sorted(places[name] for name in atom.nodes) for atom in self.atoms]
+        rows = [sorted(places[name] for name in unit.nodes) for unit in self.units]
         masks = (Mask(), *(Mask().put(self.everything, place) for place in range(len(self.states))))
         return tuple(
             tuple(tuple(kinds[place] for place in row) for row in rows)
             for kinds in (self.forecast(mask).kinds for mask in masks)
         )
 
-    def put(self, mask: Mask, atoms: Atoms, place: int) -> Mask:
-        """The candidate with these atoms in a state; atoms without a form of their own there stay in theirs.
+    def put(self, mask: Mask, units: Units, place: int) -> Mask:
+        """The candidate with these units in a state; units without a form of their own there stay in theirs.
 
         One that has none but integers there stays in them.
         """
-        mask = mask.without(atoms & ~sum(self._same[place]))
+        mask = mask.without(units & ~sum(self._same[place]))
         for first, form in enumerate(self._same[place]):
-            mask = mask.put(atoms & form, first) if atoms & form else mask
+            mask = mask.put(units & form, first) if units & form else mask
         return mask
 
     @cached_property
-    def noisy(self) -> tuple[Atoms, ...]:
-        """The atoms that make an error in each state: those with a form of their own and an op of that state."""
+    def noisy(self) -> tuple[Units, ...]:
+        """The units that make an error in each state: those with a form of their own and an op of that state."""
         found = []
         for place, state in enumerate(self.states):
             exact = state == EXACT
             found.append(sum(1 << i for i in bits(self.forms[place]) if not exact and self._has(i, place)))
         return tuple(found)
 
-    def _has(self, atom: int, place: int) -> bool:
-        """Whether an atom has any op of a state where it is in it, as far as forecasts tell kinds."""
+    def _has(self, unit: int, place: int) -> bool:
+        """Whether a unit has any op of a state where it is in it, as far as forecasts tell kinds."""
         if not self.order:
             return True
-        before, after = self._kinds[0][atom], self._kinds[1 + place][atom]
+        before, after = self._kinds[0][unit], self._kinds[1 + place][unit]
         return after.count(self.states[place]) > before.count(self.states[place])
 
     @cached_property
     def noise(self) -> np.ndarray:
-        """What each atom does alone in each state, shape (n_states, n_atoms); 0 if it makes no error."""
-        found = np.zeros((len(self.states), len(self.atoms)))
+        """What each unit does alone in each state, shape (n_states, n_units); 0 if it makes no error."""
+        found = np.zeros((len(self.states), len(self.units)))
         for place, state in enumerate(self.states):
             for i in bits(self.noisy[place]):
-                atom = self.atoms[i]
-                found[place, i] = atom.noise.get(state, constants.OTHER_SHARE * atom.sensitivity)
+                unit = self.units[i]
+                found[place, i] = unit.noise.get(state, constants.OTHER_SHARE * unit.sensitivity)
         return found
 
-    def in_state(self, atoms: Atoms, place: int) -> Mask:
-        """The atoms left out, in one state."""
-        return self.put(Mask(atoms), atoms, place)
+    def in_state(self, units: Units, place: int) -> Mask:
+        """The units left out, in one state."""
+        return self.put(Mask(units), units, place)
 
     @cached_property
     def by_cost(self) -> tuple[int, ...]:
-        """Places of the states: the least penalty of all atoms in it first; the exact one, where there is one, last."""
+        """Places of the states: the least penalty of all units in it first; the exact one, where there is one, last."""
 
         def cost(place: int) -> tuple[bool, float, int]:
             found = self.forecast(self.in_state(self.everything, place))
@@ -298,16 +295,16 @@ class Problem:
 
         return tuple(sorted(range(len(self.states)), key=cost))
 
-    def balanced(self, atoms: Atoms, noise: np.ndarray, integers: np.ndarray) -> Mask:
-        """The atoms left out, each in the cheapest state that adds no more error than the integer atoms together.
+    def balanced(self, units: Units, noise: np.ndarray, integers: np.ndarray) -> Mask:
+        """The units left out, each in the cheapest state that adds no more error than the integer units together.
 
         Args:
-            atoms: What is left out.
-            noise: Of each atom in each state, as :attr:`noise`.
-            integers: Of each atom in integers, shape (n_atoms,).
+            units: What is left out.
+            noise: Of each unit in each state, as :attr:`noise`.
+            integers: Of each unit in integers, shape (n_units,).
         """
         *others, exact = self.by_cost
-        mask, left = self.in_state(atoms, exact), float(integers[bits(self.everything & ~atoms)].sum())
+        mask, left = self.in_state(units, exact), float(integers[bits(self.everything & ~units)].sum())
         for place in others:
             for i in sorted(bits(mask.within(exact) & self.forms[place]), key=lambda i: (noise[place, i], i)):
                 if noise[place, i] > left:
@@ -317,7 +314,7 @@ class Problem:
         return mask
 
     def unclipped(self, mask: Mask) -> Mask:
-        """The candidate with clipped atoms in no integers, in the cheapest such state; as it is if a target refuses."""
+        """The candidate with clipped units in no integers, in the cheapest such state; as it is if a target refuses."""
         if not self.clipped:  # Nothing need be forecast.
             return mask
         place = next(p for p in self.by_cost if self.states[p] not in APART)
@@ -328,7 +325,7 @@ class Problem:
     def count(self) -> int:
         """How many candidates there are, but for biases corrected in sequence."""
         return len(self.offered) * math.prod(
-            1 + sum(form >> i & 1 for form in self.forms) for i in range(len(self.atoms))
+            1 + sum(form >> i & 1 for form in self.forms) for i in range(len(self.units))
         )
 
     @cached_property
@@ -343,25 +340,25 @@ class Problem:
 
     @cached_property
     def sensitivities(self) -> np.ndarray:
-        """What each atom does alone in integers, shape (n_atoms,)."""
-        return np.array([atom.sensitivity for atom in self.atoms])
+        """What each unit does alone in integers, shape (n_units,)."""
+        return np.array([unit.sensitivity for unit in self.units])
 
-    def around(self, atoms: Atoms) -> Atoms:
-        """All neighbours of these atoms."""
+    def around(self, units: Units) -> Units:
+        """All neighbours of these units."""
         reached = 0
-        for i in bits(atoms):
+        for i in bits(units):
             for j in self.neighbours[i]:
                 reached |= 1 << j
         return reached
 
-    def islands(self, atoms: Atoms) -> list[Atoms]:
-        """The connected groups of these atoms, in graph order."""
+    def islands(self, units: Units) -> list[Units]:
+        """The connected groups of these units, in graph order."""
         found = []
-        while atoms:
-            island = frontier = atoms & -atoms
+        while units:
+            island = frontier = units & -units
             while frontier:
-                frontier = self.around(frontier) & atoms & ~island
+                frontier = self.around(frontier) & units & ~island
                 island |= frontier
             found.append(island)
-            atoms &= ~island
+            units &= ~island
         return found

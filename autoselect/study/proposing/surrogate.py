@@ -1,10 +1,10 @@
 """A model of how far a candidate's outputs are from the float model's, learned from every sample scored so far.
 
-The log of the divergence (error power over signal power) is that of a sum of one positive term for each atom and each
+The log of the divergence (error power over signal power) is that of a sum of one positive term for each unit and each
 state in which it makes an error, whose priors come from the debugger's statistics and a few probes: independent errors
 add up. A set of repairs has a gain in each state, the factor by which it changes all terms of that state. Outputs that
-are wrong altogether grow no worse, so the sum ends in a cap: where several atoms each do all the damage alone, taking
-one of them out changes nothing. What that leaves over is a Gaussian process with terms for each atom, each op type and
+are wrong altogether grow no worse, so the sum ends in a cap: where several units each do all the damage alone, taking
+one of them out changes nothing. What that leaves over is a Gaussian process with terms for each unit, each op type and
 each pair of neighbours, and one for candidates that are alike.
 """
 
@@ -39,10 +39,10 @@ class Surrogate:
     """Fits the candidates scored so far and predicts any other."""
 
     def __init__(self, problem: Problem) -> None:
-        """Start from the priors of the problem's atoms."""
+        """Start from the priors of the problem's units."""
         self._problem = problem
-        count = len(problem.atoms)
-        self._noisy = [place for place, atoms in enumerate(problem.noisy) if atoms]
+        count = len(problem.units)
+        self._noisy = [place for place, units in enumerate(problem.noisy) if units]
         self._cap = math.inf
         self._features, gains, doubts = _features(problem)
         self._gains = np.tile(gains, 1 + len(self._noisy))  # each state's, one behind the other
@@ -105,28 +105,28 @@ class Surrogate:
 
     @property
     def terms(self) -> np.ndarray:
-        """Estimated divergence that each atom gives in integers, shape (n_atoms,)."""
-        return np.asarray(np.exp(self._theta[: len(self._problem.atoms)]))
+        """Estimated divergence that each unit gives in integers, shape (n_units,)."""
+        return np.asarray(np.exp(self._theta[: len(self._problem.units)]))
 
     @property
     def noise(self) -> np.ndarray:
-        """Estimated divergence that each atom gives in each other state, shape (n_states, n_atoms)."""
+        """Estimated divergence that each unit gives in each other state, shape (n_states, n_units)."""
         found = np.zeros_like(self._problem.noise)
-        count = len(self._problem.atoms)
+        count = len(self._problem.units)
         for row, place in enumerate(self._noisy, start=1):
             found[place] = np.exp(self._theta[row * count : (row + 1) * count])
         return np.asarray(found * indicator(self._problem.noisy, count))
 
     def _rows(self, masks: Sequence[Mask]) -> np.ndarray:
-        """1 for each integer atom; then, for each state that makes errors, 1 for each atom that makes one there."""
-        count = len(self._problem.atoms)
+        """1 for each integer unit; then, for each state that makes errors, 1 for each unit that makes one there."""
+        count = len(self._problem.units)
         inside = 1.0 - indicator([mask.left_out for mask in masks], count)
         others = ([m.within(place) & self._problem.noisy[place] for m in masks] for place in self._noisy)
-        return np.hstack([inside, *(indicator(atoms, count) for atoms in others)])
+        return np.hstack([inside, *(indicator(units, count) for units in others)])
 
     def _sides(self, masks: Sequence[Mask]) -> np.ndarray:
         """The columns by which candidates are alike."""
-        return sides(masks, len(self._problem.atoms), len(self._problem.states))
+        return sides(masks, len(self._problem.units), len(self._problem.states))
 
     def _prior(self, cap: float) -> np.ndarray:
         """Logs of the terms that the problem's probes stand for, if divergences end in this cap."""
@@ -141,10 +141,10 @@ class Surrogate:
         return np.log(total) - np.log1p(total / self._cap), _free(total, self._cap)
 
     def _parts(self, rows: np.ndarray, repairs: np.ndarray, theta: np.ndarray) -> np.ndarray:
-        """What each atom adds to each candidate in each state, of the shape of ``rows``."""
+        """What each unit adds to each candidate in each state, of the shape of ``rows``."""
         terms, gains = np.split(theta, [rows.shape[1]])
         shifts = self._features[repairs] @ gains.reshape(1 + len(self._noisy), -1).T
-        return np.asarray(rows * np.exp(terms + np.repeat(shifts, len(self._problem.atoms), axis=1)))
+        return np.asarray(rows * np.exp(terms + np.repeat(shifts, len(self._problem.units), axis=1)))
 
     def _slope(
         self, rows: np.ndarray, repairs: np.ndarray, theta: np.ndarray, cap: float
@@ -153,7 +153,7 @@ class Surrogate:
         parts = self._parts(rows, repairs, theta)
         total = parts.sum(axis=1) + self._floor
         by_term = parts / (total * (1.0 + total / cap))[:, None]
-        states = by_term.reshape(len(rows), 1 + len(self._noisy), len(self._problem.atoms)).sum(axis=2)
+        states = by_term.reshape(len(rows), 1 + len(self._noisy), len(self._problem.units)).sum(axis=2)
         by_gain = (states[:, :, None] * self._features[repairs][:, None, :]).reshape(len(rows), len(self._gains))
         return total, np.hstack([by_term, by_gain])
 
@@ -227,19 +227,19 @@ class Surrogate:
 
     def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         paired = self._paired(a) @ self._paired(b).T if len(self._pairs) else 0.0
-        count, atoms = max(a.shape[1], 1), len(self._problem.atoms)
+        count, units = max(a.shape[1], 1), len(self._problem.units)
         unlike = (a @ (1.0 - b).T + (1.0 - a) @ b.T) / count
         centred_a, centred_b = a - 0.5, b - 0.5
         kernel = constants.ALIKE_SD**2 * np.exp(-unlike / self._length)
         kernel += constants.UNIT_SD**2 * centred_a @ centred_b.T
-        kernel += constants.TYPE_SD**2 * (centred_a[:, :atoms] @ self._types) @ (centred_b[:, :atoms] @ self._types).T
+        kernel += constants.TYPE_SD**2 * (centred_a[:, :units] @ self._types) @ (centred_b[:, :units] @ self._types).T
         kernel += constants.PAIR_SD**2 * paired / np.sqrt(max(len(self._pairs), 1))
         return np.asarray(self._scale**2 * kernel)
 
     def _prior_variance(self, rows: np.ndarray) -> np.ndarray:
         centred = rows - 0.5
         variance = np.full(len(rows), constants.ALIKE_SD**2) + constants.UNIT_SD**2 * (centred**2).sum(axis=1)
-        variance += constants.TYPE_SD**2 * ((centred[:, : len(self._problem.atoms)] @ self._types) ** 2).sum(axis=1)
+        variance += constants.TYPE_SD**2 * ((centred[:, : len(self._problem.units)] @ self._types) ** 2).sum(axis=1)
         if len(self._pairs):
             variance += constants.PAIR_SD**2 * (self._paired(rows) ** 2).sum(axis=1) / np.sqrt(len(self._pairs))
         return np.asarray(self._scale**2 * variance)
@@ -296,9 +296,9 @@ def _free(total: np.ndarray, cap: float) -> np.ndarray:
 
 
 def _type_shares(problem: Problem) -> np.ndarray:
-    """Shape (n_atoms, n_types): columns sum to 1."""
-    kinds = sorted({atom.op_type for atom in problem.atoms})
-    shares = np.zeros((len(problem.atoms), len(kinds)))
-    for i, atom in enumerate(problem.atoms):
-        shares[i, kinds.index(atom.op_type)] = 1.0
+    """Shape (n_units, n_types): columns sum to 1."""
+    kinds = sorted({unit.op_type for unit in problem.units})
+    shares = np.zeros((len(problem.units), len(kinds)))
+    for i, unit in enumerate(problem.units):
+        shares[i, kinds.index(unit.op_type)] = 1.0
     return np.asarray(shares / np.maximum(shares.sum(axis=0), 1.0))

@@ -18,7 +18,7 @@ from autoselect.study.proposing.costs import CostModel
 from autoselect.study.proposing.failures import Failures
 from autoselect.study.proposing.hypervolume_gain import FrontVolume, Weight, fit_link, reference_corner
 from autoselect.study.proposing.likeness import Likeness
-from autoselect.study.proposing.mask import Atoms, Mask
+from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.observations import Seen, noise_of
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import all_masks, by_sensitivity, prefixes
@@ -54,7 +54,7 @@ class SurrogateProposer:
         self._promising: list[Mask] = []
         self._failures = Failures(problem, ())
         self._chosen: tuple[Mask, ...] = ()  # with an earlier proposal, for the next asks
-        self._large = len(problem.atoms) >= constants.LARGE
+        self._large = len(problem.units) >= constants.LARGE
         self._add(self._ladders())
         self._whole = problem.count <= 1 << constants.ENUMERATED
         if self._whole:
@@ -80,11 +80,11 @@ class SurrogateProposer:
         ]
         for ranking in [by_sensitivity(self._problem), *self._problem.ladders]:
             found += self._rungs(ranking, self._problem.noise, self._problem.sensitivities)
-        kinds: dict[str, Atoms] = {}
-        for i, atom in enumerate(self._problem.atoms):
-            kinds[atom.op_type] = kinds.get(atom.op_type, 0) | 1 << i
-        found += [self._problem.in_state(atoms, place) for atoms in kinds.values() for place in states]
-        found += [end.without(atoms) for atoms in kinds.values() for end in ends[1:]]
+        kinds: dict[str, Units] = {}
+        for i, unit in enumerate(self._problem.units):
+            kinds[unit.op_type] = kinds.get(unit.op_type, 0) | 1 << i
+        found += [self._problem.in_state(units, place) for units in kinds.values() for place in states]
+        found += [end.without(units) for units in kinds.values() for end in ends[1:]]
         return found + [self._problem.unclipped(mask) for mask in found] if self._problem.clipped else found
 
     def _rungs(self, ranking: Sequence[int], noise: np.ndarray, integers: np.ndarray) -> list[Mask]:
@@ -97,8 +97,8 @@ class SurrogateProposer:
         )
         ladder = list(prefixes(ranking))
         rungs = [ladder[count] for count in steps]
-        found = [self._problem.in_state(atoms, place) for place in range(len(noise)) for atoms in rungs]
-        return found if len(noise) == 1 else found + [self._problem.balanced(atoms, noise, integers) for atoms in rungs]
+        found = [self._problem.in_state(units, place) for place in range(len(noise)) for units in rungs]
+        return found if len(noise) == 1 else found + [self._problem.balanced(units, noise, integers) for units in rungs]
 
     def _add(self, masks: Iterable[Mask]) -> None:
         for mask in masks:
@@ -155,14 +155,14 @@ class SurrogateProposer:
             Mask(),
             *(
                 self._problem.in_state(self._problem.everything, p)
-                for p, atoms in enumerate(self._problem.noisy)
-                if atoms
+                for p, units in enumerate(self._problem.noisy)
+                if units
             ),
         ]
         found += [self._problem.unclipped(mask) for mask in found]
         for share in constants.OPENING:
-            atoms = sum(1 << i for i in ranking[: round(share * len(ranking))])
-            found.append(self._problem.unclipped(self._problem.balanced(atoms, noise, integers)))
+            units = sum(1 << i for i in ranking[: round(share * len(ranking))])
+            found.append(self._problem.unclipped(self._problem.balanced(units, noise, integers)))
         return list(dict.fromkeys(found))
 
     def _is_new(self, mask: Mask, taken: set[Mask], keys: set[object]) -> bool:
@@ -177,15 +177,15 @@ class SurrogateProposer:
             if self._is_new(mask, taken, keys):
                 return mask
         for _ in range(1000):
-            atoms = self._any_atoms()
-            further, offered = [self._any_atoms() & form for form in self._problem.forms[1:]], self._problem.offered
-            mask = Mask(atoms, further, offered[int(self._rng.integers(len(offered)))] if len(offered) > 1 else 0)
+            units = self._any_units()
+            further, offered = [self._any_units() & form for form in self._problem.forms[1:]], self._problem.offered
+            mask = Mask(units, further, offered[int(self._rng.integers(len(offered)))] if len(offered) > 1 else 0)
             if self._is_new(mask, taken, keys):
                 return mask
         return None
 
-    def _any_atoms(self) -> Atoms:
-        drawn = int.from_bytes(self._rng.bytes((len(self._problem.atoms) + 7) // 8), "little")
+    def _any_units(self) -> Units:
+        drawn = int.from_bytes(self._rng.bytes((len(self._problem.units) + 7) // 8), "little")
         return drawn & self._problem.everything
 
 
@@ -320,7 +320,7 @@ class _Ask:
     def _breed(self) -> None:
         """Add children of the front, and of what was promising at the last ask, and the ladder of what was learned.
 
-        Where many atoms each ruin the answer, probes alone may rank them wrongly, and no small step from the integer
+        Where many units each ruin the answer, probes alone may rank them wrongly, and no small step from the integer
         side shows it. From the float side each candidate does, and the ladder of the terms then goes both ways.
         """
         terms, noise = self._surrogate.terms, self._surrogate.noise

@@ -7,34 +7,42 @@ storage and its numbers.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.distributions import BaseDistribution
 from optuna.storages import JournalStorage
 from optuna.trial import TrialState
 
 from autoselect.domain.objectives import Direction, Objective
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.repair_sets import Repairs, label
-from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle, Value
-from autoselect.domain.states import further_of, left_out_of
+from autoselect.domain.repair_sets import Repairs
+from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Value
 from autoselect.errors import RecipeError, RunFolderError
 from autoselect.isolation.interrupts import held_back
 from autoselect.runs.files import storage_errors
 from autoselect.runs.records import TrialRecord
 from autoselect.study.recording import dashboard
 from autoselect.study.recording.journal import Journal
-from autoselect.study.recording.packing import Packing
-from autoselect.study.recording.samplers import ProposerSampler, repair_values
-from autoselect.study.recording.trials import attributes_of, record_of
-from autoselect.study.setup.baselines import Baseline, recipe_for
+from autoselect.study.recording.samplers import ProposerSampler, distributions_of, setting_of, suggested
+from autoselect.study.recording.trials import attributes_of, opening_attributes, record_of
+from autoselect.study.setup.baselines import Baseline
 
 STUDY_NAME = "autoselect"
+
+_NO_SAMPLER = optuna.samplers.RandomSampler(0)
+"""Of a trial whose recipe is known, so that nothing is drawn."""
+
+MOST_PARAMETERS = 256
+"""With more choices than these the study keeps a candidate's recipe and no parameters.
+
+Optuna writes, keeps and reads each parameter of each trial by itself: with a thousand of them a trial has 250 kB, and
+to read it takes longer than to score many a model.
+"""
 
 _DAMAGE = (
     ValueError,
@@ -88,29 +96,28 @@ class SearchStudy:
         Raises:
             RunFolderError: If the journal holds a study of other objectives, or is damaged.
         """
-        self._path, self._repair_sets = path, tuple(repair_sets)
+        self._path = path
+        self.sample_by(sampler or optuna.samplers.RandomSampler(0), repair_sets)
         self.costs = tuple(o.name for o in objectives[1:])
         directions = [o.direction for o in objectives]
         with self._using():
             _repair(path)
             self._journal = Journal(str(path))
-            self._study = self._load(directions, sampler or optuna.samplers.RandomSampler(0))
+            self._study = self._load(directions)
             names = [o.name for o in objectives]
             if self._study.metric_names != names:
                 self._study.set_metric_names(names)
 
     def sample_by(self, sampler: optuna.samplers.BaseSampler, repair_sets: Sequence[Repairs]) -> None:
         """From now on let this sampler choose, also among these sets of repairs."""
-        self._study.sampler, self._repair_sets = sampler, tuple(repair_sets)
+        self._sampler, self._repair_sets = sampler, tuple(repair_sets)
 
-    def _load(self, directions: list[Direction], sampler: optuna.samplers.BaseSampler) -> optuna.Study:
+    def _load(self, directions: list[Direction]) -> optuna.Study:
         with _damage_told(self._path):
             storage = JournalStorage(self._journal)
-            study = _study_in(storage, sampler)
-            if study is None:
-                study = optuna.create_study(
-                    storage=storage, study_name=STUDY_NAME, directions=directions, sampler=sampler
-                )
+            study = _study_in(storage) or optuna.create_study(
+                storage=storage, study_name=STUDY_NAME, directions=directions
+            )
         if [d.name.lower() for d in study.directions] != directions:
             raise RunFolderError(f"{self._path} holds a study of other objectives. Choose another --output.")
         return study
@@ -129,62 +136,53 @@ class SearchStudy:
             template: What the search's recipes have in common.
             origin: Name of the sampler.
         """
-        sampler = self._study.sampler
-        if isinstance(sampler, ProposerSampler):
+        if isinstance(self._sampler, ProposerSampler):
             with _quiet():  # It may think for long: an interrupt need not wait.
-                if not sampler.prepare(self._study):
-                    return None
+                recipe = self._sampler.propose(self._study, template)
+            return None if recipe is None else self._open(origin, recipe, self._parameters(recipe, space))
         with self._using():
+            self._study.sampler = self._sampler
             trial = self._study.ask()
             with self._journal.together():
-                values = _suggest(trial, space, self._packing)
-                repairs = self._suggest_repairs(trial, template)
-        common = replace(template, repairs=repairs)
-        recipe = recipe_for(space.decode(values), common, space.decode_further(values))
+                recipe = suggested(_suggest(trial, space, self._repair_sets), space, template, self._repair_sets)
+                _keep(trial, opening_attributes(origin, recipe))
         return Asked(trial=trial, origin=origin, recipe=recipe)
-
-    def _suggest_repairs(self, trial: optuna.Trial, template: Recipe) -> Repairs:
-        """Those of a candidate: the template's where there is nothing to choose."""
-        for name, values in repair_values(self._repair_sets).items():
-            return self._repair_sets[values.index(str(trial.suggest_categorical(name, values)))]
-        return template.repairs
-
-    @property
-    def _packing(self) -> Packing:
-        """How the study's sampler wants choices; Optuna's own want each by itself."""
-        sampler = self._study.sampler
-        return sampler.packing if isinstance(sampler, ProposerSampler) else Packing()
 
     def rules_out(self, recipe: Recipe) -> bool:
         """Whether the sampler knows that a candidate cannot be run, by others that could not."""
-        sampler = self._study.sampler
         with _quiet():
-            return isinstance(sampler, ProposerSampler) and sampler.rules_out(self._study, recipe)
+            return isinstance(self._sampler, ProposerSampler) and self._sampler.rules_out(self._study, recipe)
 
     def think_ahead(self) -> None:
         """Let the sampler use the time until a candidate is scored."""
-        sampler = self._study.sampler
-        if isinstance(sampler, ProposerSampler):
+        if isinstance(self._sampler, ProposerSampler):
             with _quiet():
-                sampler.think_ahead(self._study)
+                self._sampler.think_ahead(self._study)
 
     def open_baseline(self, space: BoundSpace, baseline: Baseline) -> Asked:
         """Start a trial of a given recipe; its parameters are set where the space can express it."""
-        nodes = left_out_of(baseline.recipe)
-        setting = space.encode(nodes) if baseline.is_like_others else None
-        if setting is not None:
-            setting |= space.encode_further(nodes, further_of(baseline.recipe))
-            setting = self._packing.pack(setting) | dict.fromkeys(
-                repair_values(self._repair_sets), label(baseline.recipe.repairs)
-            )
+        parameters = self._parameters(baseline.recipe, space) if baseline.is_like_others else {}
+        return self._open(f"baseline:{baseline.name}", baseline.recipe, parameters)
+
+    def _parameters(self, recipe: Recipe, space: BoundSpace) -> dict[str, tuple[Value, BaseDistribution]]:
+        """What Optuna's tools, and its own samplers, are shown of a recipe; nothing if that is too much to keep."""
+        found = distributions_of(space, self._repair_sets)
+        if isinstance(self._sampler, ProposerSampler) and len(found) > MOST_PARAMETERS:
+            return {}
+        setting = setting_of(recipe, space, self._repair_sets)
+        return {name: (value, found[name]) for name, value in setting.items()}
+
+    def _open(self, origin: str, recipe: Recipe, parameters: Mapping[str, tuple[Value, BaseDistribution]]) -> Asked:
+        """Start a trial of a recipe that is known; the study's sampler is not asked."""
         with self._using():
-            self._study.enqueue_trial(setting or {})
+            self._study.sampler = _NO_SAMPLER
             trial = self._study.ask()
-            if setting is not None:
-                with self._journal.together():
-                    _suggest(trial, space, self._packing)
-                    self._suggest_repairs(trial, baseline.recipe)
-        return Asked(trial=trial, origin=f"baseline:{baseline.name}", recipe=baseline.recipe)
+            with self._journal.together():
+                _keep(trial, opening_attributes(origin, recipe))
+                for name, (value, distribution) in parameters.items():
+                    internal = distribution.to_internal_repr(value)
+                    self._study._storage.set_trial_param(trial._trial_id, name, internal, distribution)
+        return Asked(trial=trial, origin=origin, recipe=recipe)
 
     def tell(self, asked: Asked, **known: Any) -> TrialRecord:
         """Finish a trial with what came of it, as :class:`TrialRecord` has it: scores, part of one, or an error."""
@@ -200,8 +198,7 @@ class SearchStudy:
                 self._set_attributes(dashboard.note_attributes(asked.trial._trial_id, dashboard.note_of(record)))
                 for name, violation in record.violations.items():
                     asked.trial.set_constraint(name, violation)
-                for name, value in attributes_of(record).items():
-                    asked.trial.set_user_attr(name, value)
+                _keep(asked.trial, attributes_of(record))
             self._study.tell(asked.trial, values, state=state)
         return record
 
@@ -272,9 +269,9 @@ def read_records(path: Path) -> list[TrialRecord]:
         return [] if study is None else _records(study)
 
 
-def _study_in(storage: JournalStorage, sampler: optuna.samplers.BaseSampler | None = None) -> optuna.Study | None:
+def _study_in(storage: JournalStorage) -> optuna.Study | None:
     known = [study.study_name for study in storage.get_all_studies()]
-    return optuna.load_study(study_name=STUDY_NAME, storage=storage, sampler=sampler) if STUDY_NAME in known else None
+    return optuna.load_study(study_name=STUDY_NAME, storage=storage) if STUDY_NAME in known else None
 
 
 @contextlib.contextmanager
@@ -303,20 +300,19 @@ def _records(study: optuna.Study) -> list[TrialRecord]:
     return [record for record in found if record is not None]
 
 
-def _suggest(trial: optuna.Trial, space: BoundSpace, packing: Packing) -> dict[str, Value]:
-    values: dict[str, Value] = {}
+def _suggest(trial: optuna.Trial, space: BoundSpace, sets: Sequence[Repairs]) -> dict[str, Any]:
+    """What a sampler of Optuna's chooses; of several alternatives it sets the parameters of one."""
     dimensions = space.dimensions
     if space.alternatives:
-        dimensions = space.of_alternative(
-            str(trial.suggest_categorical(ALTERNATIVE, [name for name, _ in space.alternatives]))
-        )
-    toggles = itertools.chain(*space.further_toggles.values())
-    for dimension in (d for d in (*dimensions, *toggles) if d.name not in packing.names):
-        if isinstance(dimension, Toggle):
-            values[dimension.name] = bool(trial.suggest_categorical(dimension.name, [False, True]))
-        else:
-            values[dimension.name] = trial.suggest_int(dimension.name, 0, dimension.at_most)
-    return packing.unpack(values | {name: trial.suggest_int(name, 0, most) for name, most in packing.bounds.items()})
+        names = [name for name, _ in space.alternatives]
+        dimensions = space.of_alternative(str(trial.suggest_categorical(ALTERNATIVE, names)))
+    found = distributions_of(space, sets, dimensions)
+    return {name: trial._suggest(name, distribution) for name, distribution in found.items()}
+
+
+def _keep(trial: optuna.Trial, attributes: Mapping[str, Any]) -> None:
+    for name, value in attributes.items():
+        trial.set_user_attr(name, value)
 
 
 def _repair(path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import optuna
@@ -13,26 +14,23 @@ from optuna.trial import FrozenTrial, TrialState
 
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.repair_sets import Repairs, label
-from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Toggle
+from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Cut, Dimension, Value
+from autoselect.domain.states import further_of, left_out_of
 from autoselect.errors import UsageError
 from autoselect.study.proposing.failures import Failures
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Reader, Seen, of_losses, with_divergences
 from autoselect.study.proposing.problem import Problem
-from autoselect.study.proposing.proposers import Greedy, Proposer, exhaustive, heuristic, prefix, random_masks
+from autoselect.study.proposing.proposers import Proposer, random_masks
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
-from autoselect.study.recording.packing import Packing
-from autoselect.study.recording.trials import record_of
+from autoselect.study.recording.trials import recipe_of, record_of
+from autoselect.study.setup.baselines import recipe_for
 
 PROPOSERS: dict[str, Callable[[Problem, int, int | None], Proposer]] = {
     "surrogate": SurrogateProposer,
     "random": lambda problem, seed, _: random_masks(problem, seed),
-    "prefix": lambda problem, seed, _: prefix(problem, seed),
-    "greedy": lambda problem, seed, _: Greedy(problem, seed),
-    "heuristic": lambda problem, seed, _: heuristic(problem, seed),
-    "exhaustive": lambda problem, seed, _: exhaustive(problem, seed),
 }
-"""The project's own proposers, by name."""
+"""The project's own proposers, by name; experiments add theirs."""
 
 _OPTUNAS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed),
@@ -41,13 +39,44 @@ _OPTUNAS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
 
 SAMPLERS: tuple[str, ...] = (*PROPOSERS, *_OPTUNAS)
 
+_EITHER = (False, True)
+
 REPAIRS = "repairs"
 """A parameter of the study if candidates may have one of several sets of repairs."""
 
 
-def repair_values(sets: Sequence[Repairs]) -> dict[str, list[str]]:
-    """The parameter for sets of repairs with its values; none where there is nothing to choose."""
-    return {REPAIRS: [label(repairs) for repairs in sets]} if len(sets) > 1 else {}
+def distributions_of(
+    space: BoundSpace, sets: Sequence[Repairs], dimensions: Sequence[Dimension] | None = None
+) -> dict[str, BaseDistribution]:
+    """The parameters of a study: all dimensions of the space, or these, with their further states, and the repairs."""
+    found: dict[str, BaseDistribution] = {}
+    if space.alternatives:
+        found[ALTERNATIVE] = CategoricalDistribution([name for name, _ in space.alternatives])
+    chosen = space.dimensions if dimensions is None else dimensions
+    for dimension in (*chosen, *itertools.chain(*space.further_toggles.values())):
+        found[dimension.name] = (
+            IntDistribution(0, dimension.at_most) if isinstance(dimension, Cut) else CategoricalDistribution(_EITHER)
+        )
+    if len(sets) > 1:
+        found[REPAIRS] = CategoricalDistribution([label(repairs) for repairs in sets])
+    return found
+
+
+def setting_of(recipe: Recipe, space: BoundSpace, sets: Sequence[Repairs]) -> dict[str, Value]:
+    """The parameters that mean a recipe; none if the space cannot express it."""
+    nodes = left_out_of(recipe)
+    setting = space.encode(nodes)
+    if setting is None:
+        return {}
+    repairs: dict[str, Value] = {REPAIRS: label(recipe.repairs)} if len(sets) > 1 else {}
+    return setting | space.encode_further(nodes, further_of(recipe)) | repairs
+
+
+def suggested(setting: Mapping[str, Any], space: BoundSpace, template: Recipe, sets: Sequence[Repairs]) -> Recipe:
+    """The recipe that parameters mean, with the template's repairs if there is nothing to choose."""
+    chosen = (repairs for repairs in sets if label(repairs) == setting.get(REPAIRS))
+    common = replace(template, repairs=next(chosen, sets[0] if len(sets) > 1 else template.repairs))
+    return recipe_for(space.decode(setting), common, space.decode_further(setting))
 
 
 def check_sampler(name: str) -> None:
@@ -56,7 +85,7 @@ def check_sampler(name: str) -> None:
     Raises:
         UsageError: If there is none.
     """
-    if name not in SAMPLERS:
+    if name not in {**PROPOSERS, **_OPTUNAS}:
         raise UsageError(f"There is no sampler {name!r}. Samplers: {', '.join(SAMPLERS)}.")
 
 
@@ -102,16 +131,18 @@ class ProposerSampler(optuna.samplers.BaseSampler):
     def __init__(self, proposer: Proposer, problem: Problem, space: BoundSpace, template: Recipe | None = None) -> None:
         """Wrap a proposer; without a ``template`` trials of any recipes count."""
         self._proposer, self._problem, self._space = proposer, problem, space
-        self.packing = Packing.of(space)
         self._reader = Reader(problem=problem, template=template)
         self._finished: dict[str, dict[int, Seen | None]] = {}  # by study
         self._independent = optuna.samplers.RandomSampler(seed=0)
-        self._next: Mask | None = None
 
-    def prepare(self, study: optuna.Study) -> bool:
-        """Choose the next candidate; False if nothing is left to try."""
-        self._next = self._proposer.propose(*self._known(study))
-        return self._next is not None
+    def propose(self, study: optuna.Study, template: Recipe) -> Recipe | None:
+        """The next candidate; None if nothing is left to try."""
+        mask = self._proposer.propose(*self._known(study))
+        if mask is None:
+            return None
+        nodes, further = self._space.pin(self._problem.nodes_of(mask)), self._problem.further_of(mask)
+        states = {state: (names & nodes) - self._space.barred(state) for state, names in further.items()}
+        return recipe_for(nodes, replace(template, repairs=self._problem.repair_sets[mask.repairs]), states)
 
     def think_ahead(self, study: optuna.Study) -> None:
         """Use the time until a candidate is scored; changes nothing that is proposed."""
@@ -130,38 +161,19 @@ class ProposerSampler(optuna.samplers.BaseSampler):
             if trial.state.is_finished() and trial.number not in finished:
                 finished[trial.number] = self._seen(trial)
         seen = [s for _, s in sorted(finished.items()) if s is not None]
-        pending = [self._mask(t) for t in trials if t.state == TrialState.RUNNING and t.params]
-        return with_divergences(seen), pending
+        pending = [self._pending(t) for t in trials if t.state == TrialState.RUNNING]
+        return with_divergences(seen), [mask for mask in pending if mask is not None]
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """All dimensions of the space."""
-        found: dict[str, BaseDistribution] = {}
-        if self._space.alternatives:
-            found[ALTERNATIVE] = CategoricalDistribution([name for name, _ in self._space.alternatives])
-        found |= {name: IntDistribution(0, most) for name, most in self.packing.bounds.items()}
-        further = itertools.chain(*self._space.further_toggles.values())
-        for dimension in (d for d in (*self._space.dimensions, *further) if d.name not in self.packing.names):
-            if isinstance(dimension, Toggle):
-                found[dimension.name] = CategoricalDistribution([False, True])
-            else:
-                found[dimension.name] = IntDistribution(0, dimension.at_most)
-        return found | {name: CategoricalDistribution(values) for name, values in repair_values(self._sets).items()}
+        return distributions_of(self._space, self._problem.repair_sets)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """The setting that means the next candidate; none where nothing is left, so that chance decides."""
-        if self._next is None and not self.prepare(study):
-            return {}
-        assert self._next is not None
-        mask, self._next = self._next, None
-        nodes = self._problem.nodes_of(mask)
-        setting = self._space.encode(nodes)
-        if setting is None:
-            return {}
-        states = self._space.encode_further(nodes, self._problem.further_of(mask))
-        repairs = {name: values[mask.repairs] for name, values in repair_values(self._sets).items()}
-        return {**self.packing.pack({**setting, **states}), **repairs}
+        recipe = self.propose(study, Recipe())
+        return {} if recipe is None else setting_of(recipe, self._space, self._problem.repair_sets)
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -169,14 +181,15 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         """Parameters that are none of the space's."""
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
-    @property
-    def _sets(self) -> tuple[Repairs, ...]:
-        return self._problem.repair_sets
+    def _pending(self, trial: FrozenTrial) -> Mask | None:
+        """A trial under way; None if it is none of the search's own recipes, or has said nothing yet."""
+        recipe = recipe_of(trial)
+        if recipe is not None:
+            return self._reader.mask(recipe) if self._reader.is_ours(recipe) else None
+        return self._mask(trial) if trial.params else None
 
     def _mask(self, trial: FrozenTrial) -> Mask:
-        setting, chosen = self.packing.unpack(trial.params), trial.params.get(REPAIRS)
-        repairs = next((names for names in self._sets if label(names) == chosen), self._sets[0])
-        return self._problem.mask_of(self._space.decode(setting), self._space.decode_further(setting), repairs)
+        return self._reader.mask(suggested(trial.params, self._space, Recipe(), self._problem.repair_sets))
 
     def _seen(self, trial: FrozenTrial) -> Seen | None:
         record = record_of(trial)

@@ -21,13 +21,20 @@ _NAME = re.compile(r"[0-9A-Za-z_-]{1,64}")
 """What a model's hash may look like: files are named after it."""
 
 
+def opening_attributes(origin: str, recipe: Recipe) -> dict[str, Any]:
+    """What a trial keeps from its start, as user attributes; the number is its own."""
+    return {"origin": origin, "recipe": recipe.to_json()}
+
+
+def recipe_of(trial: FrozenTrial) -> Recipe | None:
+    """The recipe that a trial opened with; None for one that somebody else asked for."""
+    kept = trial.user_attrs.get("recipe")
+    return None if kept is None else Recipe.from_json(kept)
+
+
 def attributes_of(record: TrialRecord) -> dict[str, Any]:
-    """What a trial keeps of its record, as user attributes; the number is the trial's own."""
-    found: dict[str, Any] = {"origin": record.origin}
-    if record.recipe is not None:
-        found["recipe"] = record.recipe.to_json()
-    if record.forecast_error:
-        found["forecast_error"] = record.forecast_error
+    """What a finished trial keeps of its record beside what it opened with, as user attributes."""
+    found: dict[str, Any] = {"forecast_error": record.forecast_error} if record.forecast_error else {}
     if record.error is not None:
         return {**found, "error": record.error, "error_kind": record.error_kind, "error_nodes": record.error_nodes}
     if record.scores is not None:
@@ -49,7 +56,7 @@ def record_of(trial: FrozenTrial) -> TrialRecord | None:
     return TrialRecord(
         number=trial.number,
         origin=kept["origin"],
-        recipe=Recipe.from_json(kept["recipe"]) if "recipe" in kept else None,
+        recipe=recipe_of(trial),
         scores=_read(Scores, scores),
         reused=bool(kept.get("reused", False)),
         violations=kept.get("violations", {}),

@@ -1,21 +1,31 @@
-"""Opens the processes that a search works in, prepares its case there and settles which states units may have."""
+"""Opens the processes that a search works in, prepares its case there, and binds the search space to it."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
 
+from autoselect.cases import channel_jobs
+from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener
 from autoselect.cases.prepare import Case, prepare_case
 from autoselect.cases.settings import SearchSettings
+from autoselect.domain.findings import OWN_SCALE
+from autoselect.domain.layers import names_in_float
+from autoselect.domain.recipe import match_nodes, match_op_type
+from autoselect.domain.search_space import BoundSpace
+from autoselect.errors import RecipeError, TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import WorkerPool, is_shared, open_pool
 from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.folder import RunFolder
 from autoselect.study.request import Request
-from autoselect.study.setup.narrow_channels import narrow_channels
-from autoselect.study.setup.problem import settled_int16
+from autoselect.study.setup.problem import settled_int16, units_of
+from autoselect.study.setup.space_file import SearchSpaceFile, bind
+from autoselect.study.setup.target_rules import pins_of
 
 
 def search_pool(request: Request, folder: RunFolder) -> contextlib.AbstractContextManager[Workers]:
@@ -49,7 +59,7 @@ def prepared(
         )
         settings, remarks = settled_int16(case, settings, quantizer)  # The float model runs meanwhile.
         case.references.wait("search", near, listener)
-        remarks = (*remarks, *narrow_channels(case.files.root, near))
+        remarks = (*remarks, *_narrow_channels(case.files.root, near))
     return case, settings, remarks
 
 
@@ -70,3 +80,52 @@ def _here(request: Request, folder: RunFolder, pool: Workers) -> contextlib.Abst
     if pool.are_here:
         return contextlib.nullcontext(pool)
     return WorkerPool(request.settings.processes, log=folder.log, warm_up=warm_up_of(request.settings))
+
+
+def _narrow_channels(root: Path, pool: Workers) -> tuple[str, ...]:
+    """A warning for each group of channels that is but a few integer steps wide, or why that is not known."""
+    try:
+        found = pool.call(channel_jobs.narrow_groups, root)
+    except TrialError as exc:
+        return (f"The ranges of the outputs' channels could not be compared. {exc}",)
+    return tuple(map(_warning, found))
+
+
+def _warning(one: channel_jobs.NarrowGroup) -> str:
+    return (
+        f"In 8 bits, output {one.output!r} has {one.steps:.1f} integer steps for its {one.channels}: one scale serves "
+        f"all channels, and the others are far larger. {OWN_SCALE}"
+    )
+
+
+def bind_case(space_file: SearchSpaceFile, case: Case, settings: SearchSettings) -> tuple[BoundSpace, tuple[str, ...]]:
+    """Bind the space, with the pins of the user and of the target; and what the user should know of the latter."""
+    keep_float, keep_int = (
+        _pinned(getattr(settings, name), case, declared()[name].names) for name in ("keep_float", "keep_int")
+    )
+    decided = pins_of(case, settings, keep_float=keep_float, keep_int=keep_int)
+    parts = units_of(case)
+    space = bind(
+        space_file,
+        case.layers,
+        keep_float=keep_float | decided.keep_float,
+        keep_int=keep_int | decided.keep_int,
+        units=parts,
+    )
+    # What moves together has 16 bits together, or not at all.
+    barred = frozenset(name for unit in parts if not decided.not_int16.isdisjoint(unit) for name in unit)
+    return replace(space, further=settings.states[1:], not_int16=barred), decided.messages
+
+
+def _pinned(patterns: Iterable[str], case: Case, option: str) -> frozenset[str]:
+    """Nodes that the user's names, globs and op types cover."""
+    found: set[str] = set()
+    types, floats = case.layers.op_types, names_in_float(case.graph, case.layers.nodes)
+    for pattern in patterns:
+        try:
+            is_type = pattern in {*types.values(), *floats.values()}
+            found.update((match_op_type if is_type else match_nodes)(pattern, types, floats))
+        except RecipeError as exc:
+            kinds = sorted(set(types.values()))
+            raise UsageError(f"{option}: {exc} Op types of this model: {', '.join(kinds)}.") from exc
+    return frozenset(found)

@@ -17,7 +17,7 @@ from autoselect.domain.states import alone_in
 from autoselect.errors import ScoreError, TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
-from autoselect.study.proposing.problem import Atom
+from autoselect.study.proposing.problem import Unit
 from autoselect.study.setup.baselines import recipe_for
 
 _SAMPLES = 8
@@ -56,7 +56,7 @@ _NOTHING_TOGETHER = (
 )
 _NO_FIGURE = "the float outputs are all 0 on the calibration samples"
 
-_Group = Sequence[Atom]
+_Group = Sequence[Unit]
 
 
 def probe_samples(search_samples: int) -> int:
@@ -79,13 +79,13 @@ def probe_count(units: int) -> int:
 
 
 def probed(
-    atoms: Sequence[Atom],
+    atoms: Sequence[Unit],
     case: Case,
     settings: SearchSettings,
     pool: Workers,
     listener: Listener,
-    noisy: Callable[[], Sequence[tuple[Atom, str]]] = tuple,
-) -> tuple[tuple[Atom, ...], tuple[str, ...]]:
+    noisy: Callable[[], Sequence[tuple[Unit, str]]] = tuple,
+) -> tuple[tuple[Unit, ...], tuple[str, ...]]:
     """Try each atom alone in integers, and in each other state in which it makes an error; all others are in float.
 
     Of many atoms neighbours are tried together. Errors of atoms add up in power, so the error of a group is the sum of
@@ -192,7 +192,7 @@ class Prober:
             self.take(state, few, [self.submitted(state, group) for group in few])
             groups = groups[len(few) :]
 
-    def _known(self, atom: Atom) -> float:
+    def _known(self, atom: Unit) -> float:
         return self.found[atom.nodes].get("", atom.sensitivity)
 
     def _note(self, state: str, group: _Group, alone: float) -> None:
@@ -214,7 +214,7 @@ def _together(units: int) -> int:
     return max(1, -(-units // _MOST))
 
 
-def _grouped(atoms: Sequence[Atom], size: int) -> list[_Group]:
+def _grouped(atoms: Sequence[Unit], size: int) -> list[_Group]:
     return [atoms[start : start + size] for start in range(0, len(atoms), size)]
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
+import numpy as np
+
 from autoselect.cases import clipping_jobs, prepare_jobs
 from autoselect.cases.events import Listener, StageStarted
 from autoselect.cases.open_case import target_as_seen
@@ -21,7 +23,7 @@ from autoselect.domain.runtimes import why_refused
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.states import EXACT, FIELDS, SIXTEEN, fields_of
 from autoselect.domain.targets import Target
-from autoselect.domain.units import units
+from autoselect.domain.units import units as moving_together
 from autoselect.domain.verdicts import judge
 from autoselect.domain.words import counted
 from autoselect.errors import PreparationError, TrialError
@@ -31,10 +33,8 @@ from autoselect.quantize.building.blueprint import Blueprint
 from autoselect.scoring.fragmentation import Fragmentation
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import on_target, refusal
-from autoselect.study.proposing.atoms import atoms_of, neighbours_of
 from autoselect.study.proposing.mask import bits
-from autoselect.study.proposing.problem import Atom, Forecast, Forecaster, Problem
-from autoselect.study.setup.baselines import heuristic_nodes
+from autoselect.study.proposing.problem import Forecast, Forecaster, Problem, Unit
 from autoselect.study.setup.probing import probed
 
 _UNSUITED = (
@@ -46,7 +46,7 @@ _LADDERS = ("rmse_per_scale", "mean_squared_error")
 
 def units_of(case: Case) -> tuple[tuple[str, ...], ...]:
     """The nodes of a case that move together."""
-    return units(case.graph, case.layers.nodes)
+    return moving_together(case.graph, case.layers.nodes)
 
 
 def make_problem(
@@ -79,23 +79,22 @@ def make_problem(
         for repairs in dict.fromkeys(map(corrected_at_once, settings.repair_choices))
     }
     clipped, unknown = _clipped(pool.submit(clipping_jobs.clipped_nodes, root))
-    plain = atoms_of(space, layers, _statistical(layers))
-    atoms = [replace(atom, is_clipped=not clipped.isdisjoint(atom.nodes)) for atom in plain]
+    plain = units_in(space, layers, _statistical(layers))
+    units = [replace(unit, is_clipped=not clipped.isdisjoint(unit.nodes)) for unit in plain]
 
     target = target_as_seen(read_target(settings.target), case.files)
 
-    def planned(atoms: Sequence[Atom]) -> Problem:
+    def planned(units: Sequence[Unit]) -> Problem:
         try:
             blueprints = {repairs: result_of(future) for repairs, future in planning.items()}
         except TrialError as exc:
             raise PreparationError(f"Planning the candidates failed. {exc}") from exc
         return Problem(
-            atoms,
-            neighbours_of(case.graph, layers, atoms),
+            units,
+            neighbours_of(case.graph, layers, units),
             forecaster(blueprints, layers, settings, target, space.not_int16),
             pinned=space.keep_float,
-            heuristic=heuristic_nodes(layers),
-            ladders=_ladders(atoms, layers),
+            ladders=_ladders(units, layers),
             states=settings.states,
             repair_sets=settings.repair_choices,
             constraints=settings.constraints,
@@ -104,13 +103,13 @@ def make_problem(
             order=[node.name for node in layers.nodes],
         )
 
-    def noisy() -> list[tuple[Atom, str]]:
+    def noisy() -> list[tuple[Unit, str]]:
         listener(StageStarted(stage="plan"))
-        problem = planned(atoms)
+        problem = planned(units)
         places = zip(problem.states, problem.noisy, strict=True)
-        return [(problem.atoms[i], state) for state, erring in places for i in bits(erring)]
+        return [(problem.units[i], state) for state, erring in places for i in bits(erring)]
 
-    tried, remarks = probed(atoms, case, settings, pool, listener, noisy)
+    tried, remarks = probed(units, case, settings, pool, listener, noisy)
     return planned(tried), (*unknown, *_unsteady(result_of(next(iter(planning.values()))), target), *remarks)
 
 
@@ -200,12 +199,63 @@ def _statistical(layers: LayerTable) -> dict[str, float]:
     return found
 
 
-def _ladders(atoms: Sequence[Atom], layers: LayerTable) -> list[list[int]]:
+def _ladders(units: Sequence[Unit], layers: LayerTable) -> list[list[int]]:
     """Rankings by the debugger's statistics, and the graph from both ends."""
-    owner = {name: i for i, atom in enumerate(atoms) for name in atom.nodes}
+    owner = {name: i for i, unit in enumerate(units) for name in unit.nodes}
     found = []
     for statistic in _LADDERS:
         ranked = [owner[name] for name in layers.ranked_by(statistic) if name in owner]
         found.append(list(dict.fromkeys(ranked)))
-    forward = list(range(len(atoms)))
+    forward = list(range(len(units)))
     return [*found, forward, forward[::-1]]
+
+
+def units_in(space: BoundSpace, layers: LayerTable, sensitivities: Mapping[str, float]) -> tuple[Unit, ...]:
+    """The smallest steps that a search space allows: its toggles without those that others make up.
+
+    Args:
+        space: Of several alternatives the one with the most toggles counts; counts (cuts) give no units.
+        layers: For op types and positions.
+        sensitivities: By node name; a unit has the largest of its nodes.
+    """
+    groups = _smallest_groups(space)
+    places = {node.name: node for node in layers.nodes}
+    units = []
+    for group in groups:
+        members = sorted((places[name] for name in group), key=lambda node: node.index)
+        heaviest = max(members, key=lambda node: node.macs)
+        known = [sensitivities[name] for name in group if name in sensitivities]
+        units.append(
+            Unit(
+                nodes=group,
+                op_type=heaviest.op_type,
+                position=members[0].index,
+                sensitivity=max([v for v in known if np.isfinite(v)], default=0.0),
+            )
+        )
+    return tuple(sorted(units, key=lambda unit: (unit.position, sorted(unit.nodes))))
+
+
+def _smallest_groups(space: BoundSpace) -> list[frozenset[str]]:
+    choices = [space.of_alternative(name) for name, _ in space.alternatives] or [space.dimensions]
+    toggles = max(([d for d in c if isinstance(d, Toggle)] for c in choices), key=len)
+    found: list[frozenset[str]] = []
+    taken: set[str] = set()
+    for toggle in sorted(toggles, key=lambda t: (len(t.nodes), t.name)):
+        if toggle.nodes and not toggle.nodes <= taken:
+            found.append(toggle.nodes - taken)
+            taken |= toggle.nodes
+    return found
+
+
+def neighbours_of(graph: Graph, layers: LayerTable, units: Sequence[Unit]) -> tuple[frozenset[int], ...]:
+    """For each unit the units that it reads from or writes to, looking through ops that are no nodes."""
+    owner = {name: i for i, unit in enumerate(units) for name in unit.nodes}
+    unit_at = {node.index: owner[node.name] for node in layers.nodes if node.name in owner}
+    found: list[set[int]] = [set() for _ in units]
+    for index, before in enumerate(graph.nearest(unit_at)):
+        for here, other in ((unit_at[index], unit_at[i]) for i in before if index in unit_at):
+            if here != other:
+                found[here].add(other)
+                found[other].add(here)
+    return tuple(frozenset(s) for s in found)
