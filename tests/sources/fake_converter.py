@@ -1,0 +1,62 @@
+"""Stands in for the Python of a converter: answers what the child program would, from files beside the model.
+
+``MODEL.json`` says what it is (``describe``); ``way0.tflite``, ``way1.tflite`` are what each way gives; the source's own
+outputs are those of ``truth.tflite``, run in the source's layout. What it is asked is added to ``asked.txt``.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+_, task, request_path = sys.argv[1:4]
+os.chdir(Path(request_path).parent)
+request = json.loads(Path(request_path).read_text())
+home = Path(os.environ["FAKE_HOME"])
+told = json.loads((home / "told.json").read_text())
+with (home / "asked.txt").open("a") as asked:
+    asked.write(f"{task} {' '.join(request.get('options', []))}\n")
+
+
+def answer(reply):
+    Path("reply.json").write_text(json.dumps(reply))
+    sys.exit(0)
+
+
+if task == told.get("hangs"):
+    (home / "pid").write_text(str(os.getpid()))
+    time.sleep(600)
+if task in told.get("fails", {}):
+    print("what the converter said", file=sys.stderr)
+    answer({"error": told["fails"][task]})
+if task == told.get("dies"):
+    print("Segmentation fault", file=sys.stderr)
+    os.abort()
+if task == "describe":
+    answer(told["describe"])
+
+import numpy as np
+
+if task == "run":
+    from autoselect.tflite.runner import Runner
+
+    runner = Runner((home / "truth.tflite").read_bytes(), preserve_all_tensors=True)
+    with np.load("samples.npz") as stored:
+        samples = [stored[f"0/{n}"] for n in range(request["samples"])]
+    perm = told.get("perm", [0, 2, 3, 1])
+    rows = [list(runner(sample.transpose(perm)).values())[0] for sample in samples]
+    np.savez("outputs.npz", **{f"0/{n}": row for n, row in enumerate(rows)})
+    runner(samples[0].transpose(perm))
+    values = {}
+    for name, index in told["values"].items():
+        value = runner.tensor(index)
+        values[name] = value.transpose(0, 3, 1, 2) if value.ndim == 4 else value
+    np.savez("values.npz", **{str(place): value for place, value in enumerate(values.values())})
+    answer({"values": list(values), "nodes": told["nodes"], "note": ""})
+way = home / f"{Path(request['out']).name}.tflite"
+if not way.exists():
+    answer({"error": "NotImplementedError: no such op"})
+out = Path(request["out"]) / "model_float32.tflite"
+out.write_bytes(way.read_bytes())
+answer({"path": str(out)})
