@@ -1,7 +1,7 @@
 """Stands in for the Python of a converter: answers what the child program would, from files beside the model.
 
-``MODEL.json`` says what it is (``describe``); ``way0.tflite``, ``way1.tflite`` are what each way gives; the source's own
-outputs are those of ``truth.tflite``, run in the source's layout. What it is asked is added to ``asked.txt``.
+``told.json`` says what the model is (``describe``), and how to fail; ``way0.tflite`` and ``way1.tflite`` are what each
+way gives. The source's own outputs are those of ``truth.tflite``. What it is asked is added to ``asked.txt``.
 """
 
 import json
@@ -9,6 +9,8 @@ import os
 import sys
 import time
 from pathlib import Path
+
+import numpy as np
 
 _, task, request_path = sys.argv[1:4]
 os.chdir(Path(request_path).parent)
@@ -28,15 +30,14 @@ if task == told.get("hangs"):
     (home / "pid").write_text(str(os.getpid()))
     time.sleep(600)
 if task in told.get("fails", {}):
-    print("what the converter said", file=sys.stderr)
+    sys.stderr.write("what the converter said\n")
     answer({"error": told["fails"][task]})
 if task == told.get("dies"):
-    print("Segmentation fault", file=sys.stderr)
+    sys.stderr.write("Segmentation fault\n")
+    sys.stderr.flush()
     os.abort()
 if task == "describe":
     answer(told["describe"])
-
-import numpy as np
 
 if task == "run":
     from autoselect.tflite.runner import Runner
@@ -45,7 +46,7 @@ if task == "run":
     with np.load("samples.npz") as stored:
         samples = [stored[f"0/{n}"] for n in range(request["samples"])]
     perm = told.get("perm", [0, 2, 3, 1])
-    rows = [list(runner(sample.transpose(perm)).values())[0] for sample in samples]
+    rows = [next(iter(runner(sample.transpose(perm)).values())) for sample in samples]
     np.savez("outputs.npz", **{f"0/{n}": row for n, row in enumerate(rows)})
     runner(samples[0].transpose(perm))
     values = {}
