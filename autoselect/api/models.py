@@ -290,7 +290,8 @@ def inspect(
         given = f"Shapes are given for {', '.join(map(repr, shapes))}." if shapes else f"Signature is {signature!r}."
         raise UsageError(
             f"{given} Shapes and signature are for models that are converted: Keras, SavedModel, ONNX, PyTorch. "
-            "A .tflite is told as it is, with all its signatures: leave shapes (--shape) and signature (--signature) out."
+            "A .tflite is told as it is, with all its signatures: leave shapes (--shape) and signature (--signature) "
+            "out."
         )
     profile = read_target(target)
     wishes = wishes_of(signature, shapes, converter_python)

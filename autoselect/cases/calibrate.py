@@ -192,7 +192,9 @@ def load_reference(
     try:
         return load_float(source, files, pool)
     except FreeSizes:
-        return load_float(source, files, pool, wishes=wishes_of(None, {spec.key: spec.shape for spec in beside}))
+        is_converted = kind_of(source) is not None
+        sizes = {spec.key: (spec.other_shape if is_converted else None) or spec.shape for spec in beside}
+        return load_float(source, files, pool, wishes=wishes_of(None, sizes))
 
 
 def _submit_prepare(
